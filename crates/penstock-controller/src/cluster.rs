@@ -1,24 +1,25 @@
-//! Peers of one site: who is there, who leads, and for how long that holds.
+//! Peers of one site: membership, election, and the duration of a controllership.
 //!
-//! Each peer keeps a lease in etcd, and under it a card that tells of it. Whoever finds no leader's
-//! key makes it, under its lease; the revision at which it was made is the epoch of what that
-//! leader, the *controller*, does from then on ([`Tenure`]). One thread does all of this, and
-//! nothing else, so that no work of the daemon's holds up the lease.
+//! Each peer keeps a lease in etcd, and under it a card that describes the peer. A peer that finds
+//! no leader's key makes it, under its lease. The revision at which the key was made is the epoch
+//! of everything that this leader, the *controller*, does from then on ([`Tenure`]). One thread
+//! does all of this and nothing else, so that no other work of the daemon delays the lease.
 //!
-//! A tenure holds for as long as the lease, counted on `CLOCK_BOOTTIME` from the *request* of the
-//! last keep-alive that succeeded, less a tenth (B4): a host that was suspended, or a process that
-//! was stopped, finds its tenure over when it wakes, before etcd can have let another peer lead.
-//! A tenure that was found to be over stays over, whatever etcd says later.
+//! A tenure holds for as long as the lease, less a tenth (B4). Its time is counted on
+//! `CLOCK_BOOTTIME` from the *request* of the last keep-alive that succeeded. A host that was
+//! suspended, or a process that was stopped, therefore finds its tenure over when it wakes, before
+//! etcd can have let another peer lead. A tenure found to be over stays over, whatever etcd answers
+//! later.
 //!
-//! Each transaction of a controller compares its key and the incarnation of the site's records, and
-//! an election compares the incarnation too, and that nobody gives the records another one at that
-//! moment ([`crate::state::recover`]): what a peer has seen before counts for nothing.
+//! Each transaction of a controller compares its key and the incarnation of the site's records. An
+//! election compares the incarnation too, and that no host is changing it at that moment
+//! ([`crate::state::recover`]). Facts that a peer has seen before do not count.
 //!
-//! The site's records are of a *format* ([`penstock_proto::version`]), which stands beside them. A
-//! peer stands for election only if it knows that format, and only if it is still the same when its
-//! key is made. The controller raises it when every peer that is there has known the next one for
-//! six lengths of the lease: peers are upgraded one by one, each of them away for
-//! less than that, and as long as one is of the older release the others can go back to it as well.
+//! The site's records have a *format* ([`penstock_proto::version`]), which is stored beside them. A
+//! peer stands for election only if it knows that format, and only if the format is still the same
+//! when its key is made. The controller raises the format when every present peer has known the
+//! next one for six lengths of the lease. Peers are upgraded one by one, each of them away for less
+//! than that. As long as one peer has the older release, the others can return to it as well.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -38,32 +39,33 @@ use crate::state::{Keys, Pairing, incarnation_of, incarnation_text};
 
 mod drain;
 
-/// Nanoseconds on `CLOCK_BOOTTIME`, which goes on while a host is suspended.
+/// Returns nanoseconds on `CLOCK_BOOTTIME`, which advances while a host is suspended.
 pub type Clock = fn() -> u64;
-/// What a peer asks of the journal store, which tells whose records it belongs to.
+/// A request of a peer to the journal store, which knows the incarnation of the records it belongs
+/// to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Whether it may lead: it reaches the journal that the records belong to, and they are not
-    /// older than that knows.
+    /// Checks whether the peer may lead: it reaches the journal that the records belong to, and the
+    /// records are not older than the journal's copy.
     Lead {
-        /// Of the records.
+        /// Incarnation of the records.
         incarnation: u64,
         /// Revision of etcd at which one of them was written last.
         written: u64,
     },
-    /// To become the journal of a site's first records, of this incarnation.
+    /// Makes it the journal of a site's first records, of this incarnation.
     Begin(u64),
-    /// To take that back: the first records are of another one.
+    /// Withdraws that: the first records are of another incarnation.
     Withdraw(u64),
 }
 
-/// Asks it. Blocks on storage; errors are in the words of an operator.
+/// Makes a request to the journal store. Blocks on storage; errors are in the words of an operator.
 pub type Eligible = dyn Fn(Ask) -> Result<(), String> + Send;
 
 /// The next format is taken when all peers have known it for so many lengths of the lease.
 const SETTLE_LEASES: u64 = 6;
 
-/// One controllership of one peer.
+/// A single period in which one peer is the controller.
 #[derive(Debug)]
 pub struct Tenure {
     incarnation: u64,
@@ -83,7 +85,7 @@ impl Tenure {
         Self { incarnation, revision, until, ended, format, clock }
     }
 
-    /// Whether it holds now. Neither blocks nor costs a system call.
+    /// Returns whether the tenure holds now. Neither blocks nor costs a system call.
     pub fn holds(&self) -> bool {
         if self.ended.load(Ordering::Acquire) {
             return false;
@@ -100,7 +102,7 @@ impl Tenure {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// It holds until this time, if it has not ended already.
+    /// Extends the tenure until this time, unless it has ended already.
     pub fn extend(&self, until: u64) {
         self.until.store(until, Ordering::Release);
     }
@@ -114,8 +116,8 @@ impl Tenure {
         self.format.store(format, Ordering::Release);
     }
 
-    /// What a transaction of this controller compares: that its key stands, and that the records
-    /// are of its incarnation.
+    /// Returns the comparisons of every transaction of this controller: its key exists, and the
+    /// records are of its incarnation.
     pub(crate) fn stands(&self, keys: &Keys) -> [Compare; 2] {
         let leads = Compare::Created(keys.leader(), self.revision);
         [leads, keys.incarnation_is(self.incarnation)]
@@ -131,7 +133,7 @@ impl Tenure {
         epoch_of(self.incarnation, self.revision)
     }
 
-    /// How long it holds from now on, if it is not ended before.
+    /// Returns how long the tenure holds from now on, unless it is ended earlier.
     pub fn left(&self) -> Duration {
         match self.holds() {
             true => {
@@ -142,7 +144,7 @@ impl Tenure {
         }
     }
 
-    /// What those ask who act for it.
+    /// Returns the check for those that act for this controller.
     pub fn fence(self: &Arc<Self>) -> Fence {
         let tenure = Arc::clone(self);
         Fence::new(self.epoch(), Arc::new(move || tenure.holds()))
@@ -154,26 +156,27 @@ pub fn epoch_of(incarnation: u64, revision: u64) -> u64 {
     (incarnation & 0xff_ffff) << 40 | revision & 0xff_ffff_ffff
 }
 
-/// What a peer joins with.
+/// The configuration with which a peer joins.
 pub struct ClusterConfig {
     /// The site.
     pub site: Name,
-    /// What it tells of itself.
+    /// The card of the peer.
     pub card: PeerCard,
-    /// How long the others wait for a peer that is silent, in seconds; etcd takes no less than 2.
+    /// Length of the lease in seconds, for which others wait for a silent peer; etcd takes no less
+    /// than 2.
     pub lease_seconds: u64,
     /// The clock.
     pub clock: Clock,
-    /// Whether this peer may lead.
+    /// Checks with the journal store whether this peer may lead.
     pub eligible: Box<Eligible>,
 }
 
 /// The site's peers, as this one saw them last.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterNow {
-    /// Who leads, and the create revision of its key.
+    /// The leader, and the create revision of its key.
     pub leader: Option<(LeaderCard, u64)>,
-    /// Which history of the site's records it is; 0 while that is not known.
+    /// Incarnation of the site's records; 0 while it is not known.
     pub incarnation: u64,
     /// Format of the site's records; 0 while that is not known.
     pub format: u16,
@@ -185,11 +188,11 @@ pub struct ClusterNow {
     pub known: Vec<KnownPeer>,
     /// Peers that are to have no new work.
     pub draining: Vec<DrainMark>,
-    /// This peer leads, is to have no new work, and another one may lead instead.
+    /// Set if this peer leads and is draining, and another one may lead instead.
     pub gives_up: bool,
     /// Sites that are paired with this one.
     pub pairings: Vec<Pairing>,
-    /// What keeps this peer from taking part; empty if nothing does.
+    /// The reason why this peer cannot take part; empty if there is none.
     pub trouble: String,
 }
 
@@ -214,12 +217,12 @@ struct Shared {
     card: Mutex<PeerCard>,
     stopping: Mutex<bool>,
     wake: Condvar,
-    /// The tenure is to be given up: its runs have stopped.
+    /// Set if the tenure must end: its runs have stopped.
     yields: AtomicBool,
 }
 
 impl Cluster {
-    /// Starts the thread. It goes on trying while etcd cannot be reached.
+    /// Starts the thread. It retries while etcd cannot be reached.
     ///
     /// # Errors
     /// There are no threads left.
@@ -257,12 +260,12 @@ impl Cluster {
         self.shared.now.subscribe()
     }
 
-    /// Tells something else of this peer from now on.
+    /// Changes the card of this peer.
     pub fn update_card(&self, change: impl FnOnce(&mut PeerCard)) {
         change(&mut self.shared.card.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What is told of this peer.
+    /// Returns the card of this peer.
     pub fn card(&self) -> PeerCard {
         self.shared.card.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -303,11 +306,12 @@ struct Member {
     tenure: Option<Arc<Tenure>>,
     /// The card as it is in etcd, under the lease.
     told: Option<(u64, PeerCard)>,
-    /// Since when all peers have known the next format, while this one leads.
+    /// Time since which all peers have known the next format, while this one leads.
     ripe_since: Option<u64>,
-    /// Since when nobody has led, on the clock.
+    /// Time on the clock since which there is no leader.
     leaderless: Option<u64>,
-    /// Since when, on the clock, peers have had no card though they have not said that they leave.
+    /// Time on the clock since which peers have no card, though they have not announced that they
+    /// leave.
     missing: BTreeMap<Name, u64>,
     /// The incarnation that this peer would have the site's first records be of, until it is known
     /// which one they are of.
@@ -319,13 +323,13 @@ impl Member {
         Duration::from_millis(self.lease_seconds * 1000 / 5).min(Duration::from_secs(1))
     }
 
-    /// How long etcd may take for one answer.
+    /// Returns the longest time that etcd may take for one answer.
     fn patience(&self) -> Duration {
         Duration::from_millis(self.lease_seconds * 1000 / 3)
     }
 
-    /// How long to wait before etcd is asked again that did not answer: while it elects a leader
-    /// of its own the lease runs, and each moment counts that it has one again and is not asked.
+    /// Returns the wait before the next request after etcd did not answer. The wait is short: while
+    /// etcd elects a leader of its own, the lease of this peer runs.
     fn pause(&self) -> Duration {
         self.tick() / 4
     }
@@ -364,7 +368,7 @@ impl Member {
         }
     }
 
-    /// The tenure is over: its key goes, so that somebody is elected anew.
+    /// Ends the tenure: removes its key, so that a controller is elected anew.
     fn resign(&mut self) {
         let Some(tenure) = self.tenure.take() else { return };
         tenure.end();
@@ -403,7 +407,7 @@ impl Member {
         self.miss_peers(&seen)?;
         let mut trouble = unfit(seen.format).unwrap_or_default();
         if !trouble.is_empty() {
-            // It could not read what it would have to go on with.
+            // The peer could not read the records with which it would have to continue.
         } else if leader.is_none() {
             (leader, trouble) = self.try_to_lead(incarnation, lease, &seen)?;
         } else if own.is_none() && leader.as_ref().is_some_and(|(card, _)| self.is_own(card)) {
@@ -514,7 +518,7 @@ impl Member {
         })
     }
 
-    /// Tells of this peer what has not been told under this lease.
+    /// Publishes the card of this peer, if it has not been published under this lease.
     fn tell_card(&mut self, lease: Lease) -> Result<(), EtcdError> {
         let card = self.shared.card.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if self.told.as_ref().is_some_and(|(id, told)| *id == lease.id && *told == card) {
@@ -530,9 +534,9 @@ impl Member {
         Ok(())
     }
 
-    /// The first peer of a site gives its records an incarnation. The journal is theirs before
-    /// etcd has it: a peer that dies in between leaves a mark in the journal that nothing refers
-    /// to, and one that dies the other way round would leave records that nobody may lead with.
+    /// Gives the records an incarnation, as the first peer of a site. The journal belongs to them
+    /// before etcd has the incarnation. A peer that dies in between leaves a mark in the journal
+    /// that nothing refers to. The other order would leave records with which no peer may lead.
     fn begin_incarnation(&mut self) -> Result<(), EtcdError> {
         // The 24 bits of it that epochs hold have room to count up: see `state::recover`.
         let random = || (rand::random::<u64>() & !0x80_0000).max(1);
@@ -546,7 +550,7 @@ impl Member {
         self.shared.etcd.transact(&[Compare::Created(key, 0)], &puts, self.patience()).map(drop)
     }
 
-    /// What this peer has told the journal counts for nothing if another one began the records.
+    /// Withdraws this peer's mark in the journal if another peer began the records.
     fn settle(&mut self, incarnation: u64) {
         let Some(begun) = self.begun.take().filter(|begun| *begun != incarnation) else { return };
         if let Err(why) = (self.eligible)(Ask::Withdraw(begun)) {
@@ -555,8 +559,8 @@ impl Member {
         }
     }
 
-    /// Raises the format of the site's records if this peer leads and all that are there have known
-    /// the next one for long enough; gives the format that counts now.
+    /// Raises the format of the site's records if this peer leads and all present peers have known
+    /// the next one for long enough. Returns the format that counts now.
     fn raise_format(&mut self, seen: &Seen) -> Result<u16, EtcdError> {
         let (format, next) = (seen.format, seen.format + 1);
         let known = version::known().formats().contains(next)
@@ -586,8 +590,8 @@ impl Member {
         Ok(next)
     }
 
-    /// Stands for election, nobody leading, if this peer may; gives who leads then, and else what
-    /// keeps it from that.
+    /// Stands for election, when there is no leader, if this peer may. Returns the leader, or the
+    /// reason why this peer cannot stand.
     fn try_to_lead(
         &mut self,
         incarnation: u64,
@@ -646,23 +650,23 @@ impl Member {
 struct Seen {
     leader: Option<(LeaderCard, u64)>,
     incarnation: u64,
-    /// Somebody gives the records another one.
+    /// Set while a host gives the records another incarnation.
     is_recovering: bool,
     /// Revision at which a record was written last; 0 if none ever was.
     written: u64,
     format: u16,
-    /// That the format is still that one.
+    /// The comparison that the format is unchanged.
     format_is: Compare,
     peers: Vec<PeerCard>,
-    /// Whether there is no peer beside these whose card could not be read.
+    /// Set if the cards of all present peers could be read.
     all_read: bool,
     known: Vec<KnownPeer>,
-    /// With the revisions at which the marks were made.
+    /// Draining peers, with the revisions at which the marks were made.
     draining: Vec<(DrainMark, u64)>,
     pairings: Vec<Pairing>,
 }
 
-/// Why this release cannot take part in a site whose records are of a format, if it cannot.
+/// Returns the reason why this release cannot take part in a site whose records have this format.
 fn unfit(format: u16) -> Option<String> {
     let known = version::known().formats();
     (!known.contains(format)).then(|| {

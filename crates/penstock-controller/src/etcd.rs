@@ -1,12 +1,12 @@
 //! A client of etcd 3.4 and later, over its JSON gateway (`/v3/…`).
 //!
-//! The gateway speaks HTTP with the client that sites speak to each other with already; gRPC would
-//! bring a second stack and a compiler for its schemas (`docs/design/0019`). Keys and values are
-//! base64 there, 64-bit numbers are texts, and what is zero is left out.
+//! The gateway speaks HTTP with the client that sites use for each other already; gRPC would bring
+//! a second stack and a compiler for its schemas (`docs/design/0019`). Keys and values are base64
+//! there, 64-bit numbers are texts, and zero values are omitted.
 //!
 //! Each call goes to one endpoint, and to the next if that one does not answer; it ends within its
-//! deadline. Calls block, from any thread: the network is served by a thread of this client's own,
-//! so that nothing else that a daemon does holds up a lease.
+//! deadline. Calls block, from any thread. A thread of this client's own serves the network, so
+//! that no other work of a daemon delays a lease.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, mpsc};
@@ -22,19 +22,19 @@ mod members;
 pub use health::{COMPACTION_HINT, Compaction, Standing};
 pub use members::{EtcdMember, EtcdStatus, SOMEBODY};
 
-/// Most operations in a transaction that etcd takes, unless told otherwise, is 128.
+/// Largest number of operations in a transaction; etcd accepts 128 by default.
 pub const OPERATIONS_MAX: usize = 100;
 /// Longest value that this client writes.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Why etcd did not do what it was asked for.
+/// The reason why a call to etcd failed.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EtcdError {
     /// No endpoint answered in time, or none has a majority behind it: it may have been done.
     #[error("no etcd endpoint answers: {0}")]
     Unavailable(String),
-    /// It answered that this cannot be done.
+    /// The endpoint answered that the request cannot be done.
     #[error("etcd refuses: {0}")]
     Refused(String),
     /// The answer cannot be understood.
@@ -42,25 +42,25 @@ pub enum EtcdError {
     Answer(String),
 }
 
-/// How etcd is reached.
+/// The configuration of the client.
 #[derive(Clone)]
 pub struct EtcdConfig {
     /// Addresses as `https://HOST:PORT`.
     pub endpoints: Vec<String>,
-    /// The HTTP client, with whatever TLS the endpoints want.
+    /// The HTTP client, with the TLS configuration that the endpoints require.
     pub http: reqwest::Client,
     /// User and password, where etcd asks for them.
     pub user: Option<(String, String)>,
-    /// How long one endpoint may take for an answer.
+    /// The longest time that one endpoint may take for an answer.
     pub patience: Duration,
 }
 
 /// The client.
 pub struct Etcd {
     config: EtcdConfig,
-    /// That of the configuration, or what it has become.
+    /// The client of the configuration, or its replacement.
     http: RwLock<reqwest::Client>,
-    /// Those of the configuration, or what they have become.
+    /// The endpoints of the configuration, or their replacement.
     endpoints: RwLock<Vec<String>>,
     /// The endpoint that answered last.
     current: AtomicUsize,
@@ -72,7 +72,7 @@ pub struct Etcd {
     bytes: AtomicU64,
 }
 
-/// One key as it stands.
+/// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
     /// The key.
@@ -87,16 +87,16 @@ pub struct KeyValue {
     pub lease: u64,
 }
 
-/// What a transaction compares.
+/// A comparison of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// That a key was made at this revision; 0 for a key that is not there.
+    /// The key was made at this revision; 0 for a key that does not exist.
     Created(String, u64),
-    /// That a key has this value, and is there.
+    /// The key exists and has this value.
     Value(String, Vec<u8>),
 }
 
-/// What a transaction does.
+/// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Writes a key, under a lease unless that is 0.
@@ -125,14 +125,14 @@ impl Operation {
     }
 }
 
-/// How a transaction went.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether what was compared held, and so all was done.
+    /// Set if all comparisons held, and so all operations were done.
     pub succeeded: bool,
     /// Revision of the whole store afterwards.
     pub revision: u64,
-    /// What was read, one list for each operation.
+    /// The keys that were read, one list for each operation.
     pub read: Vec<Vec<KeyValue>>,
 }
 
@@ -199,7 +199,7 @@ impl Etcd {
         })
     }
 
-    /// All keys that begin with `prefix`, in parts, so that no answer is longer than etcd gives.
+    /// Returns all keys that begin with `prefix`, in parts, so that no answer exceeds etcd's limit.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Answer`.
@@ -225,7 +225,7 @@ impl Etcd {
         }
     }
 
-    /// A new lease of about `seconds`; gives its id and how many seconds it got.
+    /// Makes a new lease of about `seconds`. Returns its id and its actual seconds.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.
@@ -235,7 +235,8 @@ impl Etcd {
         Ok((number(&reply["ID"]), number(&reply["TTL"])))
     }
 
-    /// Prolongs a lease; gives its seconds from the moment that etcd got this, 0 if it has ended.
+    /// Prolongs a lease. Returns its seconds from the moment that etcd received the request, 0 if
+    /// it has ended.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.
@@ -268,7 +269,7 @@ impl Etcd {
         }
     }
 
-    /// Asks with this HTTP client from now on, whose certificate was renewed say.
+    /// Replaces the HTTP client, for example after its certificate was renewed.
     pub fn set_http(&self, http: reqwest::Client) {
         *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
     }
@@ -282,7 +283,7 @@ impl Etcd {
         self.in_turn(deadline, |endpoint, left| self.call_at(endpoint, path, body, left))
     }
 
-    /// Has endpoints asked in turn, the one that answered last first, until one answers, within
+    /// Asks endpoints in turn, the one that answered last first, until one answers, within
     /// `deadline` and with a time for each.
     fn in_turn<T>(
         &self,
@@ -340,8 +341,9 @@ impl Etcd {
         }
     }
 
-    /// The token of the configured user, if there is one; etcd forgets it after some minutes. Asked
-    /// for outside the lock: renewing a lease must not wait for what others wait for.
+    /// Returns the token of the configured user, if there is one; etcd forgets it after some
+    /// minutes. Requests it outside the lock: renewing a lease must not wait for the requests of
+    /// others.
     fn token(&self, endpoint: &str, deadline: Duration) -> Result<Option<String>, EtcdError> {
         let Some((user, _)) = &self.config.user else { return Ok(None) };
         let kept = || self.token.lock().unwrap_or_else(PoisonError::into_inner);
@@ -359,7 +361,7 @@ impl Etcd {
             }
         }
         let reply = match reply {
-            // So it is until somebody has set the password: see `protect`.
+            // That is the state before the password is set: see `protect`.
             Err(EtcdError::Refused(why)) if why.contains("not enabled") => return Ok(None),
             reply => reply?,
         };
@@ -393,13 +395,13 @@ impl Etcd {
         self.call("/v3/auth/user/changepw", &change, deadline).map(drop)
     }
 
-    /// Whether there is a token, or none is needed.
+    /// Returns whether there is a token, or none is needed.
     fn has_token(&self) -> bool {
         let kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         self.config.user.is_none() || kept.is_some()
     }
 
-    /// What an endpoint answers under a path beside the API, as text.
+    /// Returns the answer of an endpoint under a path beside the API, as text.
     fn text(&self, endpoint: &str, path: &str, deadline: Duration) -> Result<String, EtcdError> {
         let url = format!("{}{path}", endpoint.trim_end_matches('/'));
         let request = self.http().get(&url).timeout(deadline);
@@ -432,8 +434,8 @@ impl Etcd {
             .into_iter()
             .find_map(Value::as_str);
         match complaint {
-            // Codes of gRPC: unavailable, deadline exceeded, aborted, cancelled, unknown; the last
-            // is what etcd says of a leader that it has not or that changes.
+            // Codes of gRPC: unavailable, deadline exceeded, aborted, cancelled, unknown. The last
+            // is etcd's answer if it has no leader, or a leader that changes.
             Some(why) if [14, 4, 10, 1, 2].contains(&number(&reply["code"])) => {
                 Err(unavailable(why.to_owned()))
             }
@@ -447,7 +449,7 @@ impl Etcd {
         }
     }
 
-    /// Sends a request and gives its answer, on the thread that serves the network.
+    /// Sends a request and returns its answer, on the thread that serves the network.
     fn send(
         &self,
         url: &str,
@@ -463,7 +465,7 @@ impl Etcd {
                 let response = request.send().await?;
                 Ok::<_, reqwest::Error>((response.status(), response.text().await?))
             };
-            // Nobody waits any more: the deadline has passed.
+            // An error here means that no caller waits any more: the deadline has passed.
             let _ = done.send(outcome.await);
         });
         let unavailable = |why: String| EtcdError::Unavailable(format!("{why} ({url})"));
@@ -486,8 +488,8 @@ impl Drop for Etcd {
 /// The answer of etcd to a password that is not the user's.
 const OTHER_PASSWORD: &str = "authentication failed";
 
-/// Whether etcd says that a token is good no more: it forgets tokens after some minutes, and when
-/// it is started again.
+/// Returns whether etcd's message says that a token is void: etcd forgets tokens after some
+/// minutes, and on a restart.
 fn is_void(why: &str) -> bool {
     ["auth token", "revision of auth store"].iter().any(|text| why.contains(text))
 }

@@ -1,16 +1,16 @@
-//! One site's brain: transfers, their ledgers, and what is committed of them.
+//! The controller of one site: transfers, their ledgers, and what is committed of them.
 //!
 //! It never touches payload bytes, and never names the peer crate: both meet in `penstock-api`.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`state`] | what a site remembers: in SQLite, or in etcd |
+//! | [`state`] | the state of a site: in SQLite, or in etcd |
 //! | [`etcd`] | a client of etcd |
 //! | [`cluster`] | peers of one site: membership, election, controllership |
 //! | [`manager`] | all transfers of the site: queue, retries, pause and cancel, events |
 //! | [`runner`] | one running transfer: pages, grants, ledger |
 //! | [`root`] | the root digest of a data set |
-//! | [`sites`] | what the manager asks of other sites |
+//! | [`sites`] | the requests of the manager to other sites |
 //! | [`rest`] | the local API `/api/v1` |
 
 #![forbid(unsafe_code)]

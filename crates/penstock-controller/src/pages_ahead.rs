@@ -1,9 +1,9 @@
-//! Pages of another site that are asked for before they are wanted.
+//! Pages of another site that are requested before they are needed.
 //!
-//! Over distance each question takes a round trip, and pages that were asked for one after the
-//! other would hold back a data set of small files: 4,096 entries a round trip. So a few further
-//! ones are on their way while one is taken up. They are asked for when the first has come, which
-//! has the connection for itself.
+//! Over distance each request takes a round trip. Requests one after the other would slow down a
+//! data set of small files: 4,096 entries a round trip. So a few further pages are requested while
+//! one is processed. Their requests follow when the first page has arrived, which has the
+//! connection for itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ const PAGES: u32 = 3;
 /// Asks the source for the page of this number, which may wait there for so many milliseconds.
 pub(crate) type AskPage = Arc<dyn Fn(u32, u32) -> Result<PageReply, Problem> + Send + Sync>;
 
-/// Pages that are coming. Dropped, it waits for the questions that are open: whoever ends a
-/// transfer may tell the source then that nothing of it is asked any more.
+/// Pages that are requested. On drop, waits for the open requests: the end of a transfer may then
+/// tell the source that no more requests will follow.
 pub(crate) struct PagesAhead {
     ask: AskPage,
-    /// By ascending numbers, without a gap.
+    /// Requested pages by ascending numbers, without a gap.
     coming: VecDeque<(u32, Receiver<Result<PageReply, Problem>>)>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -34,13 +34,14 @@ impl PagesAhead {
         Self { ask, coming: VecDeque::new(), threads: Vec::new() }
     }
 
-    /// What has come of a page, or of the end, that was asked for ahead. `None` where it is to be
-    /// asked for now: it was not, or was not there yet. Blocks as long as the question takes.
+    /// Returns the reply to an earlier request for this page, or for the end. `None` if the page
+    /// must be requested now: it was not requested before, or did not exist yet. Blocks as long as
+    /// the request takes.
     ///
     /// # Errors
-    /// What the source answers: nothing else that was asked ahead is to be waited for then.
+    /// The error of the source. No other earlier request is waited for then.
     pub(crate) fn take(&mut self, number: u32) -> Option<Result<PageReply, Problem>> {
-        // The one before was not there yet: those behind it are on their way still.
+        // The page before did not exist yet: requests for those behind it are still in progress.
         if self.coming.front().is_some_and(|(next, _)| *next == number.saturating_add(1)) {
             return None;
         }
@@ -62,7 +63,8 @@ impl PagesAhead {
             let (answer, coming) = channel();
             let ask = Arc::clone(&self.ask);
             let thread = std::thread::Builder::new().name("page-ahead".to_owned());
-            // Nobody may want it any more; where no thread starts, it is asked for in its turn.
+            // The reply may no longer be needed. If no thread starts, the page is requested in its
+            // turn.
             let started = thread.spawn(move || drop(answer.send(ask(next, wait_ms))));
             let Ok(thread) = started else { return };
             self.threads.push(thread);
@@ -70,7 +72,7 @@ impl PagesAhead {
         }
     }
 
-    /// There may be other pages now than those that were asked for, or an end further away.
+    /// Drops all earlier requests, since other pages may exist now, or an end further away.
     pub(crate) fn forget(&mut self) {
         self.coming.clear();
     }
@@ -79,7 +81,7 @@ impl PagesAhead {
 impl Drop for PagesAhead {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
-            // One that broke has told nobody anything.
+            // A thread that panicked has sent no reply.
             let _ = thread.join();
         }
     }

@@ -21,7 +21,7 @@ const LEAVES_MAX: usize = 1 << 20;
 
 type Leaf = [u8; 32];
 
-/// Takes the digests of files, in any order, and gives the root digest.
+/// Computes the root digest from the digests of files, in any order.
 #[derive(Debug)]
 pub struct RootHasher {
     directory: PathBuf,
@@ -32,7 +32,7 @@ pub struct RootHasher {
 }
 
 impl RootHasher {
-    /// A hasher that keeps what does not fit memory in files below `directory`.
+    /// Makes a hasher that stores the leaves that do not fit memory in files below `directory`.
     pub fn new(directory: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -74,15 +74,15 @@ impl RootHasher {
         Ok(())
     }
 
-    /// How many files there were.
+    /// Returns the number of files.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The root digest. Blocks.
+    /// Returns the root digest. Blocks.
     ///
     /// # Errors
-    /// What was written cannot be read again.
+    /// The written leaves cannot be read again.
     pub fn finish(mut self) -> io::Result<Digest> {
         self.leaves.sort_unstable();
         let mut runs: Vec<Box<dyn Read>> = Vec::new();

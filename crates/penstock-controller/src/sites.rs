@@ -1,4 +1,4 @@
-//! Other sites, as the manager asks them. The binary implements it over HTTP and TLS.
+//! Requests of the manager to other sites. The binary implements them over HTTP and TLS.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -26,32 +26,32 @@ pub const CAPABILITY_VOID: &str = "capability";
 /// A scan that another site opened for us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteScan {
-    /// What the root is.
+    /// The kind of the root.
     pub root: RootKind,
     /// The signed capability (C4).
     pub capability: Vec<u8>,
-    /// Where the source's peers listen for lanes.
+    /// Addresses on which the source's peers accept lanes.
     pub peers: Vec<DataAddress>,
-    /// Number of the process that serves the list; 0 if it says nothing of restarts.
+    /// Number of the process that serves the list; 0 if the site does not report restarts.
     pub instance: u64,
 }
 
 /// Asks other sites. All methods block, each no longer than its own deadline; a site that cannot
 /// be reached is a problem with [`penstock_api::problem::Exit::Temporary`].
 pub trait SiteClient: Send + Sync {
-    /// Whether a site is paired with this one.
+    /// Returns whether a site is paired with this one.
     fn is_paired(&self, site: &Name) -> bool;
 
-    /// Hands a request to the site that will own it.
+    /// Sends a request to the site that will own the transfer.
     ///
     /// # Errors
-    /// What the site answers, or that it cannot be reached.
+    /// The error of the site, or that it cannot be reached.
     fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem>;
 
-    /// Has the site that would own a transfer make its plan, and writes that to `out`.
+    /// Asks the site that would own a transfer for its plan, and writes that to `out`.
     ///
     /// # Errors
-    /// What the site answers, or that `out` cannot be written.
+    /// The error of the site, or that `out` cannot be written.
     fn plan(
         &self,
         site: &Name,
@@ -59,10 +59,10 @@ pub trait SiteClient: Send + Sync {
         out: &mut dyn Write,
     ) -> Result<(), Problem>;
 
-    /// Hands over a part of the plan that a transfer to `store` is to follow.
+    /// Sends a part of the plan that a transfer to `store` will follow.
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn put_plan(
         &self,
         site: &Name,
@@ -72,17 +72,17 @@ pub trait SiteClient: Send + Sync {
         part: &[u8],
     ) -> Result<(), Problem>;
 
-    /// One transfer that the site owns and that concerns this one.
+    /// Returns one transfer that the site owns and that concerns this one.
     ///
     /// # Errors
     /// Status 404: the site does not know it.
     fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem>;
 
-    /// The same, but the site answers when the state is another one than `seen`, and after
-    /// `wait_ms` at the latest.
+    /// Returns a transfer as [`SiteClient::show`] does. The site answers when the state differs
+    /// from `seen`, and after `wait_ms` at the latest.
     ///
     /// # Errors
-    /// As [`SiteClient::show`].
+    /// The errors of [`SiteClient::show`].
     fn news(
         &self,
         site: &Name,
@@ -91,16 +91,16 @@ pub trait SiteClient: Send + Sync {
         wait_ms: u32,
     ) -> Result<TransferView, Problem>;
 
-    /// Does something to such a transfer.
+    /// Performs an action on such a transfer.
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem>;
 
     /// Sets another limit of the rate of such a transfer.
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn limit(
         &self,
         site: &Name,
@@ -111,7 +111,7 @@ pub trait SiteClient: Send + Sync {
     /// Writes a list or the receipt of such a transfer to `out`.
     ///
     /// # Errors
-    /// What the site answers, or that `out` cannot be written.
+    /// The error of the site, or that `out` cannot be written.
     fn document(
         &self,
         site: &Name,
@@ -120,33 +120,35 @@ pub trait SiteClient: Send + Sync {
         out: &mut dyn Write,
     ) -> Result<(), Problem>;
 
-    /// Asks the source of a transfer to countersign its receipt. The signature that it gives is
-    /// sound, and by the authority that is pinned for the site.
+    /// Asks the source of a transfer to countersign its receipt. The returned signature is valid,
+    /// and by the authority that is pinned for the site.
     ///
     /// # Errors
-    /// Code [`SCAN_UNKNOWN`]: the scan is to be opened again first. What else the site answers, or
-    /// that its signature is not good.
+    /// Code [`SCAN_UNKNOWN`]: the scan must be opened again first. Otherwise the error of the site,
+    /// or that its signature is invalid.
     fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem>;
 
-    /// Where the peers of a site take lanes if it is far, as far as is known. Asks nobody.
+    /// Returns the known addresses on which the peers of a site accept lanes, if the site is far.
+    /// Sends no request.
     fn far_data(&self, site: &Name) -> Vec<DataAddress>;
 
-    /// Asks the site to scan a data set for us.
+    /// Asks the site to scan a data set for this one.
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn open_scan(&self, site: &Name, request: &ScanRequest) -> Result<RemoteScan, Problem>;
 
-    /// Where those peers of the site listen for lanes now that reach a store of it.
+    /// Returns the addresses on which those peers of the site accept lanes now that reach a store
+    /// of it.
     ///
     /// # Errors
-    /// What the site answers; one of an earlier release does not know the question.
+    /// The error of the site; a site of an earlier release does not know the request.
     fn source_peers(&self, site: &Name, store: &Name) -> Result<Vec<DataAddress>, Problem>;
 
-    /// As [`PageSource::page`].
+    /// Requests a page, see [`PageSource::page`].
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn page(
         &self,
         site: &Name,
@@ -155,16 +157,16 @@ pub trait SiteClient: Send + Sync {
         wait_ms: u32,
     ) -> Result<PageReply, Problem>;
 
-    /// As [`PageSource::ask`].
+    /// Asks about changed entries, see [`PageSource::ask`].
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn ask(&self, site: &Name, id: TransferId, question: &RecheckRequest) -> Result<u32, Problem>;
 
-    /// As [`PageSource::digests`].
+    /// Requests digests, see [`PageSource::digests`].
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn digests(
         &self,
         site: &Name,
@@ -173,11 +175,11 @@ pub trait SiteClient: Send + Sync {
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem>;
 
-    /// As [`PageSource::remove`], by the right of a capability.
+    /// Removes entries, see [`PageSource::remove`], by the right of a capability.
     ///
     /// # Errors
-    /// Code [`SCAN_UNKNOWN`] or [`CAPABILITY_VOID`]: the scan is to be opened again first. What
-    /// else the site answers.
+    /// Code [`SCAN_UNKNOWN`] or [`CAPABILITY_VOID`]: the scan must be opened again first. Otherwise
+    /// the error of the site.
     fn remove(
         &self,
         site: &Name,
@@ -186,10 +188,10 @@ pub trait SiteClient: Send + Sync {
         order: &RemoveOrder,
     ) -> Result<RemoveReply, Problem>;
 
-    /// Tells the site that its pages are needed no more.
+    /// Tells the site that its pages are no longer needed.
     ///
     /// # Errors
-    /// What the site answers.
+    /// The error of the site.
     fn release(&self, site: &Name, id: TransferId) -> Result<(), Problem>;
 }
 
@@ -198,13 +200,13 @@ pub(crate) struct RemotePages {
     sites: Arc<dyn SiteClient>,
     site: Name,
     request: ScanRequest,
-    /// The right to it that was given last.
+    /// The capability that was received last.
     capability: Vec<u8>,
     ahead: PagesAhead,
 }
 
 impl RemotePages {
-    /// Those of a scan that `site` has opened for us, with the right to it.
+    /// Makes the pages of a scan that `site` has opened for this site, with the right to it.
     pub(crate) fn new(
         sites: Arc<dyn SiteClient>,
         site: Name,
@@ -223,7 +225,7 @@ impl PageSource for RemotePages {
         let id = self.request.transfer;
         let ask = || self.sites.page(&self.site, id, number, wait_ms);
         let reply = match self.ahead.take(number).unwrap_or_else(ask) {
-            // The source was restarted: it goes on with the same scan once it is opened again.
+            // The source was restarted: it continues the same scan once it is opened again.
             Err(problem) if problem.code == SCAN_UNKNOWN => {
                 self.sites.open_scan(&self.site, &self.request)?;
                 ask()

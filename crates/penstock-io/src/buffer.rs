@@ -1,11 +1,11 @@
 //! Hot, page-aligned buffers that return themselves.
 //!
-//! A pool hands out buffers of one size, last returned first, so that a worker that takes, fills
-//! and drops a buffer gets the same memory again while it is still in the core's cache. Memory is
-//! allocated only when every returned buffer is out: what the process holds follows the number of
-//! workers at work, not the number of lanes or files. It comes from the kernel, and not from the
-//! heap, which would write zeros to all of an aligned allocation: the part of a buffer that nobody
-//! has used yet costs nothing.
+//! A pool hands out buffers of one size, the last returned first. A worker that takes, fills and
+//! drops a buffer so gets the same memory again while it is still in the core's cache. Memory is
+//! allocated only when every returned buffer is out: it grows with the number of busy workers, not
+//! with the number of lanes or files. The memory comes from the kernel and not from the heap, which
+//! would write zeros to all of an aligned allocation. The unused part of a buffer therefore costs
+//! nothing.
 //!
 //! A pool is cheap to keep per worker; one shared by many workers costs an uncontended lock for
 //! each buffer, never for each byte.
@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Every buffer starts on a multiple of this, as direct I/O and page flipping want it.
+/// Alignment of every buffer in bytes, as direct I/O and page flipping require.
 pub const BUFFER_ALIGNMENT_BYTES: usize = 4096;
 
 /// Hands out buffers of one size, at most so many at once. Clones share the same buffers.
@@ -38,16 +38,17 @@ struct State {
     free: Vec<Memory>,
     in_use: usize,
     in_use_max: usize,
-    /// Takers that wait: waking nobody would still cost a system call for each buffer returned.
+    /// Number of takers that wait: a wake-up without any would still cost a system call for each
+    /// returned buffer.
     waiting: usize,
 }
 
 impl BufferPool {
-    /// A pool of buffers of `buffer_bytes` (rounded up to whole pages), at most `buffers_max` of
-    /// them. Nothing is allocated yet.
+    /// Makes a pool of buffers of `buffer_bytes` (rounded up to whole pages), at most `buffers_max`
+    /// of them. Nothing is allocated yet.
     ///
     /// # Panics
-    /// If `buffer_bytes` or `buffers_max` is zero: such a pool could never serve anybody.
+    /// If `buffer_bytes` or `buffers_max` is zero: such a pool could never serve a taker.
     pub fn new(buffer_bytes: usize, buffers_max: usize) -> Self {
         assert!(buffer_bytes > 0 && buffers_max > 0, "a pool holds at least one byte");
         let layout = Layout::from_size_align(buffer_bytes, BUFFER_ALIGNMENT_BYTES)
@@ -63,9 +64,9 @@ impl BufferPool {
         self.shared.layout.size()
     }
 
-    /// Takes a buffer; blocks while all of them are out. Its bytes are whatever was left in it.
+    /// Acquires a buffer; blocks while all of them are out. The buffer still has its earlier bytes.
     ///
-    /// The wait ends when any holder drops its buffer; who cannot be sure of that uses
+    /// The wait ends when any holder drops its buffer; a caller that cannot be sure of that uses
     /// [`BufferPool::take_within`].
     pub fn take(&self) -> Buffer {
         let mut state = self.shared.lock();
@@ -100,13 +101,13 @@ impl BufferPool {
         (state.in_use < self.shared.buffers_max).then(|| self.hand_out(state))
     }
 
-    /// Frees all buffers that nobody holds.
+    /// Frees all buffers without a holder.
     pub fn trim(&self) {
         let idle = std::mem::take(&mut self.shared.lock().free);
         drop(idle);
     }
 
-    /// How much the pool holds and has held, for metrics.
+    /// Returns how much the pool holds and has held, for metrics.
     pub fn usage(&self) -> BufferUsage {
         let state = self.shared.lock();
         BufferUsage {
@@ -139,7 +140,7 @@ impl fmt::Debug for BufferPool {
 /// Counts of buffers of one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferUsage {
-    /// Held by somebody now.
+    /// Buffers with a holder now.
     pub in_use: usize,
     /// Allocated, and waiting for the next taker.
     pub idle: usize,
@@ -156,7 +157,7 @@ impl Shared {
     }
 }
 
-/// One buffer of a pool, as a slice of bytes; dropping it gives it back.
+/// A buffer of a pool, as a slice of bytes; dropping it returns it to the pool.
 pub struct Buffer {
     memory: Option<Memory>,
     shared: Arc<Shared>,
@@ -209,8 +210,8 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     fn allocate(layout: Layout) -> Self {
-        // SAFETY: asks for new memory at no given place, so that nobody's is touched. A size of
-        // zero, which `BufferPool::new` rules out, would be an error.
+        // SAFETY: asks for new memory at no given place, so that no existing memory is touched. A
+        // size of zero, which `BufferPool::new` rules out, would be an error.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -239,8 +240,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped by `allocate` with this very size, unmapped once, and nobody refers to it
-        // any more. It cannot fail for a whole mapping.
+        // SAFETY: mapped by `allocate` with this very size, unmapped once, and no reference to it
+        // is left. It cannot fail for a whole mapping.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.layout.size()) };
     }
 }

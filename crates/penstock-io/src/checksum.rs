@@ -1,8 +1,8 @@
 //! Checksums of whole files for catalogues: several kinds in one pass over the bytes.
 //!
-//! They are for lists that others ask for. What verifies a transfer is
-//! `penstock_proto::digest`, whose values merge over extents; of these only the CRCs and Adler-32
-//! would, so that a file is fed here from its first byte to its last (docs/design/0010).
+//! They are for lists that others ask for. Transfers are verified by `penstock_proto::digest`,
+//! whose values merge over extents. Of the kinds here only the CRCs and Adler-32 would, so a file
+//! is fed here from its first byte to its last (docs/design/0010).
 
 use std::fmt;
 

@@ -181,8 +181,8 @@ pub(crate) struct StoreConfig {
     /// Sites that may read, or `*` for all that are paired. Default: `["*"]`.
     #[serde(default = "everybody")]
     pub(crate) read: Vec<String>,
-    /// Sites that may submit transfers from themselves to here, or `*` for all that are paired: they
-    /// make what is new, and replace nothing. Default: `[]`, nobody but this site's own users.
+    /// Sites that may submit transfers from themselves to here, or `*` for all that are paired:
+    /// they make what is new, and replace nothing. Default: `[]`, nobody but this site's own users.
     #[serde(default)]
     pub(crate) write: Vec<String>,
     /// Sites that may also replace and delete what such a transfer finds here, as with `--delete`.

@@ -182,8 +182,8 @@ pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
     known.and_then(|failure| failure.hint.as_deref())
 }
 
-/// The chain of `error` as `error:`, `cause:` and `hint:` lines, and its exit code. Further lines of
-/// one link are indented: none can be taken for a line of its own.
+/// The chain of `error` as `error:`, `cause:` and `hint:` lines, and its exit code. Further lines
+/// of one link are indented: none can be taken for a line of its own.
 fn explain(error: &anyhow::Error) -> (String, ExitCode) {
     let within = |text: String| text.trim_end().replace('\n', "\n       ");
     let mut text = format!("error: {}", within(error.to_string()));

@@ -2,8 +2,8 @@
 //! is read, so that memory does not grow with it.
 //!
 //! Its name can be foreseen, and other users may write into its directory. So the list is a new
-//! file that only this user reads, or replaces a regular file of this user; links are never followed.
-//! It gets its name when it is complete.
+//! file that only this user reads, or replaces a regular file of this user; links are never
+//! followed. It gets its name when it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

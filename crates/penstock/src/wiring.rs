@@ -36,8 +36,8 @@ const BUSY_MS: u32 = 5000;
 /// What a store in memory is known by at a site: no other peer reaches it.
 pub(crate) const IN_MEMORY: &str = "memory";
 
-/// Takes a lane whose TLS handshake is done, or refuses it where there is no place for it; called on
-/// a thread of its own, which it may keep.
+/// Takes a lane whose TLS handshake is done, or refuses it where there is no place for it; called
+/// on a thread of its own, which it may keep.
 pub(crate) type LaneHandler =
     Arc<dyn Fn(TcpStream, ServerConnection, Option<LanePlace>) + Send + Sync>;
 

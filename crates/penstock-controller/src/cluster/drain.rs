@@ -1,10 +1,9 @@
-//! Peers that are to have no new work, peers that have left or are lost, and a controllership that
-//! is given up in order.
+//! Draining peers, peers that have left or are lost, and the orderly end of a controllership.
 //!
-//! A mark to drain a peer is a key without a lease: it outlives the peer's daemon and whoever set
-//! it. The controller alone writes it, under its epoch (B4). A draining peer does not stand for
-//! election while another one may lead; where nobody else takes it for three leases it stands all
-//! the same, since a site without a controller does nothing at all.
+//! A mark to drain a peer is a key without a lease: it outlives the peer's daemon and the process
+//! that set it. Only the controller writes it, under its epoch (B4). A draining peer does not stand
+//! for election while another one may lead. If there is no controller for three leases it stands
+//! all the same, since a site without a controller does nothing at all.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,21 +15,20 @@ use super::{Cluster, ClusterNow, Member, Seen, value_of};
 use crate::etcd::{Compare, EtcdError, OPERATIONS_MAX, Operation};
 use crate::manager::now_seconds;
 
-/// How long an order of an operator may take in etcd.
+/// The longest time that an order of an operator may take in etcd.
 const ORDER: Duration = Duration::from_secs(5);
-/// So many leases without a controller, and a draining peer stands for election.
+/// Number of leases without a controller after which a draining peer stands for election.
 const LEASES_WITHOUT: u64 = 3;
 
 impl ClusterNow {
-    /// Whether a peer is to have no new work.
+    /// Returns whether a peer gets no new work.
     pub fn is_draining(&self, peer: &Name) -> bool {
         self.draining.iter().any(|mark| mark.peer == *peer)
     }
 }
 
 impl Cluster {
-    /// Marks a peer as one that is to have no new work, or takes that back. Blocks for a
-    /// transaction of etcd.
+    /// Marks a peer as draining, or removes the mark. Blocks for a transaction of etcd.
     ///
     /// # Errors
     /// This peer is not the controller, or no more; etcd does not answer.
@@ -51,8 +49,8 @@ impl Cluster {
         self.order(Operation::Delete(self.keys.at(&format!("known/{peer}"))))
     }
 
-    /// Gives up the tenure, if there is one, so that another peer is elected; the caller has
-    /// stopped what ran under it. Returns at once.
+    /// Ends the tenure, if there is one, so that another peer is elected. The caller has stopped
+    /// all runs under it. Returns at once.
     pub fn step_down(&self) {
         self.shared.yields.store(true, Ordering::Release);
         self.shared.wake.notify_all();
@@ -74,7 +72,7 @@ impl Member {
         card.peer.clone()
     }
 
-    /// Whether this peer stands for election, where nobody leads.
+    /// Returns whether this peer stands for election when there is no leader.
     pub(super) fn may_stand(&mut self, seen: &Seen) -> bool {
         let now = (self.clock)();
         let since = *self.leaderless.get_or_insert(now);
@@ -85,8 +83,8 @@ impl Member {
         now.saturating_sub(since) > LEASES_WITHOUT * self.lease_seconds * 1_000_000_000
     }
 
-    /// Whether this peer is to give up its tenure: it was marked since it was elected, and another
-    /// one may lead.
+    /// Returns whether this peer ends its tenure: it was marked since it was elected, and another
+    /// peer may lead.
     pub(super) fn gives_up(&mut self, seen: &Seen) -> bool {
         if seen.leader.is_some() || self.tenure.is_some() {
             self.leaderless = None;
@@ -108,8 +106,8 @@ impl Member {
         self.shared.etcd.transact(&[leader], &gone, self.patience()).map(drop)
     }
 
-    /// The controller notes which peers are gone without having said so: those without a card for
-    /// a lease. That is beside the lease which their card has outlived them by.
+    /// Records, as the controller, the peers that are lost: those without a card for a lease,
+    /// without notice. That time comes on top of the lease by which their card has outlived them.
     pub(super) fn miss_peers(&mut self, seen: &Seen) -> Result<(), EtcdError> {
         let Some(tenure) = &self.tenure else {
             self.missing.clear();
@@ -139,7 +137,8 @@ impl Member {
         self.keys.at(&format!("known/{peer}"))
     }
 
-    /// What tells that this peer belongs to the site; `leaves` that it ends in order.
+    /// Returns the operation that records that this peer belongs to the site; with `leaves`, that
+    /// it ends in order.
     pub(super) fn known_put(&self, card: &PeerCard, leaves: bool) -> Result<Operation, EtcdError> {
         let (joined, left) = (card.since, if leaves { now_seconds() } else { 0 });
         let (peer, instance, lost) = (card.peer.clone(), card.instance, 0);
@@ -148,7 +147,7 @@ impl Member {
         Ok(Operation::Put(self.known_key(&card.peer), value_of(&known)?, 0))
     }
 
-    /// Says that this peer ends in order; if etcd is out of reach, the others find out.
+    /// Records that this peer ends in order; if etcd is out of reach, the others find out.
     pub(super) fn tell_leaving(&self) {
         let Some((_, card)) = &self.told else { return };
         if let Ok(put) = self.known_put(card, true) {
@@ -158,7 +157,8 @@ impl Member {
 }
 
 impl Seen {
-    /// Whether a peer but this one is there and may lead: not a witness, which has no address.
+    /// Returns whether another peer is present and may lead. A witness, which has no address, may
+    /// not.
     fn has_other(&self, own: &Name) -> bool {
         let drains = |peer: &Name| self.draining.iter().any(|(mark, _)| mark.peer == *peer);
         let may_lead = |card: &PeerCard| !card.addresses.is_empty() && !drains(&card.peer);

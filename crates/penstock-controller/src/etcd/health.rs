@@ -1,4 +1,4 @@
-//! How an etcd is, and whether it is one to rely on (E6).
+//! The health of an etcd, and whether a site can rely on it (E6).
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 
 use super::{Etcd, EtcdError, EtcdMember, number};
 
-/// What to do about an etcd that keeps all of its history.
+/// The hint for an etcd that keeps all of its history.
 pub const COMPACTION_HINT: &str = "start each member with --auto-compaction-retention=1h, or \
     ETCD_AUTO_COMPACTION_RETENTION=1h in its environment";
-/// Of a history that was never cut, this many revisions are taken for one that never will be.
+/// Length in revisions of a history without a cut from which it is assumed that none will be made.
 const HISTORY_MAX: u64 = 20_000;
 
-/// Whether an etcd forgets its history, as far as it can be told from outside.
+/// The setting for compaction of an etcd, as far as it can be seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compaction {
-    /// It does.
+    /// Compaction is on.
     On,
-    /// It does not: sooner or later its quota is used up, and it refuses everybody.
+    /// Compaction is off: sooner or later the quota is used up, and etcd rejects all requests.
     Off,
-    /// It is too young to tell.
+    /// The etcd is too young to tell.
     Unknown,
 }
 
-/// What a complaint of etcd means to an operator.
+/// Returns the meaning of a complaint of etcd for an operator.
 fn explain(complaint: &str) -> String {
     if complaint.contains("NOSPACE") {
         return "NOSPACE: its quota is used up, and it refuses all writes; cut its history \
@@ -62,7 +62,7 @@ fn starts_value(rest: &str) -> bool {
     rest.starts_with(' ')
 }
 
-/// Asks all of them at once; one after the other as far as there can be no more threads.
+/// Asks all of them at once; one after the other where no more threads can be started.
 fn at_once<T: Send>(endpoints: Vec<String>, ask: impl Fn(String) -> T + Sync) -> Vec<T> {
     let ask = &ask;
     thread::scope(|scope| {
@@ -80,18 +80,19 @@ fn at_once<T: Send>(endpoints: Vec<String>, ask: impl Fn(String) -> T + Sync) ->
     })
 }
 
-/// Whether one member of an etcd serves.
+/// The state of one member of an etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Where it is asked.
+    /// The address at which it is asked.
     pub endpoint: String,
-    /// Why it does not serve, as the rest of a sentence about it; empty if it does.
+    /// The reason why it does not serve, as the rest of a sentence about it; empty if it does.
     pub trouble: String,
 }
 
 impl Etcd {
-    /// Whether each endpoint answers and follows a leader, all asked at once: less than
-    /// [`Etcd::health`], for who asks every few seconds. Blocks for some times `deadline` at most.
+    /// Returns whether each endpoint answers and follows a leader. All are asked at once. Checks
+    /// less than [`Etcd::health`], for callers that ask every few seconds. Blocks for a few times
+    /// `deadline` at most.
     pub fn standing(&self, deadline: Duration) -> Vec<Standing> {
         at_once(self.endpoints(), |endpoint| self.standing_of(endpoint, deadline))
     }
@@ -146,9 +147,9 @@ impl Etcd {
         view
     }
 
-    /// Whether the history is cut from time to time (E6). etcd does not say how it is configured;
-    /// its command line does where it was given there, a history that was cut, or one that is long
-    /// and never was. `key` is one that may be read.
+    /// Returns whether the history is cut from time to time (E6). etcd does not report its
+    /// configuration. Evidence is an option on its command line, a history that was cut, or one
+    /// that is long and never was. `key` is one that may be read.
     ///
     /// # Errors
     /// No endpoint answers.
@@ -194,7 +195,7 @@ impl Etcd {
     }
 }
 
-/// What a command line says of compaction.
+/// Returns the compaction setting on a command line.
 fn from_arguments(arguments: &Value) -> Compaction {
     let words: Vec<&str> =
         arguments.as_array().into_iter().flatten().filter_map(Value::as_str).collect();

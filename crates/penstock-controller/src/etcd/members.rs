@@ -1,4 +1,4 @@
-//! What is asked of an etcd that a site runs itself: its members, its users, its upkeep.
+//! Requests to an etcd that a site runs itself: its members, its users, its upkeep.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use super::{Etcd, EtcdError, number};
 
 /// The user that may do everything in etcd; it must exist before passwords are asked for.
 const ROOT: &str = "root";
-/// How long one endpoint may take for a change of the members: etcd itself gives up after 5 s and
-/// twice its election timeout, which is 2.5 s where a site runs it itself.
+/// The longest time that one endpoint may take for a change of the members. etcd itself ends after
+/// 5 s and twice its election timeout, which is 2.5 s where a site runs it itself.
 const CHANGE: Duration = Duration::from_secs(11);
-/// How long it may take to tell what has become of a change.
+/// The longest time for finding out the result of a change.
 const TELL: Duration = Duration::from_secs(3);
 
 /// A member of etcd, as the others know it.
@@ -22,24 +22,24 @@ pub struct EtcdMember {
     pub id: u64,
     /// Its name; empty until it has been started.
     pub name: String,
-    /// Where the other members reach it.
+    /// The address for the other members.
     pub peer_url: String,
-    /// Where clients reach it; empty until it has been started.
+    /// The address for clients; empty until the member has been started.
     pub client_url: String,
-    /// Whether it only follows so far: it has no vote, and serves no clients.
+    /// Set if the member is a learner so far: it has no vote, and serves no clients.
     pub learner: bool,
 }
 
 /// A member that leads, and is not named.
 pub const SOMEBODY: u64 = u64::MAX;
 
-/// How one member is.
+/// The state of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdStatus {
     /// Its number.
     pub id: u64,
-    /// Number of the member that leads, as it sees it; 0 if it sees none, [`SOMEBODY`] if it does
-    /// not say which.
+    /// Number of the member that leads, as this one sees it; 0 if it sees none, [`SOMEBODY`] if it
+    /// does not report which.
     pub leader: u64,
     /// Its version.
     pub version: String,
@@ -47,9 +47,9 @@ pub struct EtcdStatus {
     pub bytes: u64,
     /// Bytes of it that are in use.
     pub bytes_in_use: u64,
-    /// Whether it only follows so far.
+    /// Set if the member is a learner so far.
     pub learner: bool,
-    /// What it complains of: `NOSPACE`, `CORRUPT`, that it has no leader.
+    /// Its complaints: `NOSPACE`, `CORRUPT`, that it has no leader.
     pub complaints: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ fn member_of(value: &Value) -> EtcdMember {
 }
 
 impl Etcd {
-    /// All members, as one that answers knows them: etcd 3.4 may be late with that.
+    /// Returns all members, as one that answers knows them: etcd 3.4 may be late with that.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.
@@ -74,7 +74,8 @@ impl Etcd {
         Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
     }
 
-    /// All members, as the one at `endpoint` knows them, with a majority behind it or without.
+    /// Returns all members, as the one at `endpoint` knows them, with a majority behind it or
+    /// without.
     ///
     /// # Errors
     /// `Unavailable`. `Refused`.
@@ -87,7 +88,7 @@ impl Etcd {
         Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
     }
 
-    /// All members, as the one at `endpoint` knows them with a majority behind it.
+    /// Returns all members, as the one at `endpoint` knows them with a majority behind it.
     ///
     /// # Errors
     /// `Unavailable`: there is none. `Refused`.
@@ -102,7 +103,7 @@ impl Etcd {
         self.members_at(endpoint, deadline)
     }
 
-    /// All members, as one that answers knows them with a majority behind it.
+    /// Returns all members, as one that answers knows them with a majority behind it.
     ///
     /// # Errors
     /// `Unavailable`: there is none. `Refused`.
@@ -110,9 +111,9 @@ impl Etcd {
         self.in_turn(deadline, |endpoint, left| self.members_now_at(endpoint, left))
     }
 
-    /// Has the members changed: by one endpoint, which gets the time that this may take. Where its
-    /// answer is lost the change may have been made all the same, or be about to be: so before
-    /// another endpoint is asked the members are read, and `made` says whether it was.
+    /// Changes the members by one endpoint, which gets all the time that this may take. If its
+    /// answer is lost, the change may have been made all the same, or be about to be. So before
+    /// another endpoint is asked the members are read, and `made` returns whether it was.
     fn change(
         &self,
         path: &str,
@@ -138,8 +139,8 @@ impl Etcd {
         Err(last)
     }
 
-    /// Adds a member that follows and has no vote (etcd 3.4 takes one such at a time), so that the
-    /// majority stays what it is. May take etcd ten seconds.
+    /// Adds a learner, a member without a vote (etcd 3.4 accepts one at a time), so that the
+    /// majority stays the same. May take etcd ten seconds.
     ///
     /// # Errors
     /// `Unavailable`: it may have been added. `Refused`.
@@ -172,10 +173,10 @@ impl Etcd {
         })
     }
 
-    /// How the member at `endpoint` is. It answers without a majority as well: since 3.5.28 and in
-    /// 3.6 and 3.7 by its metrics alone, as it tells the rest only to who has a token, which there
-    /// is none of without a leader; some of these releases tell it to nobody but `root`
-    /// (<https://github.com/etcd-io/etcd/issues/21663>). Blocks for some times `deadline` at most.
+    /// Returns the state of the member at `endpoint`. It answers without a majority as well. Since
+    /// 3.5.28 and in 3.6 and 3.7 only its metrics do: the rest requires a token, which cannot be
+    /// issued without a leader. Some of these releases report it to no user but `root`
+    /// (<https://github.com/etcd-io/etcd/issues/21663>). Blocks for a few times `deadline` at most.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.
@@ -212,7 +213,7 @@ impl Etcd {
         })
     }
 
-    /// How the member at `endpoint` is by its metrics, for which nobody needs a token.
+    /// Returns the state of the member at `endpoint` from its metrics, which need no token.
     fn by_metrics(&self, endpoint: &str, deadline: Duration) -> Option<EtcdStatus> {
         let text = self.metrics(endpoint, deadline).ok()?;
         let is = |name, value| metric(&text, name) == Some(value);
@@ -237,7 +238,8 @@ impl Etcd {
         })
     }
 
-    /// Asks without a token, which there is none of without a majority, unless one is asked for.
+    /// Sends the request without a token (none can be issued without a majority); retries with one
+    /// if etcd requires it.
     fn call_open(
         &self,
         endpoint: &str,
@@ -276,7 +278,8 @@ impl Etcd {
         let add = json!({ "name": user, "password": password });
         let user_added = self.call("/v3/auth/user/add", &add, deadline);
         if matches!(&user_added, Err(EtcdError::Refused(why)) if why.contains("already")) {
-            // An earlier attempt that was cut short; or somebody's with another password.
+            // The user exists: from an earlier attempt that was cut short, or from another one with
+            // a different password.
             let change = json!({ "name": user, "password": password });
             self.call("/v3/auth/user/changepw", &change, deadline)?;
         } else {
@@ -288,7 +291,7 @@ impl Etcd {
         already(self.call("/v3/auth/enable", &json!({}), deadline))
     }
 
-    /// Whether it asks for passwords.
+    /// Returns whether etcd requires passwords.
     ///
     /// # Errors
     /// `Unavailable`; `Refused`: the password is not this one.
@@ -301,8 +304,8 @@ impl Etcd {
         self.token(&endpoint, deadline).map(|token| token.is_some())
     }
 
-    /// Gives what is not used any more in the database of the member at `endpoint` back to its file
-    /// system; it answers nobody meanwhile. Then takes back the alarm that it is full.
+    /// Returns unused space in the database of the member at `endpoint` to its file system; the
+    /// member answers no requests meanwhile. Then disarms the alarm that it is full.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.

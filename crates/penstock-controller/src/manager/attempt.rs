@@ -1,4 +1,4 @@
-//! One attempt at a transfer: open the source, find the root, run, and settle how it ended.
+//! One attempt at a transfer: opens the source, finds the root, runs, and settles the result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::runner::{FindSource, LIST_ANEW, RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
 
-/// Why a cancelled transfer stands where it does.
+/// The reason shown for a cancelled transfer.
 pub(super) const CANCELLED: &str = "cancelled by a user";
 
 pub(super) struct Opened {
@@ -26,7 +26,8 @@ pub(super) struct Opened {
     pub(super) pages: Box<dyn PageSource>,
     pub(super) access: SourceAccess,
     pub(super) find: Option<FindSource>,
-    /// Number of the source's process that serves the list; 0 if it says nothing of restarts.
+    /// Number of the source's process that serves the list; 0 if the source does not report
+    /// restarts.
     instance: u64,
 }
 
@@ -75,7 +76,7 @@ impl Inner {
         }
     }
 
-    /// Shows what an attempt waits for before its run has begun.
+    /// Shows the reason why an attempt waits before its run has begun.
     fn say(&self, id: TransferId, reason: &str) {
         if let Some(live) = self.lock().live.get_mut(&id)
             && live.full.is_none()
@@ -189,7 +190,8 @@ impl Inner {
         }
     }
 
-    /// Whether another process serves the source's list than made it.
+    /// Returns whether the process that serves the source's list is another than the one that made
+    /// it.
     fn is_restarted(&self, record: &TransferRecord) -> bool {
         let known = record.listing.instance;
         let request = scan_request(&record.request, record.listing());
@@ -222,8 +224,8 @@ impl Inner {
         Ok(Opened { kind: scan.root, pages, access, find: Some(find), instance })
     }
 
-    /// How a data set of this site is read: by peers that have both stores themselves; where there
-    /// is none, over lanes from those that have the source's.
+    /// Returns the access to a data set of this site. Peers that have both stores read it
+    /// themselves. If there are none, they read over lanes from peers that have the source's store.
     fn own_access(&self, record: &TransferRecord) -> SourceAccess {
         let Location { store, path: root, .. } = &record.request.source;
         let target = &record.request.target.store;
@@ -242,11 +244,11 @@ impl Inner {
         Arc::new(move || Ok(peers(&store)))
     }
 
-    /// Takes over how a run ended, and decides what becomes of the transfer. A failed one keeps
-    /// its ledger for a retry, a done one for as long as its digest list may be asked for.
+    /// Takes over the result of a run, and decides the next state of the transfer. A failed
+    /// transfer keeps its ledger for a retry, a done one for as long as its digest list may be
+    /// asked for.
     ///
-    /// Nothing is settled by a controller that is one no more: the next one begins with what is
-    /// committed.
+    /// A deposed controller settles nothing: the next one begins with the committed state.
     fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
         control.take_notes().iter().for_each(|note| self.tell_problem(id, note));
         if !self.parts.fence.holds() {
@@ -307,8 +309,9 @@ impl Inner {
         }
     }
 
-    /// Nothing temporary is left when a transfer says that it is cancelled, or it says that there
-    /// is; until then the wish is what survives a crash. `None` if it is not cancelled.
+    /// Removes the temporary files of a cancelled transfer. The transfer is reported as cancelled
+    /// only when nothing temporary is left, or together with the fact that something is. Until then
+    /// the wish survives a crash. Returns `None` if the transfer is not cancelled.
     fn discard_cancelled(
         &self,
         id: TransferId,
@@ -327,12 +330,12 @@ impl Inner {
     }
 }
 
-/// From where and to where, as a plan says it.
+/// Returns source and target in the form that a plan shows.
 pub(super) fn places_of(request: &TransferRequest) -> (PathText, PathText) {
     (location_text(&request.source), location_text(&request.target))
 }
 
-/// What is said of a cancelled transfer whose target could not be asked.
+/// Returns the reason shown for a cancelled transfer whose target could not be asked.
 fn still_there(problem: Problem) -> String {
     format!(
         "its temporary files are still at the target: {problem}; that is tried again until they \
@@ -362,7 +365,7 @@ fn clock(seconds: u64) -> String {
 }
 
 impl Live {
-    /// Adds to why it stands where it does what its last run had to say, if that was its end.
+    /// Adds the remark of its last run to the reason of a transfer, if that run was its end.
     fn remark(&mut self, remark: &str) {
         if remark.is_empty() || !self.record.state.is_ended() {
             return;
@@ -373,8 +376,9 @@ impl Live {
         self.record.reason.push_str(remark);
     }
 
-    /// Moves to the state that follows from how a run ended and what users wished meanwhile; gives
-    /// the problem, if that is why and news. `room` is what a full target has left.
+    /// Moves to the state that follows from the result of a run and from the wishes of users
+    /// meanwhile. Returns the problem, if that is the reason and new. `room` is the free room of a
+    /// full target.
     fn end_with(
         &mut self,
         outcome: RunOutcome,

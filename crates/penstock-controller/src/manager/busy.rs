@@ -1,7 +1,8 @@
-//! Transfers of which something is being removed: nobody else may admit or change them meanwhile.
+//! Transfers of which something is being removed: no other caller may admit or change them
+//! meanwhile.
 //!
-//! To remove it may ask a store and another site, for as long as those take: too long for the
-//! admission lock, for which everybody waits who submits, pauses or cancels anything.
+//! A removal may ask a store and another site, for as long as these take. That is too long for the
+//! admission lock, for which every submit, pause and cancel waits.
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_proto::id::TransferId;
@@ -21,11 +22,11 @@ impl Drop for Busy<'_> {
 }
 
 impl Inner {
-    /// Keeps a transfer that is not live from others, and with a record the place that its claim
-    /// names as well (B8). To be called under the admission lock.
+    /// Reserves a transfer that is not live, and with a record the place that its claim names as
+    /// well (B8). The caller holds the admission lock.
     ///
     /// # Errors
-    /// Code `transfer-busy`, temporary: somebody else is at it.
+    /// Code `transfer-busy`, temporary: another caller has reserved it.
     pub(super) fn occupy(
         &self,
         id: TransferId,
@@ -36,7 +37,7 @@ impl Inner {
         Ok(Busy { inner: self, id })
     }
 
-    /// That nobody removes anything of a transfer. To be called under the admission lock.
+    /// Checks that nothing of a transfer is being removed. The caller holds the admission lock.
     ///
     /// # Errors
     /// Code `transfer-busy`, temporary.

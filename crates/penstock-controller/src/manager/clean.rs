@@ -1,8 +1,8 @@
-//! Removes what a transfer that does not run any more left at its target and in the journal store.
+//! Removes everything that an ended transfer left at its target and in the journal store.
 //!
-//! Only the ledger tells where temporary files are: it is kept as long as the target store is not
-//! there, or not all of it could be asked. For transfers that were cancelled meanwhile that is
-//! tried again at intervals, and when the manager starts.
+//! Only the ledger tells where temporary files are. It is kept while the target store is absent, or
+//! while not all of it could be asked. For transfers that were cancelled meanwhile the removal is
+//! retried at intervals, and when the manager starts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,11 +22,11 @@ use super::users::Caller;
 use super::{Inner, Table, TransferRecord, journal_of};
 use crate::runner::clean_abandoned;
 
-/// Cancelled transfers of which something temporary is left, and when that is tried again.
+/// Cancelled transfers with temporary files left, and the time of the next retry.
 #[derive(Debug, Default)]
 pub(super) struct Unclean {
     ids: BTreeSet<TransferId>,
-    /// Whether those are known that were left before the manager started.
+    /// Set once the transfers left before the manager started are known.
     looked: bool,
     not_before: Option<Instant>,
     is_at_work: bool,
@@ -45,25 +45,25 @@ impl Unclean {
 }
 
 impl Inner {
-    /// Removes all that is kept for a transfer that will not go on: the temporary files that it may
-    /// have left, its ledger, and its pages here and at the source.
+    /// Removes all data of a transfer that will not continue: the temporary files that it may have
+    /// left, its ledger, and its pages here and at the source.
     ///
     /// # Errors
-    /// The target could not be asked: the ledger is kept, and found again by `orphans`.
+    /// The target could not be asked: the ledger is kept, and `orphans` finds it again.
     pub(super) fn discard(&self, record: &TransferRecord) -> Result<(), Problem> {
         let cleaned = self.discard_here(record);
         self.release(record);
         cleaned
     }
 
-    /// The same, but for what is kept at the source.
+    /// Removes all data of a transfer as [`Self::discard`] does, except data at the source.
     pub(super) fn discard_here(&self, record: &TransferRecord) -> Result<(), Problem> {
         self.clean_target(record)?;
         self.discard_ledger(record.id());
         Ok(())
     }
 
-    /// A cancelled transfer has nothing left any more: there is nothing more to say of it.
+    /// Records that a cancelled transfer has nothing left.
     pub(super) fn note_clean(&self, mut record: TransferRecord) {
         self.lock().unclean.ids.remove(&record.id());
         if record.state == TransferState::Cancelled && record.reason != CANCELLED {
@@ -73,8 +73,8 @@ impl Inner {
         }
     }
 
-    /// Tries again, on a thread of its own, to remove what cancelled transfers have left, if that
-    /// is due: a store may not answer for long.
+    /// Retries, on a thread of its own, the removal of files that cancelled transfers have left, if
+    /// that is due: a store may take long to answer.
     pub(super) fn clean_when_due(self: &Arc<Self>, table: &mut Table) {
         if !table.unclean.is_due() {
             return;
@@ -126,8 +126,8 @@ impl Inner {
         Ok(found)
     }
 
-    /// Tries again to remove what one of them has left; gives whether that is over. One whose place
-    /// is another's now waits until that has ended.
+    /// Retries the removal for one of them. Returns whether it is over. A transfer whose place
+    /// belongs to another one now waits until that has ended.
     fn clean_cancelled(
         &self,
         id: TransferId,
@@ -201,7 +201,7 @@ impl Inner {
         clean_abandoned(&*self.parts.target, &spec, &head, &journal)
     }
 
-    /// Tells the source that its pages are needed no more.
+    /// Tells the source that its pages are no longer needed.
     pub(super) fn release(&self, record: &TransferRecord) {
         let site = &record.request.source.site;
         if *site == self.config.site {

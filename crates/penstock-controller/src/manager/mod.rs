@@ -1,10 +1,10 @@
-//! Owns the transfers of which this site is the target: takes them, queues them, runs each on a
-//! thread of its own, tries again what failed for a while, and tells how they stand.
+//! Owns the transfers of which this site is the target: accepts and queues them, runs each on a
+//! thread of its own, retries temporary failures, and reports their states.
 //!
-//! What flows in: requests of users and of paired sites. What flows out: events, and the state
-//! database. What survives a crash: every transfer that was accepted, with what a user last wished
-//! of it. A transfer that was queued or running is begun again when the manager starts, and goes on
-//! from its ledger; a paused one stays paused.
+//! The inputs are requests of users and of paired sites. The outputs are events, and the state
+//! database. Every accepted transfer survives a crash, with the last wish of a user for it. A
+//! transfer that was queued or running begins again when the manager starts, and continues from its
+//! ledger; a paused one stays paused.
 //!
 //! | state | leaves it by |
 //! |---|---|
@@ -55,7 +55,7 @@ use crate::state::{SiteState, StateError, TransferRecord, Wish};
 pub const RUNNING_MAX_DEFAULT: usize = 4;
 /// Events that a slow reader may lag behind before it loses the oldest.
 const EVENTS_MAX: usize = 1024;
-/// How often running transfers tell how they stand.
+/// Interval at which the states of running transfers are published.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Directory in the journal store where all that belongs to a transfer lies.
@@ -63,7 +63,7 @@ pub fn journal_of(journal: &std::path::Path, id: TransferId) -> PathBuf {
     journal.join(id.to_string())
 }
 
-/// What a manager is made with.
+/// The configuration of a manager.
 #[derive(Clone, Debug)]
 pub struct ManagerConfig {
     /// The own site.
@@ -76,8 +76,8 @@ pub struct ManagerConfig {
     pub retry_least: Duration,
     /// Longest such wait.
     pub retry_most: Duration,
-    /// After a shorter attempt its source is not asked whether it was restarted meanwhile: over
-    /// distance that question costs a round trip.
+    /// Shortest duration of an attempt after which the source is asked whether it was restarted
+    /// meanwhile. Over distance that question costs a round trip.
     pub restart_least: Duration,
 }
 
@@ -100,18 +100,19 @@ pub type Run = dyn Fn(RunInput) -> RunOutcome + Send + Sync;
 /// Directory of a store, if it has one: to find stores that overlap.
 pub type StoreDirectory = dyn Fn(&Name) -> Option<PathBuf> + Send + Sync;
 
-/// Who may take part in a run whose target is this store, and whose source another one of this site
-/// that they read from themselves, if there is a second one.
+/// Returns the peers that may take part in a run whose target is the first store. The second store,
+/// if there is one, is a source in this site that the peers read themselves.
 pub type PeersOf = dyn Fn(&Name, Option<&Name>) -> Arc<dyn Peers> + Send + Sync;
 
-/// How peers of this site read a data set of it whose store they have not got: over lanes, from
-/// those that have it. `None` where one peer is the whole site.
+/// Returns the access for peers of this site to a data set of it whose store they do not have: over
+/// lanes, from peers that have it. `None` where one peer is the whole site.
 pub type OwnLanes = dyn Fn(&ScanRequest) -> Option<SourceAccess> + Send + Sync;
 
-/// Where those peers of this site take lanes now that are known to reach a store.
+/// Returns the addresses on which peers of this site that are known to reach a store accept lanes
+/// now.
 pub type OwnPeers = dyn Fn(&Name) -> Vec<DataAddress> + Send + Sync;
 
-/// What a manager works with.
+/// The parts that a manager works with.
 #[derive(Clone)]
 pub struct ManagerParts {
     /// The state database.
@@ -124,17 +125,17 @@ pub struct ManagerParts {
     pub peers: Arc<PeersOf>,
     /// Ways from one peer of this site to another.
     pub lanes: Arc<OwnLanes>,
-    /// Whether others have come that may be read from.
+    /// Finds further peers that may be read from.
     pub own_peers: Arc<OwnPeers>,
     /// Other sites.
     pub sites: Arc<dyn SiteClient>,
     /// Signs receipts.
     pub signer: Arc<dyn ReceiptSigner>,
-    /// What runs a transfer.
+    /// Runs a transfer.
     pub run: Arc<Run>,
-    /// Where stores lie.
+    /// The paths of the stores.
     pub directory: Arc<StoreDirectory>,
-    /// Whether this is still the controller of the site.
+    /// Checks whether this process is still the controller of the site.
     pub fence: Fence,
 }
 
@@ -162,7 +163,7 @@ struct Inner {
 #[derive(Default)]
 struct Table {
     live: HashMap<TransferId, Live>,
-    /// Those of which something is being removed; with a record, its claim is kept as well.
+    /// Transfers of which something is being removed; with a record, its claim is kept as well.
     busy: HashMap<TransferId, Option<TransferRecord>>,
     running: usize,
     stopping: bool,
@@ -176,7 +177,8 @@ struct Live {
     /// Earliest time of its next attempt.
     not_before: Option<Instant>,
     backoff: Backoff,
-    /// Its target is full: it stays queued, for who watches it, while that is tried again.
+    /// The state of the wait while the target is full. The transfer stays queued for its observers,
+    /// while attempts are made.
     full: Option<room::Full>,
 }
 
@@ -186,7 +188,7 @@ impl Live {
         Self { record, run: None, not_before: None, backoff, full: None }
     }
 
-    /// As users see it: what is stored, and what the run says now.
+    /// Returns the public view: the stored record, updated by the run.
     fn view(&self) -> TransferView {
         let mut view = self.record.view();
         if let Some(run) = self.run.as_ref().filter(|_| self.full.is_none()) {
@@ -219,7 +221,7 @@ impl Manager {
         for mut record in parts.state.open_transfers()? {
             match record.wish {
                 Wish::Pause => record.state = TransferState::Paused,
-                // The queue sees the wish and gives the transfer up.
+                // The queue sees the wish and cancels the transfer.
                 Wish::None | Wish::Cancel if record.state != TransferState::Paused => {
                     record.state = TransferState::Queued;
                     "resuming after a restart".clone_into(&mut record.reason);
@@ -247,7 +249,7 @@ impl Manager {
         Ok(Self { inner, scheduler: Mutex::new(Some(scheduler)) })
     }
 
-    /// All events from now on. A reader that lags behind loses the oldest.
+    /// Returns a receiver of all events from now on. A reader that lags behind loses the oldest.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.inner.events.subscribe()
     }
@@ -308,7 +310,8 @@ impl Inner {
         self.tell(Event::Error(ErrorEvent { v: EVENT_VERSION, id, problem }));
     }
 
-    /// The manager's thread: begins what is due, and once a second tells how running ones stand.
+    /// Runs the manager's thread: begins due transfers, and once a second publishes the state of
+    /// running ones.
     fn schedule(self: Arc<Self>) {
         let mut next_tick = Instant::now() + TICK;
         loop {
@@ -336,7 +339,7 @@ impl Inner {
         }
     }
 
-    /// Begins queued transfers, oldest first; gives the time when the next one is due.
+    /// Begins queued transfers, oldest first. Returns the time when the next one is due.
     fn begin_due(self: &Arc<Self>, table: &mut Table) -> Option<Instant> {
         let now = Instant::now();
         let queued = table
@@ -390,7 +393,7 @@ impl Inner {
     }
 
     /// Stores a record; a failure is logged and shown, since the run itself is not at fault.
-    /// Gives whether it is stored.
+    /// Returns whether it is stored.
     fn store(&self, record: &mut TransferRecord) -> bool {
         if let Err(error) = self.parts.state.put_transfer(record) {
             let problem = Problem::from(error);
@@ -403,7 +406,7 @@ impl Inner {
     }
 }
 
-/// What runs have noted since this was asked last.
+/// Returns the notes of runs since the last call.
 fn running_notes(table: &Table) -> Vec<(TransferId, Problem)> {
     let runs = table.live.iter().filter_map(|(id, live)| Some((*id, live.run.as_ref()?)));
     runs.flat_map(|(id, run)| run.take_notes().into_iter().map(move |note| (id, note))).collect()

@@ -1,4 +1,4 @@
-//! What is left over of transfers that nobody will go on with.
+//! Remains of transfers that will not be continued.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use penstock_proto::id::TransferId;
 use super::{Inner, Manager, journal_of};
 
 impl Manager {
-    /// Lists what is left over, and with `remove` removes it: journals of which the database knows
-    /// no transfer, ledgers of transfers that have ended, stubs that their owner does not know. A
-    /// failed transfer whose ledger is removed begins from the start when it is retried. A ledger
-    /// whose target cannot be cleaned now is kept, and its place says why.
+    /// Lists the remains, and with `remove` removes them. These are journals without a transfer in
+    /// the database, ledgers of transfers that have ended, and stubs that their owner does not
+    /// know. A failed transfer whose ledger is removed begins from the start when it is retried. A
+    /// ledger whose target cannot be cleaned now is kept, and its place gives the reason.
     ///
     /// # Errors
     /// The journal store or the database cannot be read.
@@ -56,7 +56,7 @@ impl Inner {
         Ok(orphans)
     }
 
-    /// All transfers of which the journal store or the database keeps a ledger.
+    /// Returns all transfers with a ledger in the journal store or the database.
     pub(super) fn left_over(&self) -> Result<BTreeSet<TransferId>, Problem> {
         let mut ids: BTreeSet<_> = self.parts.state.ledgers()?.into_iter().collect();
         let journal = &self.config.journal;
@@ -77,10 +77,10 @@ impl Inner {
         Ok(ids)
     }
 
-    /// What is left over of a transfer; none of one that has not ended, or that somebody else is
-    /// removing.
+    /// Returns the remains of a transfer. `None` if it has not ended, or if another caller is
+    /// removing them.
     fn orphan(&self, id: TransferId, remove: bool) -> Result<Option<Orphan>, Problem> {
-        // What is no transfer now stays none until it is removed.
+        // An id without a transfer now gets none until the remains are removed.
         let admission = self.admission.lock();
         if self.lock().is_live(id) || self.check_idle(id).is_err() {
             return Ok(None);

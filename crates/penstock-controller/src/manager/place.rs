@@ -1,4 +1,4 @@
-//! Where a data set lands, and which transfers are in each other's way (hard case B8).
+//! The root of a data set at the target, and conflicts between transfers (hard case B8).
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,10 @@ use penstock_api::scan::RootKind;
 use penstock_api::transfer::{Location, PathText};
 use penstock_proto::name;
 
-/// Root of the data set at the target, by rsync's rule: a source with a slash at its end puts its
-/// contents into the target path itself; without, it goes into the target path under its own last
-/// name; and a single file whose target is not a directory becomes exactly the target path.
+/// Returns the root of the data set at the target, by rsync's rule. A source with a slash at its
+/// end puts its contents into the target path itself. Without the slash, it goes into the target
+/// path under its own last name. A single file whose target is not a directory becomes exactly the
+/// target path.
 ///
 /// # Errors
 /// The source is written with a slash and is not a directory; the target is a file and would have
@@ -38,7 +39,7 @@ pub(super) fn root(
     Ok(under(target, inner_name(source).unwrap_or_default()))
 }
 
-/// The smallest path that surely holds the root, before the source has said what it is.
+/// Returns the smallest path that surely holds the root, before the source has reported its kind.
 pub(super) fn claim(source: &Location, target: &Location, there: Option<RootKind>) -> PathText {
     match inner_name(source) {
         Some(last) if is_directory(target, there) => under(target, last),
@@ -50,7 +51,7 @@ fn contents(target: &Location, there: Option<RootKind>) -> Option<PathText> {
     (there != Some(RootKind::Single)).then(|| target.path.clone())
 }
 
-/// The name that a source keeps at the target; none if its contents are meant.
+/// Returns the name that a source keeps at the target; `None` if its contents are meant.
 fn inner_name(source: &Location) -> Option<&[u8]> {
     if source.slash { None } else { name::split(&source.path.0).map(|(_, last)| last) }
 }
@@ -63,7 +64,7 @@ fn under(target: &Location, last: &[u8]) -> PathText {
     PathText(name::join(&target.path.0, last))
 }
 
-/// Tells whether two places touch: one is the other, or lies within it.
+/// Returns whether two places touch: one is the other, or lies within it.
 pub(super) fn overlap(a: &[u8], b: &[u8]) -> bool {
     let within = |inner: &[u8], outer: &[u8]| {
         outer.is_empty()
@@ -72,8 +73,8 @@ pub(super) fn overlap(a: &[u8], b: &[u8]) -> bool {
     within(a, b) || within(b, a)
 }
 
-/// A path in a form in which two stores of one host can be compared: below the directory of its
-/// store, or below the name of a store that is none.
+/// Returns a path in a form in which two stores of one host can be compared: below the directory of
+/// its store, or below the name of a store without a directory.
 pub(super) fn absolute(directory: Option<&Path>, store: &str, path: &PathText) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt as _;
     let base = directory.map_or_else(|| PathBuf::from(format!("{store}:")), Path::to_path_buf);

@@ -1,5 +1,5 @@
-//! Plans of transfers to this site: made on request, and taken in parts before a transfer that is
-//! to follow one is submitted.
+//! Plans of transfers to this site: made on request, and received in parts before a transfer that
+//! follows one is submitted.
 
 use std::fs::{self, File};
 use std::io::{Seek as _, Write as _};
@@ -24,7 +24,7 @@ const PLANS_MAX: usize = 4;
 const PLAN_BYTES_MAX: u64 = 64 << 30;
 /// Transfers that are looked through for a rate.
 const RATES_LOOKED_AT: usize = 200;
-/// Bytes below which a transfer says nothing of a rate.
+/// Bytes below which a transfer is no evidence of a rate.
 const RATE_BYTES_MIN: u64 = 16 << 20;
 
 impl Manager {
@@ -33,7 +33,7 @@ impl Manager {
         &self.inner.config.site
     }
 
-    /// Whether this is still the controller of the site.
+    /// Returns the check whether this process is still the controller of the site.
     pub fn fence(&self) -> &Fence {
         &self.inner.parts.fence
     }
@@ -86,7 +86,7 @@ impl Manager {
         }
         let known = inner.parts.state.transfer(id)?.map(|record| record.request.options.plan);
         if let Some(Some(PlanUse::Follow { .. })) = known {
-            // Submitted once more: whether it is the same is said then.
+            // A repeated submit: the later check decides whether it is the same transfer.
             return Ok(());
         }
         if known.is_some() {
@@ -188,7 +188,7 @@ impl Inner {
         }
     }
 
-    /// The rate of the last transfer between the same stores that moved enough to tell.
+    /// Returns the rate of the last transfer between the same stores that moved enough bytes.
     fn known_rate(&self, request: &TransferRequest) -> Option<f64> {
         let places = |request: &TransferRequest| {
             let (from, to) = (&request.source, &request.target);

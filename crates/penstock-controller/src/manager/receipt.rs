@@ -1,4 +1,4 @@
-//! Receipts: makes those of own transfers, and looks at what it is asked to countersign.
+//! Receipts: makes those of own transfers, and checks those that it is asked to countersign.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -28,19 +28,19 @@ use crate::state::Listing;
 const COUNTERSIGN_PATIENCE: Duration = Duration::from_secs(30);
 /// Longest wait between two such questions.
 const COUNTERSIGN_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Code of what keeps a run from its end until the next attempt.
+/// Code of the problem that delays the end of a run until the next attempt.
 const ASKS_LATER: &str = "receipt-later";
 
-/// What a receipt says besides the ledger's facts.
+/// The contents of a receipt besides the ledger's facts.
 #[derive(Debug)]
 pub struct ReceiptParts<'a> {
-    /// What was asked for.
+    /// The request.
     pub request: &'a TransferRequest,
     /// Root of the data set within the target's store.
     pub root: PathText,
-    /// How it ended.
+    /// The final state.
     pub state: TransferState,
-    /// How the command ends.
+    /// The exit code of the command.
     pub exit: Exit,
     /// Seconds since 1970 of its submission.
     pub submitted: u64,
@@ -48,12 +48,12 @@ pub struct ReceiptParts<'a> {
     pub progress: &'a Progress,
     /// The first failed items.
     pub failures: &'a [FailedItem],
-    /// How the data was made durable, in words.
+    /// The method that made the data durable, in words.
     pub durable_by: &'a str,
 }
 
-/// What is to be signed of a run that has left its facts at `path`; `None` if it has left none,
-/// having ended before everything was tried.
+/// Returns the body to sign for a run that has left its facts at `path`. `None` if it has left
+/// none, having ended before everything was tried.
 ///
 /// # Errors
 /// The facts cannot be read.
@@ -107,7 +107,7 @@ pub fn receipt_text(receipt: &Receipt) -> Result<Vec<u8>, Problem> {
 /// Writes the text of a receipt into the site's own directory, whole or not at all.
 fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
     let text = receipt_text(receipt)?;
-    // Not a name that somebody else would have given to a file of his beside it.
+    // The name must not be one that a user has given to a file beside it.
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".penstock-new");
     let write = || -> std::io::Result<()> {
@@ -132,25 +132,25 @@ pub(super) fn scan_request(request: &TransferRequest, listing: Listing) -> ScanR
         listing: listing.number,
         store: request.source.store.clone(),
         root: request.source.path.clone(),
-        // What was accepted is sound.
+        // Accepted requests are sound.
         slicing: request.options.slicing().unwrap_or_default(),
         files_from: request.options.files_from.clone(),
         select: request.options.select.settled(listing.at),
         metadata_ops_per_s: request.options.limits.metadata_ops_per_s,
-        // Who owns it at the target is the target's own affair.
+        // The owners at the target concern the target only.
         preserve: Preserve { owner_map: Vec::new(), ..request.options.preserve.clone() },
         owner_names: request.source.site != request.target.site,
         remove: request.options.remove_source,
     }
 }
 
-/// Compares what a receipt says of a scan with the scan itself: the data set it names, and every
-/// page that was served. Reads all pages; blocks.
+/// Compares the facts of a receipt about a scan with the scan itself: the data set it names, and
+/// every page that was served. Reads all pages; blocks.
 ///
 /// # Errors
-/// Code `receipt-differs`: it says something else, or the scan cannot be opened for good. What may
-/// pass is temporary, and no difference: the scan cannot be read now, it is not complete here, or
-/// it is another controller's by now, as `fence` tells.
+/// Code `receipt-differs`: the receipt differs, or the scan can never be opened. Errors that may
+/// pass are temporary, and no difference. The scan cannot be read now, is not complete here, or
+/// belongs to another controller by now, as `fence` shows.
 pub fn check_as_source(
     source: &dyn SourcePeer,
     fence: &Fence,
@@ -197,12 +197,12 @@ pub fn check_as_source(
 }
 
 impl Inner {
-    /// Makes the receipt of a run that has ended for good, before anybody hears of its end. A
-    /// receipt that cannot be made is told in the log: the data is where it is all the same.
+    /// Makes the receipt of a run that has ended for good, before its end is published. A receipt
+    /// that cannot be made is logged: the data is in its place all the same.
     ///
-    /// Gives how the run ends. Not for good where the journal cannot take the receipt now, where
-    /// this is a controller no more, or where the daemon ends while the source is asked: whoever
-    /// goes on makes it.
+    /// Returns the result of the run. The run has not ended for good in three cases. The journal
+    /// cannot store the receipt now, this controller is deposed, or the daemon ends while the
+    /// source is asked. The next attempt then makes the receipt.
     pub(super) fn make_receipt(
         &self,
         id: TransferId,
@@ -250,7 +250,7 @@ impl Inner {
             durable_by: &seen.durable_by,
         };
         let journal = journal_of(&self.config.journal, record.id());
-        // What this controller's own run says, and no other's (B4).
+        // The facts of this controller's own run, and of no other's (B4).
         let facts = RunFiles::own(&journal, self.parts.fence.epoch()).facts;
         let Some(body) = receipt_body(&facts, &parts)? else { return Ok(()) };
         let mut signatures = vec![self.parts.signer.sign(&body, Role::Target)?];
@@ -267,8 +267,8 @@ impl Inner {
         write_receipt(&self.receipt_path(record.id()), &Receipt { receipt: body, signatures })
     }
 
-    /// The source's signature. Its controller may change in that moment, or its store be away: what
-    /// may pass is asked for again, for [`COUNTERSIGN_PATIENCE`].
+    /// Requests the source's signature. Its controller may change in that moment, or its store be
+    /// away: temporary errors are retried for [`COUNTERSIGN_PATIENCE`].
     fn sign_as_source(
         &self,
         record: &TransferRecord,
@@ -303,7 +303,7 @@ impl Inner {
     ) -> Result<ReceiptSignature, Problem> {
         let site = &record.request.source.site;
         match self.parts.sites.countersign(site, body) {
-            // The source was restarted: it goes on with the same scan once it is opened again.
+            // The source was restarted: it continues the same scan once it is opened again.
             Err(problem) if problem.code == SCAN_UNKNOWN => {
                 self.parts
                     .sites
@@ -314,7 +314,7 @@ impl Inner {
         }
     }
 
-    /// Waits so long; less if the manager stops, or leads no more, and then says no.
+    /// Waits for `wait`. Returns earlier, with `false`, if the manager stops or leads no more.
     fn rest(&self, wait: Duration) -> bool {
         let table = self.lock();
         let table = self.changed.wait_timeout_while(table, wait, |table| !table.stopping);

@@ -1,10 +1,10 @@
 //! Transfers whose target is full: they wait in the queue, with one reason, until there is room.
 //!
-//! Each look costs a question to the target's file system, and begins nothing. When it tells of
-//! more room than there was, the transfer runs. It does not tell all: of quotas mostly nothing, and
-//! a file that needs more than is free fails at once. So now and then the transfer is tried
-//! whatever is told, and stays what it was for those who watch it until more of it is durable than
-//! when the target was full.
+//! Each look costs a request to the target's file system, and starts no run. When the file system
+//! reports more room than before, the transfer runs. Its answer is incomplete: it usually omits
+//! quotas, and a file that needs more than the free space fails at once. So the transfer is also
+//! retried at intervals, whatever the answer. Its visible state stays the same until more of it is
+//! durable than when the target was full.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,55 +19,55 @@ use super::{Inner, Live, ManagerConfig};
 use crate::runner::{RunControl, RunOutcome};
 use crate::state::Wish;
 
-/// How often it is looked whether there is room.
+/// Interval at which the free room is polled.
 const LOOK: Duration = Duration::from_secs(5);
-/// So much more room than when the target was full is worth an attempt, if all does not fit.
+/// Increase of the free room, in bytes, that justifies an attempt even if not everything fits.
 const MORE_BYTES: u64 = 64 * MIB;
-/// So much more durable than then shows that there is room, if it is not all.
+/// Increase of durable bytes that shows that there is room, if less than everything became durable.
 const SHOWN_BYTES: u64 = 16 * MIB;
 
-/// What a transfer waits for whose target was full.
+/// The state of a transfer that waits for room at its target.
 pub(super) struct Full {
-    /// What was free; `None` if nobody could tell.
+    /// The free room at that time; `None` if it could not be determined.
     room: Option<Room>,
     /// Bytes that were not durable, as far as they were known.
     needed: u64,
-    /// Bytes that were.
+    /// Bytes that were durable.
     durable: u64,
-    /// When it is tried whatever is told.
+    /// Time of the next attempt, whatever the file system reports.
     attempt_at: Instant,
-    /// How often it is looked until then.
+    /// Interval of the looks until then.
     look: Duration,
 }
 
 impl Full {
-    /// Whether there is room now, as far as the file system tells.
+    /// Returns whether there is room now, according to the file system.
     fn has_room(&self, now: Room) -> bool {
         let Some(then) = self.room else { return false };
         if now.free_files == Some(0) {
             return false;
         }
         let more = now.free_bytes >= then.free_bytes.saturating_add(MORE_BYTES);
-        // What was enough and did not do tells nothing.
+        // Room that seemed enough before, and was not, proves nothing.
         let enough = now.free_bytes >= self.needed && then.free_bytes < self.needed;
         more || enough || then.free_files == Some(0)
     }
 
-    /// Whether a run has shown that there is room.
+    /// Returns whether a run has shown that there is room.
     fn has_moved(&self, progress: &Progress) -> bool {
         let most = self.durable.saturating_add(SHOWN_BYTES.min(self.needed.max(1)));
         progress.bytes_durable >= most
     }
 
-    /// It is tried next, whatever is told.
+    /// Makes the transfer due for an attempt at once, whatever the file system reports.
     pub(super) fn try_now(&mut self) {
         self.attempt_at = Instant::now();
     }
 }
 
 impl Live {
-    /// Queues a transfer whose target is full; gives the problem if it is news. `before` is what it
-    /// waited for already.
+    /// Queues a transfer whose target is full. Returns the problem if it is new. `before` is the
+    /// earlier wait, if the transfer waited already.
     pub(super) fn wait_for_room(
         &mut self,
         problem: Problem,
@@ -123,7 +123,7 @@ impl Live {
         )
     }
 
-    /// It has room again, as far as anybody can tell.
+    /// Marks the transfer as running again, since there seems to be room.
     fn leave_queue(&mut self) {
         self.full = None;
         self.record.state = TransferState::Running;
@@ -143,7 +143,7 @@ impl Live {
 }
 
 impl Inner {
-    /// What is free at a target that a run has found full.
+    /// Returns the free room at a target that a run has found full.
     pub(super) fn room_of(&self, id: TransferId, outcome: &RunOutcome) -> Option<Room> {
         let is_full = |problem: &Problem| problem.code == TARGET_FULL;
         if !matches!(outcome, RunOutcome::Failed(problem) if is_full(problem)) {
@@ -153,8 +153,8 @@ impl Inner {
         self.parts.target.room(&store).ok()
     }
 
-    /// Looks for room before an attempt at a transfer that waits for it; puts it back into the
-    /// queue, and gives `true`, if there is none.
+    /// Checks for room before an attempt at a transfer that waits for it. If there is none, puts it
+    /// back into the queue and returns `true`.
     pub(super) fn is_without_room(&self, id: TransferId, control: &Arc<RunControl>) -> bool {
         let store = match self.lock().live.get(&id) {
             Some(Live { full: Some(full), record, .. })

@@ -1,4 +1,4 @@
-//! Transfers that other sites own: forwarded there, or read from us by them.
+//! Transfers that other sites own: forwarded to them, or read from this site by them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
@@ -28,8 +28,8 @@ impl Drop for Asking<'_> {
 }
 
 impl Manager {
-    /// Another site opened a scan here for a transfer of its own: remember it, so that this site
-    /// shows it as well. Asks that site how it stands.
+    /// Records that another site opened a scan here for a transfer of its own, so that this site
+    /// shows it as well. Asks that site for the state of the transfer.
     pub fn note_foreign(&self, owner: &Name, id: TransferId) {
         match self.inner.parts.state.stub(id) {
             Ok(None) => match self.inner.parts.sites.show(owner, id) {
@@ -75,8 +75,8 @@ impl Manager {
         Ok(state.stub(id)?.map(|stub| stub.owner))
     }
 
-    /// The site that owns a transfer has told that it needs our pages no more: drop them, and see
-    /// once more how it ended. It must have been checked that the site opened the scan.
+    /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
+    /// state. The caller must have checked that the site opened the scan.
     pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
         self.inner.parts.source.release(id);
         let stub = self.inner.parts.state.stub(id).ok().flatten();
@@ -101,11 +101,12 @@ impl Inner {
         Ok((view, new))
     }
 
-    /// Stores how another site's transfer stands. It can be asked again, so a failure is logged.
+    /// Stores the state of another site's transfer. A failure is logged, since the state can be
+    /// asked for again.
     ///
     /// # Errors
-    /// What the owner showed is another transfer than the one it was asked for, or not its own:
-    /// nothing is stored.
+    /// The owner showed another transfer than the one it was asked for, or not its own: nothing is
+    /// stored.
     pub(super) fn remember(
         &self,
         owner: &Name,
@@ -172,14 +173,14 @@ impl Inner {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stub as its owner shows it now, or as it was last seen, with the reason. Owners that do
-    /// not answer go to `silent` and are not asked again by the same caller.
+    /// Returns a stub as its owner shows it now, or as it was last seen, with the reason. Owners
+    /// that do not answer are added to `silent`, and the same caller does not ask them again.
     pub(super) fn refresh(&self, stub: Stub, silent: &mut Vec<Name>) -> TransferView {
         self.refresh_when(stub, silent, None)
     }
 
-    /// The same; with a state and milliseconds, the owner answers when the state is another one,
-    /// or after that time.
+    /// Returns a stub as [`Self::refresh`] does. With a state and milliseconds in `wait`, the owner
+    /// answers when the state differs, or after that time.
     fn refresh_when(
         &self,
         stub: Stub,

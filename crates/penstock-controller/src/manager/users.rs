@@ -1,4 +1,4 @@
-//! What users and paired sites may ask of the manager.
+//! The requests that users and paired sites may make to the manager.
 
 use std::fs::File;
 use std::io::{Seek as _, Write};
@@ -30,12 +30,12 @@ const LIVE_OF_SITE_MAX: usize = 1000;
 const FAR_LIST_BYTES_MAX: u64 = 4 << 30;
 const FAR_RECEIPT_BYTES_MAX: u64 = 64 << 20;
 
-/// Who asks.
+/// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// A user of this site.
     User,
-    /// Another site, by its certificate. It sees and steers only transfers that read from it.
+    /// A paired site, by its certificate. It sees and steers only transfers that read from it.
     Site(Name),
 }
 
@@ -49,12 +49,12 @@ impl Caller {
 }
 
 impl Manager {
-    /// Accepts a transfer, durably, or hands it to the site that owns it; the same request again
-    /// is the same transfer. Also says whether it is new.
+    /// Accepts a transfer, durably, or forwards it to the site that owns it; the same request again
+    /// is the same transfer. Also returns whether it is new.
     ///
     /// # Errors
-    /// The request makes no sense, a guard refuses it (codes `overlap`, `same-place`), or the
-    /// owner does.
+    /// The request is invalid, a guard rejects it (codes `overlap`, `same-place`), or the owner
+    /// does.
     pub fn submit(
         &self,
         request: &TransferRequest,
@@ -81,7 +81,7 @@ impl Manager {
         inner.admit(request, submitter, caller)
     }
 
-    /// One transfer, own or of another site.
+    /// Returns one transfer, own or of another site.
     ///
     /// # Errors
     /// Status 404: it is not known, or does not concern the caller.
@@ -102,7 +102,7 @@ impl Manager {
         }
     }
 
-    /// The transfer whose id begins with these hexadecimal digits.
+    /// Returns the transfer whose id begins with these hexadecimal digits.
     ///
     /// # Errors
     /// There is none, or more than one.
@@ -149,8 +149,8 @@ impl Manager {
         })
     }
 
-    /// Pauses, resumes, cancels or retries a transfer, here or at the site that owns it. What was
-    /// asked for is stored durably when this returns; a run takes a moment to follow.
+    /// Pauses, resumes, cancels or retries a transfer, here or at the site that owns it. The wish
+    /// is stored durably when this returns; a run takes a moment to follow.
     ///
     /// # Errors
     /// It is not known, or the action does not fit its state.
@@ -178,8 +178,9 @@ impl Manager {
         }
     }
 
-    /// Sets another limit of a transfer's rate, here or at the site that owns it; stored durably
-    /// when this returns, and followed within a fraction of a second by one that runs.
+    /// Sets another limit of a transfer's rate, here or at the site that owns it. The limit is
+    /// stored durably when this returns. A running transfer follows it within a fraction of a
+    /// second.
     ///
     /// # Errors
     /// It is not known, or has ended; the limit is too low.
@@ -206,11 +207,12 @@ impl Manager {
         }
     }
 
-    /// A list or the receipt of a transfer that has ended; that of another site's is fetched into a
-    /// file without a name.
+    /// Returns a list or the receipt of a transfer that has ended; that of another site's is
+    /// fetched into a file without a name.
     ///
     /// # Errors
-    /// It is not known, it has not ended, or this was not asked for; another site does not give it.
+    /// The transfer is not known, has not ended, or was not asked for this document; another site
+    /// fails to send it.
     pub fn document(
         &self,
         id: TransferId,
@@ -269,7 +271,8 @@ impl Write for Bounded {
 }
 
 impl Inner {
-    /// Another site submits, and plans, only what reads from it and is written here.
+    /// Checks the request of a caller: another site may submit and plan only transfers that read
+    /// from it and write here.
     pub(super) fn check_caller(
         &self,
         request: &TransferRequest,
@@ -296,7 +299,7 @@ impl Inner {
             return Ok((known, false));
         }
         let target = &request.target;
-        // Before the lock: a store that hangs, or that another host has, holds up nobody else.
+        // Before the lock: a store that hangs, or that another host has, delays no other caller.
         let there = match self.parts.target.root_kind(&target.store, &target.path) {
             Ok(there) => there,
             // It waits in the queue until the store is back.
@@ -364,7 +367,7 @@ impl Inner {
         Ok(file)
     }
 
-    /// Where the receipt of an own transfer is: it outlives the ledger.
+    /// Returns the path of the receipt of an own transfer. The receipt outlives the ledger.
     pub(super) fn receipt_path(&self, id: TransferId) -> std::path::PathBuf {
         self.config.journal.with_file_name("receipts").join(format!("{id}.json"))
     }
@@ -382,7 +385,7 @@ impl Inner {
         place::absolute((self.parts.directory)(store).as_deref(), store.as_str(), path)
     }
 
-    /// B8: a data set is never moved into itself, or over what it is read from.
+    /// Checks that a data set is never moved into itself, or over its source (B8).
     pub(super) fn check_same_place(
         &self,
         request: &TransferRequest,
@@ -401,8 +404,8 @@ impl Inner {
             .hint("choose a target that neither lies within the source nor holds it"))
     }
 
-    /// B8: two transfers never write to one place. Who may not see the other transfer is told no
-    /// more than that there is one.
+    /// Checks that two transfers never write to one place (B8). A caller that may not see the other
+    /// transfer learns only that there is one.
     pub(super) fn check_overlap(
         &self,
         request: &TransferRequest,
@@ -466,7 +469,7 @@ impl Inner {
                 let claim = record.root.clone().unwrap_or_else(|| record.claim.clone());
                 self.check_overlap(&record.request, &claim, caller)?;
                 let _busy = self.occupy(id, Some(TransferRecord { claim, ..record.clone() }))?;
-                // The source's site is told, which may not answer: nobody else waits for that.
+                // The source's site is informed and may not answer: no other caller waits for that.
                 drop(admission);
                 self.prepare_retry(&record)?;
                 let _admission = self.admission.lock();
@@ -595,7 +598,7 @@ impl Inner {
 }
 
 impl Table {
-    /// Whether a transfer has not ended.
+    /// Returns whether a transfer has not ended.
     pub(super) fn is_live(&self, id: TransferId) -> bool {
         self.live.contains_key(&id)
     }
@@ -624,7 +627,7 @@ pub(super) fn record_of(
     }
 }
 
-/// Whether a request means the same transfer. Its limits may have been changed since.
+/// Returns whether a request means the same transfer. Its limits may have been changed since.
 fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
     let mut known = known.clone();
     known.options.limits = request.options.limits;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{ProblemReply, RestParts, blocking};
 use crate::manager::Caller;
 
-/// How often a transfer is looked at when no event of it comes.
+/// Interval at which a transfer is polled when no event of it arrives.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn line(event: &Event) -> Result<Line, Infallible> {
@@ -24,7 +24,7 @@ fn line(event: &Event) -> Result<Line, Infallible> {
     Ok(Line::default().json_data(event).unwrap_or_default())
 }
 
-/// All events of transfers that this site owns.
+/// Streams all events of transfers that this site owns.
 pub(super) async fn all(
     State(parts): State<RestParts>,
 ) -> Sse<impl Stream<Item = Result<Line, Infallible>>> {
@@ -44,11 +44,11 @@ struct Follow {
     parts: RestParts,
     id: TransferId,
     events: Receiver<Event>,
-    /// The state that was told last.
+    /// The state that was sent last.
     seen: Option<TransferState>,
 }
 
-/// One transfer: its status at once, then every second or when it changes, its summary at last.
+/// Streams one transfer: its status at once, then every second or on a change, its summary at last.
 pub(super) async fn one(
     State(parts): State<RestParts>,
     Path(id): Path<String>,
@@ -94,13 +94,13 @@ impl Follow {
         let view = blocking(move || manager.foreign_news(id, seen, LOOK.as_millis() as u32));
         let view = view.await.ok()??;
         if view.state == seen {
-            // An owner that cannot be reached says so at once.
+            // The request about an unreachable owner returns at once, hence this wait.
             tokio::time::sleep_until(wake).await;
         }
         Some(view)
     }
 
-    /// Waits until something is to be told; an error event is told as it is.
+    /// Waits until an event must be sent; an error event is sent as it is.
     async fn wait(&mut self) -> Option<Event> {
         let wake = tokio::time::sleep(LOOK);
         tokio::pin!(wake);
@@ -118,7 +118,7 @@ impl Follow {
     }
 }
 
-/// Waits until one of `events` says that a transfer is in another state than `seen`, `wait` at
+/// Waits until one of `events` shows that a transfer is in another state than `seen`, `wait` at
 /// most.
 pub async fn another_state(
     events: &mut Receiver<Event>,
@@ -139,6 +139,6 @@ pub async fn another_state(
             }
         }
     };
-    // Whoever waits looks again in either case.
+    // The caller checks again in either case.
     let _ = tokio::time::timeout(wait, changed).await;
 }

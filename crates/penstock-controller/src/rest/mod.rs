@@ -1,7 +1,7 @@
-//! The local API `/api/v1`: what the command line, and any other program, asks of a daemon.
+//! The local API `/api/v1` of a daemon, for the command line and any other program.
 //!
-//! Errors are RFC 9457 problem details. Whoever may open the socket and is root or the daemon's own
-//! user may do everything; nobody else anything.
+//! Errors are RFC 9457 problem details. A process that may open the socket, and is root or the
+//! daemon's own user, may do everything; no other process may do anything.
 
 mod events;
 mod socket;
@@ -38,10 +38,10 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a file that are sent at a time.
 const FILE_PART_BYTES: usize = 64 * 1024;
 
-/// What the local API asks of the binary: the site's identity, its pairings and its stores. All
-/// methods may block, on other sites too.
+/// The part of the local API that the binary implements: the site's identity, its pairings and its
+/// stores. All methods may block, on other sites too.
 pub trait SiteAdmin: Send + Sync {
-    /// How the daemon is, the two counts left at zero.
+    /// Returns the status of the daemon, the two counts left at zero.
     fn status(&self) -> StatusView;
 
     /// The own site, then those it is paired with.
@@ -71,14 +71,14 @@ pub trait SiteAdmin: Send + Sync {
     /// Ends a pairing.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such pairing.
     fn unpair(&self, site: &Name) -> Result<(), Problem>;
 
     /// The stores of this site.
     fn stores(&self) -> Vec<StoreView>;
 }
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Clone)]
 pub struct RestParts {
     /// The site's transfers.
@@ -108,7 +108,7 @@ impl IntoResponse for ProblemReply {
     }
 }
 
-/// A JSON body; what is wrong with it is a problem.
+/// A JSON body; a faulty one is answered with a problem.
 #[derive(Clone, Debug)]
 pub struct Body<T>(pub T);
 
@@ -125,10 +125,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// Runs what blocks on a thread that may.
+/// Runs blocking work on a thread that may block.
 ///
 /// # Errors
-/// What `work` returns; code `internal` if it panics.
+/// The error of `work`; code `internal` if it panics.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ProblemReply> {
@@ -236,10 +236,10 @@ async fn plan(
     Ok(stream_file(file))
 }
 
-/// Where a part of a plan belongs.
+/// The position of a part of a plan.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlanQuery {
-    /// The site that will own the transfer; this one if it is not said.
+    /// The site that will own the transfer; `None` for this one.
     pub site: Option<Name>,
     /// The store that the transfer writes to.
     pub store: Name,
@@ -331,7 +331,7 @@ async fn document(
     Ok(stream_file(file))
 }
 
-/// The checksum that a path names.
+/// Returns the checksum that a path names.
 ///
 /// # Errors
 /// Status 404: there is none of that name.

@@ -13,7 +13,7 @@ use tokio::net::UnixListener;
 
 use super::ProblemReply;
 
-/// Who is at the other end, as the kernel says (SO_PEERCRED, unix(7)).
+/// The user at the other end, according to the kernel (SO_PEERCRED, unix(7)).
 #[derive(Clone, Debug)]
 struct PeerUser(Option<u32>);
 

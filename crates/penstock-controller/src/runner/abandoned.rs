@@ -1,4 +1,4 @@
-//! Removing what is temporary of a transfer that nobody goes on with.
+//! Removal of the temporary files of a transfer that will not be continued.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,8 +17,8 @@ use penstock_proto::wire::Reader;
 
 use super::earlier::{left_page, left_pages};
 
-/// Removes at the target what a transfer has left under temporary names, and its sync markers, as
-/// far as its journal and heads tell. Blocks: it looks for every entry of every page that is kept.
+/// Removes the temporary files and sync markers that a transfer has left at the target, as far as
+/// its journal and heads show. Blocks: it checks every entry of every page that is kept.
 ///
 /// # Errors
 /// The journal cannot be read; the store cannot be asked for all of it.
@@ -55,7 +55,7 @@ pub fn clean_abandoned(
     Ok(())
 }
 
-/// What is in a directory; nothing if that is not there.
+/// Returns the paths of all entries of a directory; an empty list if the directory does not exist.
 fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(directory) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),

@@ -1,11 +1,12 @@
-//! Entries that changed under our feet: what the source is asked about them, and what its answers
-//! take the place of (C1, C2).
+//! Entries that changed during the run: the questions about them to the source, and the entries
+//! that its answers replace (C1, C2).
 //!
-//! When all pages are closed, the logs of those that say so are read for entries that had changed
-//! when they were to be read, and for those that are to be looked at again. The source puts newer
-//! versions of them into further pages, which are moved like all others. That no page is asked
-//! about twice, and that there are further pages, is committed at once; a crash before costs the
-//! same question, which the source answers with the same pages.
+//! When all pages are closed, the run reads the logs of pages with changed entries. These are
+//! entries that had changed when they were to be read, and entries that must be looked at again.
+//! The source puts newer versions of them into further pages, which are moved like all others. Two
+//! facts are committed at once: that the source was asked about a page, and that further pages
+//! exist. After a crash before that commit the run repeats the question, and the source answers
+//! with the same pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,8 +51,8 @@ impl Run {
                 break;
             }
             numbers.push(number);
-            // After the last round what has changed again is a failure; to a plan, any other
-            // version is one.
+            // After the last round an entry that has changed again is a failure; to a plan, any
+            // other version is one.
             let newer = page.page.round < ROUNDS_MAX && self.followed.is_none();
             if entries > 0 && newer {
                 count += entries;
@@ -85,10 +86,12 @@ impl Run {
         self.shared.machine().handle_asked(asked, pages);
     }
 
-    /// What the entries of a further page take the place of, by page.
+    /// Returns the older entries that the entries of a further page replace, by the page of the
+    /// older.
     ///
     /// # Errors
-    /// The source amends what is not there, or under another path; the journal cannot be read.
+    /// The source amends an entry that does not exist, or one under another path; the journal
+    /// cannot be read.
     pub(super) fn amendments(
         &self,
         page: &Page,
@@ -99,7 +102,7 @@ impl Run {
             by_page.entry(amends.page).or_default().push((amends.entry, index));
         }
         let mut amendments = BTreeMap::new();
-        // What a log holds beyond its head was never committed, and is cut off.
+        // The part of a log beyond its head was never committed, and is cut off.
         let heads = if by_page.is_empty() { Vec::new() } else { self.heads.load(self.id)?.pages };
         for (number, pairs) in by_page {
             let older = self.shared.read_page(number)?;
@@ -117,7 +120,7 @@ impl Run {
                 if was.kind != EntryKind::File || older.page.path(was) != page.path(is) {
                     return Err(wrong_page(page.number));
                 }
-                // What stays as it is was moved under the older version.
+                // An entry that stays as it is was moved under the older version.
                 if compared.kept.contains(index) || known.contains(&entry) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! How a run begins: what its peers are told, and what they say of the store.
+//! The begin of a run: the task that its peers receive, and their answers about the store.
 
 use penstock_api::heads::{HeadCommit, LedgerHead};
 use penstock_api::peers::Member;
@@ -15,7 +15,7 @@ use super::journal::began;
 use super::lead::{in_order, nobody};
 use super::tasks::spec_for;
 
-/// What the peer is told of a run.
+/// Returns the specification of the run's task for a peer.
 pub(super) fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
     TaskSpec {
         transfer: input.id,
@@ -48,7 +48,8 @@ pub(super) fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
     }
 }
 
-/// What the peers of a run are told, which of them can look at the store, and what it says.
+/// Returns the task for the peers of a run, the first peer that can look at the store, and the
+/// state of the store that this peer reports.
 pub(super) fn prepared(
     input: &RunInput,
     head: &LedgerHead,
@@ -61,8 +62,8 @@ pub(super) fn prepared(
     Ok((spec, first, start))
 }
 
-/// Has the first peer that can look at the store before anything is written, and notes what it says
-/// of it.
+/// Asks the first peer that can look at the store, before any data is written, and records its
+/// answer about the store.
 pub(super) fn prepare(
     input: &RunInput,
     head: &LedgerHead,
@@ -77,8 +78,9 @@ pub(super) fn prepare(
         let commit = HeadCommit { store, mounts, ..HeadCommit::default() };
         input.heads.commit(input.id, &commit)?;
     }
-    // All that was mounted is, or the peer had said so. What came since hides what was written
-    // beneath it: until all is found, or written again, the ledger says what was there before.
+    // All earlier mounts are present, or the peer would have reported that. A newer mount hides
+    // data written beneath it. Until all of it is found or written again, the ledger keeps the
+    // earlier mounts.
     let hidden = head.store != 0 && start.mounts != head.mounts;
     spec.doubt = is_older(head, spec, &member, &start)? || hidden;
     if spec.doubt {
@@ -112,7 +114,7 @@ fn first_prepared(
     Err(said.unwrap_or_else(nobody))
 }
 
-/// Whether the store has gone back behind the ledger: behind what any of its writers synced (A5).
+/// Returns whether the store is older than the ledger: behind the last sync of any writer (A5).
 fn is_older(
     head: &LedgerHead,
     spec: &TaskSpec,

@@ -1,8 +1,8 @@
-//! Comparing pages with the target, by what is in their files where the user wants that.
+//! Comparison of pages with the target, by file contents where the user asks for that.
 //!
-//! Each side reads the files that have the same size at both, and only digests travel. It is done
-//! by the thread that pulls pages ahead, one page after the other, while earlier pages are moved;
-//! what was decided is committed before anything of a page is handed out, as with any comparison.
+//! Each side reads the files that have the same size at both, and only digests travel. The thread
+//! that pulls pages ahead does this, one page after the other, while earlier pages are moved. As
+//! with any comparison, its decisions are committed before any piece of a page is handed out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +21,17 @@ use super::pages::Compare;
 use super::plan::Followed;
 use super::{Run, RunInput, SamePages};
 
-/// How long the source may let us wait for one answer.
+/// The longest time that the source may take for one answer.
 const WAIT_MS: u32 = 1_000;
 
-/// How far files are compared by what is in them.
+/// The progress of comparing files by their contents.
 #[derive(Default)]
 pub(super) struct Comparing {
     pub(super) progress: ProofProgress,
     busy: AtomicBool,
 }
 
-/// How pages are compared with the target, where they are.
+/// Returns the function that compares pages with the target, where pages are compared.
 pub(super) fn compare_of(
     input: &RunInput,
     spec: &TaskSpec,
@@ -79,7 +79,8 @@ pub(super) fn compare_of(
     })
 }
 
-/// Why options cannot be done: a plan looks at what there is and reads none of it.
+/// Refuses options that exclude each other: a plan looks at existing entries and reads none of
+/// them.
 pub(super) fn refuses(options: &TransferOptions) -> Option<Problem> {
     let refused = options.plan.is_some() && options.update.compare == CompareBy::Digest;
     refused.then(|| {
@@ -90,7 +91,7 @@ pub(super) fn refuses(options: &TransferOptions) -> Option<Problem> {
 }
 
 impl Run {
-    /// What the thread that pulls pages waits for.
+    /// Returns in words what the thread that pulls pages waits for.
     pub(super) fn pulling(&self) -> String {
         let waiting = self.puller.waiting();
         let busy = self.shared.comparing.busy.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! What the run and its peer share: the machine, the journal, and a few pages in memory.
+//! State that the run and its peer share: the machine, the journal, and a few pages in memory.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -19,22 +19,22 @@ use super::journal::Journal;
 /// Decoded pages kept in memory, some 400 KiB each at most; others are read again when needed.
 const PAGES_KEPT: usize = 48;
 
-/// The machine of a transfer and what belongs to it, as several threads use it.
+/// The machine of a transfer and its data, as several threads use them.
 pub(crate) struct Shared {
-    /// Whether pages are compared with the target, so that logs begin with what was decided.
+    /// Set if pages are compared with the target; logs then begin with the decisions.
     compares: bool,
-    /// How far files are compared by what is in them.
+    /// The progress of comparing files by their contents.
     pub(super) comparing: Comparing,
     machine: Mutex<TransferMachine>,
     journal: Mutex<Journal>,
     pages: Mutex<VecDeque<TaskPage>>,
     news: Mutex<bool>,
     wake: Condvar,
-    /// What was in the way of the data set and is taken away.
+    /// Number of entries removed because they were in the way of the data set.
     pub(crate) cleared: AtomicU64,
-    /// Why nothing is deleted, if a guard has said so before the end.
+    /// The reason why nothing is deleted, if a guard has refused before the end.
     pub(crate) refused: Mutex<Option<Problem>>,
-    /// What has other names and has failed: known before the first of these is made.
+    /// The failed files that have further names, known before the first of these names is made.
     pub(crate) failed_links: OnceLock<FailedLinks>,
 }
 
@@ -55,8 +55,8 @@ impl Shared {
     }
 
     pub(crate) fn machine(&self) -> MutexGuard<'_, TransferMachine> {
-        // A panic while the lock was held is a broken promise of our own; the ledger on disk is
-        // sound, and going on lets the run end in order.
+        // A panic while the lock was held is a fault of this program. The ledger on disk is sound,
+        // and continuing lets the run end in order.
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +64,8 @@ impl Shared {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something waits for a commit, so that the interval should not be waited out.
+    /// Returns whether a commit is urgent, so that the run does not wait for the end of the
+    /// interval.
     pub(crate) fn commit_is_urgent(&self) -> bool {
         self.machine().commit_is_urgent()
     }
@@ -87,12 +88,12 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Whether a page is compared with the target before it is opened.
+    /// Returns whether a page is compared with the target before it is opened.
     pub(crate) fn is_compared(&self, page: &Page) -> bool {
         self.compares || page.round > 0
     }
 
-    /// The same of an encoded page.
+    /// Returns whether an encoded page is compared with the target before it is opened.
     pub(crate) fn is_compared_encoded(&self, encoded: &[u8]) -> bool {
         self.compares || is_amending(encoded)
     }
@@ -108,8 +109,8 @@ impl Shared {
         page
     }
 
-    /// A page as the journal store has it, whether it was opened or not: what stays of it at the
-    /// target is not said, and memory does not keep it.
+    /// Returns a page from the journal store, opened or not. The entries that stay at the target
+    /// are not included, and memory does not keep the page.
     pub(crate) fn peek_page(&self, number: u32) -> Result<TaskPage, Problem> {
         let (page, digest) = self.decode_page(number)?;
         Ok(TaskPage { page: Arc::new(page), digest, left: Arc::default() })

@@ -1,14 +1,15 @@
-//! Deletes at the target what is not at the source, when all else is done and all guards agree.
+//! Deletes entries at the target that do not exist at the source, when all else is done and all
+//! guards agree.
 //!
-//! The guards (C3, promise (e)): the scan is complete and met no error; the source holds something;
-//! the target is the store it was; and no more would go than the user said, or without a word of
-//! theirs, than half of what stood there before. If one of them says no, nothing is deleted, what
-//! was moved stays, and the transfer ends as refused. A crash in the middle costs another look:
-//! what is gone is not found again.
+//! There are four guards (C3, promise (e)). The scan is complete and met no error; the source holds
+//! something; the target is the same store as before. No more entries would go than the user
+//! allowed; without a number from the user, no more than half of those present before. If a guard
+//! refuses, nothing is deleted, moved entries stay, and the transfer ends as refused. A crash in
+//! the middle costs another search: deleted entries are not found again.
 //!
-//! What is in the way of the data set, a directory where that has a file or the reverse, cannot
-//! wait for the end. The first page that meets such a thing is not opened before all guards have
-//! agreed to all that would go, and just what is in the way has gone ([`clearing`]).
+//! A directory in the place of a file of the data set, or the reverse, cannot wait for the end. The
+//! first page that meets such an obstacle is not opened before all guards have agreed to everything
+//! that would be deleted. Then only the obstacles are removed ([`clearing`]).
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -36,15 +37,15 @@ use super::pages::{Clear, Compare};
 use super::plan::Followed;
 use super::tasks::hung::{ends_within, no_thread};
 
-/// What finding the surplus needs.
+/// The inputs for finding the extraneous entries.
 pub(super) struct DeletionParts {
     pub(super) peer: Arc<dyn TargetPeer>,
     pub(super) spec: TaskSpec,
     pub(super) shared: Arc<Shared>,
     pub(super) scan: ScanSummary,
-    /// The plan that says what may be deleted, if one is followed.
+    /// The plan with the entries that may be deleted, if one is followed.
     pub(super) followed: Option<Arc<Followed>>,
-    /// What earlier attempts have done, if the source was listed anew.
+    /// The work of earlier attempts, if the source was listed anew.
     pub(super) earlier: Option<Arc<Earlier>>,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
@@ -52,8 +53,9 @@ pub(super) struct DeletionParts {
     pub(super) compare: Option<Compare>,
 }
 
-/// How what is in the way is taken away, given how the scan has ended: all its pages are in the
-/// journal store. A guard that says no is noted, and the run goes on. `None` if nothing is deleted.
+/// Returns the function that removes obstacles. It receives the end of the scan, when all pages are
+/// in the journal store. A refusal by a guard is recorded, and the run continues. `None` if nothing
+/// is deleted.
 pub(super) fn clearing(
     input: &RunInput,
     spec: &TaskSpec,
@@ -82,7 +84,7 @@ pub(super) fn clearing(
     }))
 }
 
-/// How long it may take to end early.
+/// The longest time that an early end may take.
 const STOP_MAX: Duration = Duration::from_secs(90);
 
 /// A deletion at work.
@@ -115,12 +117,12 @@ impl Deletion {
         Ok(Self { thread: Some(thread), stop, deleted, scratch })
     }
 
-    /// Where what could not be deleted is listed.
+    /// Returns the path of the list of entries that could not be deleted.
     pub(super) fn undeleted(&self) -> PathBuf {
         undeleted_path(&self.scratch)
     }
 
-    /// How it ended, if it has.
+    /// Returns the result if the deletion has ended.
     pub(super) fn poll(&mut self) -> Option<Result<(), Problem>> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished).then(|| self.join())
     }
@@ -147,7 +149,7 @@ fn undeleted_path(scratch: &Scratch) -> PathBuf {
     scratch.path().join("undeleted.jsonl")
 }
 
-/// Where the surplus is listed.
+/// Returns the path of the list of extraneous entries.
 fn surplus_path(scratch: &Scratch) -> PathBuf {
     scratch.path().join("surplus.jsonl")
 }
@@ -182,7 +184,7 @@ impl DeletionParts {
         out.flush().map_err(lost)
     }
 
-    /// Takes away what is in the way, if all guards agree to all that would go.
+    /// Removes the obstacles, if all guards agree to everything that would be deleted.
     fn clear(&self, stop: &AtomicBool) -> Result<(), Problem> {
         let scratch = self.scratch()?;
         match self.find(&scratch, stop) {
@@ -195,7 +197,8 @@ impl DeletionParts {
             }
             Err(problem) => return Err(problem),
         }
-        // What stays fails with what it is in the way of, and is tried again at the end.
+        // An obstacle that stays fails together with the entry that it blocks, and is tried again
+        // at the end.
         let mut stays = |item: FailedItem| -> Result<(), Problem> {
             tracing::warn!(path = %item.path, why = item.message, "in the way, and it stays");
             Ok(())
@@ -210,7 +213,8 @@ impl DeletionParts {
         self.peer.delete(&self.spec, order)
     }
 
-    /// How many entries of a page stood at the target before anything of it was made.
+    /// Returns how many entries of a page existed at the target before the transfer made any of
+    /// them.
     fn existed(&self, page: &TaskPage) -> Result<u32, Problem> {
         let number = page.page.number;
         let logged = || self.shared.journal().find_compared(number);
@@ -223,14 +227,14 @@ impl DeletionParts {
         Ok(logged()?.map_or(looked, |compared| compared.existed).iter().count() as u32)
     }
 
-    /// Lists the surplus and asks the guards.
+    /// Lists the extraneous entries and asks the guards.
     ///
     /// # Errors
-    /// A guard says no; the target cannot be listed; it was stopped.
+    /// A guard refuses; the target cannot be listed; it was stopped.
     fn find(&self, scratch: &Scratch, stop: &AtomicBool) -> Result<(), Problem> {
         let list = surplus_path(scratch);
         let Some(first) = self.check_scan()? else { return find_nothing(&list) };
-        // What takes the place of memory is gone when the list is made.
+        // The files that replace memory are removed when the list is made.
         let spilled = scratch.path().join("spilled");
         std::fs::create_dir(&spilled).map_err(|cause| failed("make", &spilled, &cause))?;
         let mut existed = 0;
@@ -241,7 +245,7 @@ impl DeletionParts {
             existed += u64::from(self.existed(&page)?);
             Ok(page)
         });
-        // What an earlier attempt has made itself is no sign of a wrong target.
+        // An entry that an earlier attempt has made itself is no sign of a wrong target.
         let mut own = 0;
         let mut choose = |item: PlanItem| {
             let chosen = self.followed.as_ref().map_or(Ok(true), |plan| plan.deletes(&item))?;
@@ -282,8 +286,8 @@ fn find_nothing(list: &Path) -> Result<(), Problem> {
     File::create(list).map(drop).map_err(|cause| failed("write", list, &cause))
 }
 
-/// The guards that need no look at the target: of what a scan found. Whether its root is a
-/// directory, as `directory` says: else there is nothing that could be deleted.
+/// Checks the guards that concern the scan only, without the target. `directory` says whether the
+/// root of the scan is a directory; otherwise nothing could be deleted.
 ///
 /// # Errors
 /// Code `delete-refused`.
@@ -312,7 +316,8 @@ pub(super) fn check_scan(
     Ok(true)
 }
 
-/// The guard that counts: `found` would go, and `existed` of what is at the target would stay.
+/// Checks the guard that counts: `found` entries would be deleted of `existed` entries at the
+/// target.
 ///
 /// # Errors
 /// Code `delete-refused`.

@@ -1,4 +1,4 @@
-//! What earlier attempts at a transfer have done, for an attempt that lists the source anew.
+//! The work of earlier attempts at a transfer, for an attempt that lists the source anew.
 //!
 //! ```text
 //! DIR/listing                  number of the list that the ledger is of; none: the first, 0
@@ -7,14 +7,14 @@
 //! DIR/earlier/NAME.page        pages of earlier lists in which temporary files may be left
 //! DIR/earlier/NAME.done        entries of such a page of which none is left
 //! ```
-//! A resumed attempt does what an attempt begun now would do: the source lists its data set again,
-//! and all that follows begins with that list. The ledger before becomes a table by path. It proves
-//! that a file is done if the source shows the same version of it and the target still has what was
-//! made of that version; it proves extents of a large file, which stay under their temporary name.
-//! See docs/design/0044.
+//! A resumed attempt does the same as an attempt begun now: the source lists its data set again,
+//! and all further work starts from that list. The ledger before becomes a table by path. The table
+//! proves that a file is done if the source shows the same version of the file, and the target
+//! still has the copy made of that version. The table also proves extents of a large file, which
+//! stay under their temporary name. See docs/design/0044.
 //!
-//! The table is complete under its name or not there, and no ledger is given up before. So a crash
-//! at any point costs no more than the same work again.
+//! The table is either complete under its name or absent, and no ledger is discarded before it is
+//! complete. A crash at any point therefore costs only a repetition of the same work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -43,8 +43,8 @@ use super::pages::Compare;
 
 /// Memory that the table may use, in KiB; the rest is on disk.
 const CACHE_KIB: i64 = 64 * 1024;
-/// Bytes of a path's directory, and of its name, that stand for them in the table. Entries of one
-/// directory are neighbours, so that a page is found with few reads.
+/// Bytes of the hashes of a path's directory and of its name, which represent them in the table.
+/// Entries of one directory are neighbours, so that a page is found with few reads.
 const KEY_BYTES: usize = 16;
 
 const LISTING: &str = "listing";
@@ -52,7 +52,7 @@ const ENDED: &str = "ended";
 const PAGES: &str = "earlier";
 const GENERATION: &str = "generation-";
 
-/// What is known of one path.
+/// The recorded state of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     /// The version that was read: size, and times and inode at the source.
@@ -60,12 +60,12 @@ struct Known {
     mtime: FileTime,
     ctime: FileTime,
     inode: u64,
-    /// Whether something stood there before the transfer made anything, if an attempt compared it.
+    /// Set if an entry existed at the path before the transfer; `None` if no attempt compared it.
     existed: Option<bool>,
-    /// Whether the whole file is done: then there is one record, with its digest.
+    /// Set if the whole file is done; there is one record then, with its digest.
     done: bool,
-    /// What was written, with pieces counted from the first extent and 0 for the entry; none if
-    /// the entry was only planned.
+    /// The written pieces, counted from the first extent, for entry 0. Empty if the entry was only
+    /// planned.
     records: Vec<JournalRecord>,
 }
 
@@ -82,14 +82,14 @@ impl Known {
         }
     }
 
-    /// Whether the source shows this version still (C1).
+    /// Returns whether the source still shows this version (C1).
     fn is_of(&self, entry: &Entry) -> bool {
         entry.kind == EntryKind::File
             && (self.size, self.mtime) == (entry.size, entry.mtime)
             && (self.ctime, self.inode) == (entry.identity.ctime, entry.identity.inode)
     }
 
-    /// Whether the transfer has made what stands there, where nothing was before.
+    /// Returns whether the transfer created the present entry where none existed before.
     fn is_made(&self) -> bool {
         self.existed == Some(false) && (self.done || !self.records.is_empty())
     }
@@ -137,7 +137,7 @@ impl Known {
     }
 }
 
-/// What the log of a page says in the end.
+/// The final state of a page according to its log.
 #[derive(Default)]
 struct Standing<'a> {
     written: BTreeMap<u32, (Incarnation, &'a JournalRecord)>,
@@ -191,7 +191,7 @@ impl<'a> Standing<'a> {
         digests.flatten().map(|digest| (digest.entry, *digest)).collect()
     }
 
-    /// What is there of a large file, as [`Known::records`].
+    /// Returns the existing extents of a large file, in the form of [`Known::records`].
     fn extents(&self, entry: u32, (first, finish): (u32, u32)) -> Vec<JournalRecord> {
         let (mut records, mut durable, mut last) = (Vec::new(), Vec::new(), None);
         if let Some(generation) = self.generations.get(&entry) {
@@ -258,8 +258,8 @@ fn large_files(pieces: &[Piece]) -> BTreeMap<u32, (u32, u32)> {
     files
 }
 
-/// What a page and its log tell of its entries, by index. Nothing of entries that were left as they
-/// are, or of which a later page has a newer version.
+/// Returns the state of a page's entries from the page and its log, by index. Omits entries that
+/// were left unchanged, and entries of which a later page has a newer version.
 fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
     let asked = compared_of(log).is_some();
     let compared = compared_of(log).cloned().unwrap_or_default();
@@ -287,7 +287,8 @@ fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
         let seen = extents.iter().flatten().find_map(seen_in);
         if let Some(digest) = whole.get(&index) {
             found.done = true;
-            // That of a large file is merged from its extents, which say what was seen (C2).
+            // The digest of a large file is merged from its extents, which record the version seen
+            // (C2).
             let seen = digest.seen.or(seen);
             found.records = vec![JournalRecord::Written {
                 piece: 0,
@@ -307,7 +308,7 @@ fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
     known
 }
 
-/// The table of what earlier attempts have done.
+/// The table of the work of earlier attempts.
 #[derive(Debug)]
 pub(super) struct Earlier {
     path: PathBuf,
@@ -339,11 +340,11 @@ impl Earlier {
             let mut select = table.prepare_cached("SELECT value FROM known WHERE key = ?1")?;
             select.query_row([&key[..]], |row| row.get(0)).optional()
         })?;
-        // What is damaged proves nothing.
+        // A damaged record proves nothing.
         Ok(value.and_then(|value| Known::decode(&value).ok()))
     }
 
-    /// What is known of the entries of a page, by index.
+    /// Returns the recorded state of the entries of a page, by index.
     fn known(&self, page: &Page) -> Result<BTreeMap<u32, Known>, Problem> {
         let mut known = BTreeMap::new();
         for (index, entry) in (0..).zip(page.entries()) {
@@ -354,15 +355,16 @@ impl Earlier {
         Ok(known)
     }
 
-    /// Whether an earlier attempt has made what stands under a path of the data set, where nothing
-    /// was before.
+    /// Returns whether an earlier attempt created the entry at a path of the data set where none
+    /// existed before.
     pub(super) fn made(&self, path: &[u8]) -> Result<bool, Problem> {
         let (directory, leaf) = name::split(path).unwrap_or_default();
         Ok(self.find(directory, leaf)?.is_some_and(|known| known.is_made()))
     }
 
-    /// What earlier attempts have written of the large files of a page, as records of that page cut
-    /// without the entries `left`. `standard` asks for digests that others compute as well.
+    /// Returns the extents of large files of a page that earlier attempts wrote. They have the form
+    /// of records of that page, cut without the entries `left`. With `standard`, only digests that
+    /// other programs compute as well are accepted.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -393,7 +395,7 @@ impl Earlier {
     }
 }
 
-/// Whether the digests that are known are of the kind that is wanted (D2).
+/// Returns whether the known digests are of the kind that is required (D2).
 fn is_usable(known: &Known, entry: &Entry, standard: bool) -> bool {
     let wanted = standard && !entry.hollow;
     !wanted || known.digests().all(|digest| digest.form == DigestForm::Standard)
@@ -429,7 +431,7 @@ fn table_path(journal: &Path, listing: u32) -> PathBuf {
     journal.join(format!("earlier-{listing}.sqlite"))
 }
 
-/// Which list of the source the ledger in a journal is of.
+/// Returns the number of the source list that the ledger in a journal belongs to.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -442,8 +444,9 @@ fn listing_of(journal: &Path) -> Result<u32, Problem> {
     }
 }
 
-/// Gives up the ledger of an earlier list, if `input` is of a later one, and keeps what it proves.
-/// Returns what is known of earlier attempts. Blocks: it reads every page and log of that ledger.
+/// Replaces the ledger of an earlier list, if `input` is of a later one, and keeps the facts that
+/// it proves. Returns the known work of earlier attempts. Blocks: it reads every page and log of
+/// that ledger.
 ///
 /// # Errors
 /// The journal store or the heads cannot be read or written.
@@ -489,7 +492,7 @@ fn note_listing(path: &Path, listing: u32) -> Result<(), Problem> {
     fs::rename(&temporary, path).map_err(error)
 }
 
-/// Writes the table: that of the attempts before, with what the ledger of the last one says.
+/// Writes the table: the table of the attempts before, extended by the ledger of the last one.
 fn build(
     path: &Path,
     before: Option<&Path>,
@@ -579,7 +582,7 @@ fn keep_pages(journal: &Journal, head: &LedgerHead, listing: u32) -> Result<(), 
     fs::write(directory.join(format!("{GENERATION}{most}")), []).map_err(cannot)
 }
 
-/// Forgets the ledger, all but what it says of the target's store.
+/// Forgets the ledger, except its facts about the target's store.
 fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
     let journal = &input.journal;
     // A run that came to its end has removed its markers: none is looked for.
@@ -596,7 +599,7 @@ fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
         };
         input.heads.commit(input.id, &commit)?;
     }
-    // What follows is named by the numbers of pages.
+    // The following files are named by the numbers of pages.
     let cannot = |cause| failed("remove what is in", journal, &cause);
     for entry in fs::read_dir(journal).map_err(cannot)? {
         let entry = entry.map_err(cannot)?;
@@ -652,7 +655,7 @@ pub(super) fn left_pages(journal: &Path) -> (Vec<PathBuf>, u32) {
     (pages, most)
 }
 
-/// A page that [`left_pages`] names, with the entries of which nothing is left.
+/// Returns a page that [`left_pages`] names, with the entries that have left nothing.
 pub(super) fn left_page(path: &Path) -> Option<TaskPage> {
     let encoded = fs::read(path).ok()?;
     let page = Page::decode(&encoded).ok()?;
@@ -662,8 +665,8 @@ pub(super) fn left_page(path: &Path) -> Option<TaskPage> {
     Some(TaskPage { page, digest: page_digest(&encoded), left })
 }
 
-/// Returns how pages are compared where earlier attempts have done something: their files that
-/// stand are carried over, and are neither kept nor refused for standing there. `compare` decides
+/// Returns the comparison for pages where earlier attempts have done something. Their files that
+/// exist are carried over; they are neither kept nor rejected because they exist. `compare` decides
 /// the rest, if the run `compares` anything at all.
 pub(super) fn carrying(
     earlier: Option<&Arc<Earlier>>,
@@ -692,7 +695,7 @@ fn stands(
     spec: &TaskSpec,
     page: &Page,
 ) -> Result<EntrySet, Problem> {
-    // Where the store has gone back, or times are not set, stamps tell nothing.
+    // Where the store has gone back, or times are not set, stamps prove nothing.
     if spec.doubt || !spec.preserve.times {
         return Ok(EntrySet::default());
     }
@@ -729,7 +732,7 @@ fn carried_over(
         Some(EntryDigest { entry: *index, ..*digest })
     };
     compared.carried = known.iter().filter_map(digest_of).collect();
-    // What an earlier attempt has named and no ledger knows of is its own all the same.
+    // A file that an earlier attempt has named, and that no ledger knows, is its own all the same.
     let protects = spec.update.if_exists != IfExists::Replace && !spec.update.sync;
     let is_own = |index: u32| {
         compared.carried.binary_search_by_key(&index, |digest| digest.entry).is_ok()
@@ -737,7 +740,7 @@ fn carried_over(
     };
     compared.kept = compared.kept.iter().filter(|index| !is_own(*index)).collect();
     compared.failed.retain(|failure| !is_own(failure.entry));
-    // Where nothing was compared, something may have stood everywhere.
+    // Where nothing was compared, any entry may have existed.
     let existed = |index: &u32| match known.get(index) {
         Some(known) if known.is_made() => false,
         _ => !compares || compared.existed.contains(*index),

@@ -1,9 +1,10 @@
 //! Files of the journal that only one controller writes (B4).
 //!
-//! One that is a controller no more and does not know it yet may still write, truncate and rename,
-//! and no file system fences it off. So whatever is not added to but written anew has the epoch of
-//! its controller in its name, `NAME.EPOCH`, as the logs of pages have. What the greatest epoch has
-//! written counts. Where one daemon is the whole site (epoch 0) the name is `NAME`.
+//! A deposed controller that does not know it yet may still write, truncate and rename files, and
+//! no file system fences it off. Every file that is rewritten instead of appended to therefore has
+//! its controller's epoch in its name: `NAME.EPOCH`, as the logs of pages. Of several such files,
+//! the one with the greatest epoch counts. Where one daemon is the whole site (epoch 0) the name is
+//! `NAME`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -29,8 +30,8 @@ pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// All that controllers have written as `path`, the last first. One that is deposed may add to
-/// them at any time, behind those that count.
+/// Returns all files that controllers have written as `path`, the last first. A deposed controller
+/// may add further ones at any time, behind those that count.
 pub(crate) fn all(path: &Path) -> Vec<PathBuf> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Vec::new();
@@ -51,13 +52,14 @@ pub(crate) fn all(path: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// What counts of all that controllers have written as `path`; `path` itself if there is nothing.
+/// Returns the file that counts among those that controllers wrote as `path`; `path` if none
+/// exists.
 pub(crate) fn last(path: &Path) -> PathBuf {
     all(path).into_iter().next().unwrap_or_else(|| path.to_owned())
 }
 
-/// Removes what earlier controllers than that under `epoch` have written as `path`: it has written
-/// its own.
+/// Removes the files that controllers before the one under `epoch` have written as `path`: that one
+/// has written its own.
 pub(super) fn remove_earlier(path: &Path, epoch: u64) {
     let own = own(path, epoch);
     for earlier in all(path).into_iter().skip_while(|path| *path != own).skip(1) {
@@ -65,9 +67,9 @@ pub(super) fn remove_earlier(path: &Path, epoch: u64) {
     }
 }
 
-/// What whoever finishes a transfer has to know, whatever controllers came before: a set that only
-/// grows. Each controller keeps it in a file of its own, `NAME.EPOCH`, so that one that is deposed
-/// spoils nothing; all of these files count.
+/// A durable set that only grows, of facts that the last controller of a transfer must know. Each
+/// controller keeps a file of its own, `NAME.EPOCH`, so that a deposed controller damages nothing.
+/// The set is the union of all these files.
 #[derive(Debug)]
 pub(super) struct Kept<T> {
     path: PathBuf,
@@ -77,7 +79,8 @@ pub(super) struct Kept<T> {
 }
 
 impl<T: Ord + Serialize + DeserializeOwned> Kept<T> {
-    /// What this controller under `epoch`, and earlier ones, have kept in a journal as `name`.
+    /// Opens the set `name` in a journal, with the items that the controller under `epoch` and
+    /// earlier controllers recorded.
     ///
     /// # Errors
     /// The journal store cannot be read.
@@ -106,7 +109,7 @@ impl<T: Ord + Serialize + DeserializeOwned> Kept<T> {
         self.known.iter()
     }
 
-    /// Adds to it; what is new is durable then.
+    /// Adds items to the set; new ones are durable when this returns.
     ///
     /// # Errors
     /// The journal store cannot be written.
@@ -127,7 +130,7 @@ impl<T: Ord + Serialize + DeserializeOwned> Kept<T> {
             Some(file) => file,
             none => {
                 let mut file = File::options().create(true).append(true).open(&self.path)?;
-                // What an attempt before this one may have begun ends here.
+                // A line that an earlier attempt may have begun ends here.
                 file.write_all(b"\n")?;
                 self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())?;
                 none.insert(file)
@@ -143,7 +146,7 @@ impl<T: Ord + Serialize + DeserializeOwned> Kept<T> {
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
-/// What the directories of looks at the target are called.
+/// Prefix of the names of directories for searches at the target.
 const SCRATCH: &str = "surplus.";
 
 impl Scratch {
@@ -162,7 +165,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
@@ -174,8 +177,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what looks have left in a journal whose processes have ended; whoever is still at one
-/// fails.
+/// Removes the directories that searches whose processes have ended have left in a journal. A
+/// search that still runs fails.
 pub(super) fn remove_scratch(journal: &Path) {
     for entry in fs::read_dir(journal).into_iter().flatten().filter_map(Result::ok) {
         if entry.file_name().as_encoded_bytes().starts_with(SCRATCH.as_bytes()) {

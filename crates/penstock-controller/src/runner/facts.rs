@@ -1,4 +1,4 @@
-//! What a receipt says of a run: gathered from the ledger when it ends, page by page.
+//! The facts for a receipt of a run, gathered page by page from the ledger when the run ends.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::outcome::{digests_of, listed};
 use crate::root::RootHasher;
 
 impl Run {
-    /// Gathers the facts and keeps them in the journal, for whoever signs the receipt.
+    /// Gathers the facts and stores them in the journal, for the receipt.
     pub(super) fn keep_facts(
         &mut self,
         head: &LedgerHead,

@@ -1,5 +1,5 @@
-//! Files with several names of which the first has failed: no further name may lead to what stands
-//! there instead, an older file of the same size perhaps (B6, promise (c)).
+//! Files with several names of which the first failed. No further name of such a file may link to
+//! the entry under the first name, which may be an older file of the same size (B6, promise (c)).
 
 use std::collections::HashSet;
 
@@ -52,7 +52,7 @@ impl FailedLinks {
         Ok(found)
     }
 
-    /// Whether nothing of the kind has failed.
+    /// Returns whether no first name of a file has failed.
     pub(super) fn is_empty(&self) -> bool {
         self.paths.is_empty() && !self.too_many
     }
@@ -64,7 +64,7 @@ impl FailedLinks {
         }
     }
 
-    /// Whether the file of which this is the first name has failed.
+    /// Returns whether the file that has `path` as its first name has failed.
     pub(crate) fn hold(&self, path: &[u8]) -> bool {
         self.too_many || !self.paths.is_empty() && self.paths.contains(&hash(path))
     }

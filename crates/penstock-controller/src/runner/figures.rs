@@ -1,4 +1,4 @@
-//! What others see of a run: its figures, and what it waits for.
+//! The public view of a run: its figures, and the reason why it waits.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -62,7 +62,8 @@ impl Run {
             () if self.removal.is_some() => removal::REMOVING.to_owned(),
             () if figures.waiting.is_empty() => pulling,
             () if pulling.is_empty() || pulling == THE_SCAN => figures.waiting,
-            // What keeps the list from being read tells more than that no lane is taken.
+            // The reason why the list cannot be read is more useful than the fact that no lane
+            // accepts work.
             () => format!("{pulling}; {}", figures.waiting),
         };
         let failures = self.failures_shown.clone();

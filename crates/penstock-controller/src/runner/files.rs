@@ -1,4 +1,4 @@
-//! What a run leaves behind in the journal.
+//! The files that a run leaves in the journal.
 
 use std::path::{Path, PathBuf};
 
@@ -10,30 +10,30 @@ const FAILURES: &str = "failures.jsonl";
 const DIGESTS: &str = "digests";
 const FACTS: &str = "facts.json";
 
-/// Where the files are that a run leaves behind.
+/// The paths of the files that a run leaves.
 #[derive(Clone, Debug)]
 pub struct RunFiles {
-    /// What failed, one JSON object of [`penstock_api::transfer::FailedItem`] a line.
+    /// Failed items, one JSON object of [`penstock_api::transfer::FailedItem`] a line.
     pub failures: PathBuf,
     /// The digest list.
     pub digests: PathBuf,
-    /// What a receipt is to say of the run, as JSON of [`penstock_api::receipt::ReceiptFacts`].
+    /// Facts of the run for its receipt, as JSON of [`penstock_api::receipt::ReceiptFacts`].
     pub facts: PathBuf,
     /// The plan that it makes, or that is put here for it to follow.
     pub plan: PathBuf,
     journal: PathBuf,
-    /// Of this controller only.
+    /// The epoch of this controller, if only its own files count.
     epoch: Option<u64>,
 }
 
 impl RunFiles {
-    /// Those of the transfer whose journal is at `journal`, as the last controller that wrote each
-    /// has left it.
+    /// Returns the files of the transfer whose journal is at `journal`, each in the version of the
+    /// last controller that wrote it.
     pub fn of(journal: &Path) -> Self {
         Self::named(journal, None)
     }
 
-    /// Those that the controller under `epoch` writes (B4).
+    /// Returns the files that the controller under `epoch` writes (B4).
     pub fn own(journal: &Path, epoch: u64) -> Self {
         Self::named(journal, Some(epoch))
     }
@@ -54,8 +54,9 @@ impl RunFiles {
         path_of(&self.journal, self.epoch, &checksums(kind))
     }
 
-    /// Removes what earlier controllers wrote under these names, as far as this one has written its
-    /// own, and what looks at the target left whose processes have ended.
+    /// Removes the files that earlier controllers wrote under these names, where this one has
+    /// written its own. Removes also the directories of searches at the target whose processes have
+    /// ended.
     pub(super) fn remove_others(&self, kinds: &[ChecksumKind]) {
         let Some(epoch) = self.epoch else { return };
         let lists = kinds.iter().map(|kind| checksums(*kind));
@@ -77,7 +78,7 @@ fn path_of(journal: &Path, epoch: Option<u64>, name: &str) -> PathBuf {
 }
 
 impl Run {
-    /// What this run writes.
+    /// Returns the files that this run writes.
     pub(super) fn files(&self) -> RunFiles {
         RunFiles::own(&self.journal, self.spec.fence.epoch())
     }

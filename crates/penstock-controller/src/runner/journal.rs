@@ -4,21 +4,21 @@
 //! DIR/pages/00000000.page     immutable, named by number; the head holds its digest
 //! DIR/logs/00000000.log       append-only; the head holds how much of it counts
 //! DIR/logs/00000000.EPOCH.log the same, begun under a controller's epoch (B4): only that one
-//!                             writes it, a later one goes on in a copy of what counts of it
+//!                             writes it, a later one continues in a copy of the part that counts
 //! DIR/began                   when the transfer began, where there is a backup directory
-//! DIR/failures.jsonl          what failed, written when a run ends
+//! DIR/failures.jsonl          failed items, written when a run ends
 //! DIR/digests                 the digest list, written when it was asked for and all is done
 //! DIR/checksums.KIND          the same for other checksums; `proving` keeps `DIR/proof/` for them
-//! DIR/facts.json              what a receipt is to say, written when a run ends
-//! DIR/removed/00000000.json   what became of a page's entries at the source of a move
-//! DIR/own-writer              who led last, and who writes nothing any more: see `own`
-//! DIR/late.EPOCH              files that a peer which was given up may still write to: see `late`
+//! DIR/facts.json              facts for a receipt, written when a run ends
+//! DIR/removed/00000000.json   the results for a page's entries at the source of a move
+//! DIR/own-writer              the last controller, and writers that have finished: see `own`
+//! DIR/late.EPOCH              files to which an abandoned peer may still write: see `late`
 //! DIR/left.EPOCH              pages in which a peer may have left temporary files: see `left`
 //! ```
-//! From `began` on, all have the epoch of their controller behind their names too: see `epochs`.
+//! From `began` on, all names also end in the epoch of their controller: see `epochs`.
 //!
-//! A log may be longer than its head says: the tail was never committed and is cut off before the
-//! next append. A page may be there without a head: it is read again from the source.
+//! A log may be longer than its head says. The tail was never committed, and the next append cuts
+//! it off. A page may exist without a head; the run then reads it again from the source.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,8 +53,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at `directory`, making it if it is not there, to write to it under
-    /// `epoch`; `heads` say which logs count.
+    /// Opens the journal at `directory`, making it if it does not exist, for writing under `epoch`;
+    /// `heads` say which logs count.
     pub(crate) fn open(directory: &Path, epoch: u64, heads: &[PageHead]) -> Result<Self, Problem> {
         for part in ["pages", "logs"] {
             let path = directory.join(part);
@@ -65,7 +65,7 @@ impl Journal {
         Ok(Self { directory: directory.to_owned(), open: BTreeMap::new(), epoch, earlier })
     }
 
-    /// Where all of it is.
+    /// Returns the directory of the journal.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -75,7 +75,7 @@ impl Journal {
         self.epoch
     }
 
-    /// What this controller writes as `name`.
+    /// Returns the path under which this controller writes the file `name`.
     pub(crate) fn own(&self, name: &str) -> PathBuf {
         own(&self.directory.join(name), self.epoch)
     }
@@ -101,8 +101,8 @@ impl Journal {
         self.directory.join("logs").join(name)
     }
 
-    /// Goes on with a log that an earlier controller wrote: in a copy, since that one may not know
-    /// yet that it is a controller no more.
+    /// Continues a log that an earlier controller wrote, in a copy, since that controller may not
+    /// know yet that it is deposed.
     fn take_over_log(&mut self, page: u32, bytes: u64) -> io::Result<()> {
         let Some(epoch) = self.earlier.get(&page).copied() else { return Ok(()) };
         let mut counts = Vec::new();
@@ -159,10 +159,10 @@ impl Journal {
         }
     }
 
-    /// The sound records in the first `log_bytes` of a page's log, and their length.
+    /// Returns the sound records in the first `log_bytes` of a page's log, and their length.
     ///
-    /// A head that survives `kill -9` can outlive a power cut that its log did not: what the log
-    /// has lost was never called durable, so the pieces are missing again and nothing else is.
+    /// A head that survives `kill -9` can outlive a power cut that its log did not. Lost records of
+    /// the log were never called durable, so only their pieces are missing again.
     pub(crate) fn read_log(
         &self,
         page: u32,
@@ -195,13 +195,14 @@ impl Journal {
         Ok((records, sound as u64))
     }
 
-    /// What the log of a page says of how it was compared with the target; nothing stays if it does
-    /// not say. It is committed before anything of the page is handed out.
+    /// Returns the result of comparing a page with the target, from the log of the page. The
+    /// default, in which no entry stays, is returned if the log has none. The result is committed
+    /// before any piece of the page is handed out.
     pub(crate) fn read_compared(&self, page: u32) -> Result<Comparison, Problem> {
         Ok(self.find_compared(page)?.unwrap_or_default())
     }
 
-    /// The same, and `None` if it does not say.
+    /// Returns the result of comparing a page with the target, or `None` if its log has none.
     pub(crate) fn find_compared(&self, page: u32) -> Result<Option<Comparison>, Problem> {
         let log = self.read_log(page, u64::MAX)?.0;
         Ok(compared_of(&log).cloned())
@@ -224,7 +225,7 @@ impl Journal {
         let path = self.log_path(page);
         let mut write = || -> io::Result<()> {
             if self.open.len() >= OPEN_LOGS_MAX && !self.open.contains_key(&page) {
-                // What was appended and not synced stays in the page cache; the next sync opens
+                // Appended data that was not synced stays in the page cache; the next sync opens
                 // the logs it needs again.
                 self.open.clear();
             }
@@ -269,7 +270,7 @@ impl Journal {
     }
 }
 
-/// Writes a file of the journal line by line, whole or not at all. Nobody else may write it.
+/// Writes a file of the journal line by line, whole or not at all. The caller is its only writer.
 pub(crate) fn write_lines(
     path: &Path,
     fill: impl FnOnce(&mut dyn io::Write) -> Result<(), Problem>,
@@ -287,9 +288,9 @@ pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
     penstock_api::journal::failed("journal", format!("cannot {what} {}", path.display()), cause)
 }
 
-/// Syncs a file of the journal. If that fails, the kernel takes for clean what never came to the
-/// disk (A4): its cache is dropped, so that the next attempt reads what is there, not what was
-/// written.
+/// Syncs a file of the journal. After a failure, the kernel treats data as clean that never reached
+/// the disk (A4). The cache of the file is dropped, so that the next attempt reads the data on the
+/// disk, not the data written.
 fn sync_data(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     file.sync_data().inspect_err(|_| {
@@ -299,8 +300,8 @@ fn sync_data(path: &Path) -> io::Result<()> {
     })
 }
 
-/// A log that a later release of ours has written to. What it says must not be taken for a torn
-/// tail, which is cut off.
+/// Returns the error for a log that a later release has written to. Its records must not be treated
+/// as a torn tail, which is cut off.
 fn later(path: &Path, at: usize) -> Problem {
     let title = format!(
         "{} holds a record, at byte {at}, that this release of penstock does not know",
@@ -310,11 +311,12 @@ fn later(path: &Path, at: usize) -> Problem {
         .hint("a later release wrote it: install that one again, and retry the transfer")
 }
 
-/// When the transfer began, by the clock of this host: kept, so that a restart goes on with it, and
-/// a later controller than that under `epoch`.
+/// Returns when the transfer began, by the clock of this host. The time is recorded on the first
+/// call, so that it survives a restart and a change to a controller later than the one under
+/// `epoch`.
 ///
 /// # Errors
-/// It cannot be kept.
+/// The time cannot be read or recorded.
 pub(super) fn began(directory: &Path, epoch: u64) -> Result<FileTime, Problem> {
     let name = directory.join("began");
     let path = last(&name);

@@ -1,12 +1,12 @@
-//! Files that a peer which was given up may have written to after they were finished (B1).
+//! Files that an abandoned peer may have written to after they were finished (B1).
 //!
-//! They are kept in the journal store as soon as they are known: a run that ends before it has
-//! looked at them again, and a later controller, leave that to whoever finishes the transfer. If
-//! that one has not heard of the peer since, it says so: what is written later nobody mends.
+//! The journal records such files as soon as they are known. A run that ends before it has checked
+//! them, and a later controller, leave the check to the controller that finishes the transfer. If
+//! the peer is still silent then, the run reports that: later writes are not repaired.
 //!
-//! A peer that is heard of again looks itself at what it may have written. In a distributed file
-//! system its client knows times of late writes that the server, and so all others, are told of
-//! seconds later (docs/design/0025).
+//! A peer that returns checks the files itself. In a distributed file system its client knows times
+//! of late writes that the server, and so all other peers, learn only seconds later
+//! (docs/design/0025).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use penstock_proto::manifest::Page;
 use super::epochs::Kept;
 use super::{Run, outcome};
 
-/// Who may write to it, a page, and an entry of that.
+/// A file that may be written late: the writer, a page, and an entry of that page.
 pub(super) type LateFile = (WriterId, u32, u32);
 
 /// Files that are named in words; of more there is the count.
 const NAMED_MAX: usize = 3;
 
-/// How long the peer that may have written late has to look at files of a page, and how many bytes
-/// per second it reads at least.
+/// The time that a peer which may have written late has to check files of a page, besides the time
+/// for reading them at the rate below.
 const MEND_MAX: Duration = Duration::from_secs(30);
 const MEND_RATE: u64 = 20 << 20;
 
-/// What the journal calls the files that are to be looked at again.
+/// Name in the journal of the set of files that must be checked again.
 pub(super) const LATE: &str = "late";
 
 type ByWriter = BTreeMap<WriterId, BTreeSet<u32>>;
@@ -46,14 +46,14 @@ fn by_page(late: &Kept<LateFile>) -> BTreeMap<u32, ByWriter> {
 }
 
 impl Run {
-    /// Keeps which files are to be looked at again at the end.
+    /// Records the files that must be checked again at the end.
     pub(super) fn keep_late(&mut self) -> Result<(), Problem> {
         let found: Vec<LateFile> = self.shared.machine().late_files().collect();
         self.late.add(found)
     }
 
-    /// Keeps who writes nothing any more, after what it may have written late: nobody waits for it
-    /// from then on, and nobody else would know of these files.
+    /// Records the writers that write no more, after the files that they may have written late. The
+    /// run does not wait for them from then on, and nothing else would record these files.
     pub(super) fn keep_settled(&mut self) -> Result<(), Problem> {
         if self.tasks.has_news_of_settled() {
             self.keep_late()?;
@@ -62,15 +62,16 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the end waits for somebody who may have written late, and is called back.
+    /// Returns whether the end of the run waits for a peer that may have written late, and calls it
+    /// back.
     pub(super) fn calls_back(&mut self) -> Result<bool, Problem> {
         self.keep_late()?;
         let late = self.late.known().map(|(writer, ..)| *writer).collect();
         Ok(self.tasks.call_back(&late))
     }
 
-    /// Says at the end who was given up, has not been heard of since, and may still write to files
-    /// that are finished.
+    /// Reports at the end the abandoned peers that have been silent since and may still write to
+    /// finished files.
     pub(super) fn tell_silent(&self) {
         let late: BTreeSet<WriterId> = self.late.known().map(|(writer, ..)| *writer).collect();
         let silent = self.tasks.silent(late);
@@ -95,10 +96,10 @@ impl Run {
         named.collect()
     }
 
-    /// Has their attributes looked at again, and set where a late write has moved them. All tasks
-    /// are over by now, but those of peers that are silent. Only what the log calls finished is
-    /// looked at, with its digest: it tells a late write, which repeats the same bytes, from what
-    /// somebody else has made of the file since.
+    /// Checks the attributes of these files, and sets them where a late write has changed them. All
+    /// tasks are over by now, except those of silent peers. Only files that the log calls finished
+    /// are checked, by their digests. The digest distinguishes a late write, which repeats the same
+    /// bytes, from a later change of the file by another program.
     pub(super) fn mend_late(&mut self) -> Result<(), Problem> {
         self.keep_late()?;
         let late = by_page(&self.late);
@@ -126,8 +127,8 @@ impl Run {
         Ok(())
     }
 
-    /// Has files of a page looked at by the peer that may have written to them late, if it is heard
-    /// of and answers, else by any.
+    /// Lets the peer that may have written late check files of a page, if it was heard of and
+    /// answers; otherwise any peer.
     fn mend_page(
         &mut self,
         writer: WriterId,
@@ -157,8 +158,9 @@ impl Run {
         Ok(())
     }
 
-    /// The same by one peer, on a thread of its own: of all peers it is the one whose store may
-    /// hang again. If it fails, or takes too long, it is silent from then on.
+    /// Asks one peer to check and repair files, on a thread of its own: of all peers, the store of
+    /// this one may hang again. If the call fails or takes too long, the peer counts as silent from
+    /// then on.
     fn mend_at(
         &mut self,
         writer: WriterId,

@@ -1,4 +1,4 @@
-//! What one peer does for all: looking, deleting, proving, cleaning up.
+//! Work that one peer does for all: searches, deletions, read-back, cleaning.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,18 +20,19 @@ use penstock_proto::manifest::Page;
 /// now, the next is asked.
 pub(super) struct Lead {
     peers: Arc<dyn Peers>,
-    /// Who has found what is to be deleted: inode numbers in its list are those that it sees.
+    /// The writer that found the entries to delete: inode numbers in its list are those that it
+    /// sees.
     finder: Mutex<Option<WriterId>>,
 }
 
-/// Who is there, in the order in which one is chosen.
+/// Returns the peers that are present, in the order in which one of them is chosen.
 pub(super) fn in_order(peers: &dyn Peers) -> Vec<Member> {
     let mut present = peers.present();
     present.sort_by_key(|member| (member.is_draining, !member.is_own));
     present
 }
 
-/// Nobody takes part.
+/// Returns the error for a run in which no peer takes part.
 pub(super) fn nobody() -> Problem {
     Problem::new(Exit::Temporary, "no-peer", "no peer of this site reaches the target store now")
         .hint("`penstock peer list` shows which peers there are and what they reach")
@@ -46,8 +47,8 @@ impl Lead {
         in_order(&*self.peers).into_iter().next().ok_or_else(nobody)
     }
 
-    /// Who sees the store of a transfer: one whose own hangs, or is not there, finds and cleans
-    /// nothing.
+    /// Returns a peer that sees the store of a transfer. A peer whose store hangs, or is absent,
+    /// finds and cleans nothing.
     fn fit(&self, spec: &TaskSpec) -> Result<Member, Problem> {
         let sees = |member: &Member| {
             let found = member.peer.store_id(&spec.store);

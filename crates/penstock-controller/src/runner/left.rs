@@ -1,9 +1,9 @@
-//! Pages in which one peer may have left temporary files that nobody else would find.
+//! Pages in which one peer may have left temporary files that no other peer would find.
 //!
-//! While pages are open, their heads and the pages that the journal keeps without one say where
-//! that may be. Before they are committed as complete, and when links are made in them after that,
-//! it is kept in the journal who may have left something ([`Kept`](super::epochs::Kept)); and a run
-//! that begins where links may have been begun looks through all pages that have some.
+//! While pages are open, their heads and the pages kept in the journal without a head say where
+//! such files may be. The journal records the writers ([`Kept`](super::epochs::Kept)) before such
+//! pages are committed as complete, and when links are made in them after that. A run that begins
+//! where links may have been begun searches all pages that have some.
 
 use std::collections::BTreeSet;
 
@@ -18,18 +18,18 @@ use penstock_proto::manifest::EntryKind;
 use super::journal::Journal;
 use super::{Run, earlier};
 
-/// What a peer had of a transfer's pages.
+/// The pages of a transfer that a peer worked on.
 #[derive(Debug, Default)]
 pub(super) struct PagesTouched {
-    /// Open pages of which it was given something to write.
+    /// Open pages of which the peer received something to write.
     open: BTreeSet<u32>,
-    /// Pages of which it gave something back, begun or not: another peer did that under names of
-    /// its own, so what this one has begun is left there when the page is complete.
+    /// Pages of which the peer returned some work, begun or not. Another peer did that work under
+    /// names of its own, so files begun by this one are left when the page is complete.
     given_back: BTreeSet<u32>,
 }
 
 impl PagesTouched {
-    /// It is given work.
+    /// Records the pages of work that the peer receives.
     pub(super) fn handle_work(&mut self, work: &[Work]) {
         let pages = work.iter().filter_map(|work| match work {
             Work::Fetch { piece, .. } | Work::Recheck { piece, .. } => Some(piece.page),
@@ -39,14 +39,15 @@ impl PagesTouched {
         self.open.extend(pages);
     }
 
-    /// It says what it has done.
+    /// Updates the pages by the reports of the peer.
     pub(super) fn handle_reports(&mut self, reports: &[Report]) {
         for report in reports {
             match report {
                 Report::Returned { piece, .. } => {
                     self.given_back.insert(piece.page);
                 }
-                // All that it wrote since the last good sync may be given to others (A4).
+                // Other peers may receive all work that this peer did since its last good sync
+                // (A4).
                 Report::SyncFailed { .. } => self.given_back.extend(&self.open),
                 Report::LinksDone { page, .. } | Report::DirectoriesDone { page, .. } => {
                     self.open.remove(page);
@@ -56,7 +57,8 @@ impl PagesTouched {
         }
     }
 
-    /// It tells what it wrote for an earlier controller: not all of it may be taken over.
+    /// Records pages that the peer wrote for an earlier controller: the run may not take over all
+    /// of them.
     pub(super) fn handle_adopted(&mut self, reports: &[Report]) {
         let pages = reports.iter().filter_map(|report| match report {
             Report::Written { piece, .. } => Some(piece.page),
@@ -70,8 +72,8 @@ impl PagesTouched {
         self.open.remove(&page);
     }
 
-    /// Of pages that are about to be complete, those in which it may have left something. Of one
-    /// that `is_over`, what it was given went to others.
+    /// Returns those of the pages about to be complete in which the peer may have left something.
+    /// If the peer `is_over`, other peers got the work that it had.
     pub(super) fn left_in(&self, complete: &BTreeSet<u32>, is_over: bool) -> BTreeSet<u32> {
         let mut left: BTreeSet<u32> = self.given_back.intersection(complete).copied().collect();
         if is_over {
@@ -80,7 +82,7 @@ impl PagesTouched {
         left
     }
 
-    /// Where it may have left something; nothing is known from then on.
+    /// Returns all pages in which the peer may have left something, and forgets them.
     pub(super) fn take(&mut self) -> BTreeSet<u32> {
         let mut all = std::mem::take(&mut self.open);
         all.append(&mut self.given_back);
@@ -89,8 +91,8 @@ impl PagesTouched {
 }
 
 impl Run {
-    /// Removes what those that take part no more may have left, and the markers of all. What cannot
-    /// be removed is logged.
+    /// Removes files that peers which take part no more may have left, and the markers of all.
+    /// Failures are logged.
     pub(super) fn clean_left_overs(&mut self) -> Result<(), Problem> {
         let left = self.tasks.left_overs();
         let generation_max = self.generation_in(left.values().flatten().copied().collect())?;
@@ -114,7 +116,7 @@ impl Run {
         Ok(())
     }
 
-    /// Removes all that is temporary, of every writer; gives whether the store could be asked for
+    /// Removes all temporary files, of every writer. Returns whether the store could be asked for
     /// all of it.
     pub(super) fn clean_all(&mut self) -> Result<bool, Problem> {
         // All pages that were opened, by whatever run, may have temporary files.
@@ -147,8 +149,8 @@ impl Run {
         Ok(most)
     }
 
-    /// Removes what a writer has left in these pages, and its marker; gives whether the store could
-    /// be asked for all of it.
+    /// Removes the files that a writer has left in these pages, and its marker. Returns whether the
+    /// store could be asked for all of it.
     fn clean(
         &self,
         writer: WriterId,
@@ -163,20 +165,20 @@ impl Run {
     }
 }
 
-/// Whether it is made when all pages are complete.
+/// Returns whether an entry of this kind is made when all pages are complete.
 fn is_made_last(kind: EntryKind) -> bool {
     !matches!(kind, EntryKind::File | EntryKind::Directory)
 }
 
-/// Where writers of an earlier run may have left something, where there can be several.
+/// The places where writers of an earlier run may have left something, in a site of several peers.
 pub(super) struct InWork {
     /// Pages that it has not completed.
     pub(super) pages: BTreeSet<u32>,
-    /// It may have begun to make links, and have left some of them half made.
+    /// Set if the earlier run may have begun to make links, and left some of them incomplete.
     pub(super) links: bool,
 }
 
-/// Where that is as far as heads and pages tell.
+/// Returns these places as far as heads and pages show them.
 pub(super) fn in_work(
     peers: &dyn Peers,
     journal: &Journal,

@@ -1,8 +1,8 @@
 //! The lines of lists of checksums: one for every name of a file that was verified, page by page.
 //!
-//! A file of several names was verified under the first of them (B6). The others have the same
-//! value, which may lie many pages back: values of files that have other names are kept in a table
-//! on disk, so that memory does not grow with them.
+//! A file of several names was verified under its first name (B6). The other names have the same
+//! value, which may lie many pages back. A table on disk holds the values of files that have other
+//! names, so that memory does not grow with their number.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,11 +24,11 @@ const CACHE_KIB: i64 = 4 * 1024;
 /// Values by the index of their entry, as lists write them.
 pub(super) type Values = BTreeMap<u32, String>;
 
-/// Shows every line to `take`: entry, name, value. `values_of` gives what a page's own entries
-/// have, from its log and head.
+/// Passes every line to `take`: entry, name, value. `values_of` returns the values of a page's own
+/// entries, from its log and head.
 ///
 /// # Errors
-/// The journal cannot be read, or what `take` returns.
+/// The journal cannot be read, or the error that `take` returns.
 pub(super) fn each_line(
     shared: &Shared,
     pages: &[PageHead],

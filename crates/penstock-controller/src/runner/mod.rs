@@ -1,14 +1,14 @@
 //! Runs one transfer at its target: pulls pages, hands out work, keeps the ledger.
 //!
-//! One thread owns the run. It opens pages as the window asks for them, commits the ledger at least
-//! once a second (log files first, heads after, A2), and tells the world how it stands. A second
-//! thread pulls pages ahead, so that a round trip to the source costs no time here. The peer calls
-//! in through [`penstock_api::task::TaskControl`]; the machine that decides is behind one lock,
-//! taken per batch of reports and per request for work, never per stride.
+//! One thread owns the run. The thread opens pages when the window asks for them, commits the
+//! ledger at least once a second (log files first, heads after, A2), and publishes its state. A
+//! second thread pulls pages ahead, so that a round trip to the source costs no time here. The peer
+//! calls in through [`penstock_api::task::TaskControl`]. The machine that decides is behind one
+//! lock, taken per batch of reports and per request for work, never per stride.
 //!
-//! What survives a crash is the journal and the heads; a run that starts again replays the logs of
-//! the pages that were not complete and goes on. Nothing that is complete is looked at again,
-//! unless the store's sync marker says that the store itself went back in time (A5).
+//! The journal and the heads survive a crash. A run that starts again replays the logs of the pages
+//! that were not complete and continues. Complete pages are not checked again, unless the sync
+//! marker of the store shows that the store itself went back in time (A5).
 
 mod abandoned;
 mod again;
@@ -89,71 +89,71 @@ use tasks::{TaskParts, Tasks};
 /// Bytes written since the last commit that make the next one due: at a high rate a process that is
 /// killed within a second has something in its ledger.
 const COMMIT_BYTES: u64 = 256 << 20;
-/// How often the figures are brought up to date.
+/// Interval at which the figures are updated.
 const VIEW_INTERVAL: Duration = Duration::from_millis(200);
-/// What limits a run while its files are read again.
+/// The limit that a run shows while its files are read again.
 const READING_AGAIN: &str = "reading again at the target";
-/// What a run waits for while the source looks again at what has changed.
+/// The reason that a run shows while the source looks again at changed entries.
 const ASKING_AGAIN: &str = "the source looks again at files that have changed";
 /// Failed items that are kept for `show`; the list has all.
 const FAILURES_SHOWN: usize = 20;
 
-/// What a run needs.
+/// The inputs of a run.
 pub struct RunInput {
     /// The transfer.
     pub id: TransferId,
-    /// Which list of the source `pages` are of. A ledger of an earlier one is given up for this
-    /// list, and what it proves is not moved again.
+    /// The source list that `pages` belong to. A ledger of an earlier list is replaced, and pieces
+    /// that it proves are not moved again.
     pub listing: u32,
-    /// Whether the target is another than the one that the ledger of an earlier list is of: what
-    /// that says of its store is forgotten then.
+    /// Set if the target differs from the target of the earlier list's ledger. The ledger's facts
+    /// about its store are discarded then.
     pub is_new_target: bool,
-    /// How it is to be done.
+    /// Options of the transfer.
     pub options: TransferOptions,
     /// Store at the target.
     pub store: Name,
     /// Root of the data set within it.
     pub root: PathText,
-    /// Where the pages come from.
+    /// The source of the pages.
     pub pages: Box<dyn PageSource>,
-    /// Where the data come from.
+    /// The access to the data.
     pub source: SourceAccess,
     /// Finds peers of the source that come later; none where it is this host, or one process.
     pub find_source: Option<FindSource>,
     /// The target peers.
     pub peers: Arc<dyn Peers>,
-    /// Where the heads are committed.
+    /// The store in which the heads are committed.
     pub heads: Arc<dyn HeadStore>,
     /// Directory of this transfer in the journal store; made if it is not there.
     pub journal: PathBuf,
-    /// How others steer and watch the run.
+    /// The control through which others steer and watch the run.
     pub control: Arc<RunControl>,
-    /// From where and to where, in a user's words: for the head of a plan.
+    /// Source and target as the user wrote them, for the head of a plan.
     pub places: (PathText, PathText),
     /// Bits per second that were measured between these stores, if they were: for a forecast.
     pub known_rate: Option<f64>,
-    /// Whether this site's controller may still act (B4).
+    /// Checks whether this site's controller may still act (B4).
     pub fence: Fence,
 }
 
 impl RunInput {
-    /// The peers as if they were one, for what one does for all.
+    /// Returns one peer that represents all, for work that one does for all.
     fn peer(&self) -> Arc<dyn TargetPeer> {
         Arc::new(Lead::new(Arc::clone(&self.peers)))
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     /// Every planned item is verified, and durable under the stated policy.
     Done,
-    /// Ended with failed items, or could not go on; the problem says how to exit.
+    /// Ended with failed items, or could not continue; the problem has the exit code.
     Failed(Problem),
     /// Stopped by [`RunControl::pause`] with its ledger committed.
     Paused,
-    /// Stopped by [`RunControl::cancel`]; nothing temporary is left, or its heads are, and all is
-    /// still known of it.
+    /// Stopped by [`RunControl::cancel`]. No temporary files are left, or its heads are left, and
+    /// all of them are still known.
     Cancelled,
 }
 
@@ -171,18 +171,18 @@ pub struct RunControl {
 const WISH_PAUSE: u8 = 1;
 const WISH_CANCEL: u8 = 2;
 
-/// What others see of a run.
+/// The public view of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunView {
     /// Figures.
     pub progress: Progress,
-    /// What it waits for, and until when; empty if it moves.
+    /// The reason why the run waits, and until when; empty if it moves data.
     pub reason: String,
-    /// How the data is made durable, in words.
+    /// The method that makes the data durable, in words.
     pub durable_by: String,
     /// The first failed items.
     pub failures: Vec<FailedItem>,
-    /// What there is to say of it once it has ended, for all that it is done; empty as a rule.
+    /// A remark on a run that has ended as done; usually empty.
     pub remark: String,
 }
 
@@ -192,12 +192,12 @@ impl RunControl {
         let _ = self.wish.compare_exchange(0, WISH_PAUSE, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Asks the run to stop and remove what it made.
+    /// Asks the run to stop and to remove its files.
     pub fn cancel(&self) {
         self.wish.store(WISH_CANCEL, Ordering::Release);
     }
 
-    /// Whether somebody has asked the run to stop.
+    /// Returns whether a user has asked the run to stop.
     pub fn is_asked_to_stop(&self) -> bool {
         self.wish.load(Ordering::Acquire) != 0
     }
@@ -206,7 +206,7 @@ impl RunControl {
         self.wish.load(Ordering::Acquire) == WISH_CANCEL
     }
 
-    /// Shows a run that goes on elsewhere.
+    /// Shows a run that takes place elsewhere.
     pub fn show(&self, seen: RunView) {
         self.update(|view| *view = seen);
     }
@@ -220,7 +220,7 @@ impl RunControl {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What is to be seen of the run now.
+    /// Returns the current view of the run.
     pub fn view(&self) -> RunView {
         self.view.lock().map(|view| view.clone()).unwrap_or_default()
     }
@@ -232,8 +232,8 @@ impl RunControl {
     }
 }
 
-/// Runs a transfer until it ends, or is stopped; or makes a plan of it, if that is all it is to
-/// do. Blocks all the while: give it a thread.
+/// Runs a transfer until it ends or is stopped, or makes a plan if the options ask for that only.
+/// Blocks all the while: call it on a thread of its own.
 pub fn run(mut input: RunInput) -> RunOutcome {
     if let Some(refused) = contents::refuses(&input.options) {
         return RunOutcome::Failed(refused);
@@ -288,10 +288,10 @@ pub fn run(mut input: RunInput) -> RunOutcome {
         run.stop_helpers();
         match ended {
             Ok(Some(outcome)) => return outcome,
-            // What was read again was not what was written: the ledger misses it again.
+            // Data read back differed from the data written: the ledger lacks them again.
             Ok(None) => carried = run.carry(),
             Err(problem) if problem.code == PLAN_STALE => {
-                // No later run can go on with it: nothing temporary is left.
+                // No later run can continue with the plan: nothing temporary is left.
                 let given_up = run.cancel();
                 let _ = std::fs::remove_file(plan::checked_path(&run.journal));
                 return RunOutcome::Failed(given_up.err().unwrap_or(problem));
@@ -305,12 +305,12 @@ pub fn run(mut input: RunInput) -> RunOutcome {
     }
 }
 
-/// What a round of a run begins with.
+/// The inputs of one round of a run.
 struct Round {
     number: u32,
-    /// The source, for what the round before does not ask it for.
+    /// The source, for requests that the round before does not make.
     pages: removal::Pages,
-    /// What earlier rounds have done.
+    /// Progress of earlier rounds.
     carried: Progress,
     /// The plan that is followed, if one is.
     followed: Option<Arc<Followed>>,
@@ -352,7 +352,7 @@ struct Run {
     tasks: Tasks,
     puller: Puller,
     compare: Compare,
-    /// What earlier attempts have done, if this one has listed the source anew.
+    /// The work of earlier attempts, if this attempt has listed the source anew.
     earlier: Option<Arc<Earlier>>,
     /// The plan that is followed, if one is.
     followed: Option<Arc<Followed>>,
@@ -360,30 +360,30 @@ struct Run {
     asking: Option<Vec<u32>>,
     journal: PathBuf,
     deletion: Option<Deletion>,
-    /// Why nothing was deleted.
+    /// The reason why nothing was deleted.
     refused: Option<Problem>,
     /// Heads of an earlier run that are not opened yet.
     known: BTreeMap<u32, PageHead>,
     doubt_all: bool,
     scan: Option<ScanSummary>,
     scan_committed: bool,
-    /// When the ledger was committed last, and how many bytes were written by then.
+    /// Time of the last commit of the ledger, and the number of bytes written by then.
     committed: (Instant, u64),
     viewed_at: Instant,
     began: Instant,
     found: Found,
     failures_shown: Vec<FailedItem>,
     rate: RateView,
-    /// How often it began again because something read again was not what was written.
+    /// Number of restarts because data read back differed from the data written.
     round: u32,
-    /// What earlier rounds have done.
+    /// Progress of earlier rounds.
     carried: Progress,
     proving: Arc<ProofProgress>,
     proved: ProofTotals,
     /// Files that the digest list lacks for their holes.
     not_listed: u64,
     pages: removal::Pages,
-    /// What was removed at the source; `None` before that begins.
+    /// Totals of the removal at the source; `None` before the removal begins.
     removal: Option<RemovalTotals>,
     late: Kept<LateFile>,
 }
@@ -392,7 +392,7 @@ impl Run {
     fn begin(input: RunInput, round: Round) -> Result<Self, Problem> {
         let earlier = earlier::begin(&input)?;
         let head = unlisted::checked(input.heads.load(input.id)?, &input.journal);
-        // What an earlier run has said of itself does not hold for this one.
+        // The facts of an earlier run do not hold for this one.
         let epoch = input.fence.epoch();
         let _ = std::fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
         let journal = Journal::open(&input.journal, epoch, &head.pages)?;
@@ -469,7 +469,7 @@ impl Run {
         }
     }
 
-    /// Ends the tasks of a run that cannot go on, or leaves them to the next controller.
+    /// Ends the tasks of a run that cannot continue, or leaves them to the next controller.
     fn end_tasks(&mut self) {
         match self.spec.fence.holds() {
             true => self.tasks.stop(false),
@@ -540,7 +540,8 @@ impl Run {
         self.shared.machine().totals().bytes.saturating_sub(self.committed.1)
     }
 
-    /// All that the ledger has is where it says, and where it is seen from now on.
+    /// Ends the doubt about the store: all data in the ledger is in its place, and is seen from now
+    /// on.
     fn end_doubt(&mut self) -> Result<(), Problem> {
         self.doubt_all = false;
         let mounts = Some(self.spec.mounts.clone());
@@ -558,9 +559,9 @@ impl Run {
         }
     }
 
-    /// Begins to delete what is not in the data set, or takes over how that ended.
+    /// Begins to delete entries that are not in the data set, or takes over the result.
     fn delete(&mut self) -> Result<(), Problem> {
-        // What a guard has said before the end holds at the end.
+        // The refusal of a guard before the end holds at the end.
         let said = self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(problem) = said {
             self.refused = Some(problem);
@@ -584,7 +585,7 @@ impl Run {
         match deletion.poll() {
             None => return Ok(()),
             Some(Ok(())) => {}
-            // Nothing was deleted; what was moved is finished in order.
+            // Nothing was deleted; moved entries are finished in order.
             Some(Err(problem)) if problem.exit == Exit::Refused || problem.code == PLAN_STALE => {
                 self.refused = Some(problem);
             }
@@ -600,12 +601,12 @@ impl Run {
         let pages = self.heads.load(self.id)?.pages;
         let amended = self.scan.as_ref().is_some_and(|scan| scan.amending > 0);
         let failed = FailedLinks::read(&self.shared, &pages, amended)?;
-        // Nobody else sets it.
+        // Only this line sets it.
         let _ = self.shared.failed_links.set(failed);
         Ok(())
     }
 
-    /// Opens what the window asks for; gives whether anything was opened.
+    /// Opens the pages that the window asks for. Returns whether any was opened.
     fn open_pages(&mut self) -> Result<bool, Problem> {
         let mut opened = self.scan.is_none() && self.end_scan();
         loop {
@@ -626,8 +627,8 @@ impl Run {
         }
     }
 
-    /// Takes over the end of the scan as soon as it is known, so that users see totals; gives
-    /// whether it is.
+    /// Takes over the end of the scan as soon as it is known, so that users see totals. Returns
+    /// whether it is known.
     fn end_scan(&mut self) -> bool {
         let Some(summary) = self.puller.end() else { return false };
         self.shared.machine().handle_scan_end(summary.pages);
@@ -678,7 +679,7 @@ impl Run {
         let page = checked_page(self.id, head.page, &encoded)?;
         let (log, log_bytes) = self.shared.journal().read_log(head.page, head.log_bytes)?;
         if compared_of(&log).is_none() && self.shared.is_compared(&page) {
-            // Nothing of it was handed out before what was decided of it was committed.
+            // No piece of the page was handed out before its decisions were committed.
             let compared = (self.compare)(&page)?;
             return self.open_new(head.page, &encoded, compared);
         }
@@ -696,7 +697,7 @@ impl Run {
         Ok(())
     }
 
-    /// Commits what is new: logs, then heads.
+    /// Commits new records: logs, then heads.
     fn commit(&mut self) -> Result<(), Problem> {
         let reported = self.tasks.reported();
         let commit = {
@@ -773,21 +774,22 @@ impl Run {
         self.commit()?;
         self.spec.fence.check()?;
         let all = self.clean_all()?;
-        // Whoever discards the journal tries again what could not be removed.
+        // Discarding the journal retries removals that failed.
         if all {
             self.heads.remove(self.id)?;
         }
         Ok(RunOutcome::Cancelled)
     }
 
-    /// What this round has deleted.
+    /// Returns the number of entries that this round has deleted.
     fn deleted(&self) -> u64 {
         let cleared = self.shared.cleared.load(Ordering::Relaxed);
         let last = self.deletion.as_ref().map(|last| last.deleted.load(Ordering::Relaxed));
         cleared + last.unwrap_or(0)
     }
 
-    /// Everything is durable: write the lists, clean up, say how it went.
+    /// Finishes a run whose data is all durable: writes the lists, cleans up, and returns the
+    /// result.
     fn finish(&mut self) -> Result<Option<RunOutcome>, Problem> {
         self.tasks.stop(false);
         self.commit()?;
@@ -849,7 +851,7 @@ impl Run {
         }
     }
 
-    /// What a further round has to add to.
+    /// Returns the progress to which a further round adds.
     fn carry(&mut self) -> Progress {
         self.show();
         self.control.view().progress
@@ -872,8 +874,8 @@ fn checked_page(id: TransferId, number: u32, encoded: &[u8]) -> Result<Page, Pro
 /// Entries, files and bytes that a scan has found.
 type Found = (u64, u64, u64);
 
-/// Takes up what an earlier run has left: gives the heads of the pages that are still to be opened,
-/// and what is in the others.
+/// Resumes the work of an earlier run. Returns the heads of the pages that must still be opened,
+/// and the contents of the others.
 fn open_earlier(
     shared: &Shared,
     heads: Vec<PageHead>,
@@ -886,8 +888,8 @@ fn open_earlier(
     tell_known_failures(shared, done.iter())?;
     let mut known = BTreeMap::new();
     for page in open {
-        // What an earlier run wrote is looked at before anything else is synced: a sync that fails
-        // must find all that it may have lost (A4).
+        // Data that an earlier run wrote is checked before anything else is synced: a failed sync
+        // must find all data that it may have lost (A4).
         let opened = if doubt_all { None } else { open_kept(shared, &page)? };
         match opened {
             Some(opened) => count_found(&mut found, &opened),

@@ -1,4 +1,4 @@
-//! How a run ended: the lists of what failed and of digests, and the exit code.
+//! The result of a run: the lists of failed items and of digests, and the exit code.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -26,7 +26,7 @@ use super::lines::{Values, each_line};
 use super::removal::{CHANGED, each_failure};
 use super::unlisted;
 
-/// What failed, by how it matters.
+/// Numbers of failures, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     integrity: u64,
@@ -66,7 +66,7 @@ impl Tally {
     }
 }
 
-/// All attributes that were not kept: at the target, and already at the source.
+/// Returns all attributes that were not kept: at the target, and already at the source.
 pub(crate) fn not_kept(mut told: Vec<NotKept>, scan: Option<&ScanSummary>) -> Vec<NotKept> {
     let items = scan.map_or(0, |scan| scan.xattrs_left_out);
     if items > 0 {
@@ -104,7 +104,7 @@ pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedI
     })
 }
 
-/// The same of an entry that could not be listed.
+/// Returns the reason, in words, why an entry could not be listed.
 fn why_at_source(error: &std::io::Error) -> String {
     match error.kind() {
         // The only cause that `io::store` reports in this way while it lists.
@@ -120,7 +120,8 @@ fn why_at_source(error: &std::io::Error) -> String {
     }
 }
 
-/// The system's words, and what helps. Nothing is deleted for a data set that is one file (`root`).
+/// Returns the message of the system, and a remedy. Nothing is deleted for a data set that is one
+/// file (`root`).
 fn why_at_target(phase: FailurePhase, error: std::io::Error, root: bool) -> String {
     let at_target =
         matches!(phase, FailurePhase::Write | FailurePhase::Publish | FailurePhase::Exists);
@@ -229,7 +230,7 @@ pub(crate) fn write_lists(
     Ok(tally)
 }
 
-/// Appends the lines of a file, if it is there; gives how many.
+/// Appends the lines of a file, if it exists. Returns their number.
 fn append_lines(out: &mut dyn std::io::Write, to: &Path, from: &Path) -> Result<u64, Problem> {
     let file = match File::open(from) {
         Ok(file) => file,
@@ -245,7 +246,8 @@ fn append_lines(out: &mut dyn std::io::Write, to: &Path, from: &Path) -> Result<
     Ok(count)
 }
 
-/// An item that could not be listed at the source, or is left out there.
+/// Returns the failed item for an entry that could not be listed at the source, or is left out
+/// there.
 pub(super) fn unlisted_item(failure: ScanFailure) -> FailedItem {
     if failure.unfinished {
         let own = name::split(&failure.path.0).and_then(|(_, leaf)| name::own(leaf));
@@ -276,9 +278,9 @@ pub(super) fn write_item(
     writeln!(out, "{line}").map_err(|cause| failed("write", path, &cause))
 }
 
-/// The failures that a log ends with. What a later record says of a piece takes the place of what
-/// an earlier one said: an entry of a pack that was fetched again has failed only if it did then.
-/// Large files lie between the entries of packs, and are not theirs; nor is what was refused.
+/// Returns the failures at the end of a log. A later record about a piece replaces an earlier one:
+/// an entry of a pack that was fetched again has failed only if it failed then. Large files lie
+/// between the entries of packs and do not belong to them; neither do rejected entries.
 pub(super) fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
     let mut failed = std::collections::BTreeMap::new();
     let mut apart: std::collections::BTreeSet<u32> = pieces
@@ -345,7 +347,7 @@ pub(super) fn digests_of(page: &TaskPage, log: &[JournalRecord]) -> Vec<EntryDig
             }
         }
     }
-    // The last that was said of an entry counts: behind each other by entry, the first to come is.
+    // The last record of an entry counts. The stable sort puts it first among those of the entry.
     digests.reverse();
     digests.sort_by_key(|digest| digest.entry);
     digests.dedup_by_key(|digest| digest.entry);
@@ -378,7 +380,7 @@ pub(super) fn failed_entries(
     failures_of(log, &pieces).iter().map(|failure| failure.entry).collect()
 }
 
-/// Those digests of files that are standard, as lists write them.
+/// Returns those digests of files that are standard, in the form that lists use.
 pub(super) fn listed(digests: &[EntryDigest]) -> Values {
     digests
         .iter()

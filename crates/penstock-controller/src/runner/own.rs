@@ -1,16 +1,19 @@
-//! Which controller led this transfer last, and who wrote as its own peer, for the one after it.
+//! The last controller of this transfer and the writer that was its own peer, recorded for the next
+//! controller.
 //!
-//! Such a peer has no grant: what it writes ends with the tenure of its controller, and a new one
-//! is elected only when that is over (B4). So nobody waits for it to fall silent, as for a peer
-//! with a grant, of which the new controller does not know how long it still writes (B3). But one
-//! that did not end in order may be stopped in the middle of a call, which lands when it wakes: the
-//! files that were begun by then are looked at again (B1). And what it tells that it wrote is
-//! believed by the controller that comes next, and by no later one, which would not know whom its
-//! extents were given to since.
+//! The own peer of a controller has no grant. Its right to write ends with the tenure of its
+//! controller, and a new controller is elected only after that (B4). So no controller waits for an
+//! own peer to fall silent. A peer with a grant is different: the new controller does not know how
+//! long that peer still writes (B3).
 //!
-//! Of others it is noted who certainly writes nothing any more of what any controller gave it: who
-//! has ended in order, whose process is gone, whose grant is over. A peer that is lost for good
-//! holds up the run in which it is lost, and none after it.
+//! An own peer that did not end in order may be stopped in the middle of a call, which completes
+//! when its process wakes. Files begun by then are therefore checked again (B1). Only the next
+//! controller believes the peer's reports of what it wrote. A later controller would not know which
+//! peers got its extents since.
+//!
+//! Of other writers the record says which certainly write no more for any controller: writers that
+//! ended in order, whose process has ended, or whose grant has expired. A peer that is lost for
+//! good delays the run in which it is lost, and no later one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -24,17 +27,17 @@ use serde::{Deserialize, Serialize};
 use super::epochs::{beside, last as last_of, own, remove_earlier};
 use super::journal::failed;
 
-/// Each controller has a file of its own: what one that is deposed notes late names nobody (B4).
+/// Each controller has a file of its own: late records of a deposed controller do not count (B4).
 const NAME: &str = "own-writer";
 
-/// What a controller notes of itself.
+/// The record of a controller about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Led {
     /// Its own peer, if that has been at work.
     pub(super) writer: Option<WriterId>,
     /// The epoch of its tenure.
     pub(super) epoch: u64,
-    /// Who writes nothing any more. Whoever gets work is taken off before.
+    /// Writers that write no more. A writer that gets work is removed from the set first.
     #[serde(default)]
     pub(super) settled: BTreeSet<WriterId>,
 }
@@ -55,9 +58,9 @@ pub(super) fn last(journal: &Path) -> Result<Led, Problem> {
     }
 }
 
-/// Notes that this one leads now: before anybody gets any work, once more before its own peer,
-/// whose earlier task has ended, does, and whenever it is another one who writes nothing any more.
-/// Durable.
+/// Records that this controller leads now, durably. The caller records it before any peer gets
+/// work. It records it again before its own peer does, whose earlier task has ended, and whenever a
+/// further writer writes no more.
 ///
 /// # Errors
 /// The journal store cannot be written.

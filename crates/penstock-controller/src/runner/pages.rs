@@ -1,10 +1,10 @@
 //! Pulls pages from the source ahead of their need, and compares them with the target, on a thread
 //! of its own.
 //!
-//! A page of which something cannot be made, because something else is in the way, waits until that
-//! has gone. It goes when the whole list of the source is known and all guards agree: so the pages
-//! behind are gathered in the journal store, what is in the way is taken away, and pulling begins
-//! again where it stopped. What was opened before goes on all the while.
+//! A page waits if an entry of it cannot be made because of an obstacle at the target. Obstacles
+//! are removed when the whole list of the source is known and all guards agree. So the pages behind
+//! are gathered in the journal store, the obstacles are removed, and pulling resumes where it
+//! stopped. Pages opened before continue meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,45 +24,46 @@ use super::unlisted;
 
 /// Encoded pages pulled ahead, about 300 KiB each.
 const AHEAD: usize = 8;
-/// How long one request may wait at the source for the scan to come so far.
+/// The longest time that one request may wait at the source for the scan, in milliseconds.
 const WAIT_MS: u32 = 1_000;
 /// Waits between attempts after a temporary failure: they double from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
-/// How long the top item of the source may fail before the run ends with its error.
+/// The longest time that the top item of the source may fail before the run ends with its error.
 const TOP_MAX: Duration =
     if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(30) };
 
-/// What is waited for where nothing is wrong.
+/// The reason that is shown while the puller waits without any error.
 pub(super) const THE_SCAN: &str = "the scan at the source";
-/// How long the thread may take to end: a request to another site has an end of its own before.
+/// The longest time that the thread may take to end; a request to another site ends earlier by
+/// itself.
 const STOP_MAX: Duration = Duration::from_secs(90);
-/// How long a run waits for a page that it has lost, before it ends for now.
+/// The longest time that a run waits for a page that it has lost, before it ends for now.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
 /// Compares a page with the target.
 pub(crate) type Compare = Arc<dyn Fn(&Page) -> Result<Comparison, Problem> + Send + Sync>;
 
-/// Takes away what is in the way, given how the scan has ended; stops early if it is told to.
+/// Removes obstacles, given the end of the scan; stops early if the flag is set.
 pub(crate) type Clear = Box<dyn Fn(&ScanSummary, &AtomicBool) -> Result<(), Problem> + Send>;
 
-/// What is done with pages besides pulling them.
+/// The treatment of pages besides pulling them.
 pub(crate) struct Treatment {
-    /// Compares those with the target of which [`Shared::is_compared`] says so.
+    /// Compares those pages with the target for which [`Shared::is_compared`] returns true.
     pub(crate) compare: Compare,
-    /// Makes room for what cannot be made otherwise: only where deleting is allowed.
+    /// Removes obstacles; only where deletion is allowed.
     pub(crate) clear: Option<Clear>,
 }
 
-/// What was pulled.
+/// The result of pulling.
 pub(crate) enum Pulled {
-    /// An encoded page, and what comparing it with the target has decided.
+    /// An encoded page, and the result of its comparison with the target.
     Page(Vec<u8>, Comparison),
     /// The scan is complete: see [`Puller::end`].
     End,
 }
 
-/// Compares an encoded page; one that is broken is told by whoever opens it.
+/// Compares an encoded page. Ignores a damaged one; opening it reports the error.
 fn compare_encoded(compare: &Compare, encoded: &[u8]) -> Result<Comparison, Problem> {
     Page::decode(encoded).map_or_else(|_| Ok(Comparison::default()), |page| compare(&page))
 }
@@ -79,9 +80,9 @@ struct State {
     answer: Option<Result<u32, Problem>>,
     waiting: String,
     stopped: bool,
-    /// The first page that something was in the way of, and the next that is gathered.
+    /// The first page with an obstacle, and the next page to gather.
     gathering: Option<(u32, u32)>,
-    /// Once it is done, what is still in the way stays there, and its items fail.
+    /// Set when the obstacles were removed. Those that remain stay, and their items fail.
     cleared: bool,
 }
 
@@ -93,19 +94,19 @@ struct Inner {
     stop: AtomicBool,
 }
 
-/// What is asked of the source.
+/// A request to the source.
 enum Wanted {
     Page(WantedPage),
-    /// What has become of entries that have changed.
+    /// A question about entries that have changed.
     Answer(RecheckRequest),
 }
 
-/// A page that is asked for.
+/// A page that is requested.
 struct WantedPage {
     number: u32,
-    /// It was pulled before, and is lost.
+    /// The digest of a page that was pulled before and is lost.
     again: Option<Digest>,
-    /// It is only gathered.
+    /// Set if the page is only gathered.
     gathered: bool,
 }
 
@@ -160,8 +161,8 @@ impl Puller {
         Ok(None)
     }
 
-    /// A page that the ledger knows and the journal store has lost; blocks until it is here, for
-    /// [`AGAIN_MAX`] at most.
+    /// Returns a page that the ledger knows and the journal store has lost. Blocks until the page
+    /// is here, for [`AGAIN_MAX`] at most.
     pub(crate) fn page_again(&self, number: u32, digest: Digest) -> Result<Vec<u8>, Problem> {
         let mut state = self.inner.lock();
         state.again = Some((number, digest));
@@ -183,24 +184,25 @@ impl Puller {
         self.inner.wake.notify_all();
     }
 
-    /// How many pages the source has after what it was asked last; `None` while it has not
+    /// Returns how many pages the source has after the last question; `None` before it has
     /// answered. Never blocks.
     pub(crate) fn answer(&self) -> Option<Result<u32, Problem>> {
         self.inner.lock().answer.take()
     }
 
-    /// How the scan ended, if it has; it may be known long before the last page is wanted.
+    /// Returns the end of the scan, if the scan has ended. It may be known long before the last
+    /// page is wanted.
     pub(crate) fn end(&self) -> Option<ScanSummary> {
         self.inner.lock().end.clone()
     }
 
-    /// What the puller waits for; empty if it does not.
+    /// Returns the reason why the puller waits; empty if it does not.
     pub(crate) fn waiting(&self) -> String {
         self.inner.lock().waiting.clone()
     }
 
-    /// Ends the thread, after the request that it may be in. One that hangs in it is left behind:
-    /// nobody takes what it gives (E2).
+    /// Ends the thread after the request that it may be in. A thread that hangs in it is abandoned,
+    /// and its result is dropped (E2).
     pub(crate) fn stop(&mut self) {
         self.inner.stop.store(true, Ordering::Release);
         self.inner.lock().stopped = true;
@@ -214,8 +216,8 @@ impl Puller {
     }
 }
 
-/// Whether the source may answer later in this attempt. Threads that cannot be started may be those
-/// that this attempt has itself: it ends, and who started it tries again, or says so.
+/// Returns whether the source may answer later in this attempt. Threads that cannot be started may
+/// be those of this attempt itself: it ends, and its caller retries or reports the problem.
 fn is_waited_for(problem: &Problem) -> bool {
     problem.exit == Exit::Temporary && problem.code != Problem::NO_THREAD
 }
@@ -302,8 +304,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Keeps a page that is only gathered; at the end of the scan makes room, so that pulling can
-    /// go on where it stopped.
+    /// Stores a page that is only gathered. At the end of the scan removes the obstacles, so that
+    /// pulling can resume where it stopped.
     fn gather(
         &self,
         number: u32,
@@ -351,7 +353,7 @@ impl Inner {
                 let mut state = self.lock();
                 state.waiting.clear();
                 state.question = None;
-                // There may be pages behind what was the end.
+                // Further pages may follow the earlier end.
                 state.end = None;
                 state.answer = Some(answer);
             }

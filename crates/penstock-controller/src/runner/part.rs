@@ -1,4 +1,4 @@
-//! One peer's part of a run: what its task may call, and what is remembered of it.
+//! One peer's part of a run: the calls of its task, and the state kept for it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,16 +19,16 @@ pub(super) struct Part {
     shared: Arc<Shared>,
     peers: Arc<dyn Peers>,
     pub(super) number: PeerNumber,
-    /// Who is the controller no more gives no work, and renews no grant: the next one waits for no
-    /// longer than those that were given before (B4).
+    /// A deposed controller hands out no work and renews no grant. Its successor therefore waits
+    /// only for grants that were issued before (B4).
     fence: Fence,
-    /// The machine knows it: before that its task gets nothing.
+    /// Set once the machine knows the peer; before that its task gets no work.
     joined: AtomicBool,
     over: AtomicBool,
-    /// Batches of reports that were taken over.
+    /// Number of batches of reports that the machine has accepted.
     reported: AtomicU64,
     broken: Mutex<Option<Problem>>,
-    /// Where others may have to clean up after it.
+    /// The pages in which other peers may have to clean up after this one.
     pages: Option<Mutex<PagesTouched>>,
 }
 
@@ -52,32 +52,33 @@ impl Part {
         }
     }
 
-    /// From now on its task gets work.
+    /// Lets the task of the peer receive work from now on.
     pub(super) fn join(&self) {
         self.joined.store(true, Ordering::Release);
     }
 
-    /// Nothing that its task says counts any more.
+    /// Ends the part: later calls of its task are ignored.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    /// How many batches of reports the machine knows: a commit that is taken from now on has them.
+    /// Returns how many batches of reports the machine knows: a commit taken from now on includes
+    /// them.
     pub(super) fn reported(&self) -> u64 {
         self.reported.load(Ordering::Acquire)
     }
 
-    /// Its peer tells what it wrote for an earlier controller.
+    /// Records the peer's reports of what it wrote for an earlier controller.
     pub(super) fn note_adopted(&self, reports: &[Report]) {
         self.touch(|touched| touched.handle_adopted(reports));
     }
 
-    /// Whether nothing that its task says counts any more.
+    /// Returns whether calls of the task are ignored.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Why its task cannot go on, if it has said so.
+    /// Returns the error that the task has reported as its end, once.
     pub(super) fn take_broken(&self) -> Option<Problem> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -87,7 +88,7 @@ impl Part {
         self.touch(|touched| pages.iter().for_each(|page| touched.handle_complete(*page)));
     }
 
-    /// Of pages that are about to be complete, those in which it may have left something.
+    /// Returns those of the pages about to be complete in which the peer may have left something.
     pub(super) fn left_in(&self, complete: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut left = BTreeSet::new();
         self.touch(|touched| left = touched.left_in(complete, self.is_over()));

@@ -1,13 +1,14 @@
-//! The last phase of a run that was asked for proof: every page's files are read again at the
-//! target, when all is durable.
+//! The last phase of a run with proof: every page's files are read back at the target when all is
+//! durable.
 //!
 //! ```text
-//! DIR/proof/00000000.json     what reading a page again gave; kept, so that a restart goes on
+//! DIR/proof/00000000.json     result of reading a page back; kept for a restart
 //! ```
 //! In `DIR/proof.EPOCH` where a site has several peers: see `epochs`.
 //!
-//! What is not what was written becomes *missing* in the ledger, and the run begins again, as after
-//! a restart: only that is fetched. After [`ROUNDS_MAX`] such rounds it has failed.
+//! Data that differs from the data written becomes *missing* in the ledger, and the run begins
+//! again, as after a restart: only the missing pieces are fetched. After [`ROUNDS_MAX`] such rounds
+//! the run fails.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -30,20 +31,20 @@ use super::outcome::digests_of;
 use super::tasks::hung::no_thread;
 use super::{Run, RunFiles, WISH_CANCEL, epochs};
 
-/// How often what is damaged is fetched again before it has failed.
+/// Number of rounds that fetch damaged data again before it counts as failed.
 pub(super) const ROUNDS_MAX: u32 = 3;
 
-/// How proving ended.
+/// The result of proving.
 pub(super) enum Proved {
-    /// All pages were read again; what is damaged for good is noted as failed.
+    /// All pages were read back; permanent damage is recorded as failed.
     All,
-    /// Something is missing again: the run is to begin again.
+    /// Some data is missing again: the run must begin again.
     Again,
     /// A user wishes to stop.
     Stopped,
 }
 
-/// What is kept of one page.
+/// The recorded result for one page.
 #[derive(Serialize, Deserialize)]
 struct KeptProof {
     /// The page, and how long its log was: with another log it is read again.
@@ -53,7 +54,7 @@ struct KeptProof {
     proof: PageProof,
 }
 
-/// What proving gave in all, for the receipt.
+/// Totals of proving, for the receipt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProofTotals {
     pub(super) bytes: u64,
@@ -61,7 +62,7 @@ pub(super) struct ProofTotals {
 }
 
 impl Run {
-    /// Reads everything again, as far as that was asked for.
+    /// Reads everything back, as far as the options ask for it.
     pub(super) fn prove(&mut self) -> Result<Proved, Problem> {
         if !self.options.proof.reads_again() {
             return Ok(Proved::All);
@@ -85,7 +86,7 @@ impl Run {
         Ok(if again { Proved::Again } else { Proved::All })
     }
 
-    /// Reads one page's files again; gives what came of it, and whether nothing is missing again.
+    /// Reads one page's files back. Returns the result, and whether no piece is missing again.
     /// `None` if it was stopped.
     fn prove_page(&mut self, head: &PageHead) -> Result<Option<(PageProof, bool)>, Problem> {
         let page = self.shared.read_page(head.page)?;
@@ -98,7 +99,8 @@ impl Run {
         let mut records = Vec::new();
         let mut head = head.clone();
         let last = self.round >= ROUNDS_MAX;
-        // What an earlier attempt has moved is in no piece of this page, and is not fetched again.
+        // Entries that an earlier attempt has moved are in no piece of this page, and are not
+        // fetched again.
         let carried = compared_of(&log).map(|compared| compared.carried.clone());
         let carried: EntrySet = carried.unwrap_or_default().iter().map(|it| it.entry).collect();
         let (lost, damaged): (Vec<u32>, Vec<u32>) =
@@ -195,7 +197,7 @@ impl Run {
         })
     }
 
-    /// What follows when a user has stopped what comes after the last sync.
+    /// Ends a run that a user has stopped after the last sync: cancels or pauses it.
     pub(super) fn stop_proving(&mut self) -> Result<super::RunOutcome, Problem> {
         if self.control.wish.load(Ordering::Acquire) == WISH_CANCEL {
             return self.cancel();
@@ -204,7 +206,7 @@ impl Run {
     }
 }
 
-/// How often the figures are looked at while the peer reads.
+/// Interval at which the figures are polled while the peer reads.
 const PARK: std::time::Duration = std::time::Duration::from_millis(5);
 
 const PROOF: &str = "proof";
@@ -259,7 +261,7 @@ fn missing(page: &TaskPage, log: &[JournalRecord], damaged: &[u32]) -> Vec<Journ
     records
 }
 
-/// Writes the list of one kind of checksum, page by page from what proving kept.
+/// Writes the list of one kind of checksum, page by page from the recorded results.
 pub(super) fn write_checksums(
     shared: &Shared,
     pages: &[PageHead],

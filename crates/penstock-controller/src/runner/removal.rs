@@ -1,16 +1,17 @@
-//! The phase of a run that was asked to move: what is durable at the target goes at the source.
+//! The phase of a run with `--remove-source`: entries that are durable at the target are removed at
+//! the source.
 //!
 //! ```text
-//! DIR/removed/00000000.json     what became of a page's entries; kept, so that a restart goes on
+//! DIR/removed/00000000.json     the results for a page's entries; kept for a restart
 //! ```
 //! In `DIR/removed.EPOCH` where a site has several peers: see `epochs`.
 //!
-//! It begins when everything else is done: the last sync has returned, the ledger says so durably,
-//! what was to be read again was right. So whatever breaks from here on, nothing is fetched again,
-//! and an order that is repeated finds at the source what is left. Pages go from the last to the
-//! first, so that directories come after what was in them. An item goes only if this transfer has
-//! moved it, it has not failed, and it stands at the target at this moment; the source looks
-//! whether it is still the version that was moved (C6).
+//! The phase begins when everything else is done: the last sync has returned, the ledger records
+//! that durably, and all data to be read back was right. After a failure from here on nothing is
+//! fetched again, and a repeated order finds the remaining items at the source. Pages are handled
+//! from the last to the first, so that directories come after their contents. An item is removed
+//! only if this transfer has moved it, it has not failed, and it exists at the target at this
+//! moment. The source checks that it is still the version that was moved (C6).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -33,7 +34,7 @@ use super::journal::{failed, write_lines};
 use super::outcome::{amended_entries, failed_entries};
 use super::{FAILURES_SHOWN, Run, epochs};
 
-/// What a run shows while it removes.
+/// The state that a run shows while it removes.
 pub(super) const REMOVING: &str = "removing at the source what was moved";
 /// Code of an item that is not the version that was moved; it counts as a changed source.
 pub(super) const CHANGED: &str = "changed";
@@ -41,18 +42,18 @@ pub(super) const CHANGED: &str = "changed";
 /// The source of a run's pages, which removes too.
 pub(super) type Pages = Arc<Mutex<Box<dyn PageSource>>>;
 
-/// What removing gave in all.
+/// Totals of the removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RemovalTotals {
     /// Items that are gone from the source.
     pub(super) removed: u64,
     /// Items that stay there.
     pub(super) stayed: u64,
-    /// Items among these that are told as failed.
+    /// Items among these that are reported as failed.
     pub(super) failures: u64,
 }
 
-/// What is kept of one page.
+/// The recorded result for one page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct KeptRemoval {
     removed: u64,
@@ -61,16 +62,16 @@ struct KeptRemoval {
 }
 
 impl Run {
-    /// Removes at the source what was moved, if that was asked for; `false` if a user wishes to
-    /// stop.
+    /// Removes the moved entries at the source, if the options ask for it; `false` if a user wishes
+    /// to stop.
     ///
     /// # Errors
-    /// The source cannot be asked, or its store is not what it was: a later run goes on.
+    /// The source cannot be asked, or its store is a different one: a later run continues.
     pub(super) fn remove_source(&mut self) -> Result<bool, Problem> {
         if !self.options.remove_source || self.refused.is_some() {
             return Ok(true);
         }
-        // Not before the ledger says for good that nothing will be fetched again.
+        // The ledger must first record durably that nothing will be fetched again.
         self.heads.commit(self.id, &HeadCommit { durable: true, ..HeadCommit::default() })?;
         let directory = self.shared.journal().own(REMOVED);
         std::fs::create_dir_all(&directory).map_err(|cause| failed("make", &directory, &cause))?;
@@ -99,14 +100,15 @@ impl Run {
         self.failures_shown.extend(kept.failures.iter().take(room).cloned());
     }
 
-    /// Removes what one page lists; `None` if a user wishes to stop.
+    /// Removes the entries of one page; `None` if a user wishes to stop.
     fn remove_page(&mut self, head: &PageHead) -> Result<Option<KeptRemoval>, Problem> {
         let page = self.shared.read_page(head.page)?;
         let log = self.shared.journal().read_log(head.page, head.log_bytes)?.0;
-        // What counts no more here is an entry of a later page, in a newer version.
+        // An entry that does not count here is an entry of a later page, in a newer version.
         let amended: EntrySet = amended_entries(&log).collect();
         let failed: EntrySet = failed_entries(&page, &log).into_iter().collect();
-        // Read while they were young, and nobody has looked again: they may have changed since.
+        // Entries that were read while they were young, and were not checked again, may have
+        // changed since.
         let asked = page.page.round < ROUNDS_MAX && self.followed.is_none();
         let doubtful: EntrySet = match asked {
             true => EntrySet::default(),
@@ -170,9 +172,9 @@ impl Run {
     }
 }
 
-/// Entries that this transfer has moved: all but `others`, those left as they are at the target
-/// though no earlier attempt has `carried` them there, further names of files unless `links`, and
-/// the root of the data set, if it is a directory.
+/// Returns the entries that this transfer has moved. Excluded are `others`, and entries left
+/// unchanged at the target, unless an earlier attempt has `carried` them there. Also excluded are
+/// further names of files unless `links`, and the root of the data set if it is a directory.
 fn moved_entries(
     page: &TaskPage,
     others: &[&EntrySet],
@@ -194,8 +196,8 @@ fn is_root(page: &Page, entry: &Entry) -> bool {
     entry.kind == EntryKind::Directory && page.name(entry).is_empty()
 }
 
-/// What was moved and is not at the target now. A device that the target does not take is withheld
-/// and counted there, and is no failure; a directory is none where only that is missing.
+/// Returns the entries that were moved and are missing at the target now. A device that the target
+/// rejects is withheld and counted there, and is no failure. Neither is a missing directory.
 fn unconfirmed(page: &Page, moved: &EntrySet, stands: &EntrySet) -> Vec<FailedItem> {
     let odd = |entry: &Entry| {
         let plain = [EntryKind::File, EntryKind::Symlink, EntryKind::HardLink];
@@ -214,7 +216,7 @@ fn unconfirmed(page: &Page, moved: &EntrySet, stands: &EntrySet) -> Vec<FailedIt
         .collect()
 }
 
-/// What the source could not remove, in words.
+/// Returns the failure of the source to remove an entry, in words.
 fn item(page: &Page, failure: &RemoveFailure) -> Option<FailedItem> {
     let path = PathText(page.path(page.entry(failure.entry).ok()?));
     let (code, why) = match failure.errno {
@@ -231,13 +233,13 @@ fn kept_path(directory: &Path, page: u32) -> PathBuf {
     directory.join(format!("{page:08}.json"))
 }
 
-/// Whether a transfer has begun to remove at its source what it has moved: then the list that it
-/// worked on is the only one that names all of it.
+/// Returns whether a transfer has begun to remove at its source the entries that it has moved. The
+/// list that it worked on is then the only one with all of them.
 pub fn removal_has_begun(journal: &Path) -> bool {
     !epochs::all(&journal.join(REMOVED)).is_empty()
 }
 
-/// What the last controller that dealt with a page kept of it.
+/// Returns the result for a page that the last controller recorded.
 fn read_kept(journal: &Path, page: u32) -> Option<KeptRemoval> {
     epochs::all(&journal.join(REMOVED)).into_iter().find_map(|directory| {
         serde_json::from_slice(&std::fs::read(kept_path(&directory, page)).ok()?).ok()
@@ -252,10 +254,10 @@ fn keep(directory: &Path, page: u32, kept: &KeptRemoval) -> Result<(), Problem> 
     })
 }
 
-/// Shows every item of these pages that stays at the source and is told as failed.
+/// Passes every item of these pages that stays at the source and is reported as failed to `take`.
 ///
 /// # Errors
-/// What `take` returns.
+/// The error that `take` returns.
 pub(super) fn each_failure(
     journal: &Path,
     pages: &[PageHead],

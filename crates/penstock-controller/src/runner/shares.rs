@@ -1,7 +1,7 @@
-//! What each peer of a run may use of the limits of its transfer.
+//! The share of each peer of a run in the limits of its transfer.
 //!
-//! Rate and metadata operations are divided by need ([`ShareMachine`]), lanes alike. A limit that
-//! is too small for all peers that are there leaves some out.
+//! Rate and metadata operations are divided by need ([`ShareMachine`]), lanes equally. If a limit
+//! is too small for all peers present, some of them take no part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,7 @@ use penstock_proto::id::PeerNumber;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use penstock_proto::units::Instant;
 
-/// What a peer begins with before it is told its share of a rate, in bits per second: as good as
-/// nothing.
+/// The rate of a peer before it receives its first share, in bits per second: as good as nothing.
 const OPENING: u64 = 8;
 
 fn used(said: ShareUsed) -> Used {
@@ -27,16 +26,17 @@ pub(super) struct Shares {
     /// The limits as a whole.
     whole: Share,
     told: BTreeMap<PeerNumber, Share>,
-    /// Those that have not been told anything since they joined.
+    /// Peers that have received no share since they joined.
     untold: BTreeSet<PeerNumber>,
-    /// The rate has begun or ceased to be limited: who was on the way holds to what it began with.
+    /// Set when the rate has become limited or unlimited; joining peers hold to the limit they
+    /// began with.
     turned: bool,
-    /// The last share that was told has this number; another controller's have others.
+    /// Number of the last share that was sent; other controllers use other numbers.
     serial: u64,
 }
 
 impl Shares {
-    /// The limits of a transfer; `seed` is another one in each run.
+    /// Makes the shares for the limits of a transfer; `seed` differs in each run.
     pub(super) fn new(spec: &TaskSpec, seed: u64) -> Self {
         let whole = spec.share();
         let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
@@ -45,12 +45,12 @@ impl Shares {
         Self { rate, names, whole, told, untold, turned, serial: seed }
     }
 
-    /// The limits as a whole, for a peer that is alone.
+    /// Returns the limits as a whole, for a peer that is alone.
     pub(super) fn whole(&self) -> Share {
         self.whole
     }
 
-    /// What a peer is told of the limits before it takes part.
+    /// Sets the limits of a peer's task before the peer takes part.
     pub(super) fn open(&self, spec: &mut TaskSpec) {
         spec.limits.rate_bits_per_s = self.whole.rate_bits_per_s.map(|_| OPENING);
         spec.limits.metadata_ops_per_s = self.whole.metadata_ops_per_s.map(|_| 1);
@@ -58,7 +58,7 @@ impl Shares {
         spec.lanes = self.whole.lanes.min(1);
     }
 
-    /// How many peers the limits have room for.
+    /// Returns how many peers the limits have room for.
     pub(super) fn peers_max(&self) -> usize {
         let of = |most: u32| if most == 0 { usize::MAX } else { most as usize };
         let rate = self.whole.rate_bits_per_s.map_or(u64::MAX, |rate| rate / RATE_MIN);
@@ -81,7 +81,7 @@ impl Shares {
         self.untold.remove(&peer);
     }
 
-    /// Another rate for all together.
+    /// Sets another rate for all peers together.
     pub(super) fn set_rate(&mut self, rate_bits_per_s: Option<u64>, now: Instant) {
         self.whole.rate_bits_per_s = rate_bits_per_s;
         let bytes = self.whole.rate_bytes_per_s();
@@ -97,7 +97,7 @@ impl Shares {
         }
     }
 
-    /// What a peer says of its share.
+    /// Records the use of its share that a peer reports.
     pub(super) fn handle_figures(&mut self, peer: PeerNumber, said: &TaskFigures, now: Instant) {
         let Some(told) = self.told.get(&peer) else { return };
         let holds = said.share.serial == told.serial;
@@ -116,7 +116,7 @@ impl Shares {
         }
     }
 
-    /// What peers are to be told now.
+    /// Returns the shares that must be sent to peers now.
     pub(super) fn poll(&mut self, now: Instant) -> Vec<(PeerNumber, Share)> {
         let mut next = self.told.clone();
         for (at, share) in next.values_mut().enumerate() {

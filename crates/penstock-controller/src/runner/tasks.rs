@@ -1,10 +1,10 @@
 //! The tasks of a run, one at each peer that takes part.
 //!
-//! Peers come, are drained, break, fall silent and come back while a run goes on. Whatever may
-//! block (starting a task at another host, stopping one) happens on a thread of its own; the run
-//! looks at what came of it. A peer whose task breaks is taken out as long as another is left, and
-//! is tried again later, under another number: what it said before counts, what it had in hand is
-//! missing. One that falls silent is out when its grant has lapsed (B1, B4).
+//! Peers join, are drained, break, fall silent and return during a run. Calls that may block
+//! (starting a task at another host, stopping one) have a thread of their own, and the run polls
+//! the results. A peer whose task breaks is taken out as long as another peer remains. It is
+//! retried later under another number: its reports count, and the work that it had is missing. A
+//! peer that falls silent is taken out when its grant has lapsed (B1, B4).
 
 mod figures;
 mod full;
@@ -43,22 +43,23 @@ use silent::Silence;
 pub use source::FindSource;
 use source::SourceWatch;
 
-/// How often it is looked who is there.
+/// Interval at which the list of present peers is polled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a peer whose task broke is left alone: doubled from the first to the last.
+/// Wait before a peer whose task broke is retried: doubled from the first to the last.
 const AWAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// The first wait of one that was not trusted: where the sites trust each other, and other peers
 /// of this one work, it or the other end has not heard of a pairing yet.
 const AWAY_UNTRUSTED: Duration = Duration::from_secs(1);
-/// How long nothing is handed out that peers may have written for an earlier controller: what they
-/// do not tell in that time is fetched again. They join within a fraction of a second.
+/// Time for which pieces that peers may have written for an earlier controller are not handed out.
+/// Pieces that they do not report in that time are fetched again. Peers join within a fraction of a
+/// second.
 const ADOPTION_WAIT: Duration = Duration::from_secs(3);
-/// How long a task that is about to begin is waited for when its run ends.
+/// The longest time that the end of a run waits for a task that is about to begin.
 const COMING_MAX: Duration = Duration::from_secs(30);
-/// Codes of problems after which nobody knows what the peer has done: its process is gone, or out
+/// Codes of problems after which the peer's actions are unknown: its process has ended, or is out
 /// of reach.
 const LOST: [&str; 4] = [PEER_LOST, TASK_UNKNOWN, "grant-over", TASK_HANGS];
-/// What the journal calls complete pages in which somebody may have left something.
+/// Name in the journal of the set of complete pages in which a peer may have left something.
 const LEFT: &str = "left";
 
 /// A task at work.
@@ -69,7 +70,7 @@ struct Working {
     is_draining: bool,
 }
 
-/// A peer on its way in.
+/// A peer that is about to join.
 struct Coming {
     member: Member,
     part: Arc<Part>,
@@ -87,36 +88,36 @@ struct Ending {
     part: Arc<Part>,
     task: Arc<dyn Task>,
     stopped: JoinHandle<()>,
-    /// What it says last does not count.
+    /// Set if the last reports of the peer do not count.
     is_lost: bool,
     why: String,
 }
 
-/// A peer that is left alone for a while.
+/// A peer that is not retried for a while.
 struct Away {
     instance: u64,
-    /// `None`: until its process is another one.
+    /// Time of the next retry; `None` until its process is another one.
     until: Option<Instant>,
     wait: Duration,
     why: String,
-    /// What it has met, if that may pass; none once it takes part again.
+    /// The temporary error that the peer met; `None` once it takes part again.
     passing: Option<Problem>,
 }
 
-/// What the tasks of a run need.
+/// The inputs of the tasks of a run.
 pub(super) struct TaskParts {
     pub(super) peers: Arc<dyn Peers>,
     pub(super) shared: Arc<Shared>,
     pub(super) heads: Arc<dyn HeadStore>,
-    /// What every peer is told; its writer, epoch and grant are not set yet.
+    /// The task for every peer; its writer, epoch and grant are not set yet.
     pub(super) spec: TaskSpec,
-    /// As the heads have them.
+    /// The epoch of each writer in the heads.
     pub(super) epochs: BTreeMap<WriterId, u64>,
-    /// Where writers of an earlier run may have left something.
+    /// The places where writers of an earlier run may have left something.
     pub(super) in_work: InWork,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
-    /// Is told what becomes of peers.
+    /// Receives events about peers.
     pub(super) control: Arc<RunControl>,
     /// Finds the source's peers again.
     pub(super) find_source: Option<FindSource>,
@@ -147,28 +148,28 @@ pub(super) struct Tasks {
     away: BTreeMap<WriterId, Away>,
     next: u16,
     looked: Instant,
-    /// Who was there at the first look and has not joined yet: whoever else joins does so in the
-    /// middle, which is worth telling.
+    /// Peers that were present at the first look and have not joined yet. Any other peer joins in
+    /// the middle of the run, which is an event.
     expected: Option<BTreeSet<WriterId>>,
     /// Figures of tasks that are over.
     over: TaskFigures,
-    /// Pages in which a writer that takes no part any more may have left something.
+    /// Pages in which a writer that no longer takes part may have left something.
     left_overs: BTreeMap<WriterId, BTreeSet<u32>>,
-    /// Of these, and of those in which others have, the ones that are complete: no head tells
-    /// whoever leads next of them.
+    /// Complete pages in which writers may have left something: no head tells the next controller
+    /// of them.
     left: Kept<(WriterId, u32)>,
-    /// Who may still write what it was given, and who does not.
+    /// Writers that may still write earlier work, and writers that do not.
     settled: Settled,
-    /// What each of them may use of the limits of the transfer.
+    /// The share of each peer in the limits of the transfer.
     shares: Shares,
     last: Option<Problem>,
-    /// It was noted that one of them hangs.
+    /// Set if the event that a peer hangs was recorded.
     hangs: bool,
-    /// Who could not take part, as it was noted last.
+    /// Peers that could not take part, as recorded last.
     left_out: BTreeMap<String, String>,
-    /// Who may still write though it was given up.
+    /// Abandoned peers that may still write.
     silence: Silence,
-    /// Where the source's peers are.
+    /// The addresses of the source's peers.
     source: SourceWatch,
 }
 
@@ -177,7 +178,7 @@ fn unfit() -> Problem {
         .hint("look at the kernel log of the target host for I/O errors")
 }
 
-/// What one peer is told.
+/// Returns the task for one peer.
 pub(super) fn spec_for(
     spec: &TaskSpec,
     epochs: &BTreeMap<WriterId, u64>,
@@ -265,8 +266,8 @@ impl Tasks {
         let coming = self.coming.iter().map(|coming| coming.part.number);
         let ending = self.ending.iter().map(|ending| ending.part.number);
         let used: BTreeSet<PeerNumber> = working.chain(coming).chain(ending).collect();
-        // A peer that cannot begin takes a new number at each try: in weeks they come round. The
-        // greatest is nobody's.
+        // A peer that cannot begin takes a new number at each try, so numbers repeat after weeks.
+        // The greatest number is never used.
         while used.contains(&PeerNumber(self.next)) || self.next == u16::MAX {
             self.next = self.next.wrapping_add(1);
         }
@@ -301,7 +302,7 @@ impl Tasks {
             self.settled.handle_joined(&self.parts, &member)?;
         }
         if known.is_none() && self.grant().is_some() {
-            // Whoever cleans up, in whatever run, has to know who wrote.
+            // Every run that cleans up must know all writers.
             let epochs = vec![(member.writer, epoch)];
             let commit = HeadCommit { epochs, ..HeadCommit::default() };
             self.parts.heads.commit(self.parts.spec.transfer, &commit)?;
@@ -338,8 +339,8 @@ impl Tasks {
         Ok(())
     }
 
-    /// Takes over what a peer wrote for an earlier controller, before it or anybody else is given
-    /// any of it.
+    /// Takes over the work that a peer did for an earlier controller, before any peer receives a
+    /// part of it.
     fn adopt(&self, machine: &mut TransferMachine, member: &Member, part: &Part, adopted: Adopted) {
         let Adopted { epoch, granted, reports } = adopted;
         part.note_adopted(&reports);
@@ -355,13 +356,13 @@ impl Tasks {
         );
     }
 
-    /// How many batches of reports the machine knows of each peer.
+    /// Returns how many batches of reports of each peer the machine knows.
     pub(super) fn reported(&self) -> Vec<(PeerNumber, u64)> {
         let parts = self.working.iter().map(|working| &working.part);
         parts.map(|part| (part.number, part.reported())).collect()
     }
 
-    /// They are committed.
+    /// Tells the tasks that these batches of reports are committed.
     pub(super) fn note_committed(&self, reported: &[(PeerNumber, u64)]) {
         if self.grant().is_none() {
             return;
@@ -374,12 +375,12 @@ impl Tasks {
         }
     }
 
-    /// Has those ask again who found nothing to do.
+    /// Makes tasks ask again that found nothing to do.
     pub(super) fn wake(&self) {
         self.working.iter().for_each(|working| working.task.wake());
     }
 
-    /// Tells peers what they may use from now on of the limits that are of all.
+    /// Sends peers their shares of the common limits.
     fn tell_shares(&mut self) {
         let news = self.shares.poll(self.parts.peers.now());
         for (number, share) in news {
@@ -404,8 +405,9 @@ impl Tasks {
         self.working.iter().for_each(|working| working.task.doubt_is_over());
     }
 
-    /// Looks who is there, and what became of who was; gives why the run cannot go on, if nobody is
-    /// left. Never blocks for longer than heads are committed.
+    /// Updates the list of participating peers and takes over the results of their threads. Returns
+    /// the reason why the run cannot continue, if no peer is left. Blocks for no longer than a
+    /// commit of heads.
     pub(super) fn tend(&mut self) -> Result<Option<Problem>, Problem> {
         self.end_hung();
         self.tell_source();
@@ -517,8 +519,8 @@ impl Tasks {
         self.away.insert(member.writer, away);
     }
 
-    /// Begins to stop a task. What it had in hand is another's when that is done, or at once if it
-    /// is lost. Gives who that was.
+    /// Begins to stop a task. Its work goes to other peers when the task has ended, or at once if
+    /// it is lost. Returns the peer.
     fn end(&mut self, number: PeerNumber, is_lost: bool, why: String) -> Option<Member> {
         let at = self.working.iter().position(|working| working.part.number == number)?;
         let Working { member, part, task, .. } = self.working.swap_remove(at);
@@ -556,8 +558,9 @@ impl Tasks {
         self.ending = ending;
     }
 
-    /// A task is over. One that was to end in order, and was not heard of meanwhile, or has left a
-    /// thread in a system call, is lost all the same: what it wrote last may come late (B1).
+    /// Settles a task that is over. A task that was to end in order, and was silent meanwhile or
+    /// has left a thread in a system call, counts as lost all the same: its last write may come
+    /// late (B1).
     fn settle(&mut self, member: &Member, part: &Part, task: &dyn Task, is_lost: bool) {
         part.end();
         let said = part.take_broken().map(|said| said.code).unwrap_or_default();
@@ -576,7 +579,7 @@ impl Tasks {
             }
         }
         add_figures(&mut self.over, task.figures());
-        // Until now it took what it may, and what it had asked for.
+        // Until now the task used its share, and the work that it had asked for.
         self.shares.handle_left(part.number);
         self.tell_shares();
         self.left_overs.entry(member.writer).or_default().extend(part.take_pages());
@@ -601,7 +604,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Starts tasks at peers that have come, marks those that are to go.
+    /// Starts tasks at new peers, and marks peers that are draining.
     fn look_around(&mut self) {
         let present = in_order(&*self.parts.peers);
         self.expect(&present);
@@ -624,7 +627,7 @@ impl Tasks {
                 self.tell_out(&member, why, true, Some(Duration::ZERO));
             }
         }
-        // Those that are to go are used where nobody else is there.
+        // Draining peers are used if no other peer is present.
         let stays = present.iter().any(|member| !member.is_draining && !self.is_away(member));
         for member in present {
             let full = self.taking() >= self.shares.peers_max();
@@ -643,12 +646,12 @@ impl Tasks {
         self.rest();
     }
 
-    /// How many peers take part, or are about to.
+    /// Returns how many peers take part, or are about to.
     fn taking(&self) -> usize {
         self.coming.len() + self.working.iter().filter(|working| !working.is_draining).count()
     }
 
-    /// Lets those go for whom the limits have no room any more.
+    /// Releases peers for which the limits have no room any more.
     fn rest(&mut self) {
         let surplus = self.taking().saturating_sub(self.shares.peers_max());
         let others = self.working.iter_mut().rev().filter(|working| !working.is_draining);
@@ -683,14 +686,14 @@ impl Tasks {
                 return Err(Problem::new(Exit::Temporary, "store-offline", title));
             }
             if start.mounts != spec.mounts {
-                // Less, and it would have said so itself.
+                // A missing mount is an error that the peer itself reports.
                 let title = "more is mounted there, where the data set goes, than at other peers";
                 return Err(Problem::new(Exit::Temporary, "store-offline", title));
             }
             let told = Arc::clone(&control);
             let task = peer.start(&spec, told)?;
             if control.is_over() {
-                // The run has ended meanwhile, and waits for nobody who may hang.
+                // The run has ended meanwhile, and does not wait for a peer that may hang.
                 task.stop(true);
                 return Err(nobody());
             }
@@ -703,7 +706,8 @@ impl Tasks {
         }
     }
 
-    /// Keeps who may have left something in pages that are about to be committed as complete.
+    /// Records the writers that may have left something in pages that are about to be committed as
+    /// complete.
     ///
     /// # Errors
     /// The journal store cannot be written.
@@ -748,7 +752,7 @@ impl Tasks {
                 tracing::error!(peer = member.name, "a peer hangs while it begins its task");
             }
         }
-        // What it says from now on tells how it ends.
+        // The last report of the task shows how it ends.
         let hangs = |working: &Working| {
             working.part.take_broken().is_some_and(|said| said.code == TASK_HANGS)
         };
@@ -775,8 +779,9 @@ impl Tasks {
         }
     }
 
-    /// This controller is one no more, and can commit nothing that it would hear: what tasks have
-    /// not been told is committed is for the next one, and those with a grant go on until it comes.
+    /// Leaves the tasks to the next controller, because this one is deposed and can commit nothing
+    /// more. Reports that were not confirmed to the tasks are for the next controller. Tasks with a
+    /// grant continue until it takes over.
     pub(super) fn leave(&mut self) {
         self.coming.clear();
         self.ending.clear();
@@ -785,13 +790,13 @@ impl Tasks {
         self.working.iter().for_each(|working| working.task.leave());
     }
 
-    /// Whether an earlier run may have left links half made.
+    /// Returns whether an earlier run may have left links incomplete.
     pub(super) fn links_in_doubt(&self) -> bool {
         self.parts.in_work.links
     }
 
-    /// All that ever wrote, and open pages in which those that take no part any more may have left
-    /// something.
+    /// Returns all writers, with the open pages in which a writer that no longer takes part may
+    /// have left something.
     pub(super) fn left_overs(&self) -> BTreeMap<WriterId, BTreeSet<u32>> {
         let mut all = self.left_overs.clone();
         if self.grant().is_none() {

@@ -1,5 +1,5 @@
-//! The list of items that the source could not list: fetched in parts when its scan has ended, kept
-//! in the journal until the run writes what has failed.
+//! The list of items that the source could not list. The run fetches it in parts when the scan has
+//! ended, and keeps it in the journal until the failed items are written.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -16,22 +16,23 @@ use super::journal::write_lines;
 use super::outcome::{unlisted_item, write_item};
 
 const UNLISTED: &str = "unlisted.jsonl";
-/// How long one request may wait at the source, in ms: the list is there with the scan's end.
+/// The longest time that one request may wait at the source, in ms: the list exists at the scan's
+/// end.
 const WAIT_MS: u32 = 1_000;
 
-/// Where the list is, as the last controller that fetched it has left it.
+/// Returns the path of the list, as the last controller that fetched it has left it.
 pub(super) fn path_of(journal: &Path) -> PathBuf {
     epochs::last(&journal.join(UNLISTED))
 }
 
-/// What is known of a transfer, without the end of its scan if the list that belongs to that is
-/// lost: then the end is asked for again.
+/// Returns the known state of a transfer. Drops the end of its scan if the list that belongs to it
+/// is lost; the run then asks for the end again.
 pub(super) fn checked(head: LedgerHead, journal: &Path) -> LedgerHead {
     let scan = head.scan.filter(|scan| scan.errors == 0 || path_of(journal).exists());
     LedgerHead { scan, ..head }
 }
 
-/// The first items of the list, for those who watch the run.
+/// Returns the first items of the list, for users that watch the run.
 pub(super) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> Vec<FailedItem> {
     if scan.is_none_or(|scan| scan.errors == 0) {
         return Vec::new();
@@ -61,11 +62,12 @@ pub(super) fn first_of(
     Ok(failures.into_iter().take(most).map(unlisted_item).collect())
 }
 
-/// Fetches the list of a scan that has ended, before anything else is made of its end. Blocks for
+/// Fetches the list of a scan that has ended, before the end is used in any other way. Blocks for
 /// as many requests as there are parts; memory holds one part at a time.
 ///
 /// # Errors
-/// As [`PageSource::page`]; the journal cannot be written; the list is not what the summary says.
+/// The errors of [`PageSource::page`]; the journal cannot be written; the list differs from the
+/// summary.
 pub(super) fn fetch(
     source: &mut dyn PageSource,
     scan: &ScanSummary,

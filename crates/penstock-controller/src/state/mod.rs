@@ -1,15 +1,15 @@
-//! What a site remembers: transfers, heads of ledgers, pairings, stubs.
+//! The state of a site: transfers, heads of ledgers, pairings, stubs.
 //!
-//! A site of one peer keeps it in SQLite, one of several in etcd ([`EtcdState`]); whoever works
-//! with it sees a [`SiteState`]. In SQLite it is one database in the site directory, in WAL mode,
-//! with two kinds of commit (hard case A8):
+//! A site of one peer keeps it in SQLite, one of several in etcd ([`EtcdState`]); callers see a
+//! [`SiteState`]. In SQLite it is one database in the site directory, in WAL mode, with two kinds
+//! of commit (hard case A8):
 //!
 //! - *plain*: `synchronous=NORMAL`. The frames are in the page cache when it returns: it survives
 //!   `kill -9` of the process, and a power cut may take the last of them.
 //! - *durable*: `synchronous=FULL`. The WAL is fsynced before it returns, and with it every plain
 //!   commit before: it survives a power cut.
 //!
-//! The 1 Hz heads are plain; what a user was told, and heads that call something durable, are
+//! The 1 Hz heads are plain. Facts reported to a user, and heads that call something durable, are
 //! durable. The caller holds the lock of the site directory: one daemon per database.
 
 mod etcd;
@@ -31,29 +31,30 @@ use penstock_api::heads::HeadStore;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::version;
 
-/// All that the manager of a site, and the site itself, remember. Methods block for a transaction.
+/// The persistent state of a site and of its manager. Methods block for a transaction.
 ///
 /// # Errors
 /// Of all methods: the state cannot be read or written; with etcd, that this peer is not the
 /// controller any more.
 pub trait SiteState: HeadStore {
-    /// Format of what is remembered ([`penstock_proto::version`]).
+    /// Returns the format of the state ([`penstock_proto::version`]).
     fn format(&self) -> u16;
     /// Stores a transfer, durably.
     fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError>;
-    /// One transfer that this site owns.
+    /// Returns one transfer that this site owns.
     fn transfer(&self, id: TransferId) -> Result<Option<TransferRecord>, StateError>;
-    /// All transfers of this site that have not ended, oldest first.
+    /// Returns all transfers of this site that have not ended, oldest first.
     fn open_transfers(&self) -> Result<Vec<TransferRecord>, StateError>;
-    /// Stores what is known of another site's transfer. Losing it costs a question.
+    /// Stores the known state of another site's transfer. Losing it costs a request.
     fn put_stub(&self, stub: &Stub) -> Result<(), StateError>;
-    /// One stub.
+    /// Returns one stub.
     fn stub(&self, id: TransferId) -> Result<Option<Stub>, StateError>;
     /// Stubs of transfers that had not ended when last seen.
     fn open_stubs(&self) -> Result<Vec<Stub>, StateError>;
     /// Forgets a stub.
     fn remove_stub(&self, id: TransferId) -> Result<(), StateError>;
-    /// Up to `limit` transfers and stubs, newest first, older than `before` if that is given.
+    /// Returns up to `limit` transfers and stubs, newest first, older than `before` if that is
+    /// given.
     fn list(
         &self,
         before: Option<(u64, TransferId)>,
@@ -63,9 +64,9 @@ pub trait SiteState: HeadStore {
     fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError>;
     /// Transfers of which a ledger is kept.
     fn ledgers(&self) -> Result<Vec<TransferId>, StateError>;
-    /// All pairings, by name.
+    /// Returns all pairings, by name.
     fn pairings(&self) -> Result<Vec<Pairing>, StateError>;
-    /// One pairing.
+    /// Returns one pairing.
     fn pairing(&self, site: &Name) -> Result<Option<Pairing>, StateError>;
     /// Stores a pairing, or replaces the one with the same site. Durable.
     fn pair(&self, pairing: &Pairing) -> Result<(), StateError>;

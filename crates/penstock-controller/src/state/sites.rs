@@ -17,7 +17,7 @@ pub struct Pairing {
     pub ca: Vec<u8>,
     /// Public key that checks its capabilities (C4).
     pub capability_key: Vec<u8>,
-    /// Where its peers listen for data, and its controller for requests.
+    /// Addresses on which its peers accept lanes, and its controller requests.
     pub addresses: Vec<SocketAddr>,
     /// Seconds since 1970.
     pub paired: u64,
@@ -30,7 +30,7 @@ pub struct Pairing {
 }
 
 impl SqliteState {
-    /// All pairings, by name.
+    /// Returns all pairings, by name.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -50,7 +50,7 @@ impl SqliteState {
         rows.into_iter().map(pairing_of).collect()
     }
 
-    /// One pairing.
+    /// Returns one pairing.
     ///
     /// # Errors
     /// The database cannot be read.

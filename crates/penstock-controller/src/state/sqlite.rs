@@ -17,7 +17,7 @@ fn newest() -> i64 {
     version::known().formats().newest.into()
 }
 
-/// How long a statement waits for another one's lock. Only a stray `sqlite3` shell can hold one.
+/// The longest time that a statement waits for a lock. Only a stray `sqlite3` shell can hold one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 const SCHEMA: &str = "
@@ -52,7 +52,7 @@ CREATE TABLE stub (
 CREATE INDEX stub_created ON stub (created, id);
 ";
 
-/// Why the state cannot be had or kept.
+/// The reason why the state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
@@ -61,7 +61,7 @@ pub enum StateError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// Its directory cannot be synced.
@@ -69,10 +69,10 @@ pub enum StateError {
     Directory {
         /// The database.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// It was written by a later release.
+    /// A later release wrote the database.
     #[error(
         "`{}` is of format {found}; this release knows up to {}",
         .path.display(),
@@ -87,53 +87,53 @@ pub enum StateError {
     /// A statement failed.
     #[error("cannot {what} in the state database")]
     Statement {
-        /// What was to be done.
+        /// The action that failed.
         what: &'static str,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// This peer is not the controller of its site any more: nothing was written.
     #[error("cannot {what}: this peer is not the controller of its site now")]
     NotController {
-        /// What was to be done.
+        /// The action that failed.
         what: &'static str,
     },
-    /// etcd gives no answer.
+    /// A request to etcd failed.
     #[error("cannot {what} in etcd")]
     Etcd {
-        /// What was to be done.
+        /// The action that failed.
         what: &'static str,
-        /// Why not.
+        /// The error of etcd.
         source: crate::etcd::EtcdError,
     },
     /// A file in the journal store cannot be read or written.
     #[error("cannot {what} `{}`", .path.display())]
     File {
-        /// What was to be done.
+        /// The action that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A thread that works on transfers cannot be started.
     #[error("cannot start a thread")]
     Thread {
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A row cannot be read.
     #[error("the state database holds a damaged {what}: {why}")]
     Damaged {
-        /// What.
+        /// The kind of row.
         what: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl StateError {
-    /// Whether it may pass.
+    /// Returns the exit code: temporary if the error may pass.
     fn exit(&self) -> Exit {
         match self {
             Self::Open { source, .. } | Self::Statement { source, .. } => exit_of(source),
@@ -177,9 +177,9 @@ impl From<StateError> for Problem {
     }
 }
 
-/// Whether what SQLite said may pass. A sync that failed is not among that: what earlier commits
-/// have left in the write-ahead log may be lost, and a later sync that succeeds says nothing of it
-/// (A4).
+/// Returns the exit code for an error of SQLite: temporary if the error may pass. A failed sync is
+/// fatal. Data of earlier commits in the write-ahead log may be lost, and a later sync that
+/// succeeds does not show that (A4).
 fn exit_of(error: &rusqlite::Error) -> Exit {
     let rusqlite::Error::SqliteFailure(told, _) = error else { return Exit::Fatal };
     let syncs = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC];
@@ -198,12 +198,12 @@ fn exit_of(error: &rusqlite::Error) -> Exit {
     }
 }
 
-/// Whether a commit must survive a power cut.
+/// The required durability of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
-    /// It survives `kill -9`.
+    /// The commit survives `kill -9`.
     Plain,
-    /// It survives a power cut.
+    /// The commit survives a power cut.
     Durable,
 }
 
@@ -212,14 +212,15 @@ pub(super) enum Commit {
 #[derive(Debug)]
 pub struct SqliteState {
     writer: Mutex<Connection>,
-    /// `None` where the file system has no locks: one connection does all, as without locks and
-    /// shared memory two would not see what the other is about to write.
+    /// The second connection, for reads. `None` where the file system has no locks. One connection
+    /// then does all work: without locks and shared memory, two would not see each other's pending
+    /// writes.
     reader: Option<Mutex<Connection>>,
 }
 
 impl SqliteState {
-    /// Opens the database at `path`, or makes it (mode as the process's umask says). The caller
-    /// holds a lock that keeps other daemons out.
+    /// Opens the database at `path`, or makes it (with the mode that the process's umask leaves).
+    /// The caller holds a lock that keeps other daemons out.
     ///
     /// # Errors
     /// It cannot be opened, or is of a later release.
@@ -270,8 +271,8 @@ impl SqliteState {
         Ok(value)
     }
 
-    /// From now on the newest format is written here, and earlier releases leave it alone. For a
-    /// site of one peer: nobody else has to read it.
+    /// Writes the newest format from now on, and earlier releases leave the database alone. For a
+    /// site of one peer: no other process has to read it.
     ///
     /// # Errors
     /// It cannot be written.
@@ -291,13 +292,14 @@ impl SqliteState {
     }
 }
 
-/// Whether the file system of `path` has the locks of fcntl(2) that SQLite needs. Asked of a file
-/// beside it: closing another descriptor of the database would end the locks of this process there.
+/// Returns whether the file system of `path` has the locks of fcntl(2) that SQLite needs. Tests a
+/// file beside it: closing another descriptor of the database would release this process's locks on
+/// it.
 fn has_locks(path: &Path) -> bool {
     let mut probe = path.as_os_str().to_owned();
     probe.push("-probe");
     let probe = Path::new(&probe);
-    // Whatever else is wrong there, opening the database will tell.
+    // Opening the database reports any other error there.
     let Ok(file) = File::create(probe) else { return true };
     let locked = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
     let _ = std::fs::remove_file(probe);
@@ -310,7 +312,7 @@ fn has_locks(path: &Path) -> bool {
 fn open_without_locks(path: &Path) -> rusqlite::Result<Connection> {
     tracing::info!(path = %path.display(), "no locks here: the database is opened without them");
     let writer = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), c"unix-none")?;
-    // Before anything is read: what an earlier run has written ahead needs no shared memory then.
+    // Before any read: the write-ahead log of an earlier run then needs no shared memory.
     writer.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     writer.pragma_update(None, "journal_mode", "TRUNCATE")?;
     Ok(writer)

@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use super::sqlite::{Commit, SqliteState, StateError, to_sql};
 
-/// What a user wants of a transfer beyond its going on; outlives the daemon.
+/// A user's wish for a transfer; outlives the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wish {
-    /// That it goes on.
+    /// The transfer continues.
     #[default]
     None,
-    /// That it stops and keeps its ledger.
+    /// The transfer stops and keeps its ledger.
     Pause,
-    /// That it is given up.
+    /// The transfer is abandoned.
     Cancel,
 }
 
-/// Which list of the source a transfer works on. A retry, and going on after a pause, begin another
-/// one: so that the transfer ends as one begun then would.
+/// The source list that a transfer works on. A retry, and a resume after a pause, begin another
+/// one, so that the transfer ends as one begun then would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// Its number, from 0.
@@ -37,40 +37,40 @@ pub struct Listing {
     pub instance: u64,
 }
 
-/// All that is stored of a transfer which this site owns.
+/// The stored state of a transfer that this site owns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferRecord {
-    /// What was asked for.
+    /// The request.
     pub request: TransferRequest,
     /// The site whose user asked.
     pub submitter: Name,
     /// Seconds since 1970 of the submission.
     pub created: u64,
-    /// Which list of the source it works on, if that is not the first.
+    /// The source list that it works on, if that is not the first.
     #[serde(default)]
     pub listing: Listing,
-    /// Where it stands.
+    /// The state.
     pub state: TransferState,
-    /// What a user wants beyond that.
+    /// The wish of a user.
     pub wish: Wish,
-    /// Why it stands there.
+    /// The reason for the state.
     pub reason: String,
     /// The path within the target store that no other transfer may touch meanwhile (B8).
     pub claim: PathText,
-    /// Root of the data set within the target store, once the source has said what it is.
+    /// Root of the data set within the target store, once the source has reported its kind.
     pub root: Option<PathText>,
     /// Figures of the last run.
     pub progress: Progress,
-    /// How the command ends.
+    /// The exit code of the command.
     pub exit: Option<Exit>,
     /// The first failed items.
     pub failures: Vec<FailedItem>,
-    /// How the data was made durable, in words.
+    /// The method that made the data durable, in words.
     pub durable_by: String,
 }
 
 impl TransferRecord {
-    /// Which list of the source it works on.
+    /// Returns the source list that the transfer works on.
     pub fn listing(&self) -> Listing {
         if self.listing.number == 0 {
             Listing { at: self.created, ..self.listing }
@@ -84,7 +84,7 @@ impl TransferRecord {
         self.request.id
     }
 
-    /// As users see it.
+    /// Returns the public view.
     pub fn view(&self) -> TransferView {
         TransferView {
             id: self.request.id,
@@ -107,16 +107,16 @@ impl TransferRecord {
 pub struct Stub {
     /// The site that owns it: its target.
     pub owner: Name,
-    /// As last seen.
+    /// The view as last seen.
     pub view: TransferView,
 }
 
-/// One line of a list.
+/// A line of a list of transfers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Listed {
     /// A transfer of this site.
     Own(Box<TransferRecord>),
-    /// One of another site.
+    /// A transfer of another site.
     Stub(Box<Stub>),
 }
 
@@ -139,7 +139,7 @@ impl SqliteState {
         })
     }
 
-    /// One transfer that this site owns.
+    /// Returns one transfer that this site owns.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -152,7 +152,7 @@ impl SqliteState {
         text.map(|text| serde_json::from_str(&text).map_err(damaged)).transpose()
     }
 
-    /// All transfers of this site that have not ended, oldest first.
+    /// Returns all transfers of this site that have not ended, oldest first.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -172,8 +172,8 @@ impl SqliteState {
         texts.iter().map(|text| serde_json::from_str(text).map_err(damaged)).collect()
     }
 
-    /// Stores what is known of another site's transfer. Losing it costs a question, so that the
-    /// commit is a plain one.
+    /// Stores the known state of another site's transfer. Losing it costs a request, so the commit
+    /// is a plain one.
     ///
     /// # Errors
     /// The database cannot be written.
@@ -196,7 +196,7 @@ impl SqliteState {
         })
     }
 
-    /// One stub.
+    /// Returns one stub.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -240,7 +240,8 @@ impl SqliteState {
         })
     }
 
-    /// Up to `limit` transfers and stubs, newest first, older than `before` if that is given.
+    /// Returns up to `limit` transfers and stubs, newest first, older than `before` if that is
+    /// given.
     ///
     /// # Errors
     /// The database cannot be read.

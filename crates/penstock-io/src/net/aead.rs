@@ -1,10 +1,10 @@
 //! Sealing and opening of records, by the library that is faster on this CPU.
 //!
-//! All that Penstock does with keys it does with aws-lc-rs, but for this one step, which is done to
-//! every byte. aws-lc seals AES-GCM with AVX-512 where a CPU has it, and else with the AES
-//! instructions of 2010, 16 bytes at a time. CPUs with VAES and VPCLMULQDQ but without AVX-512 (AMD
-//! Zen 3, Intel's client CPUs since Alder Lake, many virtual machines) take 32 bytes at a time, and
-//! ring has the code for that: half the cost there, the copy that its interface asks for included
+//! Penstock uses aws-lc-rs for all work with keys, except for this one step, which is done to every
+//! byte. aws-lc seals AES-GCM with AVX-512 where a CPU has it. Elsewhere it uses the AES
+//! instructions of 2010, 16 bytes at a time. CPUs with VAES and VPCLMULQDQ but without AVX-512 take
+//! 32 bytes at a time: AMD Zen 3, Intel's client CPUs since Alder Lake, many virtual machines. ring
+//! has the code for that, at half the cost there, the copy that its interface requires included
 //! (docs/design/0039). The bytes on the wire are the same.
 //!
 //! Nothing here blocks; only making a key allocates.
@@ -43,7 +43,7 @@ impl Cipher {
     }
 }
 
-/// Whose code seals and opens.
+/// The library that seals and opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
     /// aws-lc-rs.
@@ -64,8 +64,8 @@ impl Library {
     }
 }
 
-/// Whether the CPU has AES and carry-less multiplication of 32 bytes, but not the AVX-512 that
-/// aws-lc wants for them (`crypto_gcm_avx512_enabled` in its `gcm.c`).
+/// Returns whether the CPU has AES and carry-less multiplication of 32 bytes, but not the AVX-512
+/// that aws-lc requires for them (`crypto_gcm_avx512_enabled` in its `gcm.c`).
 #[cfg(target_arch = "x86_64")]
 fn is_wide_without_avx512() -> bool {
     use std::arch::is_x86_feature_detected as has;
@@ -120,10 +120,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// Makes a key of its bytes, 16 or 32 of them as the cipher wants.
+    /// Makes a key of its bytes, 16 or 32 of them as the cipher requires.
     ///
     /// # Errors
-    /// They are of another length.
+    /// The number of bytes is a different one.
     pub fn new(library: Library, cipher: Cipher, bytes: &[u8]) -> Result<Self, Failed> {
         let inner = match library {
             Library::AwsLc => {
@@ -148,7 +148,7 @@ impl Key {
         Ok(Self { inner, cipher })
     }
 
-    /// What it seals with.
+    /// Returns the cipher of the key.
     #[must_use]
     pub const fn cipher(&self) -> Cipher {
         self.cipher
@@ -224,7 +224,7 @@ impl Key {
     /// Opens `sealed`, which ends in the tag, into `out`, which is [`TAG_BYTES`] bytes shorter.
     ///
     /// # Errors
-    /// It was not sealed so, or `out` has another length; what `out` holds then means nothing.
+    /// It was not sealed so, or `out` has another length; the content of `out` is then undefined.
     pub fn open(
         &self,
         nonce: [u8; NONCE_BYTES],
@@ -254,10 +254,10 @@ impl Key {
         }
     }
 
-    /// Opens what `sealed` holds, the tag behind it, in place, and gives the content.
+    /// Opens the content of `sealed`, with the tag behind it, in place, and returns the content.
     ///
     /// # Errors
-    /// As for [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_in_place<'a>(
         &self,
         nonce: [u8; NONCE_BYTES],

@@ -1,4 +1,4 @@
-//! Which interfaces this host has, and sockets that keep to one of them.
+//! The interfaces of this host, and sockets that are bound to one of them.
 
 use std::ffi::CStr;
 use std::io;
@@ -14,20 +14,21 @@ use super::socket::{SocketError, bind_to_device};
 /// Connections that the kernel holds until they are accepted, as tokio has it.
 const BACKLOG: i32 = 1024;
 
-/// One address of one interface.
+/// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
     /// Name of the interface.
     pub device: String,
     /// The address.
     pub address: IpAddr,
-    /// Whether the interface is up and has a carrier.
+    /// Set if the interface is up and has a carrier.
     pub running: bool,
-    /// Whether it leads nowhere but to this host.
+    /// Set if the interface leads only to this host.
     pub loopback: bool,
 }
 
-/// The addresses of this host, in the kernel's order, without those of one link only (fe80::/10).
+/// Returns the addresses of this host, in the kernel's order, without those of one link only
+/// (fe80::/10).
 ///
 /// # Errors
 /// The kernel's: no memory or no descriptor is left.
@@ -51,7 +52,7 @@ pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
         let loopback = has(libc::IFF_LOOPBACK);
         found.push(InterfaceAddress { device, address, running, loopback });
     }
-    // SAFETY: `list` is what getifaddrs gave, freed once.
+    // SAFETY: `list` was returned by getifaddrs, and is freed once.
     unsafe { libc::freeifaddrs(list) };
     Ok(found)
 }
@@ -61,7 +62,7 @@ fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
         return None;
     }
     // SAFETY: every socket address begins with its family, and one of a list of interfaces is as
-    // long as its family says (getifaddrs(3)); it may be less aligned than the type it is read as.
+    // long as its family says (getifaddrs(3)). It may be less aligned than the type it is read as.
     unsafe {
         match libc::c_int::from((*address).sa_family) {
             libc::AF_INET => {
@@ -78,10 +79,11 @@ fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Listens at an address. With a `device`, what is accepted sends by that interface whatever the
-/// routes say (hard case E5); without the right to that it is bound to the address only, and that
-/// is logged. Such a listener may stand beside one of ours at all addresses, which must have been
-/// made by this function, too. What is accepted is to be given to [`super::settle`].
+/// Listens at an address. With a `device`, accepted connections send by that interface whatever the
+/// routes say (hard case E5). Without the right to that the socket is bound to the address only,
+/// and that is logged. Such a listener may exist beside another one of this process at all
+/// addresses, which must have been made by this function, too. The caller passes accepted
+/// connections to [`super::settle`].
 ///
 /// # Errors
 /// The address is taken, or not of this host.
@@ -117,8 +119,8 @@ pub fn listen(address: SocketAddr, device: Option<&str>) -> Result<TcpListener, 
     Ok(socket.into())
 }
 
-/// Binds a socket to an interface. A kernel before 5.7 allows that with CAP_NET_RAW only: then the
-/// address has to do, if there is one, and the log says so once.
+/// Binds a socket to an interface. A kernel before 5.7 allows that with CAP_NET_RAW only. Otherwise
+/// the address must do, if there is one, and this is logged once.
 pub(super) fn bind_to_device_or_tell(
     socket: BorrowedFd<'_>,
     device: &str,
@@ -142,7 +144,7 @@ pub(super) fn bind_to_device_or_tell(
     }
 }
 
-/// Whether sockets of this process may be bound to an interface.
+/// Checks whether sockets of this process may be bound to an interface.
 ///
 /// # Errors
 /// There is no such interface, or no right to it.
@@ -157,8 +159,8 @@ pub fn device_is_bindable(device: &str) -> Result<(), SocketError> {
     bind_to_device(socket.as_fd(), device)
 }
 
-/// Whether an interface leads from one of its addresses to another address, by the routes of this
-/// host. Nothing is sent: connect(2) of a datagram socket looks the route up.
+/// Checks whether an interface leads from one of its addresses to another address, by the routes of
+/// this host. Sends nothing: connect(2) of a datagram socket looks the route up.
 ///
 /// # Errors
 /// It does not (`ENETUNREACH`), the address is not of this host, or sockets cannot be bound to the

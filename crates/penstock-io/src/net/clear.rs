@@ -17,7 +17,7 @@ use super::wire::Incoming;
 use penstock_proto::id::LaneId;
 
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-penstock-lane-mac";
-/// Bytes read beyond what is asked for: enough for the header, body and MAC of most frames.
+/// Bytes read beyond the requested ones: enough for the header, body and MAC of most frames.
 const AHEAD_BYTES: usize = 16 * 1024;
 /// Reads of at least this much wait for all of it in one call and bypass the read-ahead.
 const DIRECT_BYTES: usize = 4 * 1024;

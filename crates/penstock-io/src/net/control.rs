@@ -1,12 +1,13 @@
-//! Which congestion control a connection begins with.
+//! The congestion control with which a connection begins.
 //!
-//! Within a site lanes take CUBIC where the host's default is a kind of BBR (`socket::fit` says
-//! why). A connection that has begun with BBR is too late for that: BBR has TCP pace what is sent,
-//! and nothing in Linux makes a socket unpaced again (`sk_pacing_status`, net/ipv4/tcp_bbr.c and
-//! tcp_output.c), so that CUBIC goes on with a timer for each burst, unless the queue of the card
-//! is `fq`, which paces all flows by itself. Over loopback that timer cost a sixth of the CPU of a
-//! transfer (docs/design/0040). So what a daemon accepts, and lanes that it dials, begin with
-//! CUBIC, and those whose handshake took long go over to the host's own before anything is sent.
+//! Within a site lanes use CUBIC where the host's default is a kind of BBR (`socket::fit` gives the
+//! reason). A change is too late for a connection that has begun with BBR. BBR has TCP pace its
+//! data, and nothing in Linux makes a socket unpaced again (`sk_pacing_status`, net/ipv4/tcp_bbr.c
+//! and tcp_output.c). CUBIC then continues with a timer for each burst, unless the queue of the
+//! card is `fq`, which paces all flows by itself. Over loopback that timer cost a sixth of the CPU
+//! of a transfer (docs/design/0040). So connections that a daemon accepts, and lanes that it dials,
+//! begin with CUBIC. Those whose handshake took long change to the host's default before any data
+//! is sent.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -15,17 +16,18 @@ use rustix::net::{SocketFlags, SocketType, sockopt};
 
 use super::socket::{NEAR, rtt_of};
 
-/// Has what a listener accepts, or a socket that is not connected yet, begin with CUBIC where the
-/// host's default is a kind of BBR and can be had again. Where the host does not allow that, all
-/// stays as it is. Each such connection is to be given to [`settle`]. Does not block.
+/// Makes connections that a listener accepts, or a socket that is not connected yet, begin with
+/// CUBIC. This applies where the host's default is a kind of BBR and can be restored. Where the
+/// host does not allow that, nothing changes. The caller passes each such connection to [`settle`].
+/// Does not block.
 pub fn begin_unpaced(socket: impl AsFd) {
     if paced_default(&socket).is_some() {
         let _ = sockopt::set_tcp_congestion(socket, "cubic");
     }
 }
 
-/// Gives a connection that has just been made, and began as [`begin_unpaced`] has it, the host's
-/// default after all if its path is long or TCP cannot tell yet. Does not block.
+/// Restores the host's default for a new connection that began as [`begin_unpaced`] set it, if its
+/// path is long or TCP cannot tell yet. Does not block.
 pub fn settle(socket: impl AsFd) {
     if let Ok(rtt) = rtt_of(&socket) {
         settle_for(&socket, rtt.min, paced_default(&socket).as_deref());
@@ -42,14 +44,14 @@ fn settle_for(socket: impl AsFd, rtt: Duration, default: Option<&str>) {
     }
 }
 
-/// Whether a congestion control models the path, and so paces: `bbr`, `bbr2`, `bbr3`.
+/// Returns whether a congestion control models the path, and so paces: `bbr`, `bbr2`, `bbr3`.
 pub(super) fn is_bbr(name: &str) -> bool {
     name.starts_with("bbr")
 }
 
-/// What a new socket begins with on this host, if that is a kind of BBR which this process may
-/// leave for CUBIC and take up again: whoever writes `net.ipv4.tcp_allowed_congestion_control` may
-/// have left the default out, and then only CAP_NET_ADMIN brings it back.
+/// Returns the default of new sockets on this host, if it is a kind of BBR. This process must also
+/// be able to change to CUBIC and back. `net.ipv4.tcp_allowed_congestion_control` may lack the
+/// default, and then only CAP_NET_ADMIN brings it back.
 fn paced_default(like: impl AsFd) -> Option<String> {
     let family = sockopt::socket_domain(like).ok()?;
     let scratch =

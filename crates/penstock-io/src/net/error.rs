@@ -1,4 +1,4 @@
-//! What can go wrong on a lane.
+//! Errors of a lane.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use penstock_proto::wire::DecodeError;
 use super::socket::SocketError;
 use crate::trust::{TrustError, explain};
 
-/// Why a lane ended. Whatever it is, what was asked over the lane is asked again over another.
+/// The reason why a lane ended. In every case its requests are sent again over another lane.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaneError {
-    /// The kernel says that the connection failed.
+    /// The kernel reports that the connection failed.
     #[error("the lane's connection failed")]
     Io(#[source] io::Error),
-    /// Nothing moved for the lane's time limit.
+    /// No byte moved for the lane's time limit.
     #[error("the other end was silent for too long")]
     TimedOut,
     /// The other end closed the lane, between two frames.
@@ -43,7 +43,7 @@ pub enum LaneError {
     /// The TLS handshake failed, or the hello under its protection.
     #[error("TLS handshake: {}", explain(.0))]
     Handshake(#[source] rustls::Error),
-    /// The certificate names nobody.
+    /// The certificate names no peer.
     #[error("the other end's certificate is refused")]
     Trust(#[from] TrustError),
     /// A message cannot be read.
@@ -63,7 +63,7 @@ impl From<io::Error> for LaneError {
             return Self::Handshake(tls.clone());
         }
         match error.kind() {
-            // A socket with a time limit says `WouldBlock` when it has passed.
+            // A socket with a time limit returns `WouldBlock` when it has passed.
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::TimedOut,
             io::ErrorKind::UnexpectedEof => Self::Closed,
             _ => Self::Io(error),
@@ -71,7 +71,7 @@ impl From<io::Error> for LaneError {
     }
 }
 
-/// Why a lane did not open.
+/// The reason why a lane did not open.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -80,7 +80,7 @@ pub enum ConnectError {
     Socket {
         /// The peer.
         address: SocketAddr,
-        /// Which option or step failed.
+        /// The option or step that failed.
         source: SocketError,
     },
     /// No TCP connection came about.
@@ -88,7 +88,7 @@ pub enum ConnectError {
     Unreachable {
         /// The peer.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// The deadline passed.
@@ -102,10 +102,10 @@ pub enum ConnectError {
     WrongPeer {
         /// The peer.
         address: SocketAddr,
-        /// Whom one expected and who answered.
+        /// The peer that was expected and the peer that answered.
         source: TrustError,
     },
-    /// The source refused the lane and says why.
+    /// The source rejected the lane, with a reason.
     #[error(transparent)]
     Refused(Refusal),
     /// The handshake or the hello failed.
@@ -113,7 +113,7 @@ pub enum ConnectError {
     Lane {
         /// The peer.
         address: SocketAddr,
-        /// Why.
+        /// The error of the lane.
         source: LaneError,
     },
 }

@@ -1,7 +1,7 @@
 //! Entries for the fuzz target `lane`; built for it alone.
 //!
-//! A fuzzer does not find keys, so beside raw bytes it gets an end that protects what it says: a
-//! peer that is hostile and paired.
+//! A fuzzer does not find keys. Beside raw bytes it therefore gets an end that protects its bytes:
+//! a hostile peer of a paired site.
 
 use penstock_proto::frame::{HEADER_BYTES, Header};
 use rustls::ConnectionTrafficSecrets;

@@ -1,15 +1,15 @@
-//! How a lane opens: TCP, mutual TLS 1.3, hello and its reply; all under one deadline.
+//! The opening of a lane: TCP, mutual TLS 1.3, hello and its reply; all under one deadline.
 //!
 //! The hello and the reply are TLS application data, through rustls. Then rustls hands over its
-//! secrets, or the keys of the clear frames, and is dropped. The hazard there is a byte that rustls
-//! has read beyond the hello or the reply and would take with it:
+//! secrets, or the keys of the clear frames, and is dropped. The hazard there is a byte behind the
+//! hello or the reply that rustls has read and that would be lost with it:
 //!
 //! - The target reads the reply record by record ([`Records`]), so that rustls never sees a byte
 //!   behind it. The source may send at once.
 //! - The source cannot do so, since its acceptor may have read ahead. There the protocol excludes
-//!   it: the target sends nothing between its hello and the reply. One that does is refused where
-//!   rustls shows it ([`check_nothing_buffered`]), and otherwise harms only its own lane, whose
-//!   next record or MAC does not fit.
+//!   it: the target sends nothing between its hello and the reply. A target that does is rejected
+//!   where rustls shows it ([`check_nothing_buffered`]). Otherwise it harms only its own lane,
+//!   whose next record or MAC does not fit.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -44,10 +44,10 @@ use crate::trust::{TrustError, peer_id_of, peer_server_name};
 const HELLO_BYTES_MAX: u32 = CAPABILITY_BYTES_MAX as u32 + 64;
 /// Longest reply to a hello: a refusal's text and 64 bytes, or two names.
 const REPLY_BYTES_MAX: u32 = TEXT_BYTES_MAX as u32 + 256;
-/// How long a refused peer is given to read the reason before the connection goes.
+/// Time for a rejected peer to read the reason before the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// From where a lane leaves; the default leaves it to the routes.
+/// The local end of a lane; the default leaves the choice to the routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalBind {
     /// The local address.
@@ -56,12 +56,12 @@ pub struct LocalBind {
     pub device: Option<String>,
 }
 
-/// What the source said to the hello.
+/// The source's reply to the hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The protocol version that both speak.
     pub protocol: u16,
-    /// Who answered, which is also whom its certificate names.
+    /// The peer that answered, as its certificate names it.
     pub source: PeerId,
 }
 
@@ -110,8 +110,8 @@ impl Dialled {
         Ok(Self { tcp, address, until, options: options.clone() })
     }
 
-    /// Sends bytes ahead of everything else, by which the other end knows what the connection is
-    /// for. Blocks for no longer than what is left of the deadline.
+    /// Sends bytes ahead of everything else, which show the other end the use of the connection.
+    /// Blocks for no longer than the rest of the deadline.
     ///
     /// # Errors
     /// `TimedOut`, `Unreachable`.
@@ -126,12 +126,12 @@ impl Dialled {
         })
     }
 
-    /// Goes on with a connection that has waited as if it were dialled now: with these options, and
-    /// to be a lane within `deadline`. Does not block.
+    /// Continues with a connection that has waited as if it were dialled now: with these options,
+    /// and to be a lane within `deadline`. Does not block.
     ///
     /// # Errors
-    /// `Unreachable` if the other end has closed it, or said something, which it never does first;
-    /// `Socket`.
+    /// `Unreachable` if the other end has closed it, or has sent something, which it never does
+    /// first; `Socket`.
     pub fn go_on(self, deadline: Duration, options: &SocketOptions) -> Result<Self, ConnectError> {
         let (tcp, address) = (self.tcp, self.address);
         let mut seen = [PollFd::new(&tcp, PollFlags::IN | PollFlags::RDHUP)];
@@ -156,12 +156,12 @@ impl Dialled {
         Ok(rtt_of(&self.tcp)?.min)
     }
 
-    /// Makes it a lane. Blocks for what is left of the deadline, mostly two round trips.
+    /// Makes it a lane. Blocks for the rest of the deadline, usually two round trips.
     ///
     /// # Errors
-    /// As [`connect`].
+    /// The errors of [`connect`].
     /// # Panics
-    /// As [`connect`].
+    /// As [`connect`] does.
     pub fn open(
         self,
         config: &Arc<ClientConfig>,
@@ -207,7 +207,7 @@ impl Dialled {
     }
 }
 
-/// Says the hello and hears what the source says to it.
+/// Sends the hello and receives the source's reply to it.
 fn greet(
     connection: &mut ClientConnection,
     tcp: &TcpStream,
@@ -283,8 +283,8 @@ pub struct PendingLane {
 /// the hello. Blocks for `deadline` at most.
 ///
 /// # Errors
-/// `TimedOut` if no hello comes; otherwise what is wrong with it. The target is not told: it has
-/// shown no hello that one could answer.
+/// `TimedOut` if no hello arrives; otherwise the fault of the hello. The target gets no reply: it
+/// has sent no hello that could be answered.
 /// # Panics
 /// If the handshake is not complete.
 pub fn accept(
@@ -305,11 +305,12 @@ pub fn accept(
     Ok(PendingLane { tcp, connection, hello, peer, until, options: options.clone() })
 }
 
-/// [`accept`] with the TLS handshake before it, both within `deadline`, for callers without a
-/// runtime. A client whose certificate is refused is told so by an alert.
+/// Accepts a lane as [`accept`] does, with the TLS handshake before it, both within `deadline`, for
+/// callers without a runtime. A client whose certificate is rejected receives an alert.
 ///
 /// # Errors
-/// `Handshake` names the certificate that was refused and why; else as [`accept`].
+/// `Handshake` names the certificate that was rejected and the reason; otherwise the errors of
+/// [`accept`].
 pub fn accept_blocking(
     tcp: TcpStream,
     config: &Arc<ServerConfig>,
@@ -327,7 +328,7 @@ pub fn accept_blocking(
 }
 
 impl PendingLane {
-    /// What the target asks for.
+    /// Returns the request of the target.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -337,13 +338,13 @@ impl PendingLane {
         self.connection.peer_certificates().unwrap_or_default()
     }
 
-    /// Who asks, by its certificate.
+    /// Returns the peer that asks, by its certificate.
     pub fn peer(&self) -> &PeerId {
         &self.peer
     }
 
     /// Opens the lane: `protocol` is the version chosen from the hello's range, `source` is this
-    /// peer, as its certificate says. What is left of the deadline counts.
+    /// peer, as its certificate names it. The rest of the deadline applies.
     ///
     /// # Errors
     /// If the target is gone.
@@ -368,8 +369,8 @@ impl PendingLane {
         }
     }
 
-    /// Tells the target why there will be no lane, and closes the connection. Blocks for a second
-    /// at most. A target that is gone already need not know.
+    /// Sends the target the reason why there will be no lane, and closes the connection. Blocks for
+    /// a second at most. Ignores a target that is gone already.
     pub fn refuse(mut self, refusal: Refusal) {
         let body = HelloReply::Refused(refusal).encode();
         let until = Instant::now() + LINGER;
@@ -424,7 +425,7 @@ impl Write for Timed<'_> {
 struct Records<'a> {
     timed: Timed<'a>,
     header: [u8; 5],
-    /// Bytes of `header` that were given on.
+    /// Bytes of `header` that were passed on.
     given: usize,
     /// Bytes of the record's body that are not read yet.
     left: usize,
@@ -531,15 +532,15 @@ fn check_nothing_buffered<S: SideData>(
     connection: &mut ConnectionCommon<S>,
 ) -> Result<(), LaneError> {
     let state = connection.process_new_packets().map_err(LaneError::Handshake)?;
-    // All that rustls had to say was said with the last frame, unless the other end asked for more.
+    // rustls has sent everything with the last frame, unless the other end asked for more.
     if state.plaintext_bytes_to_read() > 0 || state.peer_has_closed() || connection.wants_write() {
         return Err(LaneError::Tls13("the other end spoke out of turn"));
     }
     Ok(())
 }
 
-/// Sends what is left to say, and waits a moment for the other end to close: closing over bytes
-/// that were not read would reset the connection and lose the reason on its way.
+/// Sends the remaining bytes, and waits a moment for the other end to close. A close with unread
+/// bytes would reset the connection and lose the reason on its way.
 fn part<S: SideData>(connection: &mut ConnectionCommon<S>, tcp: &TcpStream, until: Instant) {
     let until = until.min(Instant::now() + LINGER);
     let mut timed = Timed { tcp, until };

@@ -24,7 +24,7 @@ use super::wire::Wire;
 /// memory counts it for each of a thousand lanes.
 pub const LANE_STACK_BYTES: usize = 512 * 1024;
 
-/// What ended a [`LaneStream::wait`].
+/// The event that ended a [`LaneStream::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// [`LaneStream::recv_header`] has something to read: data, the end, or an error.
@@ -32,20 +32,20 @@ pub enum Wake {
     /// The interrupt descriptor is readable. It is for its owner to read it; while it stays
     /// readable it goes before data.
     Interrupted,
-    /// Neither, for as long as was to be waited.
+    /// Neither happened before the timeout.
     Timeout,
 }
 
-/// How the two directions are protected.
+/// The protection of the two directions.
 enum Protection {
     Tls(Box<(Sealer, Opener)>),
     Clear(Box<(ClearSender, ClearReceiver)>),
 }
 
-/// One open lane, for the one thread that owns it.
+/// An open lane, for the thread that owns it.
 ///
 /// All calls block, none longer than `SocketOptions::io_timeout` without a byte moving. After an
-/// error the lane is only good to be dropped.
+/// error the only use of the lane is to drop it.
 pub struct LaneStream {
     wire: Wire,
     protection: Protection,
@@ -117,7 +117,7 @@ impl LaneStream {
     }
 
     /// Receives header and body of the next frame; `body` is replaced, its memory is used again.
-    /// What comes back was protected by the lane: a TLS record that opened, or a MAC that fits.
+    /// The returned data was protected by the lane: a TLS record that opened, or a MAC that fits.
     ///
     /// # Errors
     /// `Closed` if the other end is done; all other errors of [`LaneError`] but `KeyUsedUp`.
@@ -134,13 +134,13 @@ impl LaneStream {
     }
 
     /// Fills `buf` with the next bytes of the frame's payload, which may be taken in several calls.
-    /// On a TLS lane they are what the source sent; on a clear one only the digest in the body
-    /// tells, so compare before use.
+    /// On a TLS lane they are the bytes that the source sent. On a clear one only the digest in the
+    /// body shows that, so compare before use.
     ///
     /// # Errors
-    /// As [`LaneStream::recv_header`]; `buf` then holds nothing to be relied on.
+    /// The errors of [`LaneStream::recv_header`]; the content of `buf` is then unreliable.
     /// # Panics
-    /// If `buf` is longer than what is left of the payload.
+    /// If `buf` is longer than the rest of the payload.
     pub fn recv_payload(&mut self, buf: &mut [u8]) -> Result<(), LaneError> {
         assert!(buf.len() <= self.payload_left, "the frame has no more payload");
         self.payload_left -= buf.len();
@@ -184,11 +184,11 @@ impl LaneStream {
         }
     }
 
-    /// Tells the other end that nothing more comes from here: `close_notify` on TLS lanes, then the
-    /// end of the TCP stream. What it sends can still be received.
+    /// Tells the other end that this end sends nothing more: `close_notify` on TLS lanes, then the
+    /// end of the TCP stream. Bytes from the other end can still be received.
     ///
     /// # Errors
-    /// As [`LaneStream::send`]; the lane may be dropped all the same.
+    /// The errors of [`LaneStream::send`]; the lane may be dropped all the same.
     pub fn close(&mut self) -> Result<(), LaneError> {
         if let Protection::Tls(ends) = &mut self.protection {
             ends.0.close(&mut self.wire)?;
@@ -214,7 +214,7 @@ impl LaneStream {
         self.wire.tcp.set_write_timeout(Some(limit))
     }
 
-    /// Who is at the other end, by its certificate.
+    /// Returns the peer at the other end, by its certificate.
     pub fn peer(&self) -> &PeerId {
         &self.peer
     }
@@ -224,7 +224,7 @@ impl LaneStream {
         self.lane
     }
 
-    /// What protects the frames.
+    /// Returns the protection of the frames.
     pub fn framing(&self) -> Framing {
         match self.protection {
             Protection::Tls(_) => Framing::Tls,
@@ -232,7 +232,8 @@ impl LaneStream {
         }
     }
 
-    /// What protects the frames, in words: `TLS 1.3 with AES-256-GCM`, or authenticated clear.
+    /// Returns the protection of the frames, in words: `TLS 1.3 with AES-256-GCM`, or authenticated
+    /// clear.
     pub fn protection(&self) -> String {
         match &self.protection {
             Protection::Tls(both) => format!("TLS 1.3 with {}", both.0.cipher()),
@@ -284,7 +285,7 @@ impl fmt::Debug for LaneStream {
     }
 }
 
-/// Ends a lane from another thread: whoever blocks on the lane gets an error at once.
+/// Ends a lane from another thread: a thread that blocks on the lane gets an error at once.
 #[derive(Debug)]
 pub struct LaneCloser {
     tcp: TcpStream,
@@ -293,19 +294,19 @@ pub struct LaneCloser {
 impl LaneCloser {
     /// Ends both directions. A lane that is gone already is no error.
     pub fn shutdown(&self) {
-        // The only failure is `NotConnected`, which is what was wanted.
+        // The only failure is `NotConnected`, which is the wanted state.
         let _ = self.tcp.shutdown(Shutdown::Both);
     }
 
-    /// How long nothing has come: a lane on a slow path may take minutes for one stride and is not
-    /// dead all the while. A lane that cannot be asked has been silent for ever.
+    /// Returns the time since data last arrived. A lane on a slow path may take minutes for one
+    /// stride and is alive all the while. A lane whose socket cannot be asked returns the longest
+    /// time.
     pub fn silence(&self) -> Duration {
         silence_of(&self.tcp).unwrap_or(Duration::MAX)
     }
 
-    /// How long TCP has heard nothing, not even the acknowledgement of a probe: with
-    /// `SocketOptions::probe_after` a path that lives is heard that often, whatever the other end
-    /// does.
+    /// Returns the time since TCP last heard anything, acknowledgements of probes included. With
+    /// `SocketOptions::probe_after` a live path is heard that often, whatever the other end does.
     pub fn unheard(&self) -> Duration {
         unheard_of(&self.tcp).unwrap_or(Duration::MAX)
     }

@@ -1,22 +1,22 @@
 //! The TLS 1.3 record layer of a lane, over the secrets of a finished handshake.
 //!
-//! On the wire it is what RFC 8446, section 5 says: records of type 23 with at most 16 KiB of
-//! content, the true content type behind the content, a nonce made of the IV and the record's
-//! number, the header as additional data; 22 bytes more than the content. Any TLS stack can be at
-//! the other end (`net::tests` puts rustls there).
+//! On the wire it follows RFC 8446, section 5: records of type 23 with at most 16 KiB of content.
+//! The true content type follows the content, the nonce is made of the IV and the record's number,
+//! and the header is additional data. A record has 22 bytes more than its content. Any TLS stack
+//! can be at the other end (`net::tests` puts rustls there).
 //!
-//! What it does not do, lanes do not need: it asks for no key update and refuses one, since a lane
-//! is replaced long before a key is used up; it sends no session tickets and passes over those it
-//! gets. What it does better than a general library: a record is sealed straight from the stride,
-//! and opened straight into it unless the record's last byte (its content type) would lie beyond
-//! the caller's buffer, which is so for the last record of a payload alone.
+//! Lanes do not need the parts that are missing. This layer sends no key update and rejects one,
+//! since a lane is replaced long before a key is used up. It sends no session tickets and skips
+//! received ones. It is better than a general library in one respect: a record is sealed straight
+//! from the stride, and opened straight into it. The exception is a record whose last byte (its
+//! content type) would lie beyond the caller's buffer: only the last record of a payload.
 //!
-//! Large payloads start a record of their own, so that their records fall on the caller's buffer
-//! in whole 16 KiB; a frame that fits one record travels in one.
+//! Large payloads start a record of their own, so that their records fall on the caller's buffer in
+//! whole 16 KiB; a frame that fits one record travels in one.
 //!
-//! Memory follows the lanes at work: the room for a batch of records is borrowed from all lanes'
-//! [`BATCHES`] while a frame is sent or a large payload comes. Between calls a lane holds what came
-//! ahead of its turn, in room for one record of its own.
+//! Memory grows with the number of busy lanes: the room for a batch of records is borrowed from all
+//! lanes' [`BATCHES`] while a frame is sent or a large payload arrives. Between calls a lane holds
+//! only bytes that came ahead of their turn, in room for one record of its own.
 
 use std::io::Write;
 use std::ops::Range;
@@ -34,7 +34,7 @@ use crate::buffer::{Buffer, BufferPool};
 pub(super) const CONTENT_BYTES_MAX: usize = 16 * 1024;
 /// Type, version and length of a record.
 const RECORD_HEADER_BYTES: usize = 5;
-/// What a record of ours is longer than its content: header, content type, tag.
+/// Bytes by which a record of ours is longer than its content: header, content type, tag.
 pub(super) const RECORD_OVERHEAD: usize = RECORD_HEADER_BYTES + 1 + TAG_BYTES;
 /// Longest body of a record that a peer may send, with padding (RFC 8446, section 5.2).
 const RECORD_BODY_MAX: usize = CONTENT_BYTES_MAX + 256;
@@ -50,7 +50,7 @@ const RECORD_BATCH_MAX: usize = 32;
 /// Room beside a batch for the short record with the frame's header and body, so that a stride of
 /// two batches takes two system calls and not three. As much is received ahead of a payload's end.
 const HEAD_RECORD_BYTES: usize = 1024;
-/// What a batch may be longer than ours because a peer's records are padded.
+/// Bytes by which a batch may be longer than ours because a peer's records are padded.
 const PADDING_BYTES: usize = RECORD_BODY_MAX - CONTENT_BYTES_MAX;
 
 const TYPE_ALERT: u8 = 21;
@@ -84,7 +84,7 @@ impl RecordKey {
         Ok(Self { key, iv, sequence })
     }
 
-    /// The nonce of the next record (RFC 8446, section 5.3); each is given once.
+    /// Returns the nonce of the next record (RFC 8446, section 5.3); each is used once.
     fn next_nonce(&mut self) -> Result<[u8; NONCE_BYTES], LaneError> {
         if self.sequence >= KEY_RECORDS_MAX {
             return Err(LaneError::KeyUsedUp);
@@ -102,9 +102,9 @@ const fn batch_bytes(record_batch: usize) -> usize {
     record_batch * (CONTENT_BYTES_MAX + RECORD_OVERHEAD) + HEAD_RECORD_BYTES
 }
 
-/// The room for batches of all lanes of the process. It has no limit of its own: whoever sends or
-/// receives a large payload holds a stride of a pool that has one, and a taker that waited here
-/// while it holds a stride could make others wait for that.
+/// The room for batches of all lanes of the process. It has no limit of its own: a thread that
+/// sends or receives a large payload holds a stride of a pool that has one. A wait here while
+/// holding a stride could make other threads wait for that stride.
 static BATCHES: LazyLock<BufferPool> =
     LazyLock::new(|| BufferPool::new(batch_bytes(RECORD_BATCH_MAX) + PADDING_BYTES, usize::MAX));
 
@@ -222,8 +222,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// Seals one record of `length` bytes that lie in several pieces, and gives what is left of the
-    /// last of them.
+    /// Seals one record of `length` bytes that lie in several pieces. Returns the rest of the last
+    /// of them.
     fn seal_gathered<'a>(
         &mut self,
         out: &mut Outbox,
@@ -252,8 +252,8 @@ impl Sealer {
     }
 }
 
-/// Writes the header of a record with `length` bytes of content to the start of `out`, and gives
-/// the header and the place for the sealed content, its type and the tag.
+/// Writes the header of a record with `length` bytes of content to the start of `out`. Returns the
+/// header and the place for the sealed content, its type and the tag.
 fn split_record(out: &mut [u8], length: usize) -> (&[u8; RECORD_HEADER_BYTES], &mut [u8]) {
     assert!(length <= CONTENT_BYTES_MAX, "a record holds at most 16 KiB");
     let (header, rest) = out
@@ -276,7 +276,7 @@ struct Inbox {
     /// Records at `start..end` of the room are not opened yet.
     start: usize,
     end: usize,
-    /// Opened content in the room, before `start`, that nobody took yet.
+    /// Opened content in the room, before `start`, that was not taken yet.
     plain: Range<usize>,
 }
 
@@ -309,7 +309,7 @@ impl Inbox {
         Ok(self.next_record()?.is_some_and(|bytes| bytes <= self.end - self.start))
     }
 
-    /// Goes on in room for a batch.
+    /// Moves to room for a batch.
     fn borrow_batch(&mut self) {
         if self.batch.is_none() {
             let mut batch = BATCHES.take();
@@ -320,8 +320,8 @@ impl Inbox {
         }
     }
 
-    /// Gives the batch back. What came ahead fits the lane's own room, as no more than that is
-    /// received beyond what was asked for (`Opener::fetch_record`).
+    /// Returns the batch. Bytes that came ahead fit the lane's own room, since no more than that is
+    /// received beyond the requested ones (`Opener::fetch_record`).
     fn give_back_batch(&mut self) {
         let held = self.held();
         if held.len() <= self.own.len()
@@ -332,7 +332,7 @@ impl Inbox {
         }
     }
 
-    /// What is in the room and was not taken.
+    /// Returns the range of the room that was not taken yet.
     fn held(&self) -> Range<usize> {
         if self.plain.is_empty() { self.start..self.end } else { self.plain.start..self.end }
     }
@@ -362,7 +362,7 @@ impl Opener {
         Ok(Self { key: RecordKey::new(secrets)?, inbox: Inbox::new(batch_bytes), empty_records: 0 })
     }
 
-    /// Whether content or a whole record is here already.
+    /// Returns whether content or a whole record is here already.
     pub(super) fn has_data(&self) -> bool {
         !self.inbox.plain.is_empty() || self.inbox.has_record().unwrap_or(false)
     }
@@ -430,7 +430,7 @@ impl Opener {
             inbox.room_mut().copy_within(start..end, 0);
             (inbox.start, inbox.end) = (0, held);
             // Whatever its records, the peer must send at least this much for `wanted`, and not
-            // much more is taken: what is left over fits the lane's own room.
+            // much more is taken: the rest fits the lane's own room.
             let least = wanted + wanted.div_ceil(CONTENT_BYTES_MAX) * RECORD_OVERHEAD;
             let most = (least + HEAD_RECORD_BYTES).max(RECORD_BYTES_MAX).min(inbox.room().len());
             let missing = least.saturating_sub(held).min(most - held);
@@ -448,8 +448,8 @@ impl Opener {
         Ok(())
     }
 
-    /// Opens the record at `start` into `out` if it fits there with its content type, else in
-    /// place; gives the bytes of content that lie in `out`.
+    /// Opens the record at `start` into `out` if it fits there with its content type, otherwise in
+    /// place. Returns the bytes of content that lie in `out`.
     fn open(&mut self, out: &mut [u8]) -> Result<usize, LaneError> {
         let nonce = self.key.next_nonce()?;
         let (start, end) = (self.inbox.start, self.inbox.end);
@@ -514,8 +514,7 @@ fn split_inner(inner: &[u8]) -> Result<(u8, usize), LaneError> {
     Ok((inner[at], at))
 }
 
-/// What to do about a record that is not data: session tickets are passed over, all else ends the
-/// lane.
+/// Handles a record that is not data: session tickets are skipped, all other records end the lane.
 fn check_other(content_type: u8, content: &[u8]) -> Result<(), LaneError> {
     match (content_type, content) {
         (TYPE_ALERT, &[_, ALERT_CLOSE_NOTIFY]) => Err(LaneError::Closed),

@@ -1,4 +1,4 @@
-//! What a lane asks of its socket, and what the socket knows of the path.
+//! The socket options of a lane, and the socket's knowledge of the path.
 
 use std::io;
 use std::mem;
@@ -13,9 +13,9 @@ use super::control::{is_bbr, settle};
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct SocketError {
-    /// Which step, with the value where it was chosen by somebody.
+    /// The step, with the value where somebody chose it.
     pub what: String,
-    /// Why.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -34,13 +34,13 @@ const ROOM_BUFFER_BYTES: usize = 512 * 1024;
 /// trips deep.
 pub(super) const NEAR: Duration = Duration::from_millis(2);
 
-/// What a lane may have received and not read over a longer path, in bytes, from its beginning. The
-/// kernel would come there by itself, but lets its buffer grow by what was read in a round trip:
-/// while a path rises, the sender waits for that (docs/design/0007).
+/// Bytes that a lane over a longer path may have received and not read, from its beginning. The
+/// kernel would reach that size by itself, but grows its buffer only by the bytes read in a round
+/// trip. While the rate of a path rises, the sender waits for that (docs/design/0007).
 const FAR_WINDOW_BYTES: usize = 4 * 1024 * 1024;
 
-/// How the socket of a lane is set up. The default suits a local network; the engine chooses
-/// buffers and congestion control by path.
+/// The options of a lane's socket. The default suits a local network; the engine chooses buffers
+/// and congestion control by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// SO_SNDBUF in bytes (the kernel doubles the value for its own needs), beyond
@@ -48,16 +48,16 @@ pub struct SocketOptions {
     pub send_buffer_bytes: Option<usize>,
     /// SO_RCVBUF, likewise.
     pub receive_buffer_bytes: Option<usize>,
-    /// Whether a receive of a large payload wakes once, when all of it has come (SO_RCVLOWAT), and
-    /// not for each packet: a fifth less CPU where both ends are on different cores
-    /// (docs/design/0001, X2). It is on only while such a receive waits, so headers come at once.
+    /// Makes a receive of a large payload wake once, when all of it has arrived (SO_RCVLOWAT), and
+    /// not for each packet. That saves a fifth of the CPU where both ends are on different cores
+    /// (docs/design/0001, X2). It is on only while such a receive waits, so headers arrive at once.
     pub receive_low_water: bool,
     /// TCP congestion control by its kernel name; `None` is the host's default.
     pub congestion: Option<String>,
     /// Data that stays unacknowledged for this long, or probes of an idle lane, end it.
     pub dead_after: Duration,
-    /// Where another lane could take over: TCP asks the other end after so much silence, and as
-    /// often again, so that [`super::LaneCloser::unheard`] tells a dead path from a quiet one.
+    /// Interval of TCP's probes of a silent other end, where another lane could take over.
+    /// [`super::LaneCloser::unheard`] then distinguishes a dead path from a quiet one.
     pub probe_after: Option<Duration>,
     /// No single send or receive takes longer without moving a byte.
     pub io_timeout: Duration,
@@ -82,9 +82,9 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Applies what is the socket's own: buffers, congestion control, probes. Before `connect` or
-    /// on a listener, buffers count for the window scale that TCP negotiates; accepted sockets
-    /// inherit them.
+    /// Applies the options of the socket itself: buffers, congestion control, probes. Before
+    /// `connect` or on a listener, buffers count for the window scale that TCP negotiates; accepted
+    /// sockets inherit them.
     ///
     /// # Errors
     /// [`SocketError`] names the option, such as a congestion control this kernel does not have.
@@ -109,15 +109,17 @@ impl SocketOptions {
             .map_err(|source| SocketError::new("set keep-alive and time limits of TCP", source))
     }
 
-    /// Fits an open connection to its path, where nobody has chosen otherwise. Within a room small
-    /// buffers stay in the caches. Below [`NEAR`], where the host's default is a kind of BBR, CUBIC
-    /// is taken if the host allows it, mostly from the beginning (`net::control`): a model of the
-    /// path finds nothing there, which together with the buffers saves a tenth of the CPU
-    /// (docs/design/0003), and where several sources share a link whose queue is deeper than its
-    /// round trip is long, a flow of BBR that first saw the path idle is starved by one that first
-    /// saw it full (0020). Over distance the kernel's autotuning of the send buffer and the host's
-    /// congestion control are left alone, and that of the receive buffer begins where it would come
-    /// to. What cannot be set is left as it is: the lane works all the same.
+    /// Fits an open connection to its path, where the configuration leaves the choice. Within a
+    /// room small buffers stay in the caches. Below [`NEAR`], where the host's default is a kind of
+    /// BBR, CUBIC is used if the host allows it, usually from the beginning (`net::control`). A
+    /// model of the path finds nothing there; together with the buffers CUBIC saves a tenth of the
+    /// CPU (docs/design/0003). There is a second reason where several sources share a link whose
+    /// queue is deeper than its round trip is long. A flow of BBR that first saw the path idle is
+    /// starved there by one that first saw it full (0020).
+    ///
+    /// Over distance the kernel's autotuning of the send buffer and the host's congestion control
+    /// are left alone. The autotuning of the receive buffer begins at the size that it would reach.
+    /// An option that cannot be set is left as it is: the lane works all the same.
     pub(super) fn fit(&self, socket: impl AsFd) {
         let socket = socket.as_fd();
         let Ok(rtt) = rtt_of(socket) else { return };
@@ -148,7 +150,7 @@ impl SocketOptions {
         }
     }
 
-    /// Four probes over half of `dead_after` when idle, or as often as `probe_after` says;
+    /// Sets four probes over half of `dead_after` when idle, or as often as `probe_after` says;
     /// TCP_USER_TIMEOUT ends both (tcp(7)).
     fn apply_dead_after(&self, socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
         const PROBES: u32 = 4;
@@ -172,9 +174,9 @@ pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(),
         .map_err(|source| SocketError::new(format!("bind to network interface `{device}`"), source))
 }
 
-/// Has the kernel make room for so many bytes, half of `net.ipv4.tcp_rmem`'s last value at most,
-/// without an end to its autotuning, as SO_RCVBUF has it: a low-water mark makes the buffer as
-/// large as it needs, and leaves it so (`tcp_set_rcvlowat` in Linux, from 4.18 on).
+/// Makes the kernel provide room for `bytes`, half of `net.ipv4.tcp_rmem`'s last value at most.
+/// Unlike SO_RCVBUF this does not end its autotuning. A low-water mark makes the buffer as large as
+/// it needs, and leaves it so (`tcp_set_rcvlowat` in Linux, from 4.18 on).
 fn open_window(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_receive_low_water(socket, bytes)?;
     set_receive_low_water(socket, 1)
@@ -218,16 +220,16 @@ pub struct LaneRtt {
 /// Segments with data that a connection has received. The counts wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// All, in order or not.
+    /// All segments, in order or not.
     pub all: u32,
-    /// Those that came while an earlier one was missing; 0 before Linux 5.4.
+    /// Segments that arrived while an earlier one was missing; 0 before Linux 5.4.
     pub behind: u32,
     /// About how many bytes each has.
     pub bytes: u32,
 }
 
 /// Bytes of `struct tcp_info` that are read: up to `tcpi_rcv_ooopack` (Linux 5.4). Older kernels
-/// give less, and the rest stays 0.
+/// return fewer, and the rest stays 0.
 const TCP_INFO_BYTES: usize = 228;
 /// Offset of `tcpi_rcv_mss`, bytes of payload of a segment as they come.
 const TCP_INFO_SEGMENT: usize = 20;
@@ -244,14 +246,14 @@ const TCP_INFO_SEGMENTS: usize = 152;
 /// Offset of `tcpi_rcv_ooopack`, likewise.
 const TCP_INFO_BEHIND: usize = 224;
 
-/// Asks TCP for the round-trip times of a connection.
+/// Returns TCP's round-trip times of a connection.
 ///
 /// # Errors
 /// The kernel's, if this is not a TCP socket.
 ///
 /// # For tests
-/// In builds with debug assertions, and in no others, `PENSTOCK_TEST_RTT_MS` takes the place of
-/// what TCP says: so a test on one host can have a long path.
+/// In builds with debug assertions, and in no others, `PENSTOCK_TEST_RTT_MS` replaces TCP's value,
+/// so that a test on one host can have a long path.
 pub fn rtt_of(socket: impl AsFd) -> io::Result<LaneRtt> {
     let given =
         if cfg!(debug_assertions) { std::env::var("PENSTOCK_TEST_RTT_MS").ok() } else { None };
@@ -263,7 +265,7 @@ pub fn rtt_of(socket: impl AsFd) -> io::Result<LaneRtt> {
     Ok(LaneRtt { smoothed: microseconds(TCP_INFO_RTT), min: microseconds(TCP_INFO_MIN_RTT) })
 }
 
-/// How long ago TCP received the last data of a connection.
+/// Returns the time since TCP received the last data of a connection.
 ///
 /// # Errors
 /// The kernel's, if this is not a TCP socket.
@@ -272,7 +274,8 @@ pub(super) fn silence_of(socket: impl AsFd) -> io::Result<Duration> {
     Ok(Duration::from_millis(u64::from(word_of(&info, TCP_INFO_LAST_RECEIVED))))
 }
 
-/// How long ago TCP received anything of a connection, acknowledgements of its probes included.
+/// Returns the time since TCP received anything of a connection, acknowledgements of its probes
+/// included.
 ///
 /// # Errors
 /// The kernel's, if this is not a TCP socket.
@@ -283,7 +286,7 @@ pub(super) fn unheard_of(socket: impl AsFd) -> io::Result<Duration> {
     Ok(Duration::from_millis(u64::from(milliseconds)))
 }
 
-/// What TCP has received of a connection, read or not.
+/// Returns the segments that TCP has received of a connection, read or not.
 ///
 /// # Errors
 /// The kernel's, if this is not a TCP socket.

@@ -15,14 +15,14 @@ const LOW_WATER_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Receives of at least this much wait with a low-water mark.
 const LOW_WATER_BYTES: usize = 64 * 1024;
 
-/// Where bytes come from.
+/// A stream of received bytes.
 pub(super) trait Incoming {
-    /// Waits until some bytes are there and takes them; 0 is the end.
+    /// Waits until some bytes have arrived and takes them; 0 is the end.
     fn some(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Waits until `least` bytes are there, but not for long, and takes what fits `buf` then: fewer
-    /// bytes wherever the path is slow; 0 is the end. To be asked only for bytes that the other end
-    /// is sure to send; `buf` may have room for more.
+    /// Waits until `least` bytes have arrived, but not for long, and then takes as many as fit
+    /// `buf`: fewer bytes wherever the path is slow; 0 is the end. Call it only for bytes that the
+    /// other end is sure to send; `buf` may have room for more.
     fn most(&mut self, buf: &mut [u8], least: usize) -> io::Result<usize>;
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Wire {
     pub(super) tcp: TcpStream,
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// Whether low-water marks are used.
+    /// Set if low-water marks are used.
     use_low_water: bool,
     /// The one that is set; 1 is the kernel's default.
     low_water: usize,
@@ -51,7 +51,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Whether the low-water mark is reached, or the stream has ended, before `patience` is over.
+    /// Returns whether the low-water mark is reached, or the stream has ended, before `patience` is
+    /// over.
     fn poll_readable(&self, patience: Timespec) -> io::Result<bool> {
         let mut polled = [PollFd::new(&self.tcp, PollFlags::IN)];
         match rustix::event::poll(&mut polled, Some(&patience)) {
@@ -84,10 +85,11 @@ impl Incoming for Wire {
     fn most(&mut self, buf: &mut [u8], least: usize) -> io::Result<usize> {
         if self.use_low_water && least >= LOW_WATER_BYTES {
             // The mark counts bytes that are queued. A receive that took some of them and then
-            // waited for the rest would sleep on when all is there, but less than the mark: so the
-            // wait comes first, with nothing taken, and is not for ever. A poll is also content
-            // with less than the mark when the socket's memory or window is nearly used up
-            // (`tcp_epollin_ready`), so what follows it takes what is there and does not wait.
+            // waited for the rest would sleep although all is there, but less than the mark. So the
+            // wait comes first, with nothing taken, and is not for ever. A poll also returns with
+            // less than the mark when the socket's memory or window is nearly used up
+            // (`tcp_epollin_ready`). The receive after it therefore takes the bytes that are there
+            // and does not wait.
             self.wake_after(least)?;
             if self.poll_readable(LOW_WATER_WAIT)? {
                 match self.receive(buf, RecvFlags::DONTWAIT) {

@@ -1,13 +1,13 @@
-//! Owner, mode, extended attributes, ACLs and times: setting them, in the order in which none
-//! undoes another, and reading what an entry has.
+//! Owner, mode, extended attributes, ACLs and times: sets them in an order in which none undoes
+//! another, and reads those of an entry.
 //!
-//! The order is B2's: data, chown (which takes setuid bits and capabilities away), chmod, extended
-//! attributes and ACLs (whose mask is part of the mode), times. Nothing is set that a new file has
-//! anyway, so that a plain tree of the process's own user costs no call more than its times.
+//! The order is B2's: data, chown (which removes setuid bits and capabilities), chmod, extended
+//! attributes and ACLs (whose mask is part of the mode), times. No attribute is set that a new file
+//! has anyway. A plain tree of the process's own user so costs no call more than its times.
 //!
-//! What the system refuses is told as [`NotSet`] rather than as an error: whether that fails an
-//! item is for the caller to say. A class that a file system or the process's rights refuse as a
-//! whole is asked for once per mount ([`Refusals`]).
+//! Attributes that the system rejects are returned as [`NotSet`] rather than as an error: the
+//! caller decides whether that fails an item. A class that a file system or the process's rights
+//! reject as a whole is tried once per mount ([`Refusals`]).
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -39,7 +39,7 @@ use crate::sys::list_xattrs_at;
 
 /// First guess at the bytes of a list of names, or of a value.
 const GUESS_BYTES: usize = 1024;
-/// Linux gives no longer list or value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`, linux/limits.h).
+/// Linux returns no longer list or value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`, linux/limits.h).
 const SYSTEM_BYTES_MAX: usize = 64 * 1024;
 /// Attributes that are asked for by name where an entry has more names than the system lists: ACLs,
 /// capabilities and labels (linux/capability.h, linux/xattr.h).
@@ -50,10 +50,10 @@ const GROUPS_MAX: usize = 1024;
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// What an entry is to have.
+/// The attributes that an entry receives.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes<'a> {
-    /// Permission bits, `0o7777` at most; `None` leaves those that the system gives.
+    /// Permission bits, `0o7777` at most; `None` leaves those that the system sets.
     pub mode: Option<u32>,
     /// Time of last modification; `None` leaves it.
     pub mtime: Option<FileTime>,
@@ -63,7 +63,7 @@ pub struct Attributes<'a> {
     pub gid: Option<u32>,
     /// Extended attributes, ACLs among them.
     pub xattrs: Xattrs<'a>,
-    /// Those classes of them that are wanted; the others are neither set nor removed.
+    /// The classes of extended attributes that are wanted; others are neither set nor removed.
     pub classes: ClassSet,
 }
 
@@ -95,11 +95,11 @@ impl NotSet {
     }
 }
 
-/// What a mount, or our rights on it, refuse as a whole: asked for once.
+/// The classes that a mount, or the rights on it, reject as a whole: tried once.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     classes: [AtomicI32; AttributeClass::COUNT],
-    /// There are no extended attributes at all, so that nothing need be asked for them.
+    /// Set if there are no extended attributes at all, so that no call for them is needed.
     nothing_listed: AtomicBool,
     groups: Mutex<BTreeSet<u32>>,
 }
@@ -128,7 +128,7 @@ impl Refusals {
     }
 }
 
-/// One entry whose attributes are set.
+/// An entry whose attributes are set.
 pub(super) struct Node<'a> {
     /// Open for reading or writing, or with `O_PATH` if `path_only`.
     pub(super) fd: BorrowedFd<'a>,
@@ -138,9 +138,9 @@ pub(super) struct Node<'a> {
     pub(super) owner: Owner,
     /// The mode that it has, if that is known.
     pub(super) mode: Option<u32>,
-    /// Whether it may have inherited an ACL of its directory.
+    /// Set if the entry may have inherited an ACL of its directory.
     pub(super) inherits: bool,
-    /// Whether it was there before, perhaps with attributes that the source's has not.
+    /// Set if the entry existed before, perhaps with attributes that the source's does not have.
     pub(super) existed: bool,
     pub(super) kind: NodeKind,
 }
@@ -154,14 +154,14 @@ pub(super) enum NodeKind {
 }
 
 impl Node<'_> {
-    /// Sets all but the time ([`Node::set_time`]). An error is one of the store; what is refused
-    /// is in the answer.
+    /// Sets all attributes except the time ([`Node::set_time`]). An error is one of the store;
+    /// rejected attributes are in the result.
     pub(super) fn set(&mut self, wanted: &Attributes<'_>) -> Result<NotSet, Errno> {
         let mut not_set = NotSet::default();
         self.set_owner(wanted, &mut not_set)?;
         if self.kind != NodeKind::Symlink {
             if !self.existed && self.inherits && wanted.wants(AttributeClass::Acls) {
-                // Before the mode, whose group bits would let in all whom this ACL names.
+                // Before the mode, whose group bits would admit all users that this ACL names.
                 let _ = self.remove_xattr(ACL_ACCESS);
             }
             self.set_mode(wanted, &mut not_set)?;
@@ -194,7 +194,8 @@ impl Node<'_> {
                     self.forget_special_mode();
                     return Ok(());
                 }
-                // What was there before may be immutable (chattr(1)): that is its own affair.
+                // An entry that existed before may be immutable (chattr(1)), which concerns that
+                // entry only.
                 Err(errno) if self.existed && is_refusal(errno) => not_set.add(class, errno),
                 Err(errno) if is_refusal(errno) => {
                     self.note(class, errno, not_set);
@@ -227,7 +228,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// After a chown(2) nobody knows these bits: a file may have lost them, a directory has not.
+    /// Forgets these bits after a chown(2): a file may have lost them, a directory has not.
     fn forget_special_mode(&mut self) {
         self.mode = self.mode.filter(|mode| mode & (SETUID | SETGID) == 0);
     }
@@ -237,8 +238,9 @@ impl Node<'_> {
         chownat(self.fd, c"", uid, gid, AtFlags::EMPTY_PATH)
     }
 
-    /// A program that would run with its owner's rights never runs with those of another one: where
-    /// the owner could not be set, the bits that say so are not (as in cp(1)).
+    /// Sets the mode. A program that would run with its owner's rights never runs with those of
+    /// another one: where the owner could not be set, the setuid and setgid bits are not set (as in
+    /// cp(1)).
     fn set_mode(&mut self, wanted: &Attributes<'_>, not_set: &mut NotSet) -> Result<(), Errno> {
         let Some(mut mode) = wanted.mode else {
             let given = mode::of_new_file();
@@ -261,7 +263,7 @@ impl Node<'_> {
             }
         }
         // With an ACL the group bits are its mask. Until it is set, and where it cannot be, the
-        // group gets what the ACL gives to it.
+        // group gets the rights that the ACL gives to it.
         let acl = wanted.xattrs.get(ACL_ACCESS);
         if let Some(group) =
             acl.filter(|_| wanted.wants(AttributeClass::Acls)).and_then(acl_group_bits)
@@ -271,7 +273,8 @@ impl Node<'_> {
         if self.mode == Some(mode) { Ok(()) } else { self.change_mode(mode, not_set) }
     }
 
-    /// What belongs to others keeps its mode, and some file systems have no modes (FAT; D9).
+    /// Sets the mode. Entries of other users keep their mode, and some file systems have no modes
+    /// (FAT; D9).
     fn change_mode(&self, mode: u32, not_set: &mut NotSet) -> Result<(), Errno> {
         match self.chmod(mode) {
             Err(errno) if is_refusal(errno) => not_set.add(AttributeClass::Mode, errno),
@@ -280,8 +283,9 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Sets the time of last modification by `set`, after all else; `read` tells what it is then,
-    /// and is asked only about times that file systems may not be able to keep.
+    /// Sets the time of last modification by `set`, after all other attributes. `read` returns the
+    /// time that it has then. It is called only for times that file systems may not be able to
+    /// keep.
     pub(super) fn set_time(
         &self,
         wanted: FileTime,
@@ -307,7 +311,7 @@ impl Node<'_> {
                 }
             }
             Ok(()) => {}
-            // What this process has made is its own: the file system sets no times at all.
+            // A file that this process made is its own: the file system sets no times at all.
             Err(errno) if is_refusal(errno) && !self.existed && self.kind == NodeKind::File => {
                 self.note(class, errno, not_set);
             }
@@ -350,7 +354,7 @@ impl Node<'_> {
         match outcome {
             Ok(()) => return Ok(()),
             // A pipe or a link takes no user attributes anywhere, and an ACL of another version
-            // none at all: that says nothing of the mount.
+            // none at all: that proves nothing about the mount.
             Err(errno @ Errno::OPNOTSUPP)
                 if !self.path_only
                     && (class != AttributeClass::Acls || acl_group_bits(value).is_some()) =>
@@ -391,7 +395,7 @@ impl Node<'_> {
         }
     }
 
-    /// Takes from what was there before what the source's has not.
+    /// Removes attributes of an earlier entry that the source's entry does not have.
     fn remove_others(&self, wanted: &Attributes<'_>, not_set: &mut NotSet) {
         if wanted.classes.is_empty() {
             return;
@@ -411,18 +415,18 @@ impl Node<'_> {
 }
 
 impl Dir {
-    /// Whether files here may have the times that were set: false once the file system has refused
-    /// a time for a file that this process made.
+    /// Returns whether files here may have the times that were set. Returns false once the file
+    /// system has rejected a time for a file that this process made.
     pub fn takes_times(&self) -> bool {
         self.mount().is_none_or(|mount| mount.refusals().of(AttributeClass::Times).is_none())
     }
 }
 
 impl PosixStore {
-    /// The extended attributes of `name` in `dir` (the empty name is `dir` itself), encoded, as far
-    /// as they are in `classes` and fit; and how many were left out because they do not fit or may
-    /// not be read. Links are not followed. One call for an entry that has none; none at all on a
-    /// file system that has no attributes.
+    /// Returns the extended attributes of `name` in `dir` (the empty name is `dir` itself),
+    /// encoded, if they are in `classes` and fit. Returns also how many were left out because they
+    /// do not fit or may not be read. Links are not followed. Makes one call for an entry without
+    /// attributes, and none on a file system that has no attributes.
     ///
     /// # Errors
     /// `BadPath`; `Io`, with `E2BIG` where user attributes are wanted and the names of all take
@@ -494,8 +498,8 @@ impl PosixStore {
         Ok((encoded, left_out + too_large))
     }
 
-    /// Whether `name` in `dir` has just the extended attributes that are wanted, as far as their
-    /// classes are; one call for an entry that has none.
+    /// Returns whether `name` in `dir` has exactly the wanted extended attributes of the wanted
+    /// classes. Makes one call for an entry that has none.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
@@ -519,8 +523,8 @@ impl PosixStore {
             && all.into_iter().all(|(name, value)| there.get(name) == Some(value)))
     }
 
-    /// Gives the link, pipe or device `name` in `dir`, which was just made there under a temporary
-    /// name, what it is to have. Then publish it.
+    /// Sets the attributes of the link, pipe or device `name` in `dir`, which was just made there
+    /// under a temporary name. Publish it afterwards.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `WrongKind` if a file or directory is there; `Io`.
@@ -537,7 +541,8 @@ impl PosixStore {
         let told = fstat(&fd).map_err(failed)?;
         let kind = match rustix::fs::FileType::from_raw_mode(told.st_mode) {
             rustix::fs::FileType::Symlink => NodeKind::Symlink,
-            // Somebody has put another thing there: what a link may have is not for it.
+            // Another process has put a different entry there: the attributes of a link are not for
+            // it.
             rustix::fs::FileType::RegularFile => return Err(wrong_kind(dir, name, Kind::File)),
             rustix::fs::FileType::Directory => return Err(wrong_kind(dir, name, Kind::Directory)),
             _ => NodeKind::Other,
@@ -561,7 +566,7 @@ impl PosixStore {
         Ok(not_set)
     }
 
-    /// Gives the directory at `path` what it is to have, after all within it is done.
+    /// Sets the attributes of the directory at `path`, after everything within it is done.
     ///
     /// # Errors
     /// `BadPath`; `NotDirectory`; `ReadOnly`; `Io`.
@@ -598,7 +603,7 @@ impl PosixStore {
     }
 }
 
-/// Whether an error says that an attribute may not, or cannot, be set on this item.
+/// Returns whether an error says that an attribute may not, or cannot, be set on this item.
 fn is_refusal(errno: Errno) -> bool {
     [Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::NOSYS].contains(&errno)
 }

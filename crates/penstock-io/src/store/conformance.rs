@@ -1,4 +1,4 @@
-//! What every store promises, whatever it is: one suite, run on each of them.
+//! The promises of every store: one suite, run on each of them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use penstock_proto::units::FileTime;
 
 use super::*;
 
-/// Every entry of `source` by path, with what it is.
+/// Returns every entry of `source` by path, with its attributes.
 pub(super) fn walk(source: &Source) -> BTreeMap<Vec<u8>, Meta> {
     let mut found = BTreeMap::new();
     let mut open = vec![Vec::new()];
@@ -36,14 +36,14 @@ pub(super) fn walk(source: &Source) -> BTreeMap<Vec<u8>, Meta> {
     found
 }
 
-/// All bytes of a file, holes as zeros.
+/// Returns all bytes of a file, holes as zeros.
 pub(super) fn read_all(file: &ReadFile) -> Vec<u8> {
     let mut bytes = vec![0; file.meta().unwrap().size as usize];
     assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
     bytes
 }
 
-/// What a source promises; it must hold at least one file that is not empty.
+/// Checks the promises of a source, which must hold at least one file that is not empty.
 pub(super) fn check_source(source: &Source) {
     assert_eq!(source.stat(source.root(), b"").unwrap().kind, Kind::Directory);
     assert_eq!(source.check_fingerprint(&source.fingerprint().unwrap()), Ok(()));
@@ -98,7 +98,7 @@ fn check_file(source: &Source, dir: &Dir, item: &[u8], meta: &Meta) {
     assert!(whole[at as usize..].iter().all(|&byte| byte == 0));
 }
 
-/// What a target promises; with `keeps`, also that what was published can be read again.
+/// Checks the promises of a target; with `keeps`, also that published entries can be read again.
 pub(super) fn check_target(target: &Target, keeps: bool) {
     check_target_store(target, keeps);
     let dir = target.make_dirs(b"a/b").unwrap();

@@ -1,7 +1,7 @@
-//! What sysfs tells of the disks below a file system.
+//! The facts in sysfs about the disks below a file system.
 //!
-//! Source: Documentation/ABI/stable/sysfs-block and md.rst of Linux. Where sysfs is not there, as
-//! in some containers, nothing is known and nothing is held against a disk.
+//! Source: Documentation/ABI/stable/sysfs-block and md.rst of Linux. Where sysfs is absent, as in
+//! some containers, nothing is known, and the disks are treated as ordinary ones.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,13 @@ use rustix::fs::{Dev, major, minor};
 
 /// Devices on devices that are looked through: a file system on LVM on RAID on partitions is three.
 const DEPTH_MAX: u32 = 8;
-/// Names of disks that say they rotate whatever is behind them.
+/// Names of disks that report rotation whatever is behind them.
 const VIRTUAL: [&str; 3] = ["vd", "xvd", "loop"];
 
-/// Whether the disks of a file system are known to be better off if the page cache collects what
-/// is written: those that rotate, for which neighbours are then written together, and arrays with
-/// parity, which must read before they can write less than a row of all their disks.
+/// Returns whether the disks of a file system are known to work better if the page cache collects
+/// the writes. These are disks that rotate, for which neighbours are then written together. They
+/// are also arrays with parity, which must read before they can write less than a row of all their
+/// disks.
 pub(super) fn wants_collecting(device: Dev) -> bool {
     let name = format!("{}:{}", major(device), minor(device));
     collects(&Path::new("/sys/dev/block").join(name), DEPTH_MAX)

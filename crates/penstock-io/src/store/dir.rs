@@ -33,9 +33,9 @@ struct Inner {
 struct Handle {
     fd: OwnedFd,
     mount: Arc<Mount>,
-    /// Whether new files get the mode that is asked for; asked once.
+    /// Set if new files get the requested mode; determined once.
     plain: OnceLock<bool>,
-    /// User and group that new files get, as the first one that was made here told.
+    /// User and group of new files, as seen on the first one made here.
     gives_owner: OnceLock<Owner>,
 }
 
@@ -55,8 +55,8 @@ impl Dir {
         &self.0.path
     }
 
-    /// How files in this directory become durable: those with [`DurabilityMethod::is_per_file`]
-    /// must be synced by their writer before they are renamed (A3).
+    /// Returns the method that makes files in this directory durable. With
+    /// [`DurabilityMethod::is_per_file`] their writer must sync them before they are renamed (A3).
     pub fn durability(&self) -> DurabilityMethod {
         self.0.handle.as_ref().map_or(DurabilityMethod::Nothing, |handle| handle.mount.method())
     }
@@ -65,13 +65,13 @@ impl Dir {
         self.0.handle.as_ref().map(|handle| &*handle.mount)
     }
 
-    /// Whether a file made here with `mode` has just that mode. Blocks the first time.
+    /// Returns whether a file made here with `mode` has exactly that mode. Blocks the first time.
     pub(super) fn gives_mode(&self, mode: u32) -> bool {
         mode::is_exact(mode) && self.inherits_nothing()
     }
 
-    /// Whether a file made here takes nothing from the directory but its group. Blocks the first
-    /// time.
+    /// Returns whether a file made here inherits nothing from the directory but its group. Blocks
+    /// the first time.
     pub(super) fn inherits_nothing(&self) -> bool {
         self.0.handle.as_ref().is_some_and(|Handle { fd, mount, plain, .. }| {
             *plain.get_or_init(|| mode::inherits_nothing(fd.as_fd(), mount.kind()))
@@ -84,8 +84,8 @@ impl Dir {
         known.map(|owner| owner.gid)
     }
 
-    /// The owner of `made`, a file that was made here and not touched since: asked of the first
-    /// one, as setgid directories, mount options and servers have a say in it.
+    /// Returns the owner of `made`, a file that was made here and not touched since. It is read
+    /// from the first such file, as setgid directories, mount options and servers influence it.
     pub(super) fn owner_given(&self, made: BorrowedFd<'_>) -> Result<Owner, Errno> {
         let known = self.0.handle.as_ref().and_then(|handle| handle.gives_owner.get());
         if let Some(owner) = known {
@@ -107,7 +107,8 @@ impl Dir {
         }
     }
 
-    /// As [`Dir::fd`], for what is repeated on an error of the system.
+    /// Returns the descriptor as [`Dir::fd`] does, for calls that are repeated on an error of the
+    /// system.
     pub(super) fn fd_raw(&self) -> Result<BorrowedFd<'_>, Errno> {
         self.fd().map_err(|_| Errno::BADF)
     }
@@ -130,7 +131,7 @@ impl fmt::Debug for Dir {
 
 /// The directories that one worker used last, so that each file of a directory costs a lookup of
 /// one component only (C5). At its limit the one not used for longest is closed. All caches of a
-/// process together keep a quarter of the descriptors that the process may have at most, and drop
+/// process together keep at most a quarter of the descriptors that the process may have. They drop
 /// all of them when one of its opens finds no descriptor.
 #[derive(Debug)]
 pub struct DirCache {
@@ -138,7 +139,7 @@ pub struct DirCache {
     age_max: Duration,
     /// Least recently used first.
     dirs: Vec<Kept>,
-    /// How often descriptors had run out when this cache was last looked at.
+    /// The count of descriptor shortages when this cache was last used.
     shortages: u64,
 }
 
@@ -147,7 +148,7 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 /// The caches' share of the descriptors.
 const SHARE_OF_DESCRIPTORS: u64 = 4;
 
-/// How many handles all caches may keep. The limit is read once: raise it before
+/// Returns how many handles all caches may keep. The limit is read once: raise it before
 /// ([`crate::sys::raise_file_limit`]).
 fn kept_max() -> usize {
     static MAX: OnceLock<usize> = OnceLock::new();
@@ -178,9 +179,9 @@ impl Drop for Kept {
 }
 
 impl DirCache {
-    /// Handles that a worker keeps unless told otherwise.
+    /// Default number of handles that a worker keeps.
     pub const DIRS_MAX: usize = 32;
-    /// Longest that a handle is trusted to be what its path says (C5).
+    /// The longest time for which a handle is trusted to match its path (C5).
     pub const AGE_MAX: Duration = Duration::from_secs(5);
 
     /// A cache of at most `dirs_max` handles (at least 1), none older than `age_max`.
@@ -237,7 +238,7 @@ impl DirCache {
         self.dirs.retain(|kept| kept.dir.path() != path);
     }
 
-    /// Closes all handles that nobody else holds, so that an idle worker keeps no mount busy.
+    /// Closes all handles without another holder, so that an idle worker keeps no mount busy.
     pub fn clear(&mut self) {
         self.dirs.clear();
     }

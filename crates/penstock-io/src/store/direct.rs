@@ -1,13 +1,13 @@
 //! Writing large files past the page cache (docs/design/0016).
 //!
 //! Bytes that are whole blocks, in memory and in the file, go to the disk from the buffer they are
-//! in: nothing is copied into the page cache, and no page has to be found for it and written back
-//! later. What is not, as the last partial block of a file, goes through the cache, on the same
-//! file by a second descriptor: the kernel keeps the two apart by blocks, and no block is written
-//! in both ways (B7).
+//! in. They are not copied into the page cache, and no page has to be found for them and written
+//! back later. Other bytes, such as the last partial block of a file, go through the cache, on the
+//! same file by a second descriptor. The kernel keeps the two apart by blocks, and no block is
+//! written in both ways (B7).
 //!
-//! It makes nothing durable by itself: the disk's own cache is flushed, and the blocks are made
-//! part of the file for good, by the sync that ends an epoch (A1).
+//! A direct write makes nothing durable by itself. The sync that ends an epoch flushes the disk's
+//! own cache, and makes the blocks part of the file for good (A1).
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +21,11 @@ use super::identity::IDENTITY_NAME;
 use super::posix::PosixStore;
 use super::sandbox::open_component;
 
-/// Least multiple of which offsets, lengths and addresses of direct writes are: what disks with
-/// sectors of 4 KiB ask for (open(2), O_DIRECT), and a page of most machines.
+/// Least alignment of offsets, lengths and addresses of direct writes: the size that disks with
+/// sectors of 4 KiB require (open(2), O_DIRECT), and a page of most machines.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// How the bytes of large files reach a store.
+/// The way in which the bytes of large files reach a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
     /// Past the page cache where that was measured to be good: on ext4, but for arrays with parity
@@ -39,7 +39,7 @@ pub enum IoMode {
 }
 
 impl IoMode {
-    /// Whether direct writes are tried on a file system of this kind on that device.
+    /// Returns whether direct writes are tried on a file system of this kind on that device.
     pub(super) fn tries_direct(self, kind: FileSystemKind, device: Dev) -> bool {
         match self {
             Self::Auto => kind == FileSystemKind::Ext4 && !wants_collecting(device),
@@ -50,9 +50,9 @@ impl IoMode {
 }
 
 impl PosixStore {
-    /// Whether large files below the root are written past the page cache, as far as the file
-    /// system tells before the first of them. It is asked by opening what makes a store of the
-    /// directory, so call it after [`PosixStore::open_or_init_identity`]. Blocks shortly.
+    /// Returns whether large files below the root are written past the page cache, as far as the
+    /// file system shows before the first of them. The test opens the identity file of the store,
+    /// so call it after [`PosixStore::open_or_init_identity`]. Blocks shortly.
     pub fn writes_directly(&self) -> bool {
         let mount = self.shared.mounts.root();
         if mount.is_direct()
@@ -61,7 +61,7 @@ impl PosixStore {
             let flags = OFlags::RDONLY | OFlags::DIRECT;
             match open_component(private.as_fd(), IDENTITY_NAME, flags).map(DirectFile::new) {
                 Ok(None) | Err(Errno::INVAL | Errno::OPNOTSUPP) => mount.refuse_direct(),
-                // Somebody else's file, or none: the first large file will tell.
+                // The file of another program, or none: the first large file will show.
                 Ok(Some(_)) | Err(_) => {}
             }
         }
@@ -79,21 +79,21 @@ pub(super) struct DirectFile {
 }
 
 impl DirectFile {
-    /// For a file opened with `O_DIRECT`; `None` if the kernel says that this file cannot do it,
-    /// as one that is encrypted or journalled.
+    /// Makes a writer for a file opened with `O_DIRECT`; `None` if the kernel reports that this
+    /// file cannot do it, such as one that is encrypted or journalled.
     pub(super) fn new(fd: OwnedFd) -> Option<Self> {
         let told = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
         let alignment = told.map_or(Some(ALIGNMENT_BYTES), |told| alignment_of(&told))?;
         Some(Self::aligned(fd, alignment))
     }
 
-    /// For a file opened with `O_DIRECT` that takes multiples of `alignment` bytes.
+    /// Makes a writer for a file opened with `O_DIRECT` that takes multiples of `alignment` bytes.
     pub(super) fn aligned(fd: OwnedFd, alignment: u64) -> Self {
         Self { fd, alignment, refused: AtomicBool::new(false) }
     }
 
-    /// Writes what is whole blocks at the begin of `bytes`, and tells how much that was: the rest
-    /// is to go through the page cache. Blocks until the disk has it.
+    /// Writes the whole blocks at the begin of `bytes`. Returns the number of bytes written; the
+    /// rest must go through the page cache. Blocks until the disk has them.
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         let aligned = |value: u64| value.is_multiple_of(self.alignment);
         if self.refused.load(Ordering::Relaxed)
@@ -124,7 +124,8 @@ impl DirectFile {
     }
 }
 
-/// What the kernel asks for (Linux 6.1); `None` if the file cannot be written directly.
+/// Returns the alignment that the kernel requires (Linux 6.1); `None` if the file cannot be written
+/// directly.
 fn alignment_of(told: &Statx) -> Option<u64> {
     if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
         return Some(ALIGNMENT_BYTES);

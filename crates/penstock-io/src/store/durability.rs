@@ -1,4 +1,4 @@
-//! How what was written becomes durable, by the kind of file system (A3, A4).
+//! The method that makes written data durable, by the kind of file system (A3, A4).
 
 use std::fmt;
 use std::io;
@@ -18,10 +18,10 @@ use super::stamps::Stamps;
 use super::writeback::Writeback;
 use crate::sys::kernel_version;
 
-/// From this version on, syncfs(2) reports write-back errors.
+/// The first version of Linux in which syncfs(2) reports write-back errors.
 const SYNCFS_REPORTS_ERRORS: (u32, u32) = (5, 8);
 
-/// What kind of file system it is, by `f_type` of statfs(2).
+/// The kind of a file system, by `f_type` of statfs(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each variant is the name of the file system")]
 pub enum FileSystemKind {
@@ -69,8 +69,9 @@ impl FileSystemKind {
         Ok(Self::from_f_type(fstatfs(fd)?.f_type as u32))
     }
 
-    /// Whether attributes may come from a cache that other hosts do not see, so that a stamp must
-    /// be asked of the server (C1), and a writer's flush may move a stamp set by another (B2).
+    /// Returns whether attributes may come from a cache that other hosts do not see. A stamp must
+    /// then be requested from the server (C1), and a writer's flush may move a stamp set by another
+    /// (B2).
     pub fn is_network(self) -> bool {
         let local = matches!(
             self,
@@ -79,7 +80,7 @@ impl FileSystemKind {
         !local
     }
 
-    /// How it is made durable on a kernel of this version.
+    /// Returns the method for this file system on a kernel of this version.
     fn method(self, kernel: (u32, u32)) -> DurabilityMethod {
         let by_syncfs = matches!(self, Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Tmpfs);
         if by_syncfs && kernel >= SYNCFS_REPORTS_ERRORS {
@@ -111,11 +112,11 @@ impl fmt::Display for FileSystemKind {
     }
 }
 
-/// What makes written data durable at a store; its text goes into `transfer show`, `doctor` and the
-/// receipt.
+/// The method that makes written data durable at a store; its text appears in `transfer show`,
+/// `doctor` and the receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DurabilityMethod {
-    /// One syncfs(2) for all that was written before.
+    /// A single syncfs(2) for all earlier writes.
     Syncfs(FileSystemKind),
     /// fsync(2) of each file by its own writer before the rename, then of the directories.
     Fsync(FileSystemKind),
@@ -124,13 +125,13 @@ pub enum DurabilityMethod {
 }
 
 impl DurabilityMethod {
-    /// Whether each writer must sync each file: [`super::WriteFile::finish`] and
+    /// Returns whether each writer must sync each file: [`super::WriteFile::finish`] and
     /// [`super::WriteFile::close`] take that as an argument.
     pub fn is_per_file(self) -> bool {
         matches!(self, Self::Fsync(_))
     }
 
-    /// Whether a sync takes the time of a disk or of a server; in memory it takes none.
+    /// Returns whether a sync takes the time of a disk or of a server; in memory it takes none.
     pub fn takes_time(self) -> bool {
         !matches!(self, Self::Syncfs(FileSystemKind::Tmpfs) | Self::Nothing)
     }
@@ -152,29 +153,30 @@ impl fmt::Display for DurabilityMethod {
     }
 }
 
-/// How many syncs of a store have failed in this process, whoever asked for them.
+/// The number of failed syncs of a store in this process, by any caller.
 ///
-/// The kernel tells an error of write-back once for each open file description (syncfs(2)), and all
-/// that write to a store share one for each mount: whoever syncs first hears of it, also if it is
-/// about what another wrote. So whoever relies on a sync looks whether any has failed since it
-/// began to write ([`super::PosixStore::sync_since`], A4). Clones count together; a store that is
-/// opened anew goes on with the count of the handle before, if it is given that.
+/// The kernel reports an error of write-back once for each open file description (syncfs(2)), and
+/// all writers of a store share one description for each mount. The first caller of a sync receives
+/// the error, even if it concerns the writes of another. So a caller that relies on a sync checks
+/// whether any has failed since it began to write ([`super::PosixStore::sync_since`], A4). Clones
+/// count together. A store that is opened anew continues the count of the earlier handle, if it
+/// receives that.
 #[derive(Clone, Debug, Default)]
 pub struct FailedSyncs(Arc<AtomicU32>);
 
 impl FailedSyncs {
-    /// How many there were; it never falls.
+    /// Returns the number of failed syncs; it never falls.
     pub fn count(&self) -> u32 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Another one.
+    /// Counts a failed sync.
     pub fn note(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// One mount at or below the root of a store.
+/// A mount at or below the root of a store.
 ///
 /// Its descriptor is opened when the store first meets the mount, which is before the first write
 /// there, and kept for all syncs: an error of write-back is reported once for each descriptor, and
@@ -185,7 +187,7 @@ pub(super) struct Mount {
     kind: FileSystemKind,
     method: DurabilityMethod,
     writeback: Writeback,
-    /// Whether large files are written past the page cache; cleared when it is refused.
+    /// Set if large files are written past the page cache; cleared when the system rejects that.
     direct: AtomicBool,
     /// `None` where nothing on the mount may be opened: then nothing is synced by it.
     sync_fd: Option<OwnedFd>,
@@ -194,15 +196,15 @@ pub(super) struct Mount {
     stamps: Stamps,
 }
 
-/// What an operator or a test has said about the ways of writing.
+/// The choice of an operator or a test for the ways of writing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ways {
-    /// `None` for what is best for each file system.
+    /// The write-back; `None` takes what is best for each file system.
     pub(super) writeback: Option<Writeback>,
     pub(super) io: IoMode,
 }
 
-/// Device number and, where the kernel tells it (5.8), mount id: unique among open mounts.
+/// Device number and, where the kernel reports it (5.8), mount id: unique among open mounts.
 type MountKey = (u64, u64);
 
 impl Mount {
@@ -247,29 +249,29 @@ impl Mount {
         self.writeback
     }
 
-    /// Whether large files are written past the page cache here, as far as is known.
+    /// Returns whether large files are written past the page cache here, as far as is known.
     pub(super) fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// The file system does not take direct writes: nobody is to try again.
+    /// Records that the file system does not take direct writes: they are not tried again.
     pub(super) fn refuse_direct(&self) {
         if self.direct.swap(false, Ordering::Relaxed) {
             tracing::info!(kind = %self.kind, "no direct writes here: the page cache is used");
         }
     }
 
-    /// What it refuses to hold, or us to set.
+    /// Returns the attributes that the mount rejects.
     pub(super) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// In which steps it counts time.
+    /// Returns the steps in which the mount counts time.
     pub(super) fn stamps(&self) -> &Stamps {
         &self.stamps
     }
 
-    /// Whether it takes files without a name.
+    /// Returns whether the mount takes files without a name.
     pub(super) fn takes_nameless(&self) -> &Takes {
         &self.nameless
     }
@@ -327,15 +329,15 @@ fn mount_key(dir: impl AsFd) -> io::Result<MountKey> {
     Ok((makedev(told.stx_dev_major, told.stx_dev_minor), mount_id))
 }
 
-/// All mounts at and below the root that directories were opened on.
+/// All mounts at and below the root on which directories were opened.
 #[derive(Debug)]
 pub(super) struct Mounts {
     root: Arc<Mount>,
     /// Mounts below the root; most stores have none.
     nested: Mutex<Vec<Arc<Mount>>>,
     ways: Ways,
-    /// One sync at a time: of two on one descriptor one hears of an error, and the other is not to
-    /// return before that is counted.
+    /// Allows one sync at a time. Of two on one descriptor only one receives an error, and the
+    /// other must not return before that is counted.
     syncing: Mutex<()>,
     failed: FailedSyncs,
 }
@@ -347,7 +349,7 @@ impl Mounts {
         Ok(Self { root, nested, ways, syncing, failed })
     }
 
-    /// How many syncs have failed.
+    /// Returns the count of failed syncs.
     pub(super) fn failed(&self) -> &FailedSyncs {
         &self.failed
     }

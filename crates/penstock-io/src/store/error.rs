@@ -1,4 +1,4 @@
-//! What can go wrong at a store, and what it means for the item, the store or the transfer.
+//! Errors of a store, and their meaning for the item, the store or the transfer.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::Kind;
 
-/// Why an operation on a store failed. Paths are escaped for people ([`name::escape`]).
+/// The reason why an operation on a store failed. Paths are escaped for people ([`name::escape`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -19,7 +19,7 @@ pub enum StoreError {
         operation: &'static str,
         /// Path within the store, escaped; empty for the root.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The path is absolute, climbs, is malformed or is one of our own private names: it can only
@@ -40,12 +40,12 @@ pub enum StoreError {
     WrongKind {
         /// The path, escaped.
         path: String,
-        /// What is there, with its article.
+        /// The kind that was found, with its article.
         found: &'static str,
-        /// What was expected, with its article.
+        /// The kind that was expected, with its article.
         expected: &'static str,
     },
-    /// There is something at the final name already, and it may not be replaced.
+    /// An entry exists at the final name already, and may not be replaced.
     #[error("`{path}` exists already")]
     Exists {
         /// The path, escaped.
@@ -65,18 +65,18 @@ pub enum StoreError {
         /// The path, escaped.
         path: String,
     },
-    /// An attribute that was to be kept could not be set. Tells nothing of the store as a whole,
-    /// whatever the error number.
+    /// An attribute that must be kept could not be set. The error proves nothing about the store as
+    /// a whole, whatever its number.
     #[error("cannot set {} of {}", class.words(), top_or(.path))]
     NotSet {
-        /// Which.
+        /// The class of the attribute.
         class: AttributeClass,
         /// The path, escaped.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The store itself is not what or where it should be.
+    /// The store itself is a different one, or in a different place.
     #[error(transparent)]
     Offline(#[from] StoreOffline),
 }
@@ -105,7 +105,7 @@ pub enum StoreOffline {
         /// Path of the root on this host, escaped.
         root: String,
     },
-    /// Another store is mounted here.
+    /// A different store is mounted here.
     #[error("store `{root}` is offline: it is store {found}, not {expected}")]
     OtherStore {
         /// Path of the root on this host, escaped.
@@ -115,31 +115,32 @@ pub enum StoreOffline {
         /// Id that is there.
         found: String,
     },
-    /// What is mounted at the root is no longer what was opened, or not what was recorded.
+    /// The mount at the root differs from the one that was opened, or from the one that was
+    /// recorded.
     #[error("store `{root}` is offline: another file system or directory is there now ({found})")]
     OtherMount {
         /// Path of the root on this host, escaped.
         root: String,
-        /// What is there.
+        /// The mount that is there.
         found: String,
     },
-    /// Whoever had it changed may not have it changed any more ([`super::PosixStore::guarded`]).
+    /// The gate does not allow changes any more ([`super::PosixStore::guarded`]).
     #[error("the store may not be changed: this peer is not the controller of its site now")]
     Fenced,
-    /// No descriptor is left to look at the root with: this says nothing of the store.
+    /// No descriptor is left for checking the root: this proves nothing about the store.
     #[error("store `{root}` cannot be looked at: {reason}")]
     Short {
         /// Path of the root on this host, escaped.
         root: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
-    /// This user may not look at the root, or at the identity in it.
+    /// This user may not read the root, or the identity in it.
     #[error("store `{root}` may not be looked at: {reason}")]
     Denied {
         /// Path of the root on this host, escaped.
         root: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
     /// The root cannot be reached.
@@ -147,7 +148,7 @@ pub enum StoreOffline {
     Unreachable {
         /// Path of the root on this host, escaped.
         root: String,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
 }
@@ -178,7 +179,7 @@ impl StoreError {
             }
             Self::WrongKind { .. } => return None,
             Self::Exists { .. } => Errno::EXIST,
-            // What seeking in one returns; no call that makes names does.
+            // The error of a seek in such a file; no call that makes names returns it.
             Self::SpecialFile { .. } => Errno::SPIPE,
             Self::ReadOnly { .. } => Errno::ROFS,
             Self::Offline(_) => Errno::NODEV,
@@ -192,7 +193,8 @@ impl StoreError {
             && self.errno().is_some_and(|number| errnos.iter().any(|e| e.raw_os_error() == number))
     }
 
-    /// Disk or quota is full: stop starting files, finish what fits (E3).
+    /// Returns whether disk or quota is full: the caller starts no more files and finishes those
+    /// that fit (E3).
     pub fn is_out_of_space(&self) -> bool {
         self.is_one_of(&[Errno::NOSPC, Errno::DQUOT])
     }
@@ -207,18 +209,19 @@ impl StoreError {
         self.is_one_of(&[Errno::TOOBIG])
     }
 
-    /// What was listed is not there any more, or has another place now.
+    /// Returns whether the error says that a listed entry no longer exists, or has another place
+    /// now.
     pub fn is_vanished(&self) -> bool {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])
     }
 
-    /// There is nothing of that name: the file system has looked.
+    /// Returns whether no entry has that name, according to the file system.
     pub fn is_absent(&self) -> bool {
         self.is_one_of(&[Errno::NOENT])
     }
 
-    /// Memory or descriptors ran out, or a call was interrupted: it tells nothing of the item or
-    /// the store, and passes.
+    /// Returns whether memory or descriptors ran out, or a call was interrupted. Such an error
+    /// passes, and proves nothing about the item or the store.
     pub fn is_passing(&self) -> bool {
         let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
         self.is_one_of(&short) || self.is_one_of(&[Errno::AGAIN, Errno::INTR])
@@ -234,14 +237,15 @@ impl StoreError {
         self.is_one_of(&[Errno::ROFS])
     }
 
-    /// The disk does not give these bytes, as far as one call can tell: the rest may be sound.
+    /// Returns whether the disk cannot read these bytes, as far as one call shows: the rest may be
+    /// sound.
     pub fn is_bad_medium(&self) -> bool {
         self.is_one_of(&[Errno::IO, Errno::REMOTEIO])
     }
 
-    /// The device, its server or the way there failed: it may be one bad block, or the store as a
-    /// whole. A client in user space that dies gives `ECONNABORTED` to the calls that it had in
-    /// hand, and `ENOTCONN` to later ones (fuse_abort_conn() of Linux 6).
+    /// Returns whether the device, its server or the way there failed: it may be one bad block, or
+    /// the store as a whole. A client in user space that dies returns `ECONNABORTED` for calls in
+    /// progress, and `ENOTCONN` for later ones (fuse_abort_conn() of Linux 6).
     pub fn is_io_failure(&self) -> bool {
         let device = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::STALE, Errno::REMOTEIO];
         let client = [Errno::NOTCONN, Errno::SHUTDOWN, Errno::CONNABORTED, Errno::CONNRESET];
@@ -250,7 +254,8 @@ impl StoreError {
         [&device[..], &client, &server, &silent].iter().any(|errnos| self.is_one_of(errnos))
     }
 
-    /// Who asked for a change may make none any more (B4): nothing was done, and nothing failed.
+    /// Returns whether the caller may make no changes any more (B4): nothing was done, and nothing
+    /// failed.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Offline(StoreOffline::Fenced))
     }

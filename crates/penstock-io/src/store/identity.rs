@@ -1,9 +1,9 @@
-//! Is it still the same store? Identity and fingerprint (A5, C3).
+//! The identity and the fingerprint of a store, which show whether it is still the same (A5, C3).
 //!
 //! A writable store that is registered holds a random id, made once, in the file `store` of its
-//! private directory. A store of one transfer only (`penstock copy`) may be a directory of others:
-//! nothing is put there to identify it, and the file system's own marks must do, as for a store
-//! that is only read. What was synced there is told by the transfer's sync marker (`marker.rs`).
+//! private directory. A store of one transfer only (`penstock copy`) may be a directory of others.
+//! No file is put there to identify it, and the file system's own marks must do, as for a store
+//! that is only read. The transfer's sync marker shows which data was synced there (`marker.rs`).
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -29,18 +29,18 @@ use crate::sys::{is_mount_root, mount_identity};
 pub(super) const IDENTITY_NAME: &[u8] = b"store";
 /// Further tries to make an identity while others leave the store.
 const IDENTITY_TRIES: u32 = 3;
-/// Of an identity that is being made.
+/// Prefix of the name of an identity that is being made.
 const DRAFT_PREFIX: &[u8] = b"store-";
 const IDENTITY_HEADING: &str = "penstock-store 1";
 /// Longest identity file that is read.
 const IDENTITY_BYTES_MAX: u64 = 4096;
 
-/// Who a writable store is.
+/// The identity of a writable store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreIdentity {
     /// 128 random bits.
     pub id: [u8; 16],
-    /// When they were made, in seconds since 1970.
+    /// Time when the bits were made, in seconds since 1970.
     pub created_seconds: u64,
 }
 
@@ -83,8 +83,8 @@ impl fmt::Debug for StoreIdentity {
     }
 }
 
-/// What is mounted at the root of a store, as far as the file system tells: type, file-system id,
-/// inode of the root (C3). Written and read as three hexadecimal numbers joined by `-`.
+/// The mount at the root of a store, as far as the file system shows: type, file-system id, inode
+/// of the root (C3). Written and read as three hexadecimal numbers joined by `-`.
 ///
 /// It stays the same over reboots on disk file systems; on some network file systems the id is 0
 /// and on tmpfs it is new for each mount.
@@ -114,7 +114,7 @@ impl fmt::Display for StoreFingerprint {
     }
 }
 
-/// Why a text is not a fingerprint.
+/// The reason why a text is not a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a store fingerprint: three hexadecimal numbers joined by `-`")]
 pub struct ParseFingerprintError(String);
@@ -135,9 +135,9 @@ impl FromStr for StoreFingerprint {
 }
 
 impl PosixStore {
-    /// Reads the store's identity, or gives it one. For the first use of a target only: whoever
-    /// expects an identity calls [`PosixStore::check_identity`], which never makes one. An
-    /// ephemeral store gets none: it is what its fingerprint says.
+    /// Reads the store's identity, or makes one. For the first use of a target only: callers that
+    /// expect an identity call [`PosixStore::check_identity`], which never makes one. An ephemeral
+    /// store gets none: its fingerprint is its identity.
     ///
     /// Several peers may do so at once: one id wins, and all get it.
     ///
@@ -152,7 +152,8 @@ impl PosixStore {
             return Ok(identity);
         }
         self.check_writable("make identity", STORE_PRIVATE_NAME)?;
-        // Whoever leaves the store for good at this moment takes away what is not placed yet.
+        // A process that removes the store's private files at this moment also removes a draft that
+        // is not placed yet.
         let is_gone = |made: &io::Result<()>| {
             made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
@@ -166,7 +167,7 @@ impl PosixStore {
         self.read_identity(root)?.ok_or_else(|| self.identity_missing().into())
     }
 
-    /// Reads the store's identity from what is at the root's path now; never makes one.
+    /// Reads the store's identity from the current directory at the root's path; never makes one.
     ///
     /// # Errors
     /// The way in which the store is offline.
@@ -184,8 +185,8 @@ impl PosixStore {
         }
     }
 
-    /// Checks that what is at the root's path now is the directory that was opened, and that it is
-    /// the store `expected`. To be called before work, on resume, and in each sync epoch (A5).
+    /// Checks that the root's path still leads to the directory that was opened, and that it is the
+    /// store `expected`. Call it before work, on resume, and in each sync epoch (A5).
     ///
     /// # Errors
     /// The way in which the store is offline: quarantine it at this peer; no item has failed.
@@ -198,7 +199,7 @@ impl PosixStore {
         Ok(())
     }
 
-    /// What is mounted at the root now.
+    /// Returns the fingerprint of the current mount at the root.
     ///
     /// # Errors
     /// `Offline` if the root's path leads elsewhere, or nowhere.
@@ -207,7 +208,7 @@ impl PosixStore {
         StoreFingerprint::of(&root).map_err(|error| self.unreachable(&error))
     }
 
-    /// Checks that the root is what was recorded (C3): for stores that are only read.
+    /// Checks that the root matches the recorded fingerprint (C3): for stores that are only read.
     ///
     /// # Errors
     /// The way in which the store is offline.
@@ -228,7 +229,7 @@ impl PosixStore {
         told.map_err(|error| StoreError::io("stat store", b"", error))
     }
 
-    /// Whether the root is that of a mount, see [`is_mount_root`].
+    /// Returns whether the root is that of a mount, see [`is_mount_root`].
     pub fn is_mount_root(&self) -> bool {
         self.root().fd().is_ok_and(is_mount_root)
     }
@@ -313,7 +314,8 @@ fn private_mode() -> Mode {
     Mode::RUSR | Mode::WUSR
 }
 
-/// Writes a new identity under a name of its own, then gives it the name that only one can win.
+/// Writes a new identity under a name of its own, then gives it the final name, for which only one
+/// process succeeds.
 fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
     match mkdirat(root, STORE_PRIVATE_NAME, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -342,7 +344,8 @@ fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sync_names(root, || None)?)
 }
 
-/// Whether by link or by rename, whoever comes second changes nothing.
+/// Gives the draft its name, by link or by rename. The second of two concurrent callers changes
+/// nothing.
 fn place_identity(private: BorrowedFd<'_>, draft: &[u8]) -> io::Result<()> {
     let linked = linkat(private, draft, private, IDENTITY_NAME, AtFlags::empty());
     let placed = match linked {

@@ -1,5 +1,5 @@
-//! All that a file system says of one entry, for comparing two of them: more than a manifest
-//! carries, and slower to ask for.
+//! All attributes that a file system reports of one entry, for comparing two of them: more than a
+//! manifest carries, and slower to read.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -16,7 +16,7 @@ use super::sandbox::open_component;
 /// Longest value of an extended attribute, and longest list of names (xattr(7)).
 const XATTR_BYTES_MAX: usize = 64 * 1024;
 
-/// What [`PosixStore::inspect`] tells of one entry.
+/// The facts about one entry from [`PosixStore::inspect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// Type bits of the mode (`S_IFMT`).

@@ -1,7 +1,7 @@
-//! Sync markers: how much of a transfer its storage still has.
+//! Sync markers: they show how much of a transfer its storage still has.
 //!
 //! A counter in the same file system as the data, one for each transfer and writer, is written
-//! before each sync: if it is older later than the ledger says, the storage was rolled back. The
+//! before each sync. If it is older later than the ledger says, the storage was rolled back. The
 //! marker lies in the store's private directory. An ephemeral store has none: there the marker is a
 //! file with an [own name](penstock_proto::name::own) in the root, which only its user may write.
 
@@ -41,23 +41,24 @@ impl AsFd for MarkerDirectory<'_> {
     }
 }
 
-/// Where a marker is.
+/// The place of a marker.
 struct Place<'a> {
     directory: MarkerDirectory<'a>,
     name: Vec<u8>,
-    /// The same below the root, for errors.
+    /// Path of the marker below the root, for errors.
     path: Vec<u8>,
 }
 
 impl PosixStore {
-    /// Makes room for the transfer's sync marker, so that it can be written when the disk is full:
-    /// else what was written last could never be called durable. Where a file system writes every
-    /// change to a new place, that cannot be promised. Call it before work; it leaves a marker that
-    /// is there as it is, and says whether one was: then this writer has worked here before.
+    /// Makes room for the transfer's sync marker, so that it can be written when the disk is full.
+    /// Otherwise the last data written could never be called durable. Where a file system writes
+    /// every change to a new place, that cannot be promised. Call it before work. An existing
+    /// marker is left as it is. Returns whether one existed: this writer has worked here before
+    /// then.
     ///
     /// # Errors
-    /// As [`PosixStore::write_marker`], but a denied one is always told; `Io` with `ENOSPC` if
-    /// there is no room even for this.
+    /// The errors of [`PosixStore::write_marker`], but a denied one is always returned; `Io` with
+    /// `ENOSPC` if there is no room even for this.
     pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<bool, StoreError> {
         let Some(place) = self.marker_place("make marker", of)? else {
             return Err(self.identity_missing().into());
@@ -117,8 +118,8 @@ impl PosixStore {
         write().map_err(|errno| StoreError::io("write marker", &place.path, errno))
     }
 
-    /// The counter last written that is whole; `None` if there is none. Less than the ledger's
-    /// counter means that everything since that counter is missing.
+    /// Returns the last counter that was written whole; `None` if there is none. Less than the
+    /// ledger's counter means that everything since that counter is missing.
     ///
     /// # Errors
     /// `Io`.
@@ -186,7 +187,8 @@ impl PosixStore {
         Ok(place)
     }
 
-    /// Where the marker is or would be; `None` if the store has no private directory.
+    /// Returns the place of the marker, whether it exists or not; `None` if the store has no
+    /// private directory.
     fn place_of(&self, of: (TransferId, WriterId)) -> Result<Option<Place<'_>>, StoreError> {
         if self.is_ephemeral() {
             let directory = MarkerDirectory::Root(self.root().fd()?);
@@ -199,7 +201,7 @@ impl PosixStore {
         Ok(private.map(|directory| Place { directory, name, path }))
     }
 
-    /// What the root is now, if the store is ephemeral: a marker must not change its time.
+    /// Returns the state of the root, if the store is ephemeral: a marker must not change its time.
     fn ephemeral_root(&self) -> Result<Option<Stat>, Errno> {
         if !self.is_ephemeral() {
             return Ok(None);
@@ -219,7 +221,8 @@ fn own_mode() -> Mode {
     Mode::RUSR | Mode::WUSR
 }
 
-/// Each writer has one of its own: what one peer has synced says nothing of another's cache (A9).
+/// Returns the name of a marker. Each writer has one of its own: the sync of one peer proves
+/// nothing about another's cache (A9).
 fn marker_name((transfer, writer): (TransferId, WriterId)) -> Vec<u8> {
     match writer {
         WriterId::SOLE => format!("marker-{transfer}"),

@@ -42,24 +42,24 @@ pub struct MemSpec {
     pub size_max: u64,
     /// Number of directories that share the files; 0: all files are in the root.
     pub dirs: u64,
-    /// Other seeds give other bytes, and other sizes.
+    /// Seed of the bytes and sizes.
     pub seed: u64,
 }
 
 impl Default for MemSpec {
-    /// One file of 1 GiB.
+    /// Returns a data set of one file of 1 GiB.
     fn default() -> Self {
         Self { files: 1, size_min: 1 << 30, size_max: 1 << 30, dirs: 0, seed: 0 }
     }
 }
 
-/// Why a text is not the rule of a generated data set.
+/// The reason why a text is not the rule of a generated data set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}`: {reason}; for example `mem:files=1000,size=64K,dirs=10,seed=1`")]
 pub struct ParseMemSpecError {
     /// The part that was not understood.
     text: String,
-    /// What was expected.
+    /// The expected text.
     reason: &'static str,
 }
 
@@ -203,7 +203,7 @@ impl MemStore {
         number(b'f', name).filter(|file| self.spec.files_in(parent).contains(file))
     }
 
-    /// As [`super::PosixStore::open_dir`].
+    /// Opens a directory, see [`super::PosixStore::open_dir`].
     ///
     /// # Errors
     /// `BadPath`; `Io` with `ENOENT`.
@@ -217,7 +217,8 @@ impl MemStore {
         }
     }
 
-    /// As [`super::PosixStore::list`], in the order of numbers; nothing is held in memory.
+    /// Lists a directory, see [`super::PosixStore::list`], in the order of numbers; nothing is held
+    /// in memory.
     ///
     /// # Errors
     /// `Io` with `ENOENT` if `dir` is of another store.
@@ -241,7 +242,7 @@ impl MemStore {
         Ok(())
     }
 
-    /// As [`super::PosixStore::stat`].
+    /// Returns the attributes of an entry, see [`super::PosixStore::stat`].
     ///
     /// # Errors
     /// `Io` with `ENOENT`.
@@ -256,7 +257,7 @@ impl MemStore {
         }
     }
 
-    /// As [`super::PosixStore::open_read`].
+    /// Opens a file, see [`super::PosixStore::open_read`].
     ///
     /// # Errors
     /// `WrongKind` for a directory; `Io` with `ENOENT`.
@@ -285,7 +286,7 @@ fn numbered(letter: u8, number: u64) -> Vec<u8> {
     format!("{}{number:010}", char::from(letter)).into_bytes()
 }
 
-/// The number in a name, if it is exactly the name that [`numbered`] gives.
+/// Returns the number in a name, if it is exactly the name that [`numbered`] returns.
 fn number(letter: u8, name: &[u8]) -> Option<u64> {
     let digits = name.strip_prefix(&[letter])?;
     let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -300,7 +301,7 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// One generated file.
+/// A generated file.
 pub(super) struct MemFile {
     key: u64,
     bytes: u64,
@@ -330,7 +331,8 @@ impl MemFile {
         count
     }
 
-    /// How far the noise of this block of the file is rotated: whole 64 bytes, a cache line.
+    /// Returns by how many bytes the noise of this block of the file is rotated: whole 64 bytes, a
+    /// cache line.
     fn rotation(&self, block: u64) -> usize {
         (mix(self.key ^ block) % (BLOCK_BYTES as u64 / 64) * 64) as usize
     }

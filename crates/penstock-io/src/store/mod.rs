@@ -2,21 +2,22 @@
 //!
 //! Everything here blocks and is called from plain threads, never from an async task.
 //!
-//! **What flows in and out.** A source is listed ([`Source::list`]), its files are opened beneath
-//! the root and read at any offset ([`ReadFile`]). A target gets directories, temporary files
-//! ([`Target::create_temporary`]), bytes at any offset ([`WriteFile`]), then attributes, a sync and
-//! a rename ([`Target::publish`]). Nobody outside this module sees a descriptor or builds a path.
+//! **Inputs and outputs.** A source is listed ([`Source::list`]), its files are opened beneath the
+//! root and read at any offset ([`ReadFile`]). A target receives directories, temporary files
+//! ([`Target::create_temporary`]) and bytes at any offset ([`WriteFile`]). Then it receives
+//! attributes, a sync and a rename ([`Target::publish`]). No code outside this module sees a
+//! descriptor or builds a path.
 //!
 //! **The fence (promise (i), C5).** Callers name things by a [`Dir`] and one component, or by a
 //! relative path of bytes. A path is walked from the root's handle by `openat2(RESOLVE_BENEATH |
 //! RESOLVE_NO_SYMLINKS)`, or component by component with `O_NOFOLLOW` where a kernel or container
-//! lacks it; links are never followed, on either side. [Own names](name::own) are marked in
+//! lacks it. Links are never followed, on either side. [Own names](name::own) are marked in
 //! listings, and not accepted as names of items.
 //!
-//! **What survives a crash.** What was written before a [`Target::sync`] that returned without an
-//! error, by the method that the file system honours ([`DurabilityMethod`]). The store's identity,
-//! its sync markers and its fingerprint tell later whether it is the same store ([`StoreIdentity`],
-//! [`StoreFingerprint`]).
+//! **After a crash.** Data written before a [`Target::sync`] that returned without an error
+//! survives, by the method that the file system honours ([`DurabilityMethod`]). The store's
+//! identity, its sync markers and its fingerprint show later whether it is the same store
+//! ([`StoreIdentity`], [`StoreFingerprint`]).
 
 mod attributes;
 mod device;
@@ -78,7 +79,7 @@ pub use temporary::{TemporaryKey, TemporaryName, aside_name, temporary_name};
 pub use write::{LeftOver, WriteFile};
 pub use writeback::Writeback;
 
-/// What a directory entry is.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -98,7 +99,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What a manifest calls it; `None` for what manifests do not carry.
+    /// Returns the kind in a manifest; `None` for entries that manifests do not carry.
     pub fn entry_kind(self) -> Option<EntryKind> {
         match self {
             Self::File => Some(EntryKind::File),
@@ -123,10 +124,10 @@ impl Kind {
     }
 }
 
-/// What statx(2) tells of one file, directory or link; links are never followed.
+/// The attributes of a file, directory or link from statx(2); links are never followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// The kind of entry.
     pub kind: Kind,
     /// Size in bytes, of a link the length of its target.
     pub size: u64,
@@ -134,7 +135,7 @@ pub struct Meta {
     pub mode: u32,
     /// User and group.
     pub owner: Owner,
-    /// Which device it is, if it is one; zeros for all else.
+    /// The device, if the entry is one; zeros for all others.
     pub special: DeviceNumber,
     /// Time of last modification of the content.
     pub mtime: FileTime,
@@ -149,26 +150,27 @@ pub struct Meta {
     /// Number of the device that it lies on; differs between hosts, so it is no part of an identity
     /// (C1).
     pub device: u64,
-    /// Whether the kernel makes the content up at each read, as in `/proc`: size and stamps then
-    /// tell nothing of it. Known only once the file was measured ([`PosixStore::measure`]).
+    /// Set if the kernel generates the content at each read, as in `/proc`: size and stamps then
+    /// prove nothing about it. Known only once the file was measured ([`PosixStore::measure`]).
     pub made: bool,
 }
 
 impl Meta {
-    /// What tells this version from another (C1), next to size and mtime.
+    /// Returns the identity that distinguishes this version from another (C1), besides size and
+    /// mtime.
     pub fn identity(&self) -> Identity {
         Identity { inode: self.inode, ctime: self.ctime }
     }
 
-    /// Whether less space is allocated than the size needs, so that holes are likely; also true of
-    /// files that the file system compresses or keeps in their inode.
+    /// Returns whether less space is allocated than the size needs, so that holes are likely. It is
+    /// also true of files that the file system compresses or keeps in their inode.
     pub fn is_sparse(&self) -> bool {
         self.kind == Kind::File && self.blocks.saturating_mul(512) < self.size
     }
 
-    /// Whether it is larger than [`HOLLOW_BYTES_MIN`] and not a hundredth of its holes is
-    /// allocated: hashing zeros for these would take more than a hundred times as long as its data
-    /// (D2).
+    /// Returns whether the file is larger than [`HOLLOW_BYTES_MIN`] and not a hundredth of its
+    /// holes is allocated. Hashing zeros for these would take more than a hundred times as long as
+    /// its data (D2).
     pub fn is_hollow(&self) -> bool {
         let data = self.blocks.saturating_mul(512);
         let holes = self.size.saturating_sub(data);
@@ -179,12 +181,12 @@ impl Meta {
 /// Below this hashing all of a file takes a tenth of a second at most, and its holes do not matter.
 pub const HOLLOW_BYTES_MIN: u64 = 64 << 20;
 
-/// One entry of a directory, as listing tells it.
+/// An entry of a directory, as a listing shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
     /// Its name: one component, any bytes.
     pub name: &'a [u8],
-    /// What it is; `None` where the file system does not say while listing.
+    /// The kind of entry; `None` where the file system does not report it in a listing.
     pub kind: Option<Kind>,
     /// The use of an [own name](name::own), which is no item; `None` for all others.
     pub own: Option<Own>,

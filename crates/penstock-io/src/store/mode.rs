@@ -1,8 +1,8 @@
-//! Whether a file can be made with its final mode at once, which saves an fchmod(2) for each.
+//! Tests whether a file can be made with its final mode at once, which saves an fchmod(2) for each.
 //!
-//! The mode given to open(2) is exact only where nobody changes it on the way: not the process's
-//! umask, not a default POSIX ACL of the directory, not a server with rules of its own. What is not
-//! known to be exact is not used.
+//! The mode given to open(2) is exact only if nothing changes it on the way: not the process's
+//! umask, not a default POSIX ACL of the directory, not a server with rules of its own. A mode that
+//! is not known to be exact is not used.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -17,14 +17,14 @@ use super::durability::FileSystemKind;
 /// bytes are there (D7).
 const CREATION_BITS: u32 = 0o777;
 
-/// Whether open(2) gives a new file exactly `mode` (`0o7777` at most) in a directory that inherits
-/// nothing ([`inherits_nothing`]).
+/// Returns whether open(2) gives a new file exactly `mode` (`0o7777` at most) in a directory that
+/// inherits nothing ([`inherits_nothing`]).
 pub(super) fn is_exact(mode: u32) -> bool {
     mode & !CREATION_BITS == 0 && umask().is_some_and(|umask| mode & umask == 0)
 }
 
-/// What a new file has where nobody says more: all may read and write it but for the umask, which
-/// is taken to be 0077 where it cannot be read.
+/// Returns the default mode of a new file: all users may read and write it, less the umask. An
+/// unreadable umask counts as 0077.
 pub(super) fn of_new_file() -> u32 {
     0o666 & !umask().unwrap_or(0o077)
 }
@@ -41,8 +41,8 @@ fn umask_of(status: &str) -> Option<u32> {
     u32::from_str_radix(octal.trim(), 8).ok()
 }
 
-/// Whether new files in `dir` take nothing from it but their group. Asks the file system; a later
-/// change is not seen, and could only make a mode narrower than asked for.
+/// Returns whether new files in `dir` inherit nothing from it but their group. Asks the file
+/// system; a later change is not seen, and could only make a mode narrower than requested.
 pub(super) fn inherits_nothing(dir: BorrowedFd<'_>, kind: FileSystemKind) -> bool {
     use FileSystemKind::{Btrfs, Ext4, Tmpfs, Xfs};
     if !matches!(kind, Ext4 | Xfs | Btrfs | Tmpfs) {

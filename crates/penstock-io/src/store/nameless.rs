@@ -1,15 +1,15 @@
 //! Files that have no name before they get their final one: open(2) with `O_TMPFILE`, then
 //! linkat(2).
 //!
-//! A small file that gets a temporary name first costs two changes of its directory, of which the
-//! kernel allows one at a time: lanes that make files in one directory, and the publisher that
-//! renames them, wait for each other. Without a name a file is made beside all others, and its
+//! A small file with a temporary name costs two changes of its directory, of which the kernel
+//! allows one at a time. Lanes that make files in one directory, and the publisher that renames
+//! them, wait for each other. A file without a name is made independently of all others, and its
 //! directory changes once (docs/design/0041).
 //!
-//! **What it costs.** Until it gets its name such a file is a descriptor of this process, so there
-//! may only be so many ([`Permit`]), and one that was killed leaves nothing: what it had written
-//! and not named is fetched again. Nothing is left to be cleaned up either. So it is for names that
-//! wait for no disk: who makes a file decides that.
+//! **Costs.** Until it gets its name such a file is a descriptor of this process, so their number
+//! is bounded ([`Permit`]). A process that was killed leaves nothing: its unnamed files are fetched
+//! again, and there is nothing to clean up. The method is therefore for names that wait for no
+//! disk: the caller that makes a file decides that.
 //!
 //! **Where.** On file systems where it was measured to be faster, and where linkat(2) takes a
 //! descriptor: by CAP_DAC_READ_SEARCH, or of any user from Linux 6.10 on. It is tried once for each
@@ -37,13 +37,13 @@ use super::{TemporaryName, check_item_name};
 const NAMELESS_MAX: usize = 8192;
 /// Fewer are not worth an epoch of their own.
 const NAMELESS_MIN: usize = 1024;
-/// Of the descriptors that this process may have.
+/// Divisor of the process's limit of descriptors.
 const SHARE_OF_DESCRIPTORS: u64 = 2;
 
 static IN_HAND: AtomicUsize = AtomicUsize::new(0);
 
-/// How many files without a name this process may have at a time; 0 where it may have too few
-/// descriptors for it. The limit is read once: raise it before
+/// Returns how many files without a name this process may have at a time; 0 if its limit of
+/// descriptors is too low for that. The limit is read once: raise it before
 /// ([`crate::sys::raise_file_limit`]).
 pub fn nameless_max() -> usize {
     static MAX: OnceLock<usize> = OnceLock::new();
@@ -54,7 +54,7 @@ pub fn nameless_max() -> usize {
     })
 }
 
-/// The right to one file without a name, given back when it is dropped.
+/// The permit for one file without a name, released on drop.
 #[derive(Debug)]
 pub(super) struct Permit(());
 
@@ -72,7 +72,7 @@ impl Drop for Permit {
     }
 }
 
-/// Whether a mount takes files without a name.
+/// The knowledge whether a mount takes files without a name.
 #[derive(Debug)]
 pub(super) struct Takes(AtomicU8);
 
@@ -108,20 +108,21 @@ impl Nameless {
         Self { fd, _permit: permit }
     }
 
-    /// Makes its bytes durable, for who names it in `dir` without a sync of the store. Blocks.
+    /// Makes its bytes durable, for a caller that names it in `dir` without a sync of the store.
+    /// Blocks.
     ///
     /// # Errors
-    /// `Io`: it is to be written again (A4).
+    /// `Io`: the file must be written again (A4).
     pub fn sync(&self, dir: &Dir) -> Result<(), StoreError> {
         fsync(&self.fd).map_err(|errno| dir.error("sync", b"", errno))
     }
 }
 
 impl PosixStore {
-    /// As [`PosixStore::create_whole`], for a file that has no name before it gets its final one,
-    /// `name`. `None` where that cannot be done here or now, whatever the reason: make it with a
-    /// temporary name then. The first time on a mount it is tried with that name, which `temporary`
-    /// gives. End it by [`WriteFile::finish_nameless`].
+    /// Creates a file as [`PosixStore::create_whole`] does, but without a name until it gets its
+    /// final one, `name`. Returns `None` if that is impossible here or now, for any reason; the
+    /// caller then uses a temporary name. The first call on a mount tests the method with that
+    /// name, which `temporary` returns. The file ends by [`WriteFile::finish_nameless`].
     pub fn create_nameless(
         &self,
         dir: &Dir,
@@ -142,7 +143,7 @@ impl PosixStore {
             Ok(fd) if takes.is(YES) || can_name(dir, &temporary(), mode) => {
                 Some(WriteFile::nameless(dir.clone(), name, (fd, permit), given))
             }
-            // Kernels without it take the directory for what is to be written.
+            // Kernels without the flag try to open the directory for writing.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 takes.note(NO);
                 None
@@ -152,8 +153,8 @@ impl PosixStore {
     }
 
     /// Gives a finished file without a name its final `name` in `dir`: the directory in which it
-    /// was made, or what is at that path now. What stands there, a file or a link, is replaced in
-    /// one step, by way of the name that `temporary` gives; a directory never is.
+    /// was made, or the one at that path now. An entry of that name, a file or a link, is replaced
+    /// in one step, by way of the name that `temporary` returns; a directory never is.
     ///
     /// # Errors
     /// `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`, with `ENOENT` if `dir` is
@@ -181,15 +182,15 @@ impl PosixStore {
                 in_dir(&temporary).map_err(|errno| dir.error("link", &temporary, errno))?;
                 self.publish(dir, &temporary, name, true)
             }
-            // Another file system is mounted there now: what is on the old one is out of reach.
+            // Another file system is mounted there now: entries of the old one are out of reach.
             Err(Errno::XDEV) => Err(dir.error("link", name, Errno::NOENT)),
             Err(errno) => Err(dir.error("link", name, errno)),
         }
     }
 }
 
-/// Whether this process may give a name to what it has only a descriptor of; tried with an
-/// empty file, once for a mount.
+/// Returns whether this process may give a name to a file of which it has only a descriptor. Tests
+/// that with an empty file, once for a mount.
 fn can_name(dir: &Dir, temporary: &[u8], mode: Mode) -> bool {
     let (Some(mount), Ok(parent)) = (dir.mount(), dir.fd()) else { return false };
     let tried = open_nameless(parent, mode).and_then(|fd| link(&fd, parent, temporary));
@@ -201,7 +202,7 @@ fn can_name(dir: &Dir, temporary: &[u8], mode: Mode) -> bool {
             mount.takes_nameless().note(YES);
             true
         }
-        // The name is taken, or there is a want of something just now: that says nothing.
+        // The name is taken, or a resource is short just now: that proves nothing.
         Err(
             Errno::EXIST
             | Errno::MFILE
@@ -224,7 +225,7 @@ fn open_nameless(parent: BorrowedFd<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     create_component(parent, b".", OFlags::WRONLY | OFlags::TMPFILE, mode)
 }
 
-/// Has the kernel make its table of descriptors as large as it may become, once: each time that it
+/// Makes the kernel enlarge its table of descriptors to its final size, once. Each time that it
 /// grows by itself, a thread of a process of several waits for an RCU grace period (`expand_files`
 /// in fs/file.c of Linux).
 fn make_room_for_descriptors(any: BorrowedFd<'_>) {

@@ -1,6 +1,6 @@
-//! Making what has no bytes: symbolic links, pipes, devices, further names.
+//! Makes entries without bytes: symbolic links, pipes, devices, further names.
 //!
-//! Each is made under a temporary name, given its attributes, and published, like a file.
+//! Each is made under a temporary name, receives its attributes, and is published, like a file.
 
 use penstock_proto::attributes::DeviceNumber;
 use penstock_proto::name;
@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::posix::PosixStore;
 use super::{Kind, check_item_name};
 
-/// How often a name taken by somebody between two calls is tried again.
+/// Number of retries with a name that another process takes between two calls.
 const RACE_TRIES: u32 = 16;
 /// Mode of a pipe or device until it has its attributes.
 const NEW_NODE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -51,12 +51,12 @@ impl PosixStore {
         })
     }
 
-    /// Makes `name` in `dir` another name of `primary` in `of`, which is not
-    /// followed if it is a link; a left-over is replaced. Then publish it.
+    /// Makes `name` in `dir` another name of `primary` in `of`, which is not followed if it is a
+    /// link; a left-over is replaced. Publish it afterwards.
     ///
-    /// A network file system may do it and lose the reply: asked again, the server says `EEXIST`,
-    /// or `ENOENT` if somebody has moved the primary since (RFC 1813, 3.3.15). So it is looked at
-    /// what is there before that is taken for an answer.
+    /// A network file system may do it and lose the reply. To a repeated request the server answers
+    /// `EEXIST`, or `ENOENT` if another process has moved the primary since (RFC 1813, 3.3.15). So
+    /// the existing entry is checked before that counts as an answer.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`: `ENOENT` if there is no primary, `EMLINK` if it has as many
@@ -102,7 +102,8 @@ impl PosixStore {
     }
 }
 
-/// What came of making a name, if an answer that a repeated request gets may hide that it is made.
+/// Returns the result of making a name. A repeated request may get an error although the name was
+/// made; that counts as success.
 fn settled(outcome: Result<(), Errno>, is_made: impl Fn() -> bool) -> Result<(), Errno> {
     match outcome {
         Err(Errno::EXIST | Errno::NOENT | Errno::STALE) if is_made() => Ok(()),

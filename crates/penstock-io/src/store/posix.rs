@@ -1,4 +1,4 @@
-//! A directory tree as a store: opening it, walking it, asking about it.
+//! A directory tree as a store: opens it, walks it, and reads the attributes of entries.
 
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -26,8 +26,8 @@ use super::unlock::WriteRules;
 use super::writeback::Writeback;
 use super::{Kind, Meta, check_item_name, check_item_path};
 
-/// What is asked of statx: all that [`Meta`] holds, and no access time, which costs network file
-/// systems a round trip.
+/// The mask for statx: all fields of [`Meta`], and no access time, which costs network file systems
+/// a round trip.
 const META_MASK: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::MODE)
     .union(StatxFlags::NLINK)
@@ -41,7 +41,7 @@ const META_MASK: StatxFlags = StatxFlags::TYPE
 /// `AT_STATX_FORCE_SYNC`: ask the server, not the cache.
 const FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
 
-/// How to open a [`PosixStore`].
+/// Options for opening a [`PosixStore`].
 #[derive(Clone, Debug, Default)]
 pub struct PosixOptions {
     /// Refuse every operation that writes.
@@ -51,15 +51,15 @@ pub struct PosixOptions {
     pub ephemeral: bool,
     /// Resolve paths in this way; `None` finds out which way works.
     pub resolution: Option<Resolution>,
-    /// When large files are written back; `None` takes what is best for each file system.
+    /// The time of write-back of large files; `None` takes what is best for each file system.
     pub writeback: Option<Writeback>,
-    /// How the bytes of large files are written.
+    /// The way in which the bytes of large files are written.
     pub io: IoMode,
-    /// Where syncs that fail are counted: those of an earlier handle, if there was one.
+    /// The counter of failed syncs: that of an earlier handle, if there was one.
     pub failed_syncs: FailedSyncs,
 }
 
-/// Room in a file system, as statvfs(2) tells it to users without privilege.
+/// Room in a file system, as statvfs(2) reports it to users without privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Bytes that we may still write.
@@ -68,7 +68,7 @@ pub struct Space {
     pub total_bytes: u64,
     /// Files that may still be made; `None` where their number has no limit of its own.
     pub free_inodes: Option<u64>,
-    /// Whether it is mounted read-only.
+    /// Set if the file system is mounted read-only.
     pub read_only: bool,
 }
 
@@ -76,21 +76,21 @@ pub struct Space {
 #[derive(Clone)]
 pub struct PosixStore {
     pub(super) shared: Arc<Shared>,
-    /// What is special about one data set that is written to it.
+    /// The rules for the one data set that is written to it.
     pub(super) rules: Arc<WriteRules>,
     /// Asked before everything that changes the store.
     pub(super) gates: Gates,
 }
 
-/// Whether a store may be changed at this moment; must not block.
+/// Returns whether a store may be changed at this moment; must not block.
 pub type Gate = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What is asked before a store is changed.
+/// The checks before a store is changed.
 #[derive(Clone, Default)]
 pub(super) struct Gates {
-    /// Before anything is written under a temporary name, which nobody else's reader sees.
+    /// The check before a write under a temporary name, which no other program's reader sees.
     bytes: Option<Gate>,
-    /// Before all else.
+    /// The check before all other changes.
     names: Option<Gate>,
 }
 
@@ -136,17 +136,17 @@ impl PosixStore {
         Ok(Self { shared: Arc::new(shared), rules: Arc::default(), gates: Gates::default() })
     }
 
-    /// The same store, changed only while `gate` says yes: anything else is refused as
-    /// [`StoreOffline::Fenced`]. Before
-    /// bytes go to a file that is open already, the writer asks [`PosixStore::check_gate`].
+    /// Returns the same store, changed only while `gate` allows it. Any other change is rejected as
+    /// [`StoreOffline::Fenced`]. Before bytes go to a file that is open already, the writer calls
+    /// [`PosixStore::check_gate`].
     pub fn guarded(&self, gate: Gate) -> Self {
         let gates = Gates { bytes: Some(Arc::clone(&gate)), names: Some(gate) };
         Self { gates, ..self.clone() }
     }
 
-    /// The same store, with what makes temporary files and writes to them asking `grant` alone, and
-    /// all else `grant` and what it asked before: a writer that is out of touch with who guides it
-    /// may go on, but finishes nothing (B4).
+    /// Returns the same store, in which making temporary files and writing to them requires `grant`
+    /// alone. All other changes require `grant` and the earlier gate. A writer without contact to
+    /// its controller may thus continue, but finishes nothing (B4).
     pub fn granted(&self, grant: Gate) -> Self {
         let bytes = Some(Arc::clone(&grant));
         let names: Gate = match self.gates.names.clone() {
@@ -156,7 +156,7 @@ impl PosixStore {
         Self { gates: Gates { bytes, names: Some(names) }, ..self.clone() }
     }
 
-    /// Whether temporary files may be written at this moment ([`PosixStore::guarded`]).
+    /// Checks whether temporary files may be written at this moment ([`PosixStore::guarded`]).
     ///
     /// # Errors
     /// [`StoreOffline::Fenced`].
@@ -168,7 +168,7 @@ impl PosixStore {
         ask(self.gates.names.as_ref())
     }
 
-    /// Path of the root on this host, absolute, as it was given.
+    /// Returns the path of the root on this host, absolute, as the caller passed it.
     pub fn root_path(&self) -> &Path {
         &self.shared.root_path
     }
@@ -178,12 +178,12 @@ impl PosixStore {
         &self.shared.root
     }
 
-    /// Whether it was opened as [`PosixOptions::ephemeral`].
+    /// Returns whether the store was opened as [`PosixOptions::ephemeral`].
     pub fn is_ephemeral(&self) -> bool {
         self.shared.ephemeral
     }
 
-    /// How paths are resolved.
+    /// Returns the way in which paths are resolved.
     pub fn resolution(&self) -> Resolution {
         self.shared.resolution
     }
@@ -193,13 +193,13 @@ impl PosixStore {
         self.shared.mounts.root().kind()
     }
 
-    /// How data becomes durable: the root's method first, then those of other mounts below it that
-    /// were met since the store was opened.
+    /// Returns the methods that make data durable: that of the root first, then those of other
+    /// mounts below it that were met since the store was opened.
     pub fn durability(&self) -> Vec<DurabilityMethod> {
         self.shared.mounts.methods()
     }
 
-    /// When large files of the root's file system are written back.
+    /// Returns the time of write-back for large files of the root's file system.
     pub fn writeback(&self) -> Writeback {
         self.shared.mounts.root().writeback()
     }
@@ -216,7 +216,7 @@ impl PosixStore {
         }
     }
 
-    /// The same with `access`: `O_RDONLY` or `O_PATH`.
+    /// Opens a directory as [`PosixStore::open_dir`] does, with `access`: `O_RDONLY` or `O_PATH`.
     pub(super) fn open_dir_as(&self, path: &[u8], access: OFlags) -> Result<Dir, StoreError> {
         check_item_path(path)?;
         if path.is_empty() {
@@ -233,7 +233,8 @@ impl PosixStore {
         Ok(Dir::posix(path, fd, mount))
     }
 
-    /// What `name` in `dir` is; the empty name is `dir` itself. Links are not followed.
+    /// Returns the attributes of `name` in `dir`; the empty name is `dir` itself. Links are not
+    /// followed.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
@@ -248,7 +249,7 @@ impl PosixStore {
         told.map(|told| meta_of(&told)).map_err(|errno| dir.error("stat", name, errno))
     }
 
-    /// As [`PosixStore::stat`], with `None` for what is not there.
+    /// Returns the attributes as [`PosixStore::stat`] does, and `None` for a missing entry.
     ///
     /// # Errors
     /// `BadPath`; `Io` but `ENOENT`.
@@ -260,7 +261,7 @@ impl PosixStore {
         }
     }
 
-    /// Where the link `name` in `dir` points: bytes that nobody here interprets.
+    /// Returns the target of the link `name` in `dir`, as bytes without interpretation.
     ///
     /// # Errors
     /// `BadPath`; `Io`, with `EINVAL` if it is not a link.
@@ -272,9 +273,9 @@ impl PosixStore {
             .map_err(|errno| dir.error("read link", name, errno))
     }
 
-    /// Opens the file `name` in `dir` for reading; it does not follow a link, wait for the other
-    /// end of a pipe, or (where we own the file) change its access time. [`ReadFile::meta`], which
-    /// every reader asks first, tells whether it is a regular file.
+    /// Opens the file `name` in `dir` for reading. Does not follow a link or wait for the other end
+    /// of a pipe, and does not change the access time of a file that this process's user owns.
+    /// [`ReadFile::meta`], which every reader calls first, shows whether it is a regular file.
     ///
     /// # Errors
     /// `BadPath`; `WrongKind` for a link or a device that is not there; `Io`.
@@ -315,7 +316,8 @@ impl PosixStore {
         })
     }
 
-    /// As [`PosixStore::check_writable`] for `name` in `dir`, whose path only an error needs.
+    /// Checks `name` in `dir` as [`PosixStore::check_writable`] does; its path is built for an
+    /// error only.
     pub(super) fn check_item_writable(
         &self,
         operation: &'static str,
@@ -331,7 +333,8 @@ impl PosixStore {
         if name::own(name).is_some() { self.check_gate() } else { self.check_names() }
     }
 
-    /// As [`PosixStore::check_writable`], for what temporary files need and no reader minds.
+    /// Checks as [`PosixStore::check_writable`] does, for changes to temporary files, which no
+    /// reader sees.
     pub(super) fn check_bytes_writable(
         &self,
         operation: &'static str,
@@ -379,7 +382,7 @@ fn ask(gate: Option<&Gate>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Says of a failed walk whether something on the way was no directory.
+/// Returns the error of a failed walk: whether an entry on the way was no directory.
 pub(super) fn directory_error(operation: &'static str, path: &[u8], errno: Errno) -> StoreError {
     match errno {
         Errno::LOOP | Errno::NOTDIR | Errno::XDEV => {
@@ -394,7 +397,7 @@ pub(super) fn wrong_kind(dir: &Dir, item: &[u8], found: Kind) -> StoreError {
     StoreError::WrongKind { path, found: found.with_article(), expected: "a file" }
 }
 
-/// What an open file or directory is; with `fresh`, as its server says now.
+/// Returns the attributes of an open file or directory, on network file systems from the server.
 pub(super) fn stat_open(fd: BorrowedFd<'_>, dir: &Dir) -> Result<Meta, Errno> {
     let network = dir.mount().is_some_and(|mount| mount.kind().is_network());
     stat_fd(fd, if network { FORCE_SYNC } else { AtFlags::empty() })
@@ -408,7 +411,7 @@ fn meta_of(told: &Statx) -> Meta {
     let mode = u32::from(told.stx_mode);
     let time = |stamp: StatxTimestamp| FileTime {
         seconds: stamp.tv_sec,
-        // A hostile FUSE server may say anything; pages refuse more than this.
+        // A hostile FUSE server may return anything; pages reject more than this.
         nanoseconds: stamp.tv_nsec.min(999_999_999),
     };
     Meta {
@@ -427,7 +430,7 @@ fn meta_of(told: &Statx) -> Meta {
     }
 }
 
-/// The kind, or `None` where the system did not say.
+/// Returns the kind, or `None` where the system did not report it.
 pub(super) fn kind_of(file_type: FileType) -> Option<Kind> {
     Some(match file_type {
         FileType::RegularFile => Kind::File,

@@ -17,7 +17,7 @@ use super::posix::{PosixStore, kind_of, stat_open, wrong_kind};
 use super::sandbox::open_component;
 use super::{DirEntry, Kind, Meta};
 
-/// What one getdents(2) call fills: some 1,600 entries with names of 16 bytes.
+/// Size of the buffer of one getdents(2) call: some 1,600 entries with names of 16 bytes.
 const LIST_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Memory for listing, 64 KiB; one per worker, used again for each directory.
@@ -47,8 +47,8 @@ impl fmt::Debug for ListBuffer {
 }
 
 impl PosixStore {
-    /// Shows each entry of `dir` to `visit`, in the file system's order, until it breaks; `.` and
-    /// `..` are left out. Names made or removed meanwhile may or may not be shown.
+    /// Passes each entry of `dir` to `visit`, in the file system's order, until it breaks; `.` and
+    /// `..` are left out. Names made or removed meanwhile may be included or not.
     ///
     /// # Errors
     /// `Io`: then the listing is not complete, and nothing may be deleted on its word (promise
@@ -75,7 +75,8 @@ impl PosixStore {
                 continue;
             }
             if !name::is_component(name) {
-                // No sound file system says this; one that is hostile must not name paths for us.
+                // No sound file system returns this. A hostile one must not choose paths for this
+                // process.
                 return Err(failed(Errno::IO));
             }
             let kind = match entry.file_type() {
@@ -96,7 +97,7 @@ pub struct ReadFile {
     pub(super) dir: Dir,
     pub(super) name: Box<[u8]>,
     pub(super) handle: Handle,
-    /// For a file that takes no offset: a descriptor of its own, and its position.
+    /// A descriptor and its position, for a file that takes no offset.
     pub(super) stream: Mutex<Option<(OwnedFd, u64)>>,
 }
 
@@ -118,8 +119,9 @@ impl ReadFile {
         self.dir.error(operation, &self.name, errno)
     }
 
-    /// What the open file is now; on network file systems the server is asked (C1). Take it before
-    /// and after reading: same size, mtime and identity mean the same version.
+    /// Returns the current attributes of the open file; on network file systems from the server
+    /// (C1). Read them before and after reading: same size, mtime and identity mean the same
+    /// version.
     ///
     /// # Errors
     /// `WrongKind` if it is not a regular file; `Io`.
@@ -158,10 +160,10 @@ impl ReadFile {
         }
     }
 
-    /// Drops the pages of the file that this host's cache holds and that are not dirty, so that the
-    /// next read asks the file system: where other hosts write to the file, a page that was read
-    /// before they did shows what was there then (A9). Advice (posix_fadvise(2)): what somebody
-    /// has mapped stays, and so does what a client of the file system keeps for itself.
+    /// Drops the clean pages of the file from this host's cache, so that the next read asks the
+    /// file system. Where other hosts write to the file, a page read before their write shows the
+    /// old content (A9). The call is advice (posix_fadvise(2)): pages that a process has mapped
+    /// stay, and so do those in the cache of the file system's own client.
     pub fn drop_cache(&self) {
         if let Handle::Posix(fd) = &self.handle
             && let Err(errno) = fadvise(fd, 0, None, Advice::DontNeed)
@@ -170,8 +172,8 @@ impl ReadFile {
         }
     }
 
-    /// Where the next data at or after `offset` begins; `None` if only a hole, or nothing, is left.
-    /// File systems that do not know say that everything is data.
+    /// Returns the begin of the next data at or after `offset`; `None` if only a hole, or nothing,
+    /// is left. File systems without this knowledge report that everything is data.
     ///
     /// # Errors
     /// `Io`.
@@ -188,7 +190,7 @@ impl ReadFile {
         Ok((offset < size).then_some(offset))
     }
 
-    /// Where the next hole at or after `offset` begins; the end of the file counts as one.
+    /// Returns the begin of the next hole at or after `offset`; the end of the file counts as one.
     ///
     /// # Errors
     /// `Io`.

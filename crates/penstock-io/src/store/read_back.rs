@@ -1,4 +1,4 @@
-//! Reading from storage what lies in the page cache: for `--readback`.
+//! Reads from storage the data that lies in the page cache: for `--readback`.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -12,14 +12,14 @@ use super::posix::{PosixStore, stat_open, wrong_kind};
 use super::sandbox::open_component;
 use super::{Kind, Meta};
 
-/// Offsets, lengths and memory of direct reads are multiples of this: what file systems on disks of
-/// 4 KiB sectors ask for (open(2), O_DIRECT).
+/// Alignment of offsets, lengths and memory of direct reads: the size that file systems on disks of
+/// 4 KiB sectors require (open(2), O_DIRECT).
 pub const DIRECT_ALIGNMENT: usize = 4096;
 
 /// A file that is read from storage, past the page cache.
 ///
 /// Where the file system can, reads are direct. Elsewhere the cache of the file is dropped when it
-/// is opened: after a sync that leaves nothing of it but what somebody else has mapped.
+/// is opened: after a sync only pages that another process has mapped remain.
 #[derive(Debug)]
 pub struct ReadBackFile {
     dir: Dir,
@@ -29,7 +29,7 @@ pub struct ReadBackFile {
 }
 
 impl PosixStore {
-    /// Opens the file `name` in `dir` to read back what was synced before. Links are not followed.
+    /// Opens the file `name` in `dir` to read back synced data. Links are not followed.
     ///
     /// # Errors
     /// `BadPath`; `WrongKind`; `Io`.
@@ -53,7 +53,7 @@ impl PosixStore {
 }
 
 impl ReadBackFile {
-    /// What the open file is now.
+    /// Returns the current attributes of the open file.
     ///
     /// # Errors
     /// `WrongKind` if it is not a regular file; `Io`.
@@ -66,7 +66,7 @@ impl ReadBackFile {
         }
     }
 
-    /// Whether reads are direct, rather than through a cache that was dropped.
+    /// Returns whether reads are direct, rather than through a cache that was dropped.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
@@ -103,7 +103,7 @@ impl ReadBackFile {
         Ok(filled.min(length))
     }
 
-    /// Some file systems take the flag and refuse the reads.
+    /// Changes to reads through the cache: some file systems accept the flag and reject the reads.
     fn give_up_direct(&mut self) -> Result<(), StoreError> {
         let failed = |errno| self.dir.error("read back", &self.name, errno);
         let flags = fcntl_getfl(&self.fd).map_err(failed)?;

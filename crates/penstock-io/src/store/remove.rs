@@ -1,4 +1,5 @@
-//! Removing what was looked at before, and nothing that took its place meanwhile (B4, C3).
+//! Removes entries that were inspected before, and never entries that replaced them meanwhile (B4,
+//! C3).
 
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
@@ -11,21 +12,22 @@ use super::posix::PosixStore;
 use super::target::Target;
 use super::{Kind, Meta, check_item_name};
 
-/// What became of something that was to go.
+/// The result of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// It is gone from its name.
+    /// The entry has lost its name.
     Done,
-    /// There was nothing of its name any more.
+    /// No entry had its name any more.
     Vanished,
-    /// It is not what was looked at: it stays.
+    /// The entry differs from the inspected one, and stays.
     Changed,
-    /// It is a directory that still holds something: it stays.
+    /// The entry is a directory that is not empty, and stays.
     NotEmpty,
 }
 
-/// Whether `now` is what was `seen`. A directory stays the same whatever comes and goes in it, and
-/// a file with several names when one of the others goes: that changes its change time.
+/// Returns whether `now` is the same entry as `seen`. A directory stays the same whatever changes
+/// in it. So does a file with several names when one of the others is removed, which moves its
+/// change time.
 fn is_still(seen: &Meta, now: &Meta) -> bool {
     let same = seen.kind == now.kind && seen.inode == now.inode;
     match seen.kind {
@@ -36,8 +38,8 @@ fn is_still(seen: &Meta, now: &Meta) -> bool {
 }
 
 impl PosixStore {
-    /// Removes `name` in `dir` if it is still what was `seen`; a directory only if it is empty.
-    /// Between the look and the removal is a moment, as short as two calls.
+    /// Removes `name` in `dir` if it is still the entry `seen`; a directory only if it is empty.
+    /// Between the check and the removal is a moment, as short as two calls.
     ///
     /// # Errors
     /// `BadPath`, also for our own temporary names; `ReadOnly`; `Io`.
@@ -57,11 +59,11 @@ impl PosixStore {
         }
     }
 
-    /// As [`PosixStore::remove_seen`] for what is no directory, but moves it to `to`, replacing
-    /// what has that name there.
+    /// Moves an entry, unless it is a directory, to `to`, with the checks of
+    /// [`PosixStore::remove_seen`]. An entry that has that name there is replaced.
     ///
     /// # Errors
-    /// As [`PosixStore::remove_seen`]; `Io` with `EXDEV` if `to` is on another file system.
+    /// Those of [`PosixStore::remove_seen`]; `Io` with `EXDEV` if `to` is on another file system.
     pub fn move_seen(
         &self,
         dir: &Dir,
@@ -106,10 +108,10 @@ impl PosixStore {
         })
     }
 
-    /// Gives what is at `name`, unless it is a directory, the further name `to`, so that it stays
-    /// when `name` is replaced; what was at `to` goes, unless it came there at `since` or later:
-    /// then it is what is to be kept, and what is at `name` now is not. Where a file system has no
-    /// hard links it is moved, and for a moment nothing has its name.
+    /// Gives the entry at `name`, unless it is a directory, the further name `to`, so that it stays
+    /// when `name` is replaced. An entry at `to` is replaced, unless it was made there at `since`
+    /// or later. It is then the one to keep, and the entry at `name` is not. Where a file system
+    /// has no hard links the entry is moved, and for a moment no entry has its name.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.
@@ -194,7 +196,7 @@ impl Target {
         }
     }
 
-    /// As [`super::Source::list`]; `null:` holds nothing.
+    /// Lists a directory, see [`super::Source::list`]; `null:` holds nothing.
     ///
     /// # Errors
     /// `Io`: the listing is not complete, and nothing may be deleted on its word (promise (e)).

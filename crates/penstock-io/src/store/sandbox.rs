@@ -7,12 +7,12 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, ResolveFlags, fcntl_getfl, openat, openat2};
 use rustix::io::Errno;
 
-/// Longest path given to the kernel in one call: below PATH_MAX (4,096 with the final NUL).
+/// Longest path passed to the kernel in one call: below PATH_MAX (4,096 with the final NUL).
 const CALL_PATH_BYTES_MAX: usize = 4000;
-/// How often a walk disturbed by renames (EAGAIN) is repeated before it goes stepwise.
+/// Number of retries of a walk disturbed by renames (EAGAIN) before it goes stepwise.
 const DISTURBED_TRIES: u32 = 16;
 
-/// How paths are resolved beneath the root. Both ways follow no link and never climb.
+/// The way in which paths are resolved beneath the root. Both ways follow no link and never climb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS` (Linux 5.6): one call a path.
@@ -23,7 +23,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// Finds out what kernel and container allow.
+    /// Determines the way that kernel and container allow.
     pub(super) fn probe(root: BorrowedFd<'_>) -> Self {
         match beneath(root, b".", OFlags::PATH | OFlags::DIRECTORY) {
             Ok(_) => Self::Kernel,
@@ -74,7 +74,7 @@ impl Resolution {
         Self::Stepwise.open_dir(from, head, OFlags::RDONLY)
     }
 
-    /// The part that one call walks, and what is left after it.
+    /// Returns the part that one call walks, and the rest after it.
     fn split(self, path: &[u8]) -> (&[u8], &[u8]) {
         let is_slash = |&byte: &u8| byte == b'/';
         let at = match self {
@@ -90,12 +90,12 @@ impl Resolution {
     }
 }
 
-/// Waits before an open is tried again that found no descriptor: 0.2 s in all.
+/// Waits before a retry of an open that found no descriptor: 0.2 s in all.
 const SHORTAGE_WAITS_MS: [u64; 5] = [1, 4, 16, 64, 128];
-/// How often one did.
+/// Number of opens that found no descriptor.
 static SHORTAGES: AtomicU64 = AtomicU64::new(0);
 
-/// How often an open of this process has found no descriptor: caches drop theirs when it grows.
+/// Returns how many opens of this process found no descriptor: caches drop theirs when it grows.
 pub(super) fn shortages() -> u64 {
     SHORTAGES.load(Ordering::Relaxed)
 }
@@ -130,7 +130,8 @@ pub(super) fn open_listable(
     }
 }
 
-/// Whether a descriptor was opened with `O_PATH`, so that only names below it can be reached.
+/// Returns whether a descriptor was opened with `O_PATH`, so that only names below it can be
+/// reached.
 pub(super) fn is_path_only(fd: BorrowedFd<'_>) -> bool {
     fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH))
 }
@@ -151,7 +152,7 @@ pub(super) fn open_component(
     create_component(from, component, flags, Mode::empty())
 }
 
-/// As [`open_component`], with the mode for `O_CREAT`.
+/// Opens a component as [`open_component`] does, with the mode for `O_CREAT`.
 pub(super) fn create_component(
     from: BorrowedFd<'_>,
     component: &[u8],

@@ -1,13 +1,13 @@
-//! Files whose file system does not tell how long they are (C7).
+//! Files whose file system does not report their length (C7).
 //!
-//! The kernel makes the files of `/proc`, `/sys` and the like up at each read, and reports 0 or
+//! The kernel generates the files of `/proc`, `/sys` and the like at each read, and reports 0 or
 //! 4,096 bytes for them; a server behind FUSE may report any size. The length of such a file is
 //! that of one read to its end. File systems of disks and of known servers are believed: an empty
 //! file there costs no read.
 //!
-//! A scan reads at most 64 MiB of a file, for 10 s. A longer file behind FUSE is listed with the size
-//! that is reported, and its length is learned when it is sent. A read that waits for data (a log of
-//! the kernel, a stuck server) holds up a scan for 10 s at most.
+//! A scan reads at most 64 MiB of a file, for 10 s. A longer file behind FUSE is listed with the
+//! size that is reported, and its length is learned when it is sent. A read that waits for data (a
+//! log of the kernel, a stuck server) holds up a scan for 10 s at most.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -108,19 +108,19 @@ const SOUND: [u32; 29] = [
     0xaad7_aaea,
 ];
 
-/// How far the sizes that a file system reports can be relied on.
+/// The reliability of the sizes that a file system reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sizes {
-    /// Each is the length of its file.
+    /// Each size is the length of its file.
     Told,
-    /// A size may differ from what reading returns.
+    /// A size may differ from the number of bytes that can be read.
     Doubtful,
-    /// The kernel makes content up at each read: sizes and stamps tell nothing of it.
+    /// The kernel generates content at each read: sizes and stamps prove nothing about it.
     Made,
 }
 
 impl FileSystemKind {
-    /// How far its sizes can be relied on.
+    /// Returns the reliability of the sizes of this file system.
     pub(super) fn sizes(self) -> Sizes {
         match self {
             Self::Fuse => Sizes::Doubtful,
@@ -131,7 +131,8 @@ impl FileSystemKind {
     }
 }
 
-/// The same for a file of `dir`, before it is opened. A file may be a mount point by itself.
+/// Returns the reliability of the size of a file of `dir`, before it is opened. A file may be a
+/// mount point by itself.
 fn sizes_in(dir: &Dir, meta: &Meta) -> Sizes {
     match dir.mount() {
         None => Sizes::Told,
@@ -174,7 +175,8 @@ impl PosixStore {
         }
     }
 
-    /// Whether the size in `meta`, of a file of `dir`, is the length of that file for certain.
+    /// Returns whether the size in `meta`, of a file of `dir`, is certainly the length of that
+    /// file.
     pub fn tells_size(&self, dir: &Dir, meta: &Meta) -> bool {
         sizes_in(dir, meta) == Sizes::Told
     }
@@ -189,8 +191,9 @@ impl ReadFile {
         }
     }
 
-    /// What the open file is, as [`ReadFile::meta`], with the length that one read to its end
-    /// returns as its size where its file system does not tell ([`PosixStore::measure`]). Blocks.
+    /// Returns the attributes of the open file, as [`ReadFile::meta`] does. Where its file system
+    /// does not report the length, the size is that of one read to its end
+    /// ([`PosixStore::measure`]). Blocks.
     ///
     /// # Errors
     /// `WrongKind`; `Io`, with `EFBIG` of a file without an end.
@@ -271,7 +274,7 @@ impl ReadFile {
         Ok(with_size(meta, size, sizes))
     }
 
-    /// Whether reading ends just behind the first `length` bytes.
+    /// Returns whether the file ends just behind the first `length` bytes.
     fn ends_at(&self, length: u64) -> Result<bool, StoreError> {
         let mut byte = [0];
         let has_last = length == 0 || self.read_at(length - 1, &mut byte)? == 1;
@@ -331,7 +334,7 @@ impl ReadFile {
     }
 }
 
-/// The same file with the length that was read; no blocks are known to be missing.
+/// Returns the attributes with the length that was read; no blocks are known to be missing.
 fn with_size(meta: Meta, size: u64, sizes: Sizes) -> Meta {
     Meta { size, blocks: size.div_ceil(512), made: sizes == Sizes::Made, ..meta }
 }

@@ -60,7 +60,7 @@ impl Source {
     }
 
     /// See [`PosixStore::stat`]; the empty name is `dir` itself. The size of a file is that of its
-    /// content, which is read where the file system does not tell it ([`PosixStore::measure`]).
+    /// content, which is read where the file system does not report it ([`PosixStore::measure`]).
     ///
     /// # Errors
     /// `BadPath`; `Io`, with `EFBIG` of a file without an end.
@@ -68,11 +68,11 @@ impl Source {
         self.stat_as_sure(dir, name, false)
     }
 
-    /// The same for a file that was not as [`Source::stat`] said: its size is doubted too where
-    /// that costs a read. Blocks.
+    /// Returns the attributes of a file that differed from the result of [`Source::stat`]. Its size
+    /// is doubted too, even if that costs a read. Blocks.
     ///
     /// # Errors
-    /// As [`Source::stat`].
+    /// Those of [`Source::stat`].
     pub fn stat_certain(&self, dir: &Dir, name: &[u8]) -> Result<Meta, StoreError> {
         self.stat_as_sure(dir, name, true)
     }
@@ -124,7 +124,8 @@ impl Source {
         }
     }
 
-    /// What is mounted at the root, to be recorded when a scan begins; of generated entries, zeros.
+    /// Returns the fingerprint of the mount at the root, which is recorded when a scan begins;
+    /// zeros for generated entries.
     ///
     /// # Errors
     /// The way in which the store is offline.
@@ -137,7 +138,7 @@ impl Source {
         }
     }
 
-    /// Checks that the root is what was recorded (C3).
+    /// Checks that the root matches the recorded fingerprint (C3).
     ///
     /// # Errors
     /// The way in which the store is offline: no item has vanished.

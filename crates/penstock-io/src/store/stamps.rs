@@ -1,11 +1,11 @@
 //! Times as file systems keep them: in steps of their own, and within limits of their own (C9).
 //!
-//! A time that was set may be read back as another one: ext3, and ext4 with inodes of 128 bytes,
+//! A time that was set may be read back as another one. ext3, and ext4 with inodes of 128 bytes,
 //! keep whole seconds, FAT keeps even ones, NTFS and SMB keep 100 ns. A time beyond the limits of a
-//! file system becomes its first or its last one. No call tells the step, and a comparison must
+//! file system becomes its first or its last one. No call reports the step, and a comparison must
 //! not write to find out. So the stamps that the kernel itself gives to items, foremost the time of
-//! change, are the evidence: a stamp that is no multiple of a step disproves this step for its
-//! mount, and what no stamp has disproved holds.
+//! change, are the evidence. A stamp that is no multiple of a step disproves this step for its
+//! mount, and the largest step that no stamp has disproved is assumed.
 //!
 //! # Sources
 //! `timestamp_truncate()` and `s_time_gran`, `s_time_min`, `s_time_max` of Linux 6: fs/inode.c,
@@ -23,9 +23,9 @@ use super::durability::FileSystemKind;
 const NANOSECONDS: i128 = 1_000_000_000;
 /// Steps in nanoseconds, the coarsest first: FAT, ext3, exFAT, some servers, UDF, NTFS, all others.
 const STEPS: [u64; 7] = [2_000_000_000, 1_000_000_000, 10_000_000, 1_000_000, 1_000, 100, 1];
-/// All file systems keep times from 1980 until a day before 2038-01-19.
+/// Range of seconds that all file systems keep: from 1980 until a day before 2038-01-19.
 const COMMON_SECONDS: std::ops::Range<i64> = 315_576_000..2_147_397_248;
-/// No time zone, which mounts of FAT add, is farther from UTC.
+/// The largest distance of a time zone from UTC, in seconds; mounts of FAT add the zone.
 const ZONE_SECONDS: i64 = 14 * 3600;
 /// First times: 1901 (32 bits), 1970 (NFSv3), 1904 (HFS+), 1601 (NTFS).
 const FIRST: [i64; 4] = [-0x8000_0000, 0, -2_082_844_800, -11_644_473_600];
@@ -39,10 +39,10 @@ const FAT: [i64; 2] = [315_532_800, 4_354_819_199];
 pub struct Step(u64);
 
 impl Step {
-    /// Nanoseconds, each of which counts.
+    /// Steps of one nanosecond.
     pub const EXACT: Self = Self(1);
 
-    /// The coarsest step that all of `stamps` fit, which the kernel gave on one file system;
+    /// Returns the coarsest step that all of `stamps` fit, which the kernel set on one file system;
     /// [`Step::EXACT`] if there are none.
     pub fn of(stamps: impl IntoIterator<Item = FileTime>) -> Self {
         let mut stamps = stamps.into_iter();
@@ -62,7 +62,7 @@ impl Step {
     }
 }
 
-/// The step of one mount, as far as its stamps have told. Threads share it.
+/// The step of one mount, as far as its stamps have shown. Threads share it.
 #[derive(Debug)]
 pub(super) struct Stamps(AtomicU64);
 
@@ -73,7 +73,7 @@ impl Stamps {
         Self(AtomicU64::new(step))
     }
 
-    /// The step after these stamps were seen as well.
+    /// Returns the step after these stamps were seen as well.
     fn seen(&self, stamps: [FileTime; 2]) -> Step {
         let before = Step(self.0.load(Ordering::Relaxed));
         let now = stamps.into_iter().fold(before, Step::narrowed);
@@ -85,8 +85,9 @@ impl Stamps {
 }
 
 impl Dir {
-    /// Whether `there`, an item of this directory, has the time `wanted` as far as its file system
-    /// can keep it, and as far as the source, which counts in steps of `source`, can tell.
+    /// Returns whether `there`, an item of this directory, has the time `wanted` as far as its file
+    /// system can keep it. The source counts in steps of `source`, and differences below a step do
+    /// not count.
     pub fn has_time(&self, there: &Meta, wanted: FileTime, source: Step) -> bool {
         if there.mtime == wanted {
             return true;
@@ -104,17 +105,19 @@ impl Dir {
     }
 }
 
-/// Whether any file system in use may not be able to keep this time.
+/// Returns whether some file system in use may not be able to keep this time.
 pub(super) fn may_not_fit(time: FileTime) -> bool {
     !COMMON_SECONDS.contains(&time.seconds)
 }
 
-/// Whether a file system made `found` of `wanted`, a time within its limits.
+/// Returns whether `found` is the form that a file system gives to `wanted`, a time within its
+/// limits.
 pub(super) fn is_kept(wanted: FileTime, found: FileTime) -> bool {
     STEPS.iter().any(|step| Step(*step).truncated(wanted) == Step(1).truncated(found))
 }
 
-/// Whether `found` is the first or last time of a file system of this kind, and `wanted` is beyond.
+/// Returns whether `found` is the first or last time of a file system of this kind, and `wanted` is
+/// beyond.
 fn is_limit(kind: FileSystemKind, wanted: FileTime, found: FileTime) -> bool {
     use FileSystemKind::{Btrfs, Ext4, Tmpfs, Xfs};
     let (wanted, found, whole) = (wanted.seconds, found.seconds, found.nanoseconds == 0);

@@ -27,7 +27,7 @@ pub enum Target {
     Null,
 }
 
-/// What `null:` says it is.
+/// The identity of `null:`.
 const NULL_IDENTITY: StoreIdentity = StoreIdentity { id: [0; 16], created_seconds: 0 };
 
 impl Target {
@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// What is there; `None` for nothing. The empty name is `dir` itself.
+    /// Returns the attributes of an entry; `None` if there is none. The empty name is `dir` itself.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
@@ -109,8 +109,8 @@ impl Target {
         }
     }
 
-    /// Opens a file of the target for reading, under its temporary or its final name: to look at
-    /// what a crash left, and for `--readback`.
+    /// Opens a file of the target for reading, under its temporary or its final name: for
+    /// inspection after a crash, and for `--readback`.
     ///
     /// # Errors
     /// `BadPath`; `WrongKind`; `Io`.
@@ -132,7 +132,7 @@ impl Target {
         }
     }
 
-    /// Where the link `name` points; see [`PosixStore::read_link`].
+    /// Returns the target of the link `name`; see [`PosixStore::read_link`].
     ///
     /// # Errors
     /// `BadPath`; `Io`.
@@ -398,7 +398,8 @@ impl Target {
         }
     }
 
-    /// How data becomes durable: the root's method, then those of mounts below it met so far.
+    /// Returns the methods that make data durable: that of the root, then those of mounts below it
+    /// met so far.
     pub fn durability(&self) -> Vec<DurabilityMethod> {
         match self {
             Self::Posix(store) => store.durability(),

@@ -9,7 +9,7 @@ use penstock_proto::units::FileTime;
 /// A temporary name.
 pub type TemporaryName = OwnName;
 
-/// All that makes one attempt at one version of one source file: one inode, one generation.
+/// The facts that define one attempt at one version of one source file: one inode, one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemporaryKey {
     /// The transfer.
@@ -28,18 +28,18 @@ pub struct TemporaryKey {
     pub identity: Identity,
     /// Attempt: raised when the source changed or a committed digest did not hold.
     pub generation: u32,
-    /// Who writes it, if that is one peer alone; [`WriterId::SOLE`] of what several peers write
+    /// The writer, if that is one peer alone; [`WriterId::SOLE`] if several peers write the file
     /// together, and where there is one peer.
     pub writer: WriterId,
 }
 
-/// The name under which the bytes of `key` gather, in the directory of the final name: an
+/// Returns the name under which the bytes of `key` gather, in the directory of the final name: an
 /// [own name](penstock_proto::name::own) with the tag of the transfer and 96 bits of BLAKE3.
 ///
-/// The digest, changed by the writer, is the key of the hash, and the rest fills just one
-/// block of it: a name costs one compression, and each file asks for its name twice.
+/// The digest, changed by the writer, is the key of the hash, and the rest fills just one block of
+/// it: a name costs one compression, and each file asks for its name twice.
 ///
-/// Any difference in the key gives another name, but for 96-bit collisions. A final name of 255
+/// Any difference in the key makes another name, but for 96-bit collisions. A final name of 255
 /// bytes leaves no room for a suffix, so the final name is no part of it.
 pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
     name_of(OwnKind::File, key)

@@ -1,13 +1,13 @@
-//! Writing into directories of our own that refuse it.
+//! Writing into directories of our own that reject it.
 //!
 //! A tree that was copied once has the modes of its source, 0555 among them. To write there again,
-//! a user who is not root has to give the directory more rights for the while; its attributes are
-//! set at the end in any case (B5). Only directories of the data set are touched, only those that
-//! belong to this process's user, and only when the system has refused.
+//! a user other than root has to give the directory more rights meanwhile; its attributes are set
+//! at the end in any case (B5). Only directories of the data set are changed, only those that
+//! belong to this process's user, and only when the system has rejected a write.
 //!
-//! What is deleted lies in directories whose attributes nobody sets at the end, if they stay. So
-//! each deletion gives such a directory its mode back at once. A kill between two calls leaves the
-//! directory with the rights of its owner added (0755 for 0555): the next run with `--delete`
+//! Deleted entries lie in directories whose attributes are not set at the end, if they stay. So
+//! each deletion restores the mode of such a directory at once. A kill between two calls leaves the
+//! directory with the rights of its owner added (0755 for 0555). The next run with `--delete`
 //! removes it, and a directory of the data set gets its attributes at the end of the next run.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -21,14 +21,14 @@ use super::error::StoreError;
 use super::posix::PosixStore;
 use super::sandbox::open_component;
 
-/// What is special about one data set that is written.
+/// The rules for one data set that is written.
 #[derive(Debug)]
 pub(super) struct WriteRules {
     /// Its root: directories there and below may be unlocked. `None`: none may.
     root: Option<Vec<u8>>,
     /// Mode of a new directory until its own attributes are set at the end (B5).
     pub(super) new_directory_mode: Mode,
-    /// Whether devices, pipes and sockets give way to what has their name.
+    /// Set if devices, pipes and sockets are replaced by an entry of the same name.
     pub(super) replaces_special: bool,
 }
 
@@ -39,10 +39,10 @@ impl Default for WriteRules {
 }
 
 impl PosixStore {
-    /// The same store, for writing the data set whose root is at `root`: its directories are
-    /// unlocked where they refuse to be written. Without `sets_modes` nobody sets the modes of new
-    /// directories later: they get what the umask leaves. `replaces_special` says whether devices,
-    /// pipes and sockets give way to what has their name.
+    /// Returns the same store, for writing the data set whose root is at `root`. Directories of the
+    /// data set are unlocked where they reject writes. Without `sets_modes` the modes of new
+    /// directories are not set later: they get what the umask leaves. With `replaces_special`
+    /// devices, pipes and sockets are replaced by an entry of the same name.
     pub fn for_data_set(&self, root: &[u8], sets_modes: bool, replaces_special: bool) -> Self {
         let new_directory_mode =
             if sets_modes { Mode::RWXU } else { Mode::RWXU | Mode::RWXG | Mode::RWXO };
@@ -50,13 +50,13 @@ impl PosixStore {
         Self { rules: rules.into(), ..self.clone() }
     }
 
-    /// Gives this process's user the right to write to the root, if it has refused and is ours.
-    /// Its mode is to be set again by [`PosixStore::set_dir_attributes`].
+    /// Gives this process's user the right to write to the root, if the root has rejected a write
+    /// and belongs to that user. Its mode must be set again by [`PosixStore::set_dir_attributes`].
     pub fn unlock_root(&self) -> bool {
         self.root().fd().is_ok_and(unlock)
     }
 
-    /// Repeats what `dir` has refused, after unlocking it.
+    /// Repeats a call that `dir` has rejected, after unlocking it.
     pub(super) fn unlocked<T>(
         &self,
         dir: &Dir,
@@ -70,8 +70,8 @@ impl PosixStore {
         }
     }
 
-    /// Repeats what `dir` has refused, where nobody sets the attributes of `dir` later: it is
-    /// unlocked for this one attempt, and has its mode again afterwards.
+    /// Repeats a call that `dir` has rejected, where the attributes of `dir` are not set later. The
+    /// directory is unlocked for this one attempt, and has its mode again afterwards.
     pub(super) fn briefly_unlocked<T>(
         &self,
         dir: &Dir,
@@ -89,7 +89,8 @@ impl PosixStore {
         }
     }
 
-    /// As [`PosixStore::open_dir`], unlocking what refuses on the way.
+    /// Opens a directory as [`PosixStore::open_dir`] does, and unlocks directories that reject it
+    /// on the way.
     pub(super) fn open_dir_unlocked(&self, path: &[u8]) -> Result<Dir, StoreError> {
         match self.open_dir_as(path, OFlags::RDONLY) {
             Err(error) if error.is_denied() => {
@@ -100,8 +101,8 @@ impl PosixStore {
         }
     }
 
-    /// Unlocks the directories on the way to `path` and itself, as far as they are there; gives
-    /// whether any was.
+    /// Unlocks the directories on the way to `path` and itself, as far as they exist. Returns
+    /// whether any was unlocked.
     pub(super) fn unlock_path(&self, path: &[u8]) -> bool {
         let Ok(root) = self.root().fd() else { return false };
         let mut any = self.may_unlock(b"") && unlock(root);
@@ -130,7 +131,7 @@ fn unlock(fd: BorrowedFd<'_>) -> bool {
     unlock_from(fd).is_some()
 }
 
-/// As [`unlock`]; the mode before that.
+/// Unlocks a directory as [`unlock`] does; returns its mode before that.
 fn unlock_from(fd: BorrowedFd<'_>) -> Option<Mode> {
     let told = fstat(fd).ok()?;
     let own = told.st_uid == rustix::process::geteuid().as_raw();

@@ -29,28 +29,28 @@ use super::{Kind, Meta, check_item_name, check_item_path};
 
 /// Mode of a temporary file until it is finished, unless it is made with its final one.
 const TEMPORARY_MODE: u32 = 0o600;
-/// What a file is made with whose mode the umask decides.
+/// The mode with which a file is made whose mode the umask decides.
 const ANY_MODE: u32 = 0o666;
-/// How often a parent that is not there (yet, any more, or in this host's cache) is opened again.
+/// Number of retries with a parent that is missing (yet, any more, or in this host's cache).
 const REOPEN_TRIES: u32 = 8;
 /// Wait before the second of these tries; doubled each time: 1.3 s in all.
 const REOPEN_WAIT: Duration = Duration::from_millis(10);
-/// How often a name taken by somebody between two calls is tried again.
+/// Number of retries with a name that another process takes between two calls.
 const RACE_TRIES: u32 = 16;
 
-/// What to do with a temporary file that is there already.
+/// The treatment of a temporary file that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOver {
     /// Unlink it and start with a new inode: for files that one peer writes alone (B1).
     Replace,
-    /// Go on with it, for files of many extents: same name, same generation, same bytes.
+    /// Continue with it, for files of many extents: same name, same generation, same bytes.
     Keep,
 }
 
 impl PosixStore {
-    /// Makes the directory `path` and all its parents, where they are not there yet, mode 0700 (but
-    /// see [`PosixStore::for_data_set`]);
-    /// what is there stays as it is. Several peers may do so at once.
+    /// Makes the directory `path` and all its parents, where they do not exist yet, with mode 0700
+    /// (but see [`PosixStore::for_data_set`]). Existing directories stay as they are. Several peers
+    /// may do so at once.
     ///
     /// # Errors
     /// `BadPath`; `NotDirectory` if a file or link is in the way; `ReadOnly`; `Io`.
@@ -105,12 +105,13 @@ impl PosixStore {
         self.create(dir, name, left_over, Some(TEMPORARY_MODE))
     }
 
-    /// As [`PosixStore::create_temporary`] with [`LeftOver::Replace`], for a file that this handle
-    /// alone writes and finishes with `mode`, or, if that is `None`, with the mode that the system
-    /// gives to a new file. Where that is exact, the file has that mode from the
-    /// start, which saves a call for each file: nobody may read more of it than when it is
-    /// finished, and this handle writes to it whatever its mode. If it is to get the group `gid`
-    /// then, that is so only where it has that group at once, or its group may do what all may.
+    /// Creates a file that this handle alone writes and finishes with `mode`, as
+    /// [`PosixStore::create_temporary`] does with [`LeftOver::Replace`]. If `mode` is `None`, the
+    /// system gives it the mode of a new file. Where that is exact, the file has that mode from the
+    /// start, which saves a call for each file. No user may read more of it than when it is
+    /// finished, and this handle writes to it whatever its mode. If the file later gets the group
+    /// `gid`, there is a condition. It must have that group at once, or its group may do what all
+    /// may.
     ///
     /// # Errors
     /// Those of [`PosixStore::create_temporary`].
@@ -124,7 +125,8 @@ impl PosixStore {
         self.create(dir, name, LeftOver::Replace, mode_until_finished(dir, mode, gid))
     }
 
-    /// The mode that a whole file is made with, and what it has by that, if that is known.
+    /// Returns the mode with which a whole file is made, and the mode that it then has, if that is
+    /// known.
     pub(super) fn mode_of_whole(
         &self,
         dir: &Dir,
@@ -183,7 +185,7 @@ impl PosixStore {
     }
 
     /// Opens the temporary file `name` in `dir` for writing. It must exist, and is neither made nor
-    /// cut short: a late writer can never bring back or spoil what is finished (B1).
+    /// cut short: a late writer can never restore or damage a finished file (B1).
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `WrongKind`; `Io` with `ENOENT` if it was finished or removed.
@@ -220,11 +222,11 @@ impl PosixStore {
     }
 
     /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
-    /// same directory. With `replace`, a file or link of that name goes; a directory never does. A
-    /// device, pipe or socket goes only where the data set may replace these
-    /// ([`PosixStore::for_data_set`]), or for one of its own kind.
+    /// same directory. With `replace`, a file or link of that name is replaced; a directory never
+    /// is. A device, pipe or socket is replaced only by one of its own kind, or where the data set
+    /// may replace these ([`PosixStore::for_data_set`]).
     ///
-    /// Where a file system cannot refuse to replace in one step (NFS), a hard link does it; where
+    /// Where a file system cannot refuse to replace in one step (NFS), a hard link does it. Where
     /// it has no hard links either, a check before the rename leaves a moment for a race.
     ///
     /// # Errors
@@ -293,11 +295,12 @@ impl PosixStore {
         self.shared.mounts.sync().map_err(|errno| StoreError::io("sync", b"", errno))
     }
 
-    /// As [`PosixStore::sync`], for who began to write when `since` syncs had failed
-    /// ([`PosixStore::failed_syncs`]): what another's failed sync was told alone is told here.
+    /// Syncs as [`PosixStore::sync`] does, for a caller that began to write when `since` syncs had
+    /// failed ([`PosixStore::failed_syncs`]). Reports also an error that only another caller's sync
+    /// received.
     ///
     /// # Errors
-    /// As [`PosixStore::sync`]; `Io` with `EIO` if another sync has failed since.
+    /// Those of [`PosixStore::sync`]; `Io` with `EIO` if another sync has failed since.
     pub fn sync_since(&self, since: u32) -> Result<(), StoreError> {
         self.sync()?;
         // Read after it: one that came before and took its error has been counted by now (A4).
@@ -307,7 +310,7 @@ impl PosixStore {
         Err(StoreError::io("sync after a failed sync of another transfer", b"", Errno::IO))
     }
 
-    /// How many syncs of this store have failed in this process.
+    /// Returns how many syncs of this store have failed in this process.
     pub fn failed_syncs(&self) -> u32 {
         self.shared.mounts.failed().count()
     }
@@ -340,16 +343,16 @@ impl PosixStore {
     }
 }
 
-/// The mode that is asked for when a file is made that is to have `mode` and `gid` in the end: with
-/// another group than it is to have, that group may do no more than all may.
+/// Returns the mode for making a file that will have `mode` and `gid` in the end. While it has
+/// another group than `gid`, that group may do no more than all may.
 fn mode_until_finished(dir: &Dir, mode: Option<u32>, gid: Option<u32>) -> Option<u32> {
     let groups_differ = mode.is_some_and(|mode| (mode >> 3) & 7 != mode & 7);
     let narrow = groups_differ && gid.is_some() && dir.gives_group() != gid;
     if narrow { Some(TEMPORARY_MODE) } else { mode }
 }
 
-/// What open(2) is given for a file that is to have `mode`, and what it has by that, if that is
-/// known.
+/// Returns the mode for open(2) of a file with the final `mode`, and the mode that it then has, if
+/// that is known.
 fn made_with(dir: &Dir, mode: Option<u32>) -> (Mode, Option<u32>) {
     let exact = mode.filter(|mode| dir.gives_mode(*mode));
     let raw = if mode.is_none() { ANY_MODE } else { exact.unwrap_or(TEMPORARY_MODE) };
@@ -357,7 +360,7 @@ fn made_with(dir: &Dir, mode: Option<u32>) -> (Mode, Option<u32>) {
     (Mode::from_raw_mode(raw), given)
 }
 
-/// Repeats `attempt` while what it needs is not there, waiting longer each time (B5).
+/// Repeats `attempt` while an entry that it needs is missing, with a longer wait each time (B5).
 fn retry_vanished<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     let mut outcome = attempt();
     for try_number in 0..REOPEN_TRIES {
@@ -373,7 +376,7 @@ fn retry_vanished<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Resu
     outcome
 }
 
-/// What a name may take the place of.
+/// The kinds of entries that a name may replace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replaces {
     Nothing,
@@ -404,7 +407,7 @@ fn rename(dir: &Dir, from: &[u8], to: &[u8], replaces: Replaces) -> Result<(), E
     }
 }
 
-/// One call for a new name, as a plain rename is.
+/// Renames over files and links. Costs one call for a new name, as a plain rename does.
 fn rename_over_files(fd: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     match renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
@@ -440,9 +443,9 @@ pub struct WriteFile {
     created: bool,
     /// The mode that the file was made with, if that is known; also if the umask has decided it.
     mode: Option<u32>,
-    /// With early write-back, what was written.
+    /// The counter of written bytes, with early write-back.
     window: Option<Window>,
-    /// It has no name yet, and may be one of so many.
+    /// The permit of a file that has no name yet; their number is bounded.
     permit: Option<Permit>,
     /// A second descriptor, if whole blocks pass the page cache by.
     pub(super) direct: Option<DirectFile>,
@@ -476,20 +479,19 @@ impl WriteFile {
         self.dir.error(operation, &self.name, errno)
     }
 
-    /// Leaves it to the kernel when bytes are written back: for data whose durability nobody
-    /// wants.
+    /// Leaves the time of write-back to the kernel: for data without required durability.
     pub fn make_lazy(&mut self) {
         self.window = None;
     }
 
-    /// Has whole blocks written past the page cache from now on, where the store's [`IoMode`] and
-    /// its file system allow it. For a large file, before its first byte is written: it costs two
-    /// or three calls, and what is small is better off in the cache.
+    /// Writes whole blocks past the page cache from now on, where the store's [`IoMode`] and its
+    /// file system allow it. For a large file, before its first byte is written: it costs two or
+    /// three calls, and small files are better off in the cache.
     ///
     /// [`IoMode`]: super::IoMode
     ///
     /// # Errors
-    /// `Io`. That direct writes are refused is no error.
+    /// `Io`. Rejected direct writes are no error.
     pub fn make_direct(&mut self) -> Result<(), StoreError> {
         let Some(fd) = &self.fd else { return Ok(()) };
         let Some(mount) = self.dir.mount().filter(|mount| mount.is_direct()) else { return Ok(()) };
@@ -510,7 +512,7 @@ impl WriteFile {
         Ok(())
     }
 
-    /// Whether whole blocks are written past the page cache.
+    /// Returns whether whole blocks are written past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.as_ref().is_some_and(|direct| !direct.is_refused())
     }
@@ -525,18 +527,18 @@ impl WriteFile {
         &self.name
     }
 
-    /// Whether it has no name at all, and ends by [`WriteFile::finish_nameless`].
+    /// Returns whether the file has no name at all, and ends by [`WriteFile::finish_nameless`].
     pub fn is_nameless(&self) -> bool {
         self.permit.is_some()
     }
 
-    /// Whether this open made the file; else it was there, with what others wrote.
+    /// Returns whether this open made the file; otherwise it existed, with the data of others.
     pub fn was_created(&self) -> bool {
         self.created
     }
 
-    /// What the file is now; its inode tells two temporary files of one name apart (B1). `None` in
-    /// a store that keeps nothing.
+    /// Returns the current attributes of the file; its inode distinguishes two temporary files of
+    /// one name (B1). `None` in a store that keeps nothing.
     ///
     /// # Errors
     /// `WrongKind`; `Io`.
@@ -572,7 +574,8 @@ impl WriteFile {
         Ok(())
     }
 
-    /// Writes what may pass the page cache by; how much that was of the begin of `bytes`.
+    /// Writes the bytes that may go past the page cache. Returns their number, counted from the
+    /// begin of `bytes`.
     fn write_direct(&self, offset: u64, bytes: &[u8]) -> Result<usize, StoreError> {
         let Some(direct) = &self.direct else { return Ok(0) };
         let written = direct.write_at(offset, bytes).map_err(|errno| self.error("write", errno))?;
@@ -610,15 +613,15 @@ impl WriteFile {
         }
     }
 
-    /// Sets what `wanted` says, after the data and in the order of B2, and closes the file; gives
-    /// what was refused. With `sync`, all of it is on stable storage before: pass
+    /// Sets the attributes `wanted`, after the data and in the order of B2, and closes the file.
+    /// Returns the rejected attributes. With `sync`, all of it is on stable storage before: pass
     /// [`DurabilityMethod::is_per_file`] of the directory unless no durability is wanted. Publish
-    /// the file then.
+    /// the file afterwards.
     ///
     /// [`DurabilityMethod::is_per_file`]: super::DurabilityMethod::is_per_file
     ///
     /// # Errors
-    /// `Io`: the file is to be written again, from the start (A4); an error from close counts.
+    /// `Io`: the file must be written again, from the start (A4); an error from close counts.
     pub fn finish(self, wanted: &Attributes<'_>, sync: bool) -> Result<NotSet, StoreError> {
         let Some(fd) = &self.fd else { return Ok(NotSet::default()) };
         let network = self.dir.mount().is_some_and(|mount| mount.kind().is_network());
@@ -630,11 +633,11 @@ impl WriteFile {
         self.close(sync).map(|()| not_set)
     }
 
-    /// As [`WriteFile::finish`], for a file that gets its name by
-    /// [`super::Target::publish_nameless`]; it is not synced.
+    /// Finishes the file as [`WriteFile::finish`] does. The file gets its name by
+    /// [`super::Target::publish_nameless`] and is not synced.
     ///
     /// # Errors
-    /// `Io`: the file is to be written again, from the start.
+    /// `Io`: the file must be written again, from the start.
     pub fn finish_nameless(
         mut self,
         wanted: &Attributes<'_>,
@@ -646,7 +649,7 @@ impl WriteFile {
         Ok((Nameless::new(fd, permit), not_set))
     }
 
-    /// Sets what `wanted` says; gives what was refused.
+    /// Sets the attributes `wanted`. Returns the rejected attributes.
     fn set(&self, fd: &OwnedFd, wanted: &Attributes<'_>) -> Result<NotSet, StoreError> {
         let owner = self.owner(fd, wanted).map_err(|errno| self.error("stat", errno))?;
         let mut node = Node {
@@ -700,10 +703,10 @@ impl fmt::Debug for WriteFile {
     }
 }
 
-/// Closes `fd` and tells what close(2) said: NFS and quotas report lost writes there.
+/// Closes `fd` and returns the result of close(2): NFS and quotas report lost writes there.
 fn close_checked(fd: OwnedFd) -> io::Result<()> {
-    // SAFETY: the descriptor was owned by `fd`, which gave it up; it is closed once, here, whatever
-    // close returns (Linux frees the number even on an error).
+    // SAFETY: the descriptor was owned by `fd`, which released it; it is closed once, here,
+    // whatever close returns (Linux frees the number even on an error).
     match unsafe { libc::close(fd.into_raw_fd()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

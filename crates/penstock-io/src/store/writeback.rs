@@ -1,9 +1,8 @@
-//! When the bytes of large files start on their way to the disk: soon, so that the sync of an epoch
-//! finds little left to do and the page cache does not fill with what nobody reads again
-//! (docs/design/0006).
+//! The write-back of large files: it starts soon, so that the sync of an epoch finds little left to
+//! do. The page cache then does not fill with data that is not read again (docs/design/0006).
 //!
-//! It is advice: it makes nothing durable, can fail without harm, and hides no failure. An error of
-//! write-back stays with the file and the file system until the next sync tells it (A4).
+//! The calls are advice: they make nothing durable, can fail without harm, and hide no failure. An
+//! error of write-back stays with the file and the file system until the next sync reports it (A4).
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,21 +11,21 @@ use rustix::fs::{Advice, fadvise};
 
 use super::durability::FileSystemKind;
 
-/// After this many bytes of a file its write-back is started. 8 and 32 MiB were as good.
+/// Bytes of a file after which its write-back is started. 8 and 32 MiB were as good.
 const WINDOW_BYTES: u64 = 16 * 1024 * 1024;
 
-/// When what is written to a store starts on its way to the disk.
+/// The time at which data written to a store starts on its way to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writeback {
-    /// For every 16 MiB of a file, which leave the page cache once they are written.
+    /// After every 16 MiB of a file, which leave the page cache once they are written.
     Early,
-    /// When the kernel or a sync wants it.
+    /// At the time when the kernel or a sync requires it.
     Lazy,
 }
 
 impl Writeback {
-    /// What is best for a file system. Memory has no disk behind it, and network file systems,
-    /// which have rules of their own, were not measured.
+    /// Returns the best choice for a file system. Memory has no disk behind it. Network file
+    /// systems, which have rules of their own, were not measured.
     pub(super) fn of(kind: FileSystemKind) -> Self {
         match kind {
             FileSystemKind::Ext4 | FileSystemKind::Xfs | FileSystemKind::Btrfs => Self::Early,
@@ -35,7 +34,7 @@ impl Writeback {
     }
 }
 
-/// Counts what is written to one file, by all its writers, and starts write-back.
+/// Counts the bytes written to one file, by all its writers, and starts write-back.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     written: AtomicU64,
@@ -43,7 +42,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Another `bytes` were written to `fd`. Blocks while the disk's queue is full.
+    /// Counts another `bytes` that were written to `fd`. Blocks while the disk's queue is full.
     pub(super) fn note(&self, fd: impl AsFd, bytes: u64) {
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         let crossed = before / WINDOW_BYTES != (before + bytes) / WINDOW_BYTES;

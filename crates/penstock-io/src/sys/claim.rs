@@ -32,7 +32,7 @@ use rustix::system::uname;
 use super::host::boot_id;
 use super::lock::{LockError, LockSort};
 
-/// Who meets another claim tries again so often: that one may be giving way too.
+/// Attempts of a process that meets another claim, which may be withdrawn at the same time.
 const ATTEMPTS: u32 = 4;
 /// Longest part of a host's name in the name of a claim.
 const HOST_BYTES_MAX: usize = 64;
@@ -123,7 +123,7 @@ fn other(directory: &Path, prefix: &[u8], own: &Owner) -> io::Result<Option<(Pat
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owner {
     process_id: u32,
-    /// When it began, in ticks since the boot.
+    /// Start time of the process, in ticks since the boot.
     start: u64,
     /// The inode number of its process number space: a container has one of its own.
     space: u64,

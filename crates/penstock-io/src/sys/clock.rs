@@ -1,10 +1,10 @@
-//! How the time of day is kept.
+//! The state of the host's time of day.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// By how much the time of day may be wrong, as whoever keeps it has told the kernel; `None` if
-/// nobody keeps it.
+/// Returns the largest error of the time of day, as the program that keeps it has reported to the
+/// kernel; `None` if no program keeps it.
 ///
 /// # Errors
 /// Those of adjtimex(2); a sandbox may forbid it.

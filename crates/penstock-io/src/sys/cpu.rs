@@ -1,4 +1,4 @@
-//! Processors: how many there are for us, and binding threads to them.
+//! Processors: how many this process may use, and binding threads to them.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,17 +9,17 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Descriptors that the threads of one processor may need, with a share of those of the process.
 const DESCRIPTORS_PER_CPU: u64 = 32;
 
-/// How many processors this process may keep busy: the least of those online, those in its
-/// affinity mask and its cgroup's quota (v1 and v2), rounded up; at least 1. Where the limit of
-/// descriptors is low, no more than these serve: each needs some 32.
+/// Returns how many processors this process may keep busy: the least of those online, those in its
+/// affinity mask and its cgroup's quota (v1 and v2), rounded up; at least 1. A low limit of
+/// descriptors lowers the number further: each processor needs some 32.
 pub fn available_cpus() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let served = usize::try_from(descriptors / DESCRIPTORS_PER_CPU).unwrap_or(usize::MAX);
     std::thread::available_parallelism().map_or(1, usize::from).min(served).max(1)
 }
 
-/// Numbers of the processors that the calling thread may run on, ascending; empty if the kernel
-/// does not say, or numbers more than 1,024 of them. There may be more than
+/// Returns the numbers of the processors that the calling thread may run on, ascending. Empty if
+/// the kernel does not report them, or numbers more than 1,024 of them. There may be more than
 /// [`available_cpus`], as a cgroup's quota names a count and no processors.
 pub fn allowed_cpus() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };

@@ -14,15 +14,14 @@ use rustix::time::{ClockId, clock_gettime};
 /// `STATX_MNT_ID_UNIQUE`, Linux 6.8: a mount id that is never used again while the host runs.
 const STATX_MOUNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Identifies this boot of the kernel: 128 random bits (random(4)); a container shares its
-/// host's.
+/// Identifies this boot of the kernel: 128 random bits (random(4)); a container shares its host's.
 ///
 /// # Errors
-/// If `/proc` is not mounted. Without it nobody can tell which writes a crash may have lost.
+/// If `/proc` is not mounted. Without it the writes that a crash may have lost are unknown.
 ///
 /// # For tests
 /// In builds with debug assertions, and in no others, `PENSTOCK_TEST_BOOT_ID` (32 hexadecimal
-/// digits) takes the place of the kernel's: so a test can make a host "reboot".
+/// digits) replaces the kernel's id, so that a test can make a host "reboot".
 pub fn boot_id() -> io::Result<[u8; 16]> {
     let given =
         if cfg!(debug_assertions) { std::env::var("PENSTOCK_TEST_BOOT_ID").ok() } else { None };
@@ -38,7 +37,8 @@ pub fn boot_id() -> io::Result<[u8; 16]> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "boot_id is not a UUID"))
 }
 
-/// The time since boot, sleep included (`CLOCK_BOOTTIME`): what every deadline is counted in (B4).
+/// Returns the time since boot, sleep included (`CLOCK_BOOTTIME`): all deadlines are counted in it
+/// (B4).
 pub fn boottime_now() -> Instant {
     let time = clock_gettime(ClockId::Boottime);
     // Neither is ever negative on this clock.
@@ -54,13 +54,13 @@ pub fn wall_clock_now() -> FileTime {
 
 /// Identifies the mount that an open file or directory is on.
 ///
-/// From Linux 6.8 on it is the unique mount id, which no other mount of this boot ever has.
-/// Before, it is a hash of device number, file-system type and id, and the mount id where the
-/// kernel tells it (5.8): a file system that was unmounted and mounted again may then look the
-/// same. Blocks as a `stat` does.
+/// From Linux 6.8 on it is the unique mount id, which no other mount of this boot ever has. Before,
+/// it is a hash of device number, file-system type and id, and the mount id where the kernel
+/// reports it (5.8). A file system that was unmounted and mounted again may then look the same.
+/// Blocks as a `stat` does.
 ///
 /// # Errors
-/// What statx(2) and statfs(2) say; `ESTALE` or `EIO` of a network file system mean that the
+/// The errors of statx(2) and statfs(2); `ESTALE` or `EIO` of a network file system mean that the
 /// store is not there.
 pub fn mount_identity(fd: impl AsFd) -> io::Result<u64> {
     let fd = fd.as_fd();
@@ -84,8 +84,8 @@ pub fn mount_identity(fd: impl AsFd) -> io::Result<u64> {
     Ok(u64::from_le_bytes(identity))
 }
 
-/// Whether an open directory is the root of a mount (`STATX_ATTR_MOUNT_ROOT`, Linux 5.8); `false`
-/// where that is not told. Blocks as a `stat` does.
+/// Returns whether an open directory is the root of a mount (`STATX_ATTR_MOUNT_ROOT`, Linux 5.8);
+/// `false` where the kernel does not report that. Blocks as a `stat` does.
 pub fn is_mount_root(fd: impl AsFd) -> bool {
     let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
     told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
@@ -101,9 +101,10 @@ pub fn kernel_version() -> (u32, u32) {
     next().zip(next()).unwrap_or((0, 0))
 }
 
-/// Most memory that this process has had resident at once, in bytes; 0 if unknown.
+/// Returns the largest resident memory that this process has had, in bytes; 0 if unknown.
 ///
-/// From `VmHWM` of `/proc/self/status`; `ru_maxrss` would count what the parent used before exec.
+/// From `VmHWM` of `/proc/self/status`; `ru_maxrss` would count memory that the parent used before
+/// exec.
 pub fn peak_memory_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -111,8 +112,8 @@ pub fn peak_memory_bytes() -> u64 {
     kibibytes.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Raises the number of files that this process may have open to what it may ask for without
-/// privilege; returns the limit now in force (`u64::MAX`: none).
+/// Raises the limit of open files of this process as far as it may without privilege. Returns the
+/// limit now in force (`u64::MAX`: none).
 pub fn raise_file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -130,7 +131,7 @@ pub fn raise_file_limit() -> u64 {
 /// Those of setrlimit(2) and prctl(2): a sandbox forbids the calls.
 pub fn keep_memory_private() -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    // A core that is piped to a program is written whatever the limit says.
+    // A core that is piped to a program is written whatever the limit.
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 

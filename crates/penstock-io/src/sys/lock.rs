@@ -18,16 +18,16 @@ use super::claim::Claim;
 use super::mounts::options_of;
 use crate::store::FileSystemKind;
 
-/// Why a lock was not taken.
+/// The reason why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another process holds it.
+    /// The lock is held by another process.
     #[error("`{}` is locked by another process{}", .path.display(), written_holder(*.process_id))]
     Held {
         /// The lock file.
         path: PathBuf,
-        /// The process that said it holds the lock, if it had the time to write that down.
+        /// The process that recorded that it holds the lock, if it had the time to write that down.
         process_id: Option<u32>,
     },
     /// A process that cannot be looked at from here claims it: one of another host or container.
@@ -37,13 +37,13 @@ pub enum LockError {
         .path.display()
     )]
     Claimed {
-        /// The file that says so.
+        /// The file of the claim.
         path: PathBuf,
         /// The host, as it calls itself.
         host: String,
         /// The process, as that host numbers it.
         process_id: u32,
-        /// Since when, by the file's time and this host's clock.
+        /// Age of the claim in seconds, by the file's time and this host's clock.
         age_seconds: u64,
     },
     /// The lock file could not be made, opened or locked.
@@ -51,7 +51,7 @@ pub enum LockError {
     Io {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -170,8 +170,8 @@ impl LockFile {
         Ok(Self { file, _claim: claim })
     }
 
-    /// The same open file, to be given to another process (as its standard input, say): the lock is
-    /// then held until that process has ended too, whatever becomes of this one. A claim is not.
+    /// Returns the same open file for another process, for example as its standard input. The lock
+    /// is then held until that process has ended too, whatever happens to this one. A claim is not.
     ///
     /// # Errors
     /// There are no descriptors left.
@@ -180,7 +180,7 @@ impl LockFile {
     }
 }
 
-/// Whether an error says that there are no locks, rather than who has one.
+/// Returns whether an error says that there are no locks, rather than that another process has one.
 fn is_without_locks(errno: Errno) -> bool {
     [Errno::NOSYS, Errno::NOLCK, Errno::OPNOTSUPP, Errno::INVAL].contains(&errno)
 }

@@ -1,7 +1,7 @@
-//! What the host says about itself: boots, clocks, mounts, processors, memory; and two small tools.
+//! Facts about the host: boots, clocks, mounts, processors, memory; and two small tools.
 //!
-//! Nothing here keeps state. Facts that cannot be read give an error or a cautious answer, never
-//! a guess that looks like a measurement.
+//! Nothing here keeps state. For a fact that cannot be read, a function returns an error or a
+//! cautious answer, never a guess that looks like a measurement.
 
 mod claim;
 mod clock;

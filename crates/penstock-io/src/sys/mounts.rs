@@ -1,4 +1,4 @@
-//! What is mounted within a directory tree.
+//! Mounts within a directory tree.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 /// A file system that is mounted within a tree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MountWithin {
-    /// Where, relative to the tree's root.
+    /// Path of the mount point, relative to the tree's root.
     pub at: PathBuf,
     /// Its type, as the kernel calls it.
     pub kind: String,
@@ -73,7 +73,8 @@ fn parse(line: &[u8]) -> Option<MountWithin> {
     Some(MountWithin { at, kind: String::from_utf8_lossy(kind).into_owned() })
 }
 
-/// Blanks, tabs, ends of lines and backslashes stand there as `\` and three octal digits.
+/// Decodes a field, in which blanks, tabs, ends of lines and backslashes are written as `\` and
+/// three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((first, behind)) = rest.split_first() {

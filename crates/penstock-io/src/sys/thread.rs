@@ -1,4 +1,4 @@
-//! What the kernel tells of a thread of this process: whether it gets on, or hangs in a call.
+//! The kernel's view of a thread of this process: whether it makes progress, or hangs in a call.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ pub fn thread_number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Something that is another value whenever a thread of this process has got on since: how often it
-/// has gone to sleep and woken, as proc_pid_status(5) counts it. The kernel itself takes a thread
-/// for hung by this count (`hung_task_timeout_secs`, kernel/hung_task.c). `None` if the thread is
-/// running at this moment, is gone, or nothing is told of it.
+/// Returns a value that changes whenever a thread of this process has made progress: how often it
+/// has gone to sleep and woken, as proc_pid_status(5) counts it. The kernel itself decides by this
+/// count that a thread hangs (`hung_task_timeout_secs`, kernel/hung_task.c). `None` if the thread
+/// is running at this moment, has ended, or has no count.
 pub fn sleeps_of(thread: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);

@@ -52,13 +52,13 @@ pub fn group_number(name: &[u8]) -> Option<u32> {
     .map(|(entry, _memory)| entry.gr_gid)
 }
 
-/// User and group that new files of this process get, unless a directory says otherwise.
+/// Returns the user and group of new files of this process, unless a directory determines others.
 pub fn own_numbers() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
-/// Calls one of the `_r` functions until its memory does; gives the record and the memory that its
-/// texts lie in.
+/// Calls one of the `_r` functions with more memory until it suffices. Returns the record and the
+/// memory that its texts lie in.
 fn record<T>(
     mut ask: impl FnMut(&mut T, &mut [u8], *mut *mut T) -> libc::c_int,
 ) -> Option<(T, Vec<u8>)> {

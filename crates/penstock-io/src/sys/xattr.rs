@@ -10,12 +10,12 @@ use rustix::io::Errno;
 /// include/uapi/asm-generic/unistd.h); libc has no name for it yet.
 const LISTXATTRAT: libc::c_long = 465;
 
-/// Whether the kernel, or a container's filter, has said that there is no such call.
+/// Set once the kernel, or a container's filter, has answered that there is no such call.
 static MISSING: AtomicBool = AtomicBool::new(false);
 
 /// Writes the names of the extended attributes of `name` in `dir` to `list`, each with a NUL behind
-/// it, and gives their length; the empty name is `dir` itself. Links are not followed. `None` where
-/// the system has no such call (before Linux 6.13): then the caller asks by a path.
+/// it, and returns their length. The empty name is `dir` itself. Links are not followed. `None`
+/// where the system has no such call (before Linux 6.13): the caller then asks by a path.
 ///
 /// A look-up by a path below `/proc/self/fd` costs 4 µs on the machine of docs/design/0008, this
 /// less than one.

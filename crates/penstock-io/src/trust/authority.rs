@@ -20,12 +20,12 @@ use super::store::{Fingerprint, inspect_authority};
 use super::succession::LINKS_MAX;
 use super::{TrustError, files};
 
-/// How long a peer's certificate is valid; its daemon issues another in good time before it ends.
+/// Validity of a peer's certificate in days; its daemon issues another in good time before it ends.
 pub const PEER_CERTIFICATE_DAYS: u64 = 730;
-/// How long an authority is valid: longer than anybody keeps a host.
+/// Validity of an authority in days: longer than the life of a host.
 const AUTHORITY_DAYS: u64 = 20 * 365;
-/// An authority, and what it issues, is valid from this long before it was made, for peers whose
-/// clocks are behind.
+/// Days by which the validity of an authority and its certificates begins before they are made, for
+/// peers whose clocks are behind.
 const CLOCK_SKEW_DAYS: u64 = 1;
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -102,11 +102,11 @@ impl SiteAuthority {
         files::write_file(&directory.join(AUTHORITY_CERTIFICATE), 0o644, certificate.as_bytes())
     }
 
-    /// Reads what [`SiteAuthority::save`] wrote. Blocks on storage.
+    /// Reads the files that [`SiteAuthority::save`] wrote. Blocks on storage.
     ///
     /// # Errors
-    /// `KeyExposed` if others may read a key; `File`, `Content` or `Certificate` name what is
-    /// missing or damaged.
+    /// `KeyExposed` if others may read a key; `File`, `Content` or `Certificate` name the part that
+    /// is missing or damaged.
     pub fn load(directory: &Path) -> Result<Self, TrustError> {
         let certificate = read_chain(&directory.join(AUTHORITY_CERTIFICATE))?.swap_remove(0);
         let path = directory.join(AUTHORITY_KEY);
@@ -179,10 +179,11 @@ impl SiteAuthority {
         self.issue_peer_at(peer, SystemTime::now())
     }
 
-    /// The same at a moment that the caller gives.
+    /// Issues a certificate as [`SiteAuthority::issue_peer`] does, at a moment that the caller
+    /// gives.
     ///
     /// # Errors
-    /// As [`SiteAuthority::issue_peer`].
+    /// Those of [`SiteAuthority::issue_peer`].
     pub fn issue_peer_at(
         &self,
         peer: &PeerId,
@@ -194,8 +195,9 @@ impl SiteAuthority {
         self.issue_between(peer, self.begins()?, now + DAY * PEER_CERTIFICATE_DAYS as u32)
     }
 
-    /// From when on what it issues is valid: as the authority itself, so that what is issued while
-    /// a clock is ahead is good when that has been set right.
+    /// Returns the begin of validity of issued certificates: that of the authority itself. A
+    /// certificate issued while a clock is ahead is so still valid when the clock has been
+    /// corrected.
     pub(super) fn begins(&self) -> Result<SystemTime, TrustError> {
         let (_, own) = x509_parser::parse_x509_certificate(&self.certificate)
             .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;

@@ -12,10 +12,10 @@ use super::TrustError;
 
 const SIGNATURE_BYTES: usize = 64;
 
-/// Why a capability gives no right.
+/// The reason why a capability gives no right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
-    /// It is too short or too long to be one.
+    /// The bytes are too short or too long for a capability.
     #[error("the capability has a wrong length")]
     Length,
     /// The issuer did not sign these bytes.
@@ -24,10 +24,10 @@ pub enum CapabilityError {
     /// The issuer signed something else.
     #[error("the capability cannot be read")]
     Content(#[from] DecodeError),
-    /// It was valid once.
+    /// The capability was valid once.
     #[error("the capability expired {seconds} s ago")]
     Expired {
-        /// How long ago.
+        /// Time since it expired, in seconds.
         seconds: u64,
     },
 }
@@ -59,7 +59,7 @@ impl CapabilityKey {
         bytes
     }
 
-    /// The capability's bytes with their signature: what a hello carries.
+    /// Returns the capability's bytes with their signature, as a hello carries them.
     pub fn sign(&self, capability: &Capability) -> Vec<u8> {
         let mut bytes = capability.encode();
         let signature = self.pair.sign(&bytes);

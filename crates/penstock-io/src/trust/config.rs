@@ -37,7 +37,7 @@ pub enum CipherSuite {
 }
 
 impl CipherSuite {
-    /// All suites, the one that is fastest on this CPU first.
+    /// Returns all suites, the one that is fastest on this CPU first.
     pub fn preferred() -> [Self; 3] {
         if cpu_has_aes() {
             [Self::Aes128Gcm, Self::Aes256Gcm, Self::Chacha20Poly1305]
@@ -89,7 +89,7 @@ fn cpu_has_aes() -> bool {
     return false;
 }
 
-/// What a TLS configuration is for.
+/// The use of a TLS configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Lanes: both ends show certificates, secrets can be extracted.
@@ -108,8 +108,8 @@ impl Purpose {
     }
 }
 
-/// A name for rustls to carry where it wants one. It is neither sent nor compared: peers are known
-/// by the URI in their certificates.
+/// Returns a name for rustls where it requires one. It is neither sent nor compared: peers are
+/// known by the URI in their certificates.
 pub fn peer_server_name() -> ServerName<'static> {
     const NAME: &str = "peer.penstock.invalid";
     match DnsName::try_from(NAME) {
@@ -118,8 +118,8 @@ pub fn peer_server_name() -> ServerName<'static> {
     }
 }
 
-/// The server's half: asks for client certificates as `purpose` says, shows what `identity` is and
-/// trusts what `trust` holds at each handshake.
+/// Returns the server's half. It asks for client certificates as `purpose` says, and at each
+/// handshake shows the current certificate of `identity` and trusts the authorities in `trust`.
 ///
 /// No session is kept or resumed, so that each connection verifies its certificates anew.
 ///
@@ -151,8 +151,8 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// The client's half: shows what `identity` is at each handshake, accepts peers of `expected_site`
-/// alone, or of any paired site if that is `None`.
+/// Returns the client's half. It shows the current certificate of `identity` at each handshake, and
+/// accepts peers of `expected_site` alone, or of any paired site if that is `None`.
 ///
 /// # Errors
 /// `Tls` if `suites` is empty.
@@ -177,12 +177,12 @@ pub fn client_config(
     Ok(Arc::new(config))
 }
 
-/// A client of an ordinary service, which is known by its DNS name or address, as etcd is: `ca`
-/// holds the authorities that are trusted for it, PEM, and nobody else is; `identity` the
-/// certificate to show and its key, PEM. Without `ca` no server is trusted: for plain HTTP.
+/// Returns a client of an ordinary service, which is known by its DNS name or address, as etcd is.
+/// `ca` holds the only authorities that are trusted for it, PEM. `identity` holds the certificate
+/// to show and its key, PEM. Without `ca` no server is trusted: for plain HTTP.
 ///
 /// # Errors
-/// `Certificate` or `Tls`: what is given is no such thing.
+/// `Certificate` or `Tls`: a given certificate or key is none.
 pub fn web_client_config(
     ca: Option<&[u8]>,
     identity: Option<(&[u8], &[u8])>,
@@ -202,7 +202,7 @@ pub fn web_client_config(
     Ok(Arc::new(builder.with_client_auth_cert(chain, key)?))
 }
 
-/// aws-lc-rs with the given suites, and hybrid key exchange first.
+/// Returns aws-lc-rs with the given suites, and hybrid key exchange first.
 pub(super) fn provider(suites: &[CipherSuite]) -> Result<Arc<CryptoProvider>, TrustError> {
     if suites.is_empty() {
         return Err(rustls::Error::General("no cipher suite is allowed".to_owned()).into());

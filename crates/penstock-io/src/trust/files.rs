@@ -14,7 +14,7 @@ use super::TrustError;
 /// Characters of base64 on one line of PEM (RFC 7468, section 2).
 const PEM_LINE: usize = 64;
 
-/// One PEM section.
+/// Returns a PEM section.
 pub(super) fn pem(label: &str, der: &[u8]) -> Zeroizing<String> {
     let body = Zeroizing::new(BASE64.encode(der));
     let mut text = Zeroizing::new(format!("-----BEGIN {label}-----\n"));
@@ -58,7 +58,7 @@ pub(super) fn write_file(path: &Path, mode: u32, content: &[u8]) -> Result<(), T
     replace().map_err(|source| TrustError::File { action: "write", path: path.to_owned(), source })
 }
 
-/// Reads a file that anybody may read.
+/// Reads a file that all users may read.
 pub(super) fn read_public(path: &Path) -> Result<Vec<u8>, TrustError> {
     fs::read(path).map_err(|source| TrustError::File {
         action: "read",

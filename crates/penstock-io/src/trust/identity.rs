@@ -1,7 +1,7 @@
-//! The certificate that a peer shows, and how it is renewed while it is in use.
+//! The certificate that a peer shows, and its renewal while it is in use.
 //!
-//! TLS configurations ask for it at each handshake, so that one that is renewed is shown from the
-//! next connection on; connections that stand are not touched.
+//! TLS configurations read it at each handshake. A renewed certificate is therefore shown from the
+//! next connection on; existing connections are not changed.
 
 use std::fmt;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub struct PeerCertificate {
     shown: Arc<Shown>,
 }
 
-/// What the TLS configurations that were made with a certificate show.
+/// The certificate that TLS configurations made with it show.
 pub(super) struct Shown(RwLock<Arc<Issued>>);
 
 /// A certificate as it was issued.
@@ -62,7 +62,7 @@ impl PeerCertificate {
         Ok(Self { peer, shown: Arc::new(Shown(RwLock::new(Arc::new(issued)))) })
     }
 
-    /// Whom the certificate names.
+    /// Returns the peer that the certificate names.
     pub fn peer(&self) -> &PeerId {
         &self.peer
     }
@@ -90,13 +90,13 @@ impl PeerCertificate {
         self.shown.issued().expires
     }
 
-    /// Whether it is to be replaced: a third of its time or less is left.
+    /// Returns whether the certificate must be replaced: a third of its time or less is left.
     pub fn is_stale(&self, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.expires() < now + DAY.as_secs() * PEER_CERTIFICATE_DAYS / 3
     }
 
-    /// From now on this one is what `other` is, in all TLS configurations that were made with it.
+    /// Replaces this certificate by `other`, in all TLS configurations that were made with it.
     ///
     /// # Errors
     /// `WrongSite`: it is another peer's.
@@ -127,11 +127,11 @@ impl PeerCertificate {
         files::write_file(&directory.join(PEER_CERTIFICATE), 0o644, chain.as_bytes())
     }
 
-    /// Reads what [`PeerCertificate::save`] wrote. Blocks on storage.
+    /// Reads the files that [`PeerCertificate::save`] wrote. Blocks on storage.
     ///
     /// # Errors
-    /// `KeyExposed` if others may read the key; `File`, `Content` or `Certificate` name what is
-    /// missing or damaged; `Tls` if the key does not belong to the certificate.
+    /// `KeyExposed` if others may read the key. `File`, `Content` or `Certificate` name the part
+    /// that is missing or damaged. `Tls` if the key does not belong to the certificate.
     pub fn load(directory: &Path) -> Result<Self, TrustError> {
         let path = directory.join(PEER_CERTIFICATE);
         let chain = read_chain(&path)?;

@@ -71,21 +71,21 @@ use std::sync::Arc;
 use penstock_proto::id::{Name, PeerId};
 use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
-/// What is wrong with a certificate, a key or a pairing.
+/// A fault of a certificate, a key or a pairing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
     /// A file of keys or certificates could not be read or written.
     #[error("{action} `{path}`")]
     File {
-        /// What was tried: "read", "write", …
+        /// The action that failed: "read", "write", …
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Others than its owner may read a private key.
+    /// Users besides its owner may read a private key.
     #[error("`{path}` holds a private key and is open to others (mode {mode:o}); `chmod 600` it")]
     KeyExposed {
         /// The file.
@@ -98,7 +98,7 @@ pub enum TrustError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The kind of section that was expected.
         what: &'static str,
     },
     /// A certificate could not be made.
@@ -107,7 +107,7 @@ pub enum TrustError {
     /// A key could not be made or used.
     #[error("the cryptographic library refused a key")]
     Key,
-    /// A certificate is not what it should be.
+    /// A certificate has a fault.
     #[error("certificate refused: {0}")]
     Certificate(&'static str),
     /// The peer's site has revoked the key of its certificate.
@@ -121,10 +121,10 @@ pub enum TrustError {
     WrongSite {
         /// The site that was wanted.
         expected: Name,
-        /// Who answered.
+        /// The peer that answered.
         found: PeerId,
     },
-    /// Another authority is already pinned under the same site name.
+    /// A different authority is already pinned under the same site name.
     #[error("site `{0}` is known already, with another authority; unpair it first")]
     SiteTaken(Name),
     /// TLS configuration was refused.
@@ -137,9 +137,9 @@ fn refused(error: TrustError) -> rustls::Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }
 
-/// Whether a TLS error says that one end does not trust the other, so that trying again will not
-/// help. Anything else may be a bit that was flipped on the way, which breaks a handshake as well:
-/// that passes.
+/// Returns whether a TLS error says that one end does not trust the other, so that a retry will not
+/// help. Any other error may come from a bit that was flipped on the way, which breaks a handshake
+/// as well, and a retry may succeed.
 pub fn is_distrust(error: &Error) -> bool {
     matches!(
         error,
@@ -159,7 +159,8 @@ pub fn is_distrust(error: &Error) -> bool {
     )
 }
 
-/// A TLS error in the words of an operator: which certificate was refused, by whom and why.
+/// Returns a TLS error in the words of an operator: the certificate that was rejected, by which
+/// end, and the reason.
 pub fn explain(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(inner)) => inner.to_string(),

@@ -3,12 +3,14 @@
 //! One site *issues*: its controller makes a [`PairingOffer`] and shows the [`PairingToken`] to a
 //! person, who pastes it at the other site, the *joiner*. The joiner connects to the token's
 //! address with [`pairing_client_config`], which accepts one authority only, by the hash in the
-//! token, and sends its own authority with a proof: which offer it is for, and [`pairing_proof`],
-//! an HMAC under the token's secret over the exporter of this very TLS connection and both
-//! authorities' hashes. So a proof is worth nothing on another connection, and whoever stands
-//! between sees neither secret nor a usable proof. The joiner's authority signs the same, so that a
-//! token's holder cannot enter the authority of another site. The offer dies with the first
-//! success, with the fifth failure of one that names it, or after 15 minutes; who has not seen the
+//! token. The joiner sends its own authority with a proof. The proof says for which offer it is,
+//! and contains [`pairing_proof`]: an HMAC under the token's secret over the exporter of this very
+//! TLS connection and both authorities' hashes.
+//!
+//! So a proof is worth nothing on another connection, and an attacker in the middle sees neither
+//! secret nor a usable proof. The joiner's authority signs the same, so that a token's holder
+//! cannot enter the authority of another site. The offer ends with the first success, with the
+//! fifth failure of a joiner that names it, or after 15 minutes. A joiner that has not seen the
 //! token cannot name it.
 
 use std::fmt;
@@ -27,9 +29,9 @@ use super::receipt::verify_by_authority;
 use super::verify::{PinnedVerifier, find_authority};
 use super::{Fingerprint, TrustError, inspect_authority};
 
-/// How long an offer stands.
+/// Validity of an offer in seconds.
 pub const PAIRING_SECONDS: u64 = 15 * 60;
-/// How many wrong proofs end an offer.
+/// Number of wrong proofs that end an offer.
 pub const PAIRING_TRIES: u32 = 5;
 
 const PREFIX: &str = "pst1:";
@@ -41,15 +43,15 @@ const EXPORTER_LABEL: &[u8] = b"EXPORTER-penstock-pairing";
 const PROOF_CONTEXT: &[u8] = b"penstock pairing proof 1";
 const JOINER_CONTEXT: &[u8] = b"penstock pairing joiner 1";
 const OFFER_CONTEXT: &[u8] = b"penstock pairing offer 1";
-/// Bytes that name an offer: nobody finds them by trying.
+/// Bytes that name an offer: too many to find by trying.
 const OFFER_BYTES: usize = 16;
 /// Bytes of a proof: the name of its offer, then the HMAC.
 pub const PROOF_BYTES: usize = OFFER_BYTES + HASH_BYTES;
 
-/// Why a text is no token.
+/// The reason why a text is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseTokenError {
-    /// It does not begin like one.
+    /// The text lacks the prefix of a token.
     #[error("a pairing token begins with `{PREFIX}`")]
     Prefix,
     /// Something is missing or altered.
@@ -57,10 +59,10 @@ pub enum ParseTokenError {
     Damaged,
 }
 
-/// What a person carries from one site to the other. Its text is a secret for 15 minutes.
+/// The token that a person carries from one site to the other. Its text is a secret for 15 minutes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PairingToken {
-    /// Where the issuer's site API listens, as `host:port`.
+    /// The address of the issuer's site API, as `host:port`.
     pub address: String,
     /// The issuer's authority.
     pub authority: Fingerprint,
@@ -92,7 +94,7 @@ impl PairingToken {
         proof
     }
 
-    /// Names the offer to its issuer, and tells nobody anything of the secret.
+    /// Returns the name of the offer for its issuer. It reveals nothing of the secret.
     fn offer(&self) -> [u8; OFFER_BYTES] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.secret);
         let mut offer = [0; OFFER_BYTES];
@@ -140,13 +142,13 @@ impl fmt::Debug for PairingToken {
     }
 }
 
-/// Why an offer does not accept a joiner.
+/// The reason why an offer does not accept a joiner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PairingRefused {
     /// The 15 minutes are over.
     #[error("the pairing token has expired; make a new one")]
     Expired,
-    /// It was used, or guessed at too often.
+    /// The token was used, or guessed at too often.
     #[error("the pairing token is used up; make a new one")]
     UsedUp,
     /// The proof names another offer.
@@ -184,7 +186,7 @@ impl PairingOffer {
         })
     }
 
-    /// What to give to the joiner's operator.
+    /// Returns the token for the joiner's operator.
     pub fn token(&self) -> &PairingToken {
         &self.token
     }
@@ -194,16 +196,16 @@ impl PairingOffer {
         self.expires
     }
 
-    /// Whether the offer can still be redeemed.
+    /// Returns whether the offer can still be redeemed.
     pub fn is_open(&self, now: u64) -> bool {
         self.tries_left > 0 && now <= self.expires
     }
 
     /// Checks a joiner's proof for the connection with `exporter`, in constant time. Success uses
-    /// the offer up, so does the fifth failure; a proof for another offer costs nothing.
+    /// the offer up, and so does the fifth failure; a proof for another offer costs nothing.
     ///
     /// # Errors
-    /// [`PairingRefused`], which tells an honest joiner what to do and an attacker nothing.
+    /// [`PairingRefused`], which gives an honest joiner the next step and an attacker nothing.
     pub fn redeem(
         &mut self,
         now: u64,
@@ -246,8 +248,8 @@ pub fn pairing_proof(
     proof
 }
 
-/// What the joiner's authority signs, to prove that the joiner has its private key: the connection
-/// and both authorities.
+/// Returns the statement that the joiner's authority signs, to prove that the joiner has its
+/// private key: the connection and both authorities.
 pub(super) fn pairing_statement(
     exporter: &[u8; 32],
     issuer: &Fingerprint,

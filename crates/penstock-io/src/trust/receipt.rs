@@ -1,8 +1,8 @@
-//! Keys that sign receipts, and the checking of what they signed.
+//! Keys that sign receipts, and the verification of their signatures.
 //!
-//! A site's key is certified by its authority, which other sites have pinned: the certification and
+//! A site's key is certified by its authority, which other sites have pinned. The certification and
 //! the authority's certificate are in each receipt, so that it can be checked without a network. A
-//! user's own key, for `penstock copy`, is certified by nobody.
+//! user's own key, for `penstock copy`, has no certification.
 
 use std::fmt;
 use std::path::Path;
@@ -61,12 +61,13 @@ impl fmt::Debug for ReceiptKey {
     }
 }
 
-/// Whether the holder of the private half of `key` signed `bytes`.
+/// Returns whether the holder of the private half of `key` signed `bytes`.
 pub fn verify_receipt_signature(key: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
     UnparsedPublicKey::new(&ED25519, key).verify(bytes, signature).is_ok()
 }
 
-/// Checks that the authority with this certificate certified `bytes`, and says whose it is.
+/// Checks that the authority with this certificate certified `bytes`. Returns the site of the
+/// authority.
 ///
 /// # Errors
 /// `Certificate`: it is not that of a site, or did not sign these bytes.
@@ -78,7 +79,8 @@ pub fn verify_certification(
     verify_by_authority(authority, bytes, certification)
 }
 
-/// Checks that the authority with this certificate signed `bytes`, and says whose it is.
+/// Checks that the authority with this certificate signed `bytes`. Returns the site of the
+/// authority.
 ///
 /// # Errors
 /// `Certificate`: it is not that of a site, or did not sign these bytes.

@@ -1,9 +1,9 @@
-//! Certificates for a service that a site runs for itself, as etcd is, and that knows nothing of
-//! sites and peers: it compares addresses.
+//! Certificates for a service that a site runs for itself, such as etcd. The service knows nothing
+//! of sites and peers: it compares addresses.
 //!
-//! Such a certificate names no peer (no `penstock://` URI), so that no peer of any site takes it
-//! for one; and a client that knows the authority's name constraint, but cannot read it, as
-//! rustls-webpki, finds no name in it that is constrained.
+//! Such a certificate names no peer (no `penstock://` URI), so that no peer of any site mistakes it
+//! for that of a peer. Some clients, such as rustls-webpki, know the authority's name constraint
+//! and cannot read it. They find no name in the certificate that is constrained.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct ServiceCertificate {
     key: PrivatePkcs8KeyDer<'static>,
 }
 
-/// What a service's certificate says.
+/// The facts in a service's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceFacts {
     /// Seconds since 1970 after which it is refused.
@@ -66,8 +66,8 @@ impl SiteAuthority {
 }
 
 impl ServiceCertificate {
-    /// Writes both as PEM; existing files are replaced. Who reads them in between finds a key that
-    /// does not fit for a moment, and tries again. Blocks on storage.
+    /// Writes both as PEM; existing files are replaced. A reader in between finds a key that does
+    /// not match for a moment, and retries. Blocks on storage.
     ///
     /// # Errors
     /// `File` names the file that could not be written.
@@ -79,10 +79,10 @@ impl ServiceCertificate {
 }
 
 impl ServiceFacts {
-    /// What the certificate in a file says. Blocks on storage.
+    /// Returns the facts in the certificate in a file. Blocks on storage.
     ///
     /// # Errors
-    /// `File`, `Content` or `Certificate` name what is missing or damaged.
+    /// `File`, `Content` or `Certificate` name the part that is missing or damaged.
     pub fn read(path: &Path) -> Result<Self, TrustError> {
         let chain = read_chain(path)?;
         let damaged = |_| TrustError::Certificate("it is not an X.509 certificate");
@@ -103,8 +103,8 @@ impl ServiceFacts {
         Ok(Self { expires, addresses })
     }
 
-    /// Whether it is to be replaced: a third of its time or less is left, or it does not name all
-    /// of `addresses`.
+    /// Returns whether the certificate must be replaced: a third of its time or less is left, or it
+    /// lacks one of `addresses`.
     pub fn is_stale(&self, now: SystemTime, addresses: &[IpAddr]) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let third = DAY.as_secs() * PEER_CERTIFICATE_DAYS / 3;

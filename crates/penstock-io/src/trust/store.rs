@@ -1,4 +1,4 @@
-//! Which authority speaks for which site.
+//! The authority that speaks for each site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use super::TrustError;
 use super::config::provider_for_checks;
 
-/// SHA-256 of an authority's public key (its SubjectPublicKeyInfo): what tokens pin and people
+/// SHA-256 of an authority's public key (its SubjectPublicKeyInfo), which tokens pin and people
 /// compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
@@ -57,7 +57,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What an authority's certificate says of itself.
+/// The facts in an authority's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorityFacts {
     /// The one site that it may speak for, by its name constraint.
@@ -70,7 +70,7 @@ pub struct AuthorityFacts {
 /// name is also its subject.
 ///
 /// # Errors
-/// `Certificate` says which of this does not hold.
+/// `Certificate` names the condition that does not hold.
 pub fn inspect_authority(der: &CertificateDer<'_>) -> Result<AuthorityFacts, TrustError> {
     let (rest, certificate) = x509_parser::parse_x509_certificate(der)
         .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
@@ -102,8 +102,8 @@ pub fn inspect_authority(der: &CertificateDer<'_>) -> Result<AuthorityFacts, Tru
     Ok(AuthorityFacts { site, fingerprint })
 }
 
-/// The peer that a certificate names, which is the first of `chain`. It is to be relied on only if
-/// the chain was verified, as that of a finished connection was (`peer_certificates()`).
+/// Returns the peer that a certificate names, the first of `chain`. Rely on it only if the chain
+/// was verified, as that of a finished connection was (`peer_certificates()`).
 ///
 /// # Errors
 /// `Certificate` if there is none, or it does not hold exactly one `penstock://SITE/PEER`.
@@ -151,7 +151,7 @@ pub struct Vouched {
     pub key: Fingerprint,
 }
 
-/// One site's authority, prepared for checking.
+/// The authority of a site, prepared for checks.
 #[derive(Clone, Debug)]
 pub(super) struct Pinned {
     certificate: CertificateDer<'static>,
@@ -189,8 +189,8 @@ impl Pinned {
     }
 }
 
-/// A root store of one authority. Its name constraint is taken off, since webpki refuses all URIs
-/// below an authority with URI constraints (it does not implement them, and fails closed); the
+/// Returns a root store of one authority. Its name constraint is removed, since webpki rejects all
+/// URIs below an authority with URI constraints: it does not implement them, and fails closed. The
 /// verifiers here compare the site exactly, which is the stricter rule.
 pub(super) fn single_root(authority: &CertificateDer<'_>) -> Result<RootCertStore, TrustError> {
     let mut roots = RootCertStore::empty();
@@ -203,8 +203,8 @@ pub(super) fn single_root(authority: &CertificateDer<'_>) -> Result<RootCertStor
 
 /// The authorities this peer trusts: its own site's and one for each paired site.
 ///
-/// Shared by all TLS configurations of a process; a change counts from the next handshake on. A
-/// connection that stands carries a [`Vouched`], which its owner compares at each use by
+/// Shared by all TLS configurations of a process; a change counts from the next handshake on. An
+/// open connection carries a [`Vouched`], which its owner compares at each use by
 /// [`TrustStore::vouches`].
 pub struct TrustStore {
     own: Name,
@@ -221,7 +221,7 @@ impl TrustStore {
         Ok(Self { own: own.clone(), sites: RwLock::new(BTreeMap::from([(own, pinned)])) })
     }
 
-    /// Trusts another site's authority, for the peers of that site alone, and gives the site's
+    /// Trusts another site's authority, for the peers of that site alone, and returns the site's
     /// name. Pinning the same authority again changes nothing.
     ///
     /// # Errors
@@ -271,7 +271,7 @@ impl TrustStore {
         *site != self.own && sites.remove(site).is_some()
     }
 
-    /// One's own site.
+    /// Returns the own site.
     pub fn own_site(&self) -> &Name {
         &self.own
     }
@@ -315,7 +315,7 @@ impl TrustStore {
         })
     }
 
-    /// All sites, one's own among them, with the fingerprints of their authorities.
+    /// Returns all sites, the own one among them, with the fingerprints of their authorities.
     pub fn sites(&self) -> Vec<(Name, Fingerprint)> {
         let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
         sites.iter().map(|(site, pinned)| (site.clone(), pinned.fingerprint)).collect()

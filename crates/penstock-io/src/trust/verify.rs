@@ -1,4 +1,4 @@
-//! The verifiers that rustls asks: by the site in the certificate, never by DNS (hard case D4).
+//! The verifiers that rustls calls: by the site in the certificate, never by DNS (hard case D4).
 
 use std::sync::Arc;
 
@@ -47,9 +47,9 @@ macro_rules! tls13_signatures {
 #[derive(Debug)]
 pub(super) struct SiteVerifier {
     pub(super) trust: Arc<TrustStore>,
-    /// As a client: the only site that may answer; any paired one if `None`.
+    /// The only site that may answer a client; any paired one if `None`.
     pub(super) expected_site: Option<Name>,
-    /// As a server: whether clients must show a certificate. One that is shown must always verify.
+    /// Set if a server requires a certificate of clients. One that is shown must always verify.
     pub(super) client_mandatory: bool,
 }
 
@@ -121,7 +121,7 @@ impl ServerCertVerifier for PinnedVerifier {
     tls13_signatures!();
 }
 
-/// The certificate among `chain` whose key has the given hash, and the site it speaks for.
+/// Returns the certificate among `chain` whose key has the given hash, and the site it speaks for.
 pub(super) fn find_authority<'a, 'b>(
     chain: &'a [CertificateDer<'b>],
     wanted: &Fingerprint,

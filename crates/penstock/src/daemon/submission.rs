@@ -26,8 +26,8 @@ pub(crate) fn check_writable(own: &Site, site: &Name, store: &Name) -> Result<()
     )))
 }
 
-/// The request as `site` may submit it: without the right to delete, what exists is neither replaced
-/// nor deleted, and an item that would replace something fails.
+/// The request as `site` may submit it: without the right to delete, what exists is neither
+/// replaced nor deleted, and an item that would replace something fails.
 ///
 /// # Errors
 /// The site may not write to the store, or asks for more than to make what is new.

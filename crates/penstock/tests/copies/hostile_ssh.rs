@@ -179,8 +179,8 @@ fn a_far_host_chooses_no_address_and_no_byte() {
     assert_ne!(bytes[..32], COMMAND[..]);
 }
 
-/// Promise: a host that claims another's address is not dialled there: lanes go where this end finds
-/// the host by itself, or where the user says.
+/// Promise: a host that claims another's address is not dialled there: lanes go where this end
+/// finds the host by itself, or where the user says.
 #[test]
 fn lanes_are_dialled_where_the_user_says() {
     let (address, told) = service();

@@ -1,5 +1,5 @@
-//! Follows a plan: nothing is done before all of it was found to be as the plan says, and nothing
-//! but what it says.
+//! Follows a plan. Nothing is done before the whole plan was found to match, and only items of the
+//! plan are done.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -18,7 +18,7 @@ use super::super::{FAILURES_SHOWN, RunFiles, RunInput, RunOutcome};
 use super::index::{Index, Side};
 use super::{Looker, plan_path};
 
-/// Code: the world is not as a plan says.
+/// Code of the problem that source or target differ from a plan.
 pub(in super::super) const PLAN_STALE: &str = "plan-stale";
 
 fn stale(title: String) -> Problem {
@@ -111,11 +111,11 @@ impl Followed {
         failures.end(looker.input).map(|()| true)
     }
 
-    /// Compares a page with the target as a run does, but for what the plan does not name: that
-    /// stays as it is.
+    /// Compares a page with the target as a run does, except entries that the plan does not name:
+    /// those stay as they are.
     ///
     /// # Errors
-    /// Code [`PLAN_STALE`]; what the peer says.
+    /// Code [`PLAN_STALE`]; the error of the peer.
     pub(in super::super) fn compare(
         &self,
         peer: &dyn TargetPeer,
@@ -133,7 +133,7 @@ impl Followed {
         peer.compare(spec, page, &unplanned)
     }
 
-    /// Whether something that is at the target alone is to be deleted.
+    /// Returns whether the plan deletes an item that exists only at the target.
     ///
     /// # Errors
     /// Code [`PLAN_STALE`].
@@ -149,12 +149,12 @@ fn changed(item: &PlanItem, why: &str) -> Problem {
     stale(format!("`{}` {why}: the transfer stops", item.path))
 }
 
-/// Where it is kept that all of a plan was compared.
+/// Returns the path of the file that records that the whole plan was compared.
 pub(in super::super) fn checked_path(journal: &Path) -> PathBuf {
     journal.join("plan.checked")
 }
 
-/// Whether two transfers decide alike what becomes of an item.
+/// Returns whether two transfers make the same decision for every item.
 fn decides_alike(planned: &TransferOptions, options: &TransferOptions) -> bool {
     planned.files_from == options.files_from
         && planned.update == options.update
@@ -162,7 +162,7 @@ fn decides_alike(planned: &TransferOptions, options: &TransferOptions) -> bool {
         && planned.preserve == options.preserve
 }
 
-/// What is not as a plan says.
+/// Items that differ from a plan.
 struct Failures {
     path: PathBuf,
     out: BufWriter<File>,

@@ -1,8 +1,8 @@
 //! Finds items of a plan by their paths, on disk: a file of hashes in ascending order, each with
-//! where its line begins, and whether it was met.
+//! the offset of its line, and whether it was met.
 //!
-//! Items are put into [`PARTS`] files by the first byte of their hash, each of these is sorted in
-//! memory, and they are joined. A bounded table says where the hashes that begin with the same two
+//! Items are put into [`PARTS`] files by the first byte of their hash. Each file is sorted in
+//! memory, and all are joined. A bounded table says where the hashes that begin with the same two
 //! bytes lie: a search reads a few records of 32 bytes for any number of items.
 
 use std::fs::{File, OpenOptions};
@@ -20,17 +20,18 @@ use super::super::journal::failed;
 const PARTS: usize = 256;
 /// Bytes of a record: hash, offset, whether it was met.
 const RECORD: usize = 32;
-/// Where a record says that.
+/// Offset in a record of the flag that says whether it was met.
 const MET: usize = 24;
-/// Bytes of a line that are read at first: most have no more.
+/// Bytes of a line that are read first: most lines are not longer.
 const LINE_BYTES: usize = 512;
 
-/// What an item's path is searched among: the data set, or what is deleted at the target.
+/// The set in which an item's path is searched: the data set, or the entries to delete at the
+/// target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// The data set.
     Source,
-    /// What is at the target alone.
+    /// Entries that exist only at the target.
     Target,
 }
 
@@ -136,10 +137,10 @@ impl Index {
         self.records.write_all_at(&[1], at).map_err(|cause| failed("write", &self.path, &cause))
     }
 
-    /// Tells each item that was not met.
+    /// Passes each item that was not met to `visit`.
     ///
     /// # Errors
-    /// Plan or index cannot be read; what `visit` says.
+    /// Plan or index cannot be read; the error of `visit`.
     pub(super) fn unmet(
         &self,
         visit: &mut dyn FnMut(PlanItem) -> Result<(), Problem>,
@@ -199,7 +200,7 @@ impl Index {
 
 type Parts = Vec<Option<(PathBuf, BufWriter<File>)>>;
 
-/// Sorts the parts into one file; gives the table of it.
+/// Sorts the parts into one file. Returns its table.
 fn join(path: &Path, parts: Parts) -> Result<Vec<u64>, Problem> {
     let lost = |cause: io::Error| failed("write", path, &cause);
     let mut out = BufWriter::new(File::create(path).map_err(lost)?);

@@ -14,12 +14,12 @@ use super::super::journal::failed;
 use super::super::{RunInput, RunOutcome, unlisted};
 use super::{Looker, plan_path};
 
-/// Items that could not be listed, of which a plan gives the names.
+/// Number of items that could not be listed and that a plan names.
 const UNLISTED_NAMED: usize = 100;
 
-/// Writes what a transfer would do to `plan.jsonl` in its journal directory. Blocks for as long as
-/// both sides take to be walked. A plan by which some items would fail, or by which nothing may be
-/// deleted, is a plan like others, and says so in its end.
+/// Writes the actions that a transfer would take to `plan.jsonl` in its journal directory. Blocks
+/// for as long as both sides take to be walked. A plan by which some items would fail, or by which
+/// nothing may be deleted, is a valid plan, and its end says so.
 pub(in super::super) fn make(mut input: RunInput) -> RunOutcome {
     match try_make(&mut input) {
         Ok(true) => RunOutcome::Done,
@@ -76,7 +76,7 @@ fn head_of(input: &RunInput, store: Option<u64>) -> PlanHead {
     }
 }
 
-/// Tells what would be deleted, if all guards agree to that.
+/// Reports the entries that would be deleted, if all guards agree.
 fn deletions(
     looker: &Looker<'_>,
     scan: &ScanSummary,
@@ -109,7 +109,7 @@ fn create(path: &Path) -> Result<File, Problem> {
     File::create(path).map_err(|cause| failed("write", path, &cause))
 }
 
-/// How long `bytes` take at the rate that is known, or at the limit if that is lower.
+/// Returns the duration for `bytes` at the known rate, or at the limit if that is lower.
 fn forecast(bytes: u64, limit: Option<u64>, measured: Option<f64>) -> Option<Forecast> {
     let limit = limit.map(|limit| limit as f64);
     let (rate, basis) = match (limit, measured) {

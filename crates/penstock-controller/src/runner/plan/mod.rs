@@ -1,10 +1,10 @@
 //! Plans: making one, and following one.
 //!
-//! Both look at the world in the same way: pages are pulled as for a run, a peer says of each entry
-//! what a run would do with it ([`penstock_api::task::TargetPeer::look`]), and what is at the
-//! target alone is found as before a deletion. Making writes that down; following compares it with
-//! what was written down, all of it before anything is done, and page by page once more while it
-//! is done. Neither holds more than a page in memory.
+//! Both inspect source and target in the same way. Pages are pulled as for a run, and a peer says
+//! of each entry what a run would do with it ([`penstock_api::task::TargetPeer::look`]). Entries
+//! that exist only at the target are found as before a deletion. Making a plan writes the results
+//! down. Following compares them with the plan: all of it before any work, and page by page again
+//! during the work. Neither holds more than a page in memory.
 
 mod follow;
 mod index;
@@ -32,10 +32,10 @@ use super::{RunInput, checked_page, count_found, spec_of};
 pub(super) use follow::{Followed, PLAN_STALE, checked_path};
 pub(super) use make::make;
 
-/// How long one request for a page may wait at the source.
+/// The longest time that one request for a page may wait at the source, in milliseconds.
 const WAIT_MS: u32 = 1_000;
 
-/// Where the plan of a transfer is, that it makes or follows.
+/// Returns the path of the plan that a transfer makes or follows.
 pub(super) fn plan_path(journal: &Path) -> PathBuf {
     journal.join("plan.jsonl")
 }
@@ -105,10 +105,10 @@ impl<'a> Looker<'a> {
         Ok(TaskPage { page: Arc::new(page), digest: page_digest(&encoded), left })
     }
 
-    /// Looks for what is at the target and not in the data set, once [`Self::entries`] is through.
+    /// Finds entries at the target that are not in the data set, once [`Self::entries`] has ended.
     ///
     /// # Errors
-    /// Code `delete-refused`: nothing may be deleted. The target cannot be looked at.
+    /// Code `delete-refused`: nothing may be deleted. The target cannot be listed.
     fn surplus(
         &self,
         scan: &ScanSummary,

@@ -1,4 +1,4 @@
-//! What the tasks of a run do, in figures and words.
+//! The activity of the tasks of a run, in figures and words.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use penstock_proto::id::WriterId;
 use super::Tasks;
 
 impl Tasks {
-    /// Sums over all tasks, those that are over included; and what each peer does, where there is
-    /// more than one ever.
+    /// Returns the sums over all tasks, ended ones included. Returns also the activity of each
+    /// peer, where there was ever more than one.
     pub(in crate::runner) fn figures(&mut self) -> (TaskFigures, Vec<PeerShare>) {
         if self.grant().is_none()
             && let [only] = &self.working[..]
@@ -50,7 +50,7 @@ impl Tasks {
         }
         for ending in &self.ending {
             let figures = ending.task.figures();
-            // Until it has ended it takes what it was told it may.
+            // Until its end the task uses its share.
             self.shares.handle_figures(ending.part.number, &figures, self.parts.peers.now());
             shares.push(share(&ending.member, format!("leaving: {}", ending.why), &figures));
             add_figures(&mut sum, figures);
@@ -114,7 +114,7 @@ fn join<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> String {
     text
 }
 
-/// Adds what is counted of a task to a sum.
+/// Adds the counters of a task to a sum.
 pub(super) fn add_figures(sum: &mut TaskFigures, of: TaskFigures) {
     sum.bytes_verified += of.bytes_verified;
     sum.bytes_resent += of.bytes_resent;

@@ -1,8 +1,9 @@
 //! Peers that find the target full.
 //!
-//! That is of the store, not of the peer: mostly the others find the same, one after the other. So
-//! one that has found it is left alone until they have, or have shown that there is room; and if
-//! nobody is left, that is what the transfer waits for, whatever others have said since.
+//! A full target is a property of the store, not of the peer: usually the other peers find the
+//! same, one after the other. A peer that found the target full is not retried until the others
+//! have found it full too, or have shown that there is room. If no peer remains, the transfer waits
+//! for room, whatever errors other peers have met since.
 
 use penstock_api::peers::Member;
 use penstock_api::problem::{Exit, Problem};
@@ -22,13 +23,13 @@ pub(super) fn at(member: &Member, problem: Problem) -> Problem {
 }
 
 impl Tasks {
-    /// Whether it was known before the run that a peer may meet this.
+    /// Returns whether it was known before the run that a peer may meet this problem.
     pub(super) fn is_expected(&self, problem: &Problem) -> bool {
         problem.code == TARGET_FULL && self.parts.control.expects_full()
     }
 
-    /// Why the run cannot go on, now that no peer takes part: what may pass at one that is there,
-    /// rather than what another has met, which ends the transfer.
+    /// Returns the reason why the run cannot continue, now that no peer takes part. A temporary
+    /// error of a present peer is preferred to an error of another peer that ends the transfer.
     pub(super) fn why_nobody_is_left(&mut self) -> Problem {
         let met = || self.away.iter().filter_map(|(at, away)| Some((at, away.passing.as_ref()?)));
         if let Some((_, full)) = met().find(|(_, problem)| problem.code == TARGET_FULL) {

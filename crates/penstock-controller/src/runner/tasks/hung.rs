@@ -1,10 +1,10 @@
 //! Peers whose stores hang (E2), and waiting for threads that may never end.
 //!
-//! A peer tells for how long the call to its store that it is in has given no sign of life. Beyond
-//! a bound that a disk which is slow and sound never reaches, it is taken out, as one that is lost:
-//! what it wrote is looked at by another, what it had in hand goes to the others (A9). Only as long
-//! as there is another, whose store answers; else nobody is taken out, the transfer waits, and says
-//! for what.
+//! A peer reports for how long its current call to its store has shown no sign of life. The bound
+//! is one that a slow but sound disk never reaches. Beyond the bound the peer is taken out like a
+//! lost one: another peer checks its files, and the others get its work (A9). This requires another
+//! peer whose store answers. Without one no peer is taken out; the transfer waits and reports the
+//! reason.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -18,18 +18,19 @@ use super::Tasks;
 /// Grants without a sign of life after which a call hangs for good: two minutes by default, as the
 /// kernel has it (`hung_task_timeout_secs`).
 const HUNG_GRANTS: u32 = 2;
-/// Of a grant: for so long a call may last without a sign of life before that is an event.
+/// Fraction of a grant after which a call without a sign of life is an event.
 const NOTED_OF_GRANT: u32 = 2;
-/// How often it is looked at whether a thread has ended.
+/// Interval at which the end of a thread is polled.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Why a thread does not start: a limit of tasks, which may be raised, or reached no more.
+/// Returns the error of a thread that did not start: a limit of tasks, which may be raised or cease
+/// to be reached.
 pub(in crate::runner) fn no_thread(cause: io::Error) -> Problem {
     Problem::no_thread(cause)
 }
 
 impl Tasks {
-    /// Takes peers out that hang, while others do not; says so where that cannot be.
+    /// Takes out peers that hang, while others do not. Reports peers that cannot be taken out.
     pub(super) fn end_hung(&mut self) {
         let grant = self.grant().unwrap_or(GRANT);
         let (noted, hung) = (grant / NOTED_OF_GRANT, grant * HUNG_GRANTS);
@@ -65,8 +66,8 @@ impl Tasks {
     }
 }
 
-/// Waits for a thread, for so long; whether it has ended. One that has not is left behind: what it
-/// calls hangs.
+/// Waits for a thread, for `most` at the longest. Returns whether it has ended. A thread that has
+/// not is abandoned: a call that it makes hangs.
 pub(in crate::runner) fn ends_within<T>(thread: &JoinHandle<T>, most: Duration) -> bool {
     let until = Instant::now() + most;
     while !thread.is_finished() {

@@ -1,4 +1,4 @@
-//! Peers of the site that take no part in a run, and why: for users, who would wonder.
+//! Peers of the site that take no part in a run, and the reasons, for users.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use penstock_api::transfer::PeerShare;
 use super::Tasks;
 
 impl Tasks {
-    /// Says who cannot take part, once for each reason.
+    /// Reports the peers that cannot take part, once for each reason.
     pub(super) fn note_left_out(&mut self) {
         let left: BTreeMap<String, String> = self.parts.peers.left_out().into_iter().collect();
         for (peer, why) in left.iter().filter(|(peer, why)| self.left_out.get(*peer) != Some(*why))

@@ -1,4 +1,4 @@
-//! Who joined or left a run in its middle, told to those who look after the site.
+//! Events for the operators of a site: peers that joined or left a run in its middle.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ impl Tasks {
         self.parts.peers.tell(self.parts.spec.transfer, &member.name, news);
     }
 
-    /// Notes at the first look who is there: that these join is no news. A hundred peers would fill
-    /// the list of events with every transfer.
+    /// Records the peers present at the first look: that these join is no event. A hundred peers
+    /// would fill the list of events with every transfer.
     pub(super) fn expect(&mut self, present: &[Member]) {
         if self.expected.is_none() {
             let works = |member: &Member| {
@@ -32,8 +32,8 @@ impl Tasks {
         }
     }
 
-    /// A peer cannot begin; it is left alone, and that is told when it is for another reason than
-    /// the last time.
+    /// Handles a peer that cannot begin: it is not retried for a while. Reports it if the reason
+    /// differs from the last one.
     pub(super) fn tell_refused(&mut self, member: &Member, problem: &Problem) {
         let why = problem.to_string();
         let is_known = self.away.get(&member.writer).is_some_and(|away| away.why == why);
@@ -58,7 +58,7 @@ impl Tasks {
         self.tell(member, &PartNews::Out { why, is_lost, others, again });
     }
 
-    /// When a peer that is left alone is tried again.
+    /// Returns the time until a peer that is not retried now is retried.
     pub(super) fn again(&self, member: &Member) -> Option<Duration> {
         let until = self.away.get(&member.writer)?.until?;
         Some(until.saturating_duration_since(Instant::now()))

@@ -1,10 +1,10 @@
-//! Which writers may still write what they were given, by this controller or an earlier one (B3).
+//! Writers that may still write work of this controller or an earlier one (B3).
 //!
-//! A controller that begins does not know what its predecessor handed out last, and waits for a
-//! grant of each writer that the ledger knows; or, what is the same to it, of an earlier attempt of
-//! its own. But for those that are noted to write nothing any more ([`Led::settled`]). A writer is
-//! taken off that note, durably, before it gets work, and put on it when it has ended in order,
-//! when its process is known to be gone, or when its grant is over.
+//! A new controller does not know which grants its predecessor issued. It waits one grant period
+//! for every writer in the ledger, except writers recorded as writing no more ([`Led::settled`]).
+//! The same holds for an earlier attempt of its own. A writer is removed from that record, durably,
+//! before it gets work. It is added when it has ended in order, when its process is known to have
+//! ended, or when its grant is over.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,50 +17,51 @@ use penstock_proto::id::WriterId;
 use super::super::own::{self, Led};
 use super::{ADOPTION_WAIT, TaskParts, Tasks};
 
-/// What limits a run that waits for writers of an earlier one.
+/// The limit that a run shows while it waits for writers of an earlier run.
 const FORMER: &str = "the grant of a peer that took part before";
 
-/// Who writes nothing any more, and what is noted of that.
+/// Writers that write no more, and the record of them.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     writers: BTreeSet<WriterId>,
-    /// As it is in the journal.
+    /// The record in the journal.
     noted: Led,
-    /// Who is waited for.
+    /// Writers of an earlier run that the run waits for.
     former: BTreeSet<WriterId>,
     /// Epoch of the controller that led this transfer before.
     follows: u64,
 }
 
 impl Settled {
-    /// Sees to what peers may still do, or have done, for the controller before, and notes that
-    /// this one leads now.
+    /// Determines what peers may still do, or have done, for the previous controller, and records
+    /// that this controller leads now.
     pub(super) fn follow(parts: &TaskParts, grant: Duration) -> Result<Self, Problem> {
         let now = parts.peers.now();
         let led = own::last(&parts.journal)?;
         let members = parts.peers.present();
         let present: BTreeSet<WriterId> = members.iter().map(|member| member.writer).collect();
-        // What it wrote for itself ended with its tenure; if it did not end in order, but for a
-        // call that it was stopped in (B1). Not that of this host: its process is this, or gone.
+        // The own peer of the last controller stopped writing with the tenure. If it did not end in
+        // order, it may still be in a call (B1). That does not apply to the peer of this host: its
+        // process is this one, or has ended.
         let is_own = |writer| members.iter().any(|it| it.is_own && it.writer == writer);
         let ended = |writer: &WriterId| led.settled.contains(writer) || is_own(*writer);
         let stopped = led.writer.filter(|writer| !ended(writer));
         let mut writers = led.settled;
         writers.extend(led.writer);
-        // And what a site of one peer wrote, before it had others, with its process.
+        // Writes of a site of one peer, before it had others, ended with its process.
         writers.insert(WriterId::SOLE);
         let known = parts.epochs.keys().copied();
         let former: BTreeSet<_> = known.clone().filter(|it| !writers.contains(it)).collect();
         {
             let mut machine = parts.shared.machine();
-            // It may have given them extents that they still write (B3).
+            // The last controller may have handed them extents that they still write (B3).
             machine.wait_for_writers(former.iter().copied(), now.plus(lapse_after(grant)));
             let there = known.filter(|writer| present.contains(writer));
             machine.wait_for_reports(there, now.plus(ADOPTION_WAIT));
             stopped.into_iter().for_each(|writer| machine.note_last_own(writer));
         }
-        // Those that are there are about to join: one note for all of them. Of one that may write
-        // late it is noted after the files to which it may: see `keep_settled`.
+        // Peers that are present are about to join: one record covers all of them. A writer that
+        // may write late is recorded after the files that it may write: see `keep_settled`.
         let known = |writer: &WriterId| !present.contains(writer) && Some(*writer) != stopped;
         let settled = writers.iter().copied().filter(known).collect();
         let noted = Led { writer: None, epoch: parts.spec.fence.epoch(), settled };
@@ -79,7 +80,7 @@ impl Settled {
         self.follows
     }
 
-    /// A peer is about to get work; what it did before it joined is over.
+    /// Removes a peer that is about to get work; its earlier work is over.
     pub(super) fn handle_joined(
         &mut self,
         parts: &TaskParts,
@@ -94,12 +95,12 @@ impl Settled {
         if news { self.write(parts) } else { Ok(()) }
     }
 
-    /// A writer has ended, or may write no more.
+    /// Records that a writer has ended, or may write no more.
     pub(super) fn handle_over(&mut self, writer: WriterId) {
         self.writers.insert(writer);
     }
 
-    /// Looks whether writers of an earlier run are still waited for.
+    /// Checks whether writers of an earlier run are still waited for.
     pub(super) fn look(&mut self, parts: &TaskParts) {
         if !self.former.is_empty() && parts.shared.machine().waits_until().is_none() {
             self.writers.append(&mut self.former);
@@ -108,18 +109,18 @@ impl Settled {
 }
 
 impl Tasks {
-    /// Whether it is not noted yet that somebody writes nothing any more.
+    /// Returns whether a writer that writes no more is not in the record yet.
     pub(in crate::runner) fn has_news_of_settled(&self) -> bool {
         self.grant().is_some() && self.settled.writers != self.settled.noted.settled
     }
 
-    /// Notes it.
+    /// Records the writers that write no more.
     pub(in crate::runner) fn keep_settled(&mut self) -> Result<(), Problem> {
         self.settled.noted.settled.clone_from(&self.settled.writers);
         self.settled.write(&self.parts)
     }
 
-    /// What limits the run, and what it waits for, if that is a writer of an earlier one.
+    /// Returns the limit of the run, and what it waits for, if that is a writer of an earlier run.
     pub(super) fn waits_for_former(&self) -> Option<(String, String)> {
         let (until, held) = self.parts.shared.machine().waits_until()?;
         let seconds = until.since(self.parts.peers.now()).as_secs();

@@ -1,8 +1,8 @@
-//! Peers that were given up, and of which nothing has been heard since: they may still write (B1).
+//! Abandoned peers that have been silent since: they may still write (B1).
 //!
-//! When all else is done, those whose processes are there are called back at once, however long
-//! they were to be left alone: a store that hung mostly answers all its peers again within a
-//! moment. Who joins writes nothing late any more.
+//! When all else is done, those with a live process are called back at once, however long they were
+//! to be left alone. A store that hung usually answers all its peers again within a moment. A peer
+//! that joins again writes nothing late any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use penstock_proto::id::WriterId;
 
 use super::{COMING_MAX, Tasks};
 
-/// How often they are called, and for how long a run that is done waits for them.
+/// Interval of the calls, and the longest time that a run that is done waits for the peers.
 const CALL_INTERVAL: Duration = Duration::from_millis(500);
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// How long one that is about to begin then is waited for.
+/// The longest wait then for a peer that is about to begin.
 const CALL_LEAVE: Duration = Duration::from_secs(1);
 
-/// Who was heard of in a run, and who was lost.
+/// The peers that were heard of in a run, and the peers that were lost.
 #[derive(Default)]
 pub(super) struct Silence {
-    /// Those that have joined and were not lost since: what they did before is over.
+    /// Peers that have joined and were not lost since: their earlier work is over.
     heard: BTreeSet<WriterId>,
-    /// Name and process of those that were lost last.
+    /// Name and process of the peers that were lost last.
     lost: BTreeMap<WriterId, (String, u64)>,
-    /// Since when they are called back.
+    /// Time of the first call.
     called: Option<Instant>,
 }
 
 impl Silence {
-    /// A task of it has begun, which ends what it did before.
+    /// Records that a task of the peer has begun, which ends its earlier work.
     pub(super) fn handle_joined(&mut self, member: &Member) {
         self.heard.insert(member.writer);
         self.lost.remove(&member.writer);
     }
 
-    /// Nobody knows what it still does.
+    /// Records that the peer's activity is unknown.
     pub(super) fn handle_lost(&mut self, member: &Member) {
         self.heard.remove(&member.writer);
         self.lost.insert(member.writer, (member.name.clone(), member.instance));
@@ -46,8 +46,8 @@ impl Silence {
 }
 
 impl Tasks {
-    /// Calls back those of `writers` that may still write, and whose processes are there; gives
-    /// whether the end of the run waits for one. Never blocks.
+    /// Calls back those of `writers` that may still write and have a live process. Returns whether
+    /// the end of the run waits for one. Never blocks.
     pub(in crate::runner) fn call_back(&mut self, writers: &BTreeSet<WriterId>) -> bool {
         let is_silent = |member: &Member| {
             let silence = &self.silence;
@@ -59,7 +59,7 @@ impl Tasks {
         };
         let present = self.parts.peers.present().into_iter();
         let silent: Vec<WriterId> = present.filter(is_silent).map(|member| member.writer).collect();
-        // Where the limits have no room for it, it cannot come.
+        // If the limits have no room for the peer, it cannot join.
         if silent.is_empty() || self.taking() >= self.shares.peers_max() {
             return false;
         }
@@ -75,27 +75,27 @@ impl Tasks {
         true
     }
 
-    /// How long the end of the run waits for peers that are about to begin: hardly, for those that
-    /// were called.
+    /// Returns how long the end of the run waits for peers that are about to begin. The wait is
+    /// short for peers that were called back.
     pub(super) fn coming_max(&self) -> Duration {
         if self.silence.called.is_some() { CALL_LEAVE } else { COMING_MAX }
     }
 
-    /// It does not answer: what it may have written late is not known.
+    /// Marks a peer as silent because it does not answer: its late writes are unknown.
     pub(in crate::runner) fn unhear(&mut self, writer: WriterId) {
         self.silence.heard.remove(&writer);
     }
 
-    /// The peer that has `writer`, if what it may have written late is over. Its own client knows
-    /// of that before others do.
+    /// Returns the peer of `writer`, if its late writes are over. Its own client knows of these
+    /// before others do.
     pub(in crate::runner) fn heard(&self, writer: WriterId) -> Option<Arc<dyn TargetPeer>> {
         let mut present = self.parts.peers.present().into_iter();
         let known = self.silence.heard.contains(&writer);
         present.find(|member| known && member.writer == writer).map(|member| member.peer)
     }
 
-    /// Those of `writers` that may still write: in words, as far as their names are known. Who runs
-    /// in another process than the one that was lost does not.
+    /// Returns those of `writers` that may still write, in words as far as their names are known. A
+    /// peer that runs in another process than the one that was lost writes no more.
     pub(in crate::runner) fn silent(
         &self,
         writers: BTreeSet<WriterId>,

@@ -1,8 +1,9 @@
-//! Peers of the source that come while a run goes on.
+//! Peers of the source that appear during a run.
 //!
-//! A source tells with its scan where its peers listen for lanes. One that comes later, or was out
-//! of reach just then, would bring nothing to a transfer of days: so the source is asked again now
-//! and then. Peers that go are nobody's business here, their paths are found to be dead.
+//! With its scan a source reports the addresses on which its peers accept lanes. A peer that
+//! appears later, or was unreachable at that moment, would add nothing to a transfer of days. The
+//! source is therefore asked again at intervals. Peers that disappear need no handling here: their
+//! paths are found to be dead.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,11 +15,11 @@ use penstock_proto::network::DataAddress;
 
 use super::Tasks;
 
-/// How often the source is asked: one small request to a site, whatever moves.
+/// Interval at which the source is asked: one small request to a site, whatever moves.
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Gives where the source's peers listen for lanes at the moment. Blocks for as long as a request
-/// to its site may.
+/// Returns the addresses on which the source's peers accept lanes at the moment. Blocks for as long
+/// as a request to its site may.
 pub type FindSource = Arc<dyn Fn() -> Result<Vec<DataAddress>, Problem> + Send + Sync>;
 
 /// Asks the source now and then; never more than one question at a time.
@@ -34,7 +35,7 @@ impl SourceWatch {
         Self { find, asked_at: Instant::now(), asking: None }
     }
 
-    /// Where the source's peers listen, if an answer has come.
+    /// Returns the addresses of the source's peers, if an answer has come.
     fn poll(&mut self) -> Option<Vec<DataAddress>> {
         let find = self.find.as_ref()?;
         if let Some(asking) = self.asking.take_if(|asking| asking.is_finished()) {
@@ -58,9 +59,9 @@ impl SourceWatch {
 }
 
 impl Tasks {
-    /// Tells tasks where the source's peers are, and those that begin later with the rest. Each
-    /// time that is heard, news or not: one may have begun meanwhile, or have got another
-    /// interface. Never blocks.
+    /// Sends tasks the addresses of the source's peers; later tasks receive them at their start.
+    /// Sends them after each answer, new or not: a task may have begun meanwhile, or have got
+    /// another interface. Never blocks.
     pub(super) fn tell_source(&mut self) {
         let Some(found) = self.source.poll() else { return };
         let SourceAccess::Remote { peers, .. } = &mut self.parts.spec.source else { return };

@@ -1,9 +1,9 @@
 //! Heads of ledgers in etcd and the journal store (E6).
 //!
-//! A page that is complete is never looked at again, so that its head is appended once to a file,
+//! A complete page is never checked again. Its head is therefore appended once to a file,
 //! `JOURNAL/ID/heads.EPOCH`, which only the controller of that epoch writes. The key `heads/ID`
-//! holds how much of which such files counts, and the heads of the pages that are open: a few
-//! kilobytes, whatever the number of files.
+//! records which of these files count, and up to which length. It also holds the heads of open
+//! pages. The value has a few kilobytes, whatever the number of files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -29,7 +29,7 @@ use crate::state::StateError;
 /// Longest wait between two commits, however much there is to write.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// What is known of the heads of transfers that were worked on.
+/// The known heads of the transfers that were worked on.
 #[derive(Default)]
 pub(super) struct Ledgers(Mutex<HashMap<TransferId, Ledger>>);
 
@@ -176,7 +176,7 @@ impl EtcdState {
             }
             let new = at == 0;
             let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-            // What a commit left that did not succeed.
+            // The remains of a commit that failed are cut off.
             file.set_len(at)?;
             file.write_all_at(text.as_bytes(), at)?;
             file.sync_all()?;

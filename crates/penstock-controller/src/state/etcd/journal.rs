@@ -1,24 +1,26 @@
-//! What the shared journal knows of the site's records in etcd: whose they are, and a copy of them.
+//! The part of the shared journal about the site's records in etcd: the incarnation that the
+//! journal belongs to, and a copy of the records.
 //!
 //! ```text
 //! JOURNAL/incarnation.XXXX     the incarnation of the records that this journal belongs to; its
 //!                              time is when a controller was at work last
 //! JOURNAL/records/EPOCH.log    all records, as the controller of that epoch found and wrote them
-//! JOURNAL/voters.json          who has a vote in the site's own etcd; see `voters`
+//! JOURNAL/voters.json          the members with a vote in the site's own etcd; see `voters`
 //! ```
-//! A log begins with all records that its controller read when it was elected; each write that etcd
-//! has confirmed is appended and synced. It is as new as etcd but for what was under way. Each line
-//! carries the revision of etcd at which it held and a checksum. Writes that were under way at once
-//! may be appended in any order: of a key's lines the one of the highest revision counts.
+//! A log begins with all records that its controller read when it was elected. Each write that etcd
+//! has confirmed is appended and synced. The log is as new as etcd except for writes in progress.
+//! Each line carries the revision of etcd at which it held, and a checksum. Writes that were in
+//! progress at once may be appended in any order: of a key's lines the one with the highest
+//! revision counts.
 //!
-//! So etcd that was lost can be made again, and one that was restored from a backup is known by its
-//! revision, which is lower than that of the log: nobody leads with it before `penstock site
-//! recover` has given the records another incarnation (B4).
+//! So a lost etcd can be made again. An etcd restored from a backup is recognised by its revision,
+//! which is lower than that of the log: no peer leads with it before `penstock site recover` has
+//! given the records another incarnation (B4).
 //!
-//! The mark is what keeps two etcds of one site apart, each of which may have a majority: nobody is
-//! elected with records of an incarnation whose mark is not there. An etcd is given another
-//! incarnation only after its mark was made, by one host alone, and those before it were removed:
-//! so of all incarnations that some etcd holds, one at most is the journal's.
+//! The mark separates two etcds of one site, each of which may have a majority: no peer is elected
+//! with records of an incarnation whose mark is missing. An etcd receives another incarnation only
+//! after its mark was made, by one host alone, and the earlier marks were removed. So at most one
+//! of the incarnations that any etcd holds is the journal's.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -30,7 +32,7 @@ use std::time::SystemTime;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
-/// Names the files that tell whose records the journal belongs to.
+/// Prefix of the files that name the incarnation to which the journal belongs.
 const MARK: &str = "incarnation";
 const RECORDS: &str = "records";
 /// Bits of an epoch that are of the revision; those above are of the incarnation.
@@ -59,13 +61,13 @@ pub(super) struct Newest {
 }
 
 impl Newest {
-    /// Where it stands in the history of the site: incarnation, then revision.
+    /// Returns the position in the history of the site: incarnation, then revision.
     pub(super) fn place(&self) -> u64 {
         place(self.epoch >> REVISION_BITS, self.revision)
     }
 }
 
-/// Where records of this incarnation and revision stand in the history of a site.
+/// Returns the position of records of this incarnation and revision in the history of a site.
 pub(super) fn place(incarnation: u64, revision: u64) -> u64 {
     counted(incarnation) << REVISION_BITS | revision & 0xff_ffff_ffff
 }
@@ -79,7 +81,7 @@ pub(super) fn rank(incarnation: u64) -> (u64, u64) {
     (counted(incarnation), incarnation)
 }
 
-/// Whether an incarnation was counted up from another one.
+/// Returns whether an incarnation was counted up from another one.
 fn is_later(incarnation: u64, than: u64) -> bool {
     incarnation > than && incarnation >> COUNTED_BITS == than >> COUNTED_BITS
 }
@@ -89,7 +91,7 @@ fn is_later(incarnation: u64, than: u64) -> bool {
 struct Line {
     /// Revision of etcd.
     r: u64,
-    /// Key, without what all keys of the site begin with.
+    /// Key, without the prefix of the site.
     k: String,
     /// Value in base64; none for one that was removed.
     v: Option<String>,
@@ -101,11 +103,11 @@ impl SharedJournal {
         Self { root: root.to_path_buf() }
     }
 
-    /// Whether who reaches this journal may lead with records of `incarnation` that were written
-    /// last at `revision` of etcd. Blocks on storage.
+    /// Checks whether a peer that reaches this journal may lead with records of `incarnation` that
+    /// were written last at `revision` of etcd. Blocks on storage.
     ///
     /// # Errors
-    /// Why not, in the words of an operator.
+    /// The reason why it may not, in the words of an operator.
     pub fn check(&self, incarnation: u64, revision: u64) -> Result<(), String> {
         let root = self.root.display();
         let failed = |error| format!("the journal `{root}` cannot be used: {error}");
@@ -157,13 +159,14 @@ impl SharedJournal {
         self.remove_mark(incarnation).map_err(|error| error.to_string())
     }
 
-    /// Whether it was made that of an incarnation counted up from this one, which counts no more.
+    /// Returns whether the journal moved to an incarnation counted up from this one, which no
+    /// longer counts.
     pub(super) fn is_left(&self, incarnation: u64) -> io::Result<bool> {
         let later = |mark: &u64| is_later(*mark, incarnation);
         Ok(!self.has_mark(incarnation)? && self.marks()?.iter().any(later))
     }
 
-    /// Whether it is that of an incarnation's records.
+    /// Returns whether the journal belongs to this incarnation's records.
     pub(super) fn has_mark(&self, incarnation: u64) -> io::Result<bool> {
         // A network file system asks whether a file is there anew when it is opened.
         match File::open(self.mark(incarnation)) {
@@ -173,7 +176,7 @@ impl SharedJournal {
         }
     }
 
-    /// Where a file of it is.
+    /// Returns the path of a file of the journal.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -202,8 +205,9 @@ impl SharedJournal {
         Ok(last.wrapping_add(1).max(1))
     }
 
-    /// Makes it the journal of the incarnation after all that are known, and gives that, unless
-    /// another host was faster. `seen` is the one that etcd held last, or 0. Blocks on storage.
+    /// Moves the journal to the incarnation after all known ones. Returns that incarnation, or
+    /// `None` if another host was faster. `seen` is the one that etcd held last, or 0. Blocks on
+    /// storage.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -212,9 +216,9 @@ impl SharedJournal {
         Ok(self.take(next)?.then_some(next))
     }
 
-    /// Makes it the journal of `incarnation` and of none before: from then on nobody is elected
-    /// with those. `false` if another host has taken it for this one or a later one meanwhile: two
-    /// hosts never take it for one and the same.
+    /// Moves the journal to `incarnation` and away from all earlier ones: from then on no peer is
+    /// elected with those. `false` if another host has moved it to this one or a later one
+    /// meanwhile: two hosts never move it to the same one.
     pub(super) fn take(&self, incarnation: u64) -> io::Result<bool> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
         let beaten = self.beats()?.into_values().max();
@@ -246,8 +250,9 @@ impl SharedJournal {
         }
     }
 
-    /// A controller with records of `incarnation` says that it is at work; `false` if the journal
-    /// is that of another incarnation by now, so that it leads no more. Blocks on storage.
+    /// Marks the journal as in use by a controller with records of `incarnation`. `false` if the
+    /// journal belongs to another incarnation by now, so that the controller leads no more. Blocks
+    /// on storage.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -262,7 +267,7 @@ impl SharedJournal {
         }
     }
 
-    /// When controllers have said so last, by incarnation. Blocks on storage.
+    /// Returns when controllers have last marked the journal, by incarnation. Blocks on storage.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -350,13 +355,13 @@ fn write_line(out: &mut Vec<u8>, revision: u64, key: &str, value: Option<&[u8]>)
     writeln!(out, "{} {text}", check_of(&text))
 }
 
-/// All records of a copy, by key. A last line that was cut short is left out.
+/// Returns all records of a copy, by key. A last line that was cut short is left out.
 ///
 /// # Errors
 /// The file cannot be read.
 pub(super) fn read(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut records: BTreeMap<String, (u64, Option<Vec<u8>>)> = BTreeMap::new();
-    // Of the first line: what was written before is in the lines that the copy began with.
+    // The revision of the first line: earlier writes are in the lines with which the copy began.
     let mut begun = None;
     for line in BufReader::new(File::open(path)?).lines() {
         let Some(Line { r, k, v }) = parse(&line?) else { break };
@@ -413,7 +418,7 @@ impl Copy {
         Ok(Self { file, bytes, begun: bytes })
     }
 
-    /// Appends what etcd has confirmed; whether the copy is to be begun anew.
+    /// Appends writes that etcd has confirmed. Returns whether the copy must be begun anew.
     pub(super) fn append(
         &mut self,
         revision: u64,

@@ -1,19 +1,19 @@
-//! What a site of several peers remembers, in etcd and in the journal store that they share.
+//! The state of a site of several peers, in etcd and in the journal store that they share.
 //!
-//! Only the controller reads and writes it. When a peer becomes the controller it takes all records
-//! into a database of its own, which is from then on as good as etcd: whatever it writes goes to
-//! etcd first, in a transaction that compares the create revision of the leader's key with its own
-//! (B4). A controller that was deposed has such a transaction refused, and stops.
+//! Only the controller reads and writes it. A new controller reads all records into a database of
+//! its own, which is from then on as good as etcd. Each write goes to etcd first, in a transaction
+//! that compares the create revision of the leader's key with its own (B4). The transaction of a
+//! deposed controller is rejected, and that controller stops.
 //!
 //! ```text
 //! /penstock/SITE/incarnation    random; another one means another history of the site
-//! /penstock/SITE/format         of what format the records are; a controller must know it
+//! /penstock/SITE/format         the format of the records; a controller must know it
 //! /penstock/SITE/tail           written with each record: how far the records have come
-//! /penstock/SITE/recovering     who gives them another incarnation: nobody is elected meanwhile
-//! /penstock/SITE/leader         who leads, under its lease; its create revision is the epoch
-//! /penstock/SITE/peers/NAME     what a peer tells of itself, under its lease
-//! /penstock/SITE/known/NAME     that a peer belongs to the site, there or not
-//! /penstock/SITE/draining/NAME  that a peer is to have no new work
+//! /penstock/SITE/recovering     the host that gives them another incarnation; no election then
+//! /penstock/SITE/leader         the controller, under its lease; its create revision is the epoch
+//! /penstock/SITE/peers/NAME     the card of a peer, under its lease
+//! /penstock/SITE/known/NAME     a peer that belongs to the site, present or not
+//! /penstock/SITE/draining/NAME  a peer that gets no new work
 //! /penstock/SITE/transfers/ID   records    /penstock/SITE/stubs/ID
 //! /penstock/SITE/pairings/SITE  pairings
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
@@ -51,15 +51,15 @@ use journal::Copy;
 
 /// Longest value that is kept in etcd itself.
 const VALUE_INLINE_MAX: usize = 32 << 10;
-/// How long one attempt at a transaction may take.
+/// The longest time that one attempt at a transaction may take.
 const ATTEMPT: Duration = Duration::from_secs(3);
 /// Wait between attempts.
 const AGAIN: Duration = Duration::from_millis(200);
-/// How long reading all records may take.
+/// The longest time that reading all records may take.
 const LOAD: Duration = Duration::from_secs(20);
-/// What may be written for a site (E6).
+/// Rate of writes for a site, in bytes per second (E6).
 const BYTES_PER_S: f64 = 64.0 * 1024.0;
-/// The same, in transactions.
+/// Rate of writes for a site, in transactions per second.
 const TRANSACTIONS_PER_S: f64 = 20.0;
 
 /// The names of keys.
@@ -67,12 +67,12 @@ const TRANSACTIONS_PER_S: f64 = 20.0;
 pub struct Keys(String);
 
 impl Keys {
-    /// Those of a site.
+    /// Returns the keys of a site.
     pub fn of(site: &Name) -> Self {
         Self(format!("/penstock/{site}/"))
     }
 
-    /// One key, or the beginning of several.
+    /// Returns one key, or the prefix of several.
     pub fn at(&self, rest: &str) -> String {
         format!("{}{rest}", self.0)
     }
@@ -82,24 +82,24 @@ impl Keys {
         self.at("format")
     }
 
-    /// Written with every record, and by nothing else: the revision at which that was done last
-    /// tells how far the records have come, as that of etcd as a whole, which any peer's card
-    /// raises, does not.
+    /// Returns the key that is written with every record, and by no other write. The revision of
+    /// its last write shows how far the records have come. The revision of etcd as a whole does
+    /// not, since any peer's card raises it.
     pub fn tail(&self) -> String {
         self.at("tail")
     }
 
-    /// Which history of the site the records are of.
+    /// Returns the key of the incarnation, the history of the site to which the records belong.
     pub fn incarnation(&self) -> String {
         self.at("incarnation")
     }
 
-    /// That they are of this one.
+    /// Returns the comparison that the records are of this incarnation.
     pub fn incarnation_is(&self, incarnation: u64) -> Compare {
         Compare::Value(self.incarnation(), incarnation_text(incarnation))
     }
 
-    /// There while somebody gives them another one.
+    /// Returns the key that exists while a host gives the records another incarnation.
     pub fn recovering(&self) -> String {
         self.at("recovering")
     }
@@ -115,7 +115,7 @@ pub(crate) fn incarnation_text(incarnation: u64) -> Vec<u8> {
     format!("{incarnation:016x}").into_bytes()
 }
 
-/// What etcd holds as an incarnation; 0 for none.
+/// Returns the incarnation in a value of etcd; 0 for none.
 pub(crate) fn incarnation_of(text: &[u8]) -> u64 {
     u64::from_str_radix(&String::from_utf8_lossy(text), 16).unwrap_or(0)
 }
@@ -125,7 +125,7 @@ pub struct EtcdState {
     etcd: Arc<Etcd>,
     keys: Keys,
     tenure: Arc<Tenure>,
-    /// All records, as they are in etcd.
+    /// Copy of all records in etcd.
     cache: SqliteState,
     /// The shared journal store.
     journal: PathBuf,
@@ -137,7 +137,7 @@ pub struct EtcdState {
     copy: Mutex<Option<Copy>>,
 }
 
-/// Time that what was written is worth.
+/// Budget for writes: the time until which the writes so far use it up.
 struct Budget {
     paid_until: Instant,
 }
@@ -158,7 +158,7 @@ impl EtcdState {
     /// `journal` is the directory in the journal store that all peers share. Blocks.
     ///
     /// # Errors
-    /// etcd cannot be read, or what it holds.
+    /// etcd cannot be read, or its records cannot be understood.
     pub fn open(
         etcd: Arc<Etcd>,
         keys: Keys,
@@ -197,13 +197,13 @@ impl EtcdState {
         Ok(state)
     }
 
-    /// Takes over what a site of one peer has kept so far: its pairings, stubs and transfers. Heads
-    /// and journals of transfers that have not ended are copied with them, and so are receipts, and
-    /// scans that other sites work on. Nothing is taken that is in etcd already. May be done again
-    /// if it was cut short, but not later: what was removed meanwhile would come back.
+    /// Takes over the records of a site of one peer: its pairings, stubs and transfers. Heads and
+    /// journals of transfers that have not ended are copied with them. So are receipts, and scans
+    /// that other sites work on. Records that are in etcd already are not taken. May be repeated if
+    /// it was cut short, but not later: records removed meanwhile would return.
     ///
     /// # Errors
-    /// It cannot be read, or not be written.
+    /// The records cannot be read or written.
     pub fn import(&self, from: &SqliteState, journal: &Path) -> Result<usize, StateError> {
         use penstock_api::heads::{HeadCommit, HeadStore as _};
         let damaged = |why: penstock_api::problem::Problem| StateError::Damaged {
@@ -297,8 +297,8 @@ impl EtcdState {
         Ok(())
     }
 
-    /// Begins the copy of all records in the journal store; none if that cannot be written, which
-    /// is said and tried again at the next write.
+    /// Begins the copy of all records in the journal store. `None` if that cannot be written; this
+    /// is logged and retried at the next write.
     fn begin_copy(&self) -> Result<Option<Copy>, EtcdError> {
         let own = self.keys.at("");
         let stands = self.tenure.stands(&self.keys);
@@ -307,7 +307,7 @@ impl EtcdState {
         if !begun.succeeded {
             return Ok(None);
         }
-        // What is listed is of this revision or later: nobody else writes records.
+        // The listed records are of this revision or later: no other process writes records.
         let (found, revision) = (self.etcd.list(&own, LOAD)?, begun.revision);
         let records = found.iter().filter_map(|found| {
             let key = found.key.strip_prefix(&own).filter(|key| is_record(key))?;
@@ -325,7 +325,7 @@ impl EtcdState {
              `site recover` would go on from an older one");
     }
 
-    /// Copies what etcd has confirmed to the journal store.
+    /// Copies writes that etcd has confirmed to the journal store.
     fn copy(&self, operations: &[Operation], revision: u64) {
         let own = self.keys.at("");
         let changes: Vec<_> = operations
@@ -438,8 +438,8 @@ impl EtcdState {
     }
 }
 
-/// Whether a key, without what all keys of the site begin with, is of what the site remembers:
-/// neither who is there now, nor whose records these are.
+/// Returns whether a key, without the prefix of the site, is a record of the site. Keys of present
+/// peers and of the records' incarnation are not.
 fn is_record(key: &str) -> bool {
     let of_now = ["", "leader", "incarnation", "recovering", "adding", "tail"];
     !of_now.contains(&key) && !key.starts_with("peers/")

@@ -1,17 +1,17 @@
-//! Goes on with a site whose etcd was lost, was restored from a backup, or was cut down to one
-//! member: its records get another incarnation (B4).
+//! Recovers a site whose etcd was lost, was restored from a backup, or was cut down to one member:
+//! its records get another incarnation (B4).
 //!
-//! Epochs are revisions of etcd within an incarnation. An etcd that has gone back gives revisions
-//! that were given before: under another incarnation they name other epochs, so that no file of an
-//! earlier controller is taken for one of a later, and a controller of the incarnation before has
-//! everything refused. Incarnations count up, so that epochs do too.
+//! Epochs are revisions of etcd within an incarnation. An etcd that has gone back issues revisions
+//! that were issued before. Under another incarnation they name other epochs. So no file of an
+//! earlier controller is mistaken for one of a later, and a controller of the previous incarnation
+//! has every transaction rejected. Incarnations count up, so that epochs do too.
 //!
-//! Whoever recovers claims the records first: removes the leader's key and writes a random number
-//! under the key `recovering`, which each of its transactions compares. While that is there nobody
-//! is elected. A second one claims them anew, and the first has everything refused from then on.
-//! Then the journal is made that of the new incarnation, records are written, and the last
-//! transaction names it in etcd and removes the claim. What was cut short anywhere leaves a site
-//! that nobody leads, until it is recovered again.
+//! A recovering host claims the records first: it removes the leader's key and writes a random
+//! number under the key `recovering`, which each of its transactions compares. While that key
+//! exists no peer is elected. A second host claims the records anew, and the first has every
+//! transaction rejected from then on. Then the journal is moved to the new incarnation, and records
+//! are written. The last transaction writes the incarnation to etcd and removes the claim. A
+//! recovery that is cut short anywhere leaves a site without a leader, until it is recovered again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,52 +22,53 @@ use super::journal::{SharedJournal, place, rank, read};
 use super::{Keys, incarnation_of, incarnation_text, is_record};
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, OPERATIONS_MAX, Operation};
 
-/// How long etcd may take for one answer.
+/// The longest time that etcd may take for one answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Bytes of keys and values in one transaction: etcd takes 1.5 MiB of request, in base64 here.
 const BYTES_MAX: usize = 512 << 10;
-/// How often the records are claimed where something moves meanwhile: a lease that ends.
+/// Number of attempts to claim the records if something changes meanwhile, such as a lease that
+/// ends.
 const CLAIMS_MAX: usize = 5;
 
-/// Why a site cannot go on so.
+/// The reason why a site cannot be recovered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
-    /// Somebody leads: there is nothing to recover from.
+    /// A peer leads: there is nothing to recover from.
     #[error("peer `{0}` is the controller of this site now")]
     Led(String),
     /// Neither etcd nor the journal knows the site.
     #[error("neither etcd nor the journal holds any records of this site")]
     Nothing,
-    /// It would not be the only one.
+    /// The claim failed because another host leads or recovers the site.
     #[error("another host leads or recovers this site at this moment")]
     Superseded,
     /// The journal cannot be read or written.
     #[error("the journal cannot be used")]
     Journal(#[from] std::io::Error),
-    /// etcd does not do what it is asked for.
+    /// A request to etcd failed.
     #[error("etcd does not answer")]
     Etcd(#[from] EtcdError),
 }
 
-/// With what the site goes on.
+/// The result of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// Incarnation of its records.
     pub incarnation: u64,
     /// Transfers among them.
     pub transfers: usize,
-    /// Whether they are from the journal's copy, which knew more than etcd.
+    /// Set if the records are from the journal's copy, which was newer than etcd.
     pub from_journal: bool,
 }
 
-/// Gives the records of a site another incarnation; they are those of etcd, or of the journal's
-/// copy where that is newer. With `fenced` a leader's key does not count, since its host is: it is
-/// the incarnation that the journal was taken for since ([`SharedJournal::take_next`]). May be done
-/// again if it was cut short. Blocks.
+/// Gives the records of a site another incarnation. They are those of etcd, or of the journal's
+/// copy where that is newer. With `fenced` a leader's key does not count, since its host is fenced;
+/// `fenced` is the incarnation to which the journal was moved since ([`SharedJournal::take_next`]).
+/// May be repeated if it was cut short. Blocks.
 ///
 /// # Errors
-/// See [`RecoverError`]. Once records were written nobody leads before it has succeeded.
+/// See [`RecoverError`]. Once records were written, no peer leads before it has succeeded.
 pub fn recover(
     etcd: &Etcd,
     keys: &Keys,
@@ -88,8 +89,8 @@ pub fn recover(
     }
 }
 
-/// Whether a takeover or a recovery of these records was begun and not finished, or the journal
-/// is that of another host's by now. Blocks.
+/// Returns whether a takeover or a recovery of these records was begun and not finished, or the
+/// journal now belongs to another host. Blocks.
 ///
 /// # Errors
 /// etcd has no majority; the journal cannot be read.
@@ -105,11 +106,11 @@ pub fn is_cut_short(
     Ok(value(1).is_some() || journal.is_left(incarnation)?)
 }
 
-/// The sole right to write a site's records while nobody leads it.
+/// The sole right to write a site's records while no peer leads it.
 pub(super) struct Claim<'a> {
     etcd: &'a Etcd,
     keys: &'a Keys,
-    /// That nobody has claimed them since.
+    /// The comparison that no other host has claimed the records since.
     held: Compare,
     /// Their incarnation.
     old: u64,
@@ -120,8 +121,8 @@ pub(super) struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// Claims the records: nobody leads from then on, and who has claimed them before writes no
-    /// more.
+    /// Claims the records: no peer leads from then on, and a host that claimed them before writes
+    /// no more.
     pub(super) fn make(
         etcd: &'a Etcd,
         keys: &'a Keys,
@@ -217,7 +218,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Gives it up before anything was written; if etcd is out of reach, the next one claims anew.
+    /// Releases the claim before any write; if etcd is out of reach, the next recovery claims anew.
     fn release(self) {
         let _ = self.write(&[Operation::Delete(self.keys.recovering())]);
     }

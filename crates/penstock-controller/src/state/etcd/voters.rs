@@ -1,5 +1,6 @@
-//! Which hosts have a vote in the site's own etcd, as its last controller knew it: in the journal,
-//! for a host that is to go on alone and may have missed who joined while it was away (B4).
+//! The hosts with a vote in the site's own etcd, as its last controller knew them. The journal
+//! holds them for a host that must continue alone and may have missed members that joined while it
+//! was away (B4).
 //!
 //! ```text
 //! JOURNAL/voters.json     the members; its time is when a controller has confirmed them last
@@ -20,15 +21,15 @@ const VOTERS: &str = "voters.json";
 pub struct KnownMember {
     /// Its name: that of the peer on its host.
     pub name: String,
-    /// Where it answers clients.
+    /// The address for clients.
     pub client_url: String,
-    /// Where it answers other members.
+    /// The address for other members.
     pub peer_url: String,
 }
 
 impl SharedJournal {
-    /// A controller says who has a vote, now that it has asked. Blocks on storage; one that is
-    /// written already costs no more than setting its time.
+    /// Records the members with a vote, which the controller has just read. Blocks on storage;
+    /// writing an unchanged list only sets its time.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -45,11 +46,11 @@ impl SharedJournal {
         fs::rename(&new, &path)
     }
 
-    /// Who had a vote, and when a controller has confirmed that last; `None` if none ever has.
-    /// Blocks on storage.
+    /// Returns the members with a vote, and when a controller last confirmed them; `None` if none
+    /// ever has. Blocks on storage.
     ///
     /// # Errors
-    /// The journal cannot be read, or this of it is damaged.
+    /// The journal cannot be read, or its list of members is damaged.
     pub fn voters(&self) -> io::Result<Option<(Vec<KnownMember>, SystemTime)>> {
         let path = self.path(VOTERS);
         // A network file system asks for a file's times anew when it is opened.
