@@ -5,10 +5,10 @@
 //! fcntl(2) locks of the open file. Two hosts may mount one directory in different ways, and see
 //! locks of different sorts or none. So each process makes a [`Claim`] besides.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -144,7 +144,13 @@ impl LockFile {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(path).map_err(failed)?;
-        let held = match lock(&file) {
+        let mut locked = lock(&file);
+        // A process that ended with its work may have removed the file between the two calls.
+        while locked.is_ok() && !is_at(&file, path).map_err(failed)? {
+            file = options.open(path).map_err(failed)?;
+            locked = lock(&file);
+        }
+        let held = match locked {
             Ok(()) => LockSort::of(&file),
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => {
                 let mut text = String::new();
@@ -177,6 +183,16 @@ impl LockFile {
     /// There are no descriptors left.
     pub fn share(&self) -> io::Result<File> {
         self.file.try_clone()
+    }
+}
+
+/// Returns whether an open file is the one that has the name.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let of = |meta: Metadata| (meta.dev(), meta.ino());
+    match fs::metadata(path) {
+        Ok(named) => Ok(of(named) == of(file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -227,5 +243,25 @@ mod tests {
         }
         drop(held);
         LockFile::acquire(&path).unwrap();
+    }
+
+    /// Promise (A8): a lock on a file that was removed meanwhile is no lock: of many that take the
+    /// lock, remove the file and let go, no two have it at once.
+    #[test]
+    fn a8_a_lock_on_a_removed_file_is_not_held() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let inside = AtomicU32::new(0);
+        let work = || {
+            for _ in 0..2_000 {
+                let Ok(held) = LockFile::acquire(&path) else { continue };
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold the lock");
+                fs::remove_file(&path).unwrap();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                drop(held);
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
     }
 }
