@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name::{self, OWN_HASH_BYTES, OwnKind, RunTag, STORE_PRIVATE_NAME, own_name};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, fsync, futimens,
-    syncfs, unlinkat,
+    Access, AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, accessat, fchmod, fstat,
+    fsync, futimens, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite};
+use rustix::process::geteuid;
 
 use super::durability::{Mount, sync_names};
 use super::error::StoreError;
@@ -174,6 +175,19 @@ impl PosixStore {
             }
         };
         remove().map_err(|errno| StoreError::io("remove marker", &place.path, errno))
+    }
+
+    /// Whether the store can have no marker: it is ephemeral, its root belongs to others, and this
+    /// user may not write there. Then nothing tells that its file system has gone back; another
+    /// root is told by its identity.
+    pub fn goes_without_marker(&self) -> bool {
+        if !self.is_ephemeral() {
+            return false;
+        }
+        let Ok(root) = self.root().fd() else { return false };
+        let is_own = fstat(root).is_ok_and(|meta| meta.st_uid == geteuid().as_raw());
+        let may_write = accessat(root, c".", Access::WRITE_OK, AtFlags::EACCESS);
+        !is_own && may_write == Err(Errno::ACCESS)
     }
 
     fn marker_place(

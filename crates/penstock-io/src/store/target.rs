@@ -513,6 +513,14 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::goes_without_marker`].
+    pub fn goes_without_marker(&self) -> bool {
+        match self {
+            Self::Posix(store) => store.goes_without_marker(),
+            Self::Null => false,
+        }
+    }
+
     /// See [`PosixStore::remove_marker`].
     ///
     /// # Errors

@@ -302,7 +302,10 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
     }
     let marker = target.read_marker((spec.transfer, spec.writer));
     let unreachable = |error| store_unreachable(&spec.store, target.is_ephemeral(), &error);
-    let marker = marker.map_err(unreachable)?.unwrap_or(0);
+    let marker = marker.map_err(unreachable)?;
+    // Where no marker can be, its absence says nothing.
+    let unmarked = if target.goes_without_marker() { u64::MAX } else { 0 };
+    let marker = marker.unwrap_or(unmarked);
     let mut methods: Vec<String> =
         target.durability().iter().map(|method| method.to_string()).collect();
     if target.writes_directly() {
@@ -351,8 +354,8 @@ impl Ground {
         let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
         // Without syncs nothing is written to it; its existence tells the next task enough.
         let follows = match unlocking(target, spec, || target.reserve_marker(of)) {
-            // The directory belongs to others. Without a marker, nothing shows later which writes
-            // were synced, or whether there was a task before.
+            // The directory belongs to others. Without a marker, nothing shows later whether there
+            // was a task before.
             Err(error) if error.is_denied() && target.is_ephemeral() => {
                 if !has_directories(target, spec) {
                     return Err(not_writable(spec, &error));

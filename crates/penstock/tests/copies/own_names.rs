@@ -302,6 +302,49 @@ fn killed_copy(home: &Path, source: &Path, target: &Path) {
     wait_until_begun(&mut run, target);
     run.kill();
 }
+/// Promise: what is proven is not moved again after an interruption, though the top of the target
+/// may not be written and so has no marker; a target that was removed and made anew proves nothing.
+#[test]
+fn a_target_without_a_marker_is_resumed() {
+    if !is_root("many users") {
+        return;
+    }
+    let base = scratch();
+    set_mode(base.path(), 0o755);
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    fs::create_dir_all(source.join("d")).unwrap();
+    for at in 0..400 {
+        fs::write(source.join(format!("d/f{at}")), vec![at as u8; 100_000]).unwrap();
+    }
+    fs::write(source.join("d/big"), vec![7; 160 << 20]).unwrap();
+    let make_target = || {
+        fs::create_dir_all(target.join("d")).unwrap();
+        set_mode(&target, 0o755);
+        std::os::unix::fs::chown(target.join("d"), Some(1111), Some(1111)).unwrap();
+    };
+    make_target();
+    let (contents, options) = (source.join(""), ["--no-preserve", "owner"]);
+    let slow = [&options[..], &["--bwlimit", "20MiB/s"]].concat();
+    let interrupt = || {
+        let mut run = copy_as(1111, base.path(), &contents, &target, &slow);
+        let seen = run.wait_for(|line| figure(line, "bytes_durable") >= 20 << 20);
+        assert!(seen.is_some_and(|line| line["type"] != "summary"), "it ended before");
+        run.kill();
+    };
+    interrupt();
+    let ended = copy_as(1111, base.path(), &contents, &target, &options).end().expect(0);
+    assert!(ended.figure("bytes_resumed") >= 15 << 20, "{}", ended.last);
+    assert_eq!(files(&target), files(&source));
+    fs::remove_dir_all(&target).unwrap();
+    make_target();
+    interrupt();
+    fs::remove_dir_all(&target).unwrap();
+    make_target();
+    let ended = copy_as(1111, base.path(), &contents, &target, &options).end().expect(0);
+    assert_eq!(ended.figure("bytes_resumed"), 0, "{}", ended.last);
+    assert!(ended.errors.contains("was removed or replaced"), "{}", ended.errors);
+    assert_eq!(files(&target), files(&source));
+}
 
 fn copy_at_home(home: &Path, args: &[&dyn AsRef<OsStr>]) -> crate::common_crash::Ended {
     let mut command = Command::new(BINARY);
