@@ -868,6 +868,9 @@ impl Copy {
         view: &TransferView,
         journal: &Path,
         outputs: Outputs,
+            "delete-refused" if !problem.hint.is_empty() => {
+                format!("{}; {}", problem.hint, list.hint(""))
+            }
         stop: &AtomicBool,
     ) -> anyhow::Result<()> {
         let files = RunFiles::of(journal);

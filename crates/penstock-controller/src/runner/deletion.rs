@@ -154,9 +154,11 @@ fn surplus_path(scratch: &Scratch) -> PathBuf {
     scratch.path().join("surplus.jsonl")
 }
 
-/// A refusal: nothing was deleted.
+/// Code of a refusal: nothing was deleted.
+pub(super) const DELETE_REFUSED: &str = "delete-refused";
+
 fn refused(title: impl Into<String>) -> Problem {
-    Problem::new(Exit::Refused, "delete-refused", title)
+    Problem::new(Exit::Refused, DELETE_REFUSED, title)
 }
 
 impl DeletionParts {
@@ -189,7 +191,7 @@ impl DeletionParts {
         let scratch = self.scratch()?;
         match self.find(&scratch, stop) {
             Ok(()) => {}
-            Err(problem) if problem.exit == Exit::Refused => {
+            Err(problem) if problem.code == DELETE_REFUSED => {
                 let mut refused =
                     self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
                 *refused = Some(problem);
@@ -300,6 +302,9 @@ pub(super) fn check_scan(
         let title = format!("nothing is deleted: {errors} items could not be listed at the source");
         return Err(refused(title).hint("make them readable, and run it again"));
     }
+    if scan.unfinished > 0 {
+        return Err(incomplete(scan.unfinished));
+    }
     let empty = || {
         refused("nothing is deleted: the source is empty")
             .hint("is it mounted? to empty the target, delete there by hand")
@@ -314,6 +319,19 @@ pub(super) fn check_scan(
         return Err(empty());
     }
     Ok(true)
+}
+
+/// The refusal for a source that lacks files which an interrupted or running copy has still to name
+/// there. The failed items list these files, so the exit code is theirs.
+fn incomplete(unfinished: u64) -> Problem {
+    let title = format!(
+        "nothing is deleted: {unfinished} unfinished files of copies lie at the source, which may \
+         lack what these copies have still to write"
+    );
+    Problem::new(Exit::SomeFailed, DELETE_REFUSED, title).hint(
+        "finish these copies, or remove their files with `penstock copy --clean SRC`, and run it \
+         again; `--exclude '.pst-*'` deletes all the same",
+    )
 }
 
 /// Checks the guard that counts: `found` entries would be deleted of `existed` entries at the

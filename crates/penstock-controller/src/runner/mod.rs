@@ -66,7 +66,7 @@ use penstock_proto::manifest::{Page, page_digest};
 pub use abandoned::clean_abandoned;
 use begin::{machine_of, prepared, spec_of};
 use control::Shared;
-use deletion::{Deletion, DeletionParts};
+use deletion::{DELETE_REFUSED, Deletion, DeletionParts};
 use earlier::Earlier;
 use epochs::Kept;
 use failed_links::FailedLinks;
@@ -586,7 +586,7 @@ impl Run {
             None => return Ok(()),
             Some(Ok(())) => {}
             // Nothing was deleted; moved entries are finished in order.
-            Some(Err(problem)) if problem.exit == Exit::Refused || problem.code == PLAN_STALE => {
+            Some(Err(problem)) if problem.code == DELETE_REFUSED || problem.code == PLAN_STALE => {
                 self.refused = Some(problem);
             }
             Some(Err(problem)) => return Err(problem),
