@@ -857,6 +857,9 @@ impl Copy {
         let message = problem.to_string();
         let hint = match problem.code.as_str() {
             "plan-stale" => format!("{}; make another plan", list.hint("")),
+            "delete-refused" if !problem.hint.is_empty() => {
+                format!("{}; {}", problem.hint, list.hint(""))
+            }
             _ => list.hint(""),
         };
         Err(Failure::new(exit_code(problem.exit), message).hint(hint).into())
@@ -868,9 +871,6 @@ impl Copy {
         view: &TransferView,
         journal: &Path,
         outputs: Outputs,
-            "delete-refused" if !problem.hint.is_empty() => {
-                format!("{}; {}", problem.hint, list.hint(""))
-            }
         stop: &AtomicBool,
     ) -> anyhow::Result<()> {
         let files = RunFiles::of(journal);

@@ -107,6 +107,13 @@ pub trait HeadStore: Send + Sync {
         (Duration::ZERO, COMMIT_INTERVAL)
     }
 
+    /// Forgets the ledger of a transfer, and commits the head of another one in its place: all or
+    /// nothing.
+    ///
+    /// # Errors
+    /// The database cannot be written: the ledger is what it was.
+    fn replace(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), Problem>;
+
     /// Forgets the ledger of a transfer.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 //! DIR/listing                  number of the list that the ledger is of; none: the first, 0
 //! DIR/ended                    the run of the ledger came to its end, and removed its markers
 //! DIR/earlier-N.sqlite         what the attempts before list N have done, by path
-//! DIR/earlier/NAME.page        pages of earlier lists in which temporary files may be left
-//! DIR/earlier/NAME.done        entries of such a page of which none is left
+//! DIR/earlier/DIGEST.page      pages of earlier lists in which temporary files may be left
+//! DIR/earlier/DIGEST.done      entries of such a page of which none is left
 //! ```
 //! A resumed attempt does the same as an attempt begun now: the source lists its data set again,
 //! and all further work starts from that list. The ledger before becomes a table by path. The table
@@ -19,6 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::heads::{HeadCommit, LedgerHead, PageHead};
@@ -46,6 +47,9 @@ const CACHE_KIB: i64 = 64 * 1024;
 /// Bytes of the hashes of a path's directory and of its name, which represent them in the table.
 /// Entries of one directory are neighbours, so that a page is found with few reads.
 const KEY_BYTES: usize = 16;
+
+const CREATE: &str =
+    "CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID";
 
 const LISTING: &str = "listing";
 const ENDED: &str = "ended";
@@ -313,11 +317,17 @@ fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
 pub(super) struct Earlier {
     path: PathBuf,
     table: Mutex<Connection>,
+    /// Whether a part of it could not be read, which is logged once.
+    is_damaged: AtomicBool,
 }
 
 impl Earlier {
     fn open(path: &Path, flags: OpenFlags) -> Result<Self, Problem> {
-        let opened = || {
+        Self::opened(path, flags).map_err(|cause| broken(path, &cause))
+    }
+
+    fn opened(path: &Path, flags: OpenFlags) -> rusqlite::Result<Self> {
+        let open = || -> rusqlite::Result<Connection> {
             // One process uses it, and its file system may have no locks.
             let table = Connection::open_with_flags_and_vfs(path, flags, "unix-none")?;
             table.pragma_update(None, "journal_mode", "off")?;
@@ -325,8 +335,33 @@ impl Earlier {
             table.pragma_update(None, "cache_size", -CACHE_KIB)?;
             Ok(table)
         };
-        let table = opened().map_err(|cause| broken(path, &cause))?;
-        Ok(Self { path: path.to_owned(), table: Mutex::new(table) })
+        let table = Mutex::new(open()?);
+        Ok(Self { path: path.to_owned(), table, is_damaged: AtomicBool::new(false) })
+    }
+
+    /// Opens a table to read it; `None` if it is damaged.
+    ///
+    /// # Errors
+    /// It cannot be read now.
+    fn to_read(path: &Path) -> Result<Option<Self>, Problem> {
+        let look = |earlier: Self| {
+            let table = earlier.table.lock().unwrap_or_else(PoisonError::into_inner);
+            table.query_row(
+                "SELECT count(*) FROM (SELECT 1 FROM known LIMIT 1)",
+                [],
+                |_| Ok(()),
+            )?;
+            drop(table);
+            Ok(earlier)
+        };
+        match Self::opened(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(look) {
+            Ok(earlier) => Ok(Some(earlier)),
+            Err(cause) if is_damage(&cause) => {
+                warn_of_damage(path, &cause);
+                Ok(None)
+            }
+            Err(cause) => Err(broken(path, &cause)),
+        }
     }
 
     fn with<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Problem> {
@@ -334,14 +369,38 @@ impl Earlier {
         act(&table).map_err(|cause| broken(&self.path, &cause))
     }
 
+    /// Adds the facts that a page and its log record.
+    fn put(&self, page: &Page, log: &[JournalRecord]) -> Result<(), Problem> {
+        self.with(|table| {
+            let mut insert =
+                table.prepare_cached("INSERT OR REPLACE INTO known VALUES (?1, ?2)")?;
+            for (index, known) in &known_of(page, log) {
+                let entry = &page.entries()[*index as usize];
+                let key = key_of(page.directory(entry), page.name(entry));
+                insert.execute(params![&key[..], known.encode()])?;
+            }
+            Ok(())
+        })
+    }
+
     fn find(&self, directory: &[u8], leaf: &[u8]) -> Result<Option<Known>, Problem> {
         let key = key_of(directory, leaf);
-        let value: Option<Vec<u8>> = self.with(|table| {
-            let mut select = table.prepare_cached("SELECT value FROM known WHERE key = ?1")?;
-            select.query_row([&key[..]], |row| row.get(0)).optional()
-        })?;
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let value: rusqlite::Result<Option<Vec<u8>>> = table
+            .prepare_cached("SELECT value FROM known WHERE key = ?1")
+            .and_then(|mut select| select.query_row([&key[..]], |row| row.get(0)).optional());
+        drop(table);
         // A damaged record proves nothing.
-        Ok(value.and_then(|value| Known::decode(&value).ok()))
+        match value {
+            Ok(value) => Ok(value.and_then(|value| Known::decode(&value).ok())),
+            Err(cause) if is_damage(&cause) => {
+                if !self.is_damaged.swap(true, Ordering::Relaxed) {
+                    warn_of_damage(&self.path, &cause);
+                }
+                Ok(None)
+            }
+            Err(cause) => Err(broken(&self.path, &cause)),
+        }
     }
 
     /// Returns the recorded state of the entries of a page, by index.
@@ -409,6 +468,37 @@ fn key_of(directory: &[u8], leaf: &[u8]) -> [u8; 2 * KEY_BYTES] {
     key
 }
 
+/// Whether an error says that a table is no table any more, rather than that it cannot be read now.
+fn is_damage(cause: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode as Code;
+    match cause.sqlite_error_code() {
+        // Without a code: a value of another type. `Unknown`: a file of no bytes has no tables.
+        None | Some(Code::DatabaseCorrupt | Code::NotADatabase | Code::Unknown) => true,
+        Some(Code::SchemaChanged | Code::TypeMismatch | Code::ConstraintViolation) => true,
+        Some(_) => false,
+    }
+}
+
+fn warn_of_damage(path: &Path, cause: &rusqlite::Error) {
+    tracing::warn!(
+        path = %path.display(),
+        %cause,
+        "the table of earlier attempts is damaged: what it proved is moved again"
+    );
+}
+
+/// Removes the damaged ones among the tables of earlier attempts in a journal, and returns their
+/// paths: what they proved is moved again. Blocks: each table is read whole.
+pub fn drop_damaged_proofs(journal: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(journal).into_iter().flatten().filter_map(Result::ok);
+    let tables = found.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("earlier-") && name.contains(".sqlite") && !name.ends_with(".new")
+    });
+    let damaged = tables.filter(|path| is_damaged_table(path));
+    damaged.filter(|path| fs::remove_file(path).is_ok()).collect()
+}
+
 fn broken(path: &Path, cause: &rusqlite::Error) -> Problem {
     let title = format!("cannot use what earlier attempts have left in {}", path.display());
     Problem::new(Exit::Temporary, "journal", title).because(cause)
@@ -456,6 +546,9 @@ pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     let before = listing_of(journal)?;
     let listing = input.listing.max(before);
     let table = table_path(journal, listing);
+    if input.is_new_target && listing == before && input.heads.load(input.id)?.store != 0 {
+        return Err(target_replaced());
+    }
     if listing > before {
         let head = input.heads.load(input.id)?;
         let ledger = Journal::open(journal, epoch, &head.pages)?;
@@ -469,7 +562,7 @@ pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
         } else if !last(&table).exists() {
             build(&own, known.map(PathBuf::as_path), &ledger, &head.pages)?;
         }
-        keep_pages(&ledger, &head, before)?;
+        keep_pages(&ledger, &head)?;
         drop(ledger);
         input.fence.check()?;
         give_up(input, head)?;
@@ -480,7 +573,16 @@ pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     if !path.exists() {
         return Ok(None);
     }
-    Earlier::open(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).map(|earlier| Some(Arc::new(earlier)))
+    Ok(Earlier::to_read(&path)?.map(Arc::new))
+}
+
+/// Code of an attempt that has to keep its list, and finds another target than the one before.
+pub const TARGET_REPLACED: &str = "target-replaced";
+
+fn target_replaced() -> Problem {
+    let title = "the target was removed or replaced after it had received what was moved";
+    Problem::new(Exit::Temporary, TARGET_REPLACED, title)
+        .hint("the same command again moves there what the source still holds")
 }
 
 /// Notes durably which list the ledger is of from now on.
@@ -493,7 +595,36 @@ fn note_listing(path: &Path, listing: u32) -> Result<(), Problem> {
 }
 
 /// Writes the table: the table of the attempts before, extended by the ledger of the last one.
+/// Where the table before is damaged, the new one has the ledger only.
 fn build(
+    path: &Path,
+    before: Option<&Path>,
+    journal: &Journal,
+    heads: &[PageHead],
+) -> Result<(), Problem> {
+    match build_from(path, before, journal, heads) {
+        Err(problem) if before.is_some_and(is_damaged_table) => {
+            tracing::warn!(%problem, "what earlier attempts have left is built anew");
+            build_from(path, None, journal, heads)
+        }
+        built => built,
+    }
+}
+
+/// Whether a table cannot be read whole.
+fn is_damaged_table(path: &Path) -> bool {
+    let checked = Earlier::opened(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|earlier| {
+        let table = earlier.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.query_row("SELECT count(*) FROM (SELECT 1 FROM known LIMIT 1)", [], |_| Ok(()))?;
+        table.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+    });
+    match checked {
+        Ok(told) => told != "ok",
+        Err(cause) => is_damage(&cause),
+    }
+}
+
+fn build_from(
     path: &Path,
     before: Option<&Path>,
     journal: &Journal,
@@ -508,24 +639,13 @@ fn build(
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let earlier = Earlier::open(&temporary, flags)?;
     earlier.with(|table| {
-        table.execute_batch(
-            "CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID; \
-             BEGIN",
-        )
+        table.execute_batch(CREATE)?;
+        table.execute_batch("BEGIN")
     })?;
     for head in heads {
-        let Some((page, log)) = read_whole(journal, head) else { continue };
-        let known = known_of(&page, &log);
-        earlier.with(|table| {
-            let mut insert =
-                table.prepare_cached("INSERT OR REPLACE INTO known VALUES (?1, ?2)")?;
-            for (index, known) in &known {
-                let entry = &page.entries()[*index as usize];
-                let key = key_of(page.directory(entry), page.name(entry));
-                insert.execute(params![&key[..], known.encode()])?;
-            }
-            Ok(())
-        })?;
+        if let Some((page, log)) = read_whole(journal, head) {
+            earlier.put(&page, &log)?;
+        }
     }
     earlier.with(|table| table.execute_batch("COMMIT"))?;
     drop(earlier);
@@ -553,7 +673,7 @@ fn read_whole(journal: &Journal, head: &PageHead) -> Option<(Page, Vec<JournalRe
 }
 
 /// Keeps pages in which temporary files may be left, to look there at the end.
-fn keep_pages(journal: &Journal, head: &LedgerHead, listing: u32) -> Result<(), Problem> {
+fn keep_pages(journal: &Journal, head: &LedgerHead) -> Result<(), Problem> {
     let directory = journal.directory().join(PAGES);
     let cannot = |cause| failed("write", &directory, &cause);
     fs::create_dir_all(&directory).map_err(cannot)?;
@@ -572,14 +692,19 @@ fn keep_pages(journal: &Journal, head: &LedgerHead, listing: u32) -> Result<(), 
             most = generations.fold(most, u32::max);
         }
         let Some(encoded) = journal.read_page(number)? else { continue };
+        // Lists of a source that has not changed have the same pages: each is kept once.
+        let stem = directory.join(page_digest(&encoded).to_hex());
+        if let Some(before) = left_page(&stem.with_extension("page")) {
+            done = before.left.iter().filter(|entry| done.contains(*entry)).collect();
+        }
         let mut out = Writer::new();
         done.encode(&mut out);
-        let stem = directory.join(format!("{listing}-{number:08}"));
         fs::write(stem.with_extension("done"), out.into_bytes()).map_err(cannot)?;
         fs::write(stem.with_extension("new"), encoded).map_err(cannot)?;
         fs::rename(stem.with_extension("new"), stem.with_extension("page")).map_err(cannot)?;
     }
-    fs::write(directory.join(format!("{GENERATION}{most}")), []).map_err(cannot)
+    let (_, before) = left_pages(journal.directory());
+    fs::write(directory.join(format!("{GENERATION}{}", most.max(before))), []).map_err(cannot)
 }
 
 /// Forgets the ledger, except its facts about the target's store.
@@ -588,17 +713,17 @@ fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
     // A run that came to its end has removed its markers: none is looked for.
     let ended = last(&journal.join(ENDED)).exists();
     let epochs = if ended { BTreeMap::new() } else { head.epochs };
-    input.heads.remove(input.id)?;
-    if head.store != 0 && !input.is_new_target {
-        let commit = HeadCommit {
+    let commit = match head.store != 0 && !input.is_new_target {
+        true => HeadCommit {
             store: Some(head.store),
             mounts: Some(head.mounts),
             epochs: epochs.into_iter().collect(),
             durable: true,
             ..HeadCommit::default()
-        };
-        input.heads.commit(input.id, &commit)?;
-    }
+        },
+        false => HeadCommit { durable: true, ..HeadCommit::default() },
+    };
+    input.heads.replace(input.id, &commit)?;
     // The following files are named by the numbers of pages.
     let cannot = |cause| failed("remove what is in", journal, &cause);
     for entry in fs::read_dir(journal).map_err(cannot)? {

@@ -68,6 +68,7 @@ use begin::{machine_of, prepared, spec_of};
 use control::Shared;
 use deletion::{DELETE_REFUSED, Deletion, DeletionParts};
 use earlier::Earlier;
+pub use earlier::{TARGET_REPLACED, drop_damaged_proofs};
 use epochs::Kept;
 use failed_links::FailedLinks;
 use figures::RateView;

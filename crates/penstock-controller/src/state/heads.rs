@@ -20,22 +20,31 @@ impl HeadStore for SqliteState {
         })?)
     }
 
-    fn remove(&self, transfer: TransferId) -> Result<(), Problem> {
-        let what = "remove a ledger's heads";
-        Ok(self.write(what, Commit::Durable, |transaction| {
-            let failed = StateError::statement(what);
-            transaction
-                .execute("DELETE FROM page WHERE transfer = ?1", [transfer.0])
-                .map_err(&failed)?;
-            transaction
-                .execute("DELETE FROM writer WHERE transfer = ?1", [transfer.0])
-                .map_err(&failed)?;
-            transaction
-                .execute("DELETE FROM ledger WHERE transfer = ?1", [transfer.0])
-                .map_err(failed)?;
-            Ok(())
+    fn replace(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), Problem> {
+        Ok(self.write("replace a ledger's heads", Commit::Durable, |transaction| {
+            clear(transaction, transfer)?;
+            write(transaction, transfer, commit)
         })?)
     }
+
+    fn remove(&self, transfer: TransferId) -> Result<(), Problem> {
+        Ok(self.write("remove a ledger's heads", Commit::Durable, |transaction| {
+            clear(transaction, transfer)
+        })?)
+    }
+}
+
+/// Forgets a ledger.
+fn clear(transaction: &Transaction<'_>, transfer: TransferId) -> Result<(), StateError> {
+    let failed = StateError::statement("remove a ledger's heads");
+    let statements = [
+        "DELETE FROM page WHERE transfer = ?1",
+        "DELETE FROM writer WHERE transfer = ?1",
+        "DELETE FROM ledger WHERE transfer = ?1",
+    ];
+    statements.into_iter().try_for_each(|statement| {
+        transaction.execute(statement, [transfer.0]).map(drop).map_err(&failed)
+    })
 }
 
 impl SqliteState {
@@ -226,6 +235,9 @@ mod tests {
             mounts: vec![mount],
         };
         assert_eq!(state.load(id).unwrap(), expected);
+        let after = HeadCommit { store: Some(9), durable: true, ..HeadCommit::default() };
+        state.replace(id, &after).unwrap();
+        assert_eq!(state.load(id).unwrap(), LedgerHead { store: 9, ..LedgerHead::default() });
         state.remove(id).unwrap();
         assert_eq!(state.load(id).unwrap(), LedgerHead::default());
         assert_eq!(state.ledgers().unwrap(), vec![other]);

@@ -479,6 +479,10 @@ impl HeadStore for Unhurried {
         (Duration::ZERO, Duration::MAX)
     }
 
+    fn replace(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), Problem> {
+        self.0.replace(transfer, commit)
+    }
+
     fn remove(&self, transfer: TransferId) -> Result<(), Problem> {
         self.0.remove(transfer)
     }

@@ -317,6 +317,35 @@ fn a_paused_transfer_goes_on_with_what_there_is_now() {
     assert_no_leftovers(&data_b);
 }
 
+/// Promise: a source whose daemon was restarted while a transfer ran is listed again at the end of
+/// the run: what changed after the first list arrives too, and what went is deleted.
+#[test]
+fn a_restarted_source_is_listed_again() {
+    let mut rng = rng("restarted source");
+    let base = scratch();
+    let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
+    let source = data_a.join("set");
+    make_files(&mut rng, &source, 200, 200_000, &[80 * MIB, 40 * MIB]);
+    let (mut a, b) = pair(base.path(), &data_a, &data_b);
+    let submit = ["transfer", "submit", "a:data/set/", "b:data/set/", "--sync", "--delete"];
+    let id = b.ok(&[&submit[..], &SLOWLY].concat()).trim().to_owned();
+    let moving = |view: &serde_json::Value| {
+        figure(&view["progress"], "bytes_durable") > 20 << 20
+            && view["progress"]["scan_complete"] == true
+    };
+    b.wait_until(&id, "progress", moving);
+    a.kill();
+    fs::write(source.join("dir1/added"), "new").unwrap();
+    fs::write(source.join("dir1/small1"), "rewritten").unwrap();
+    fs::remove_file(source.join("dir2/small2")).unwrap();
+    fs::remove_file(source.join("dir3/small3")).unwrap();
+    fs::create_dir(source.join("dir3/small3")).unwrap();
+    a.start();
+    b.wait(&id).expect(0);
+    assert_same(&source, &data_b.join("set"));
+    assert_no_leftovers(&data_b);
+}
+
 /// Promise: SIGHUP, as a session that ends sends it, pauses a copy like SIGTERM, and costs nothing
 /// that was written.
 #[test]
@@ -351,6 +380,38 @@ fn a_target_that_is_gone_is_made_again() {
         assert_no_leftovers(&world.target);
         world.copy.assert_no_state();
     }
+}
+
+/// Promise: another directory in the place of the target proves nothing, though each file there has
+/// the name, size and time of one that the copy has written.
+#[test]
+fn a_target_with_the_same_stamps_proves_nothing() {
+    let mut rng = rng("same stamps");
+    let world = World::new(&mut rng);
+    world.interrupt(&[], 40 << 20);
+    let aside = world.copy.base.join("aside");
+    fs::rename(&world.target, &aside).unwrap();
+    tool("cp", &[&"-a", &aside, &world.target]);
+    for name in world.arrived() {
+        let (file, path) = (world.target.join(&name), aside.join(&name));
+        if file.is_symlink() {
+            continue;
+        }
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        fs::write(&file, bytes).unwrap();
+        tool("touch", &[&"-r", &path, &file]);
+    }
+    let ended = world.run(&[]).expect(0);
+    assert_eq!(ended.figure("bytes_resumed"), 0, "{}", ended.last);
+    assert!(ended.errors.contains("was removed or replaced"), "{}", ended.errors);
+    for file in files_below(&world.source).iter().filter(|file| !file.is_symlink()) {
+        let name = file.strip_prefix(&world.source).unwrap();
+        assert!(fs::read(file).unwrap() == fs::read(world.target.join(name)).unwrap());
+    }
+    assert_same(&world.source, &world.target);
+    assert_no_leftovers(&world.target);
+    world.copy.assert_no_state();
 }
 
 /// Promise: a source that was replaced by another directory of its name is copied as it is now.
@@ -402,6 +463,81 @@ fn another_copy_to_the_same_place_removes_what_is_left() {
     let other = world.copy.base.join("other");
     make_files(&mut rng, &other, 5, 1000, &[]);
     world.copy.run(format!("{}/", other.display()), &world.target).expect(0);
+    assert_no_leftovers(&world.target);
+    world.copy.assert_no_state();
+}
+
+/// Tables of earlier attempts in the state of the one copy.
+fn tables(copy: &Copy) -> Vec<PathBuf> {
+    let journal = journal(copy);
+    let found = fs::read_dir(journal).unwrap().map(|entry| entry.unwrap().path());
+    found.filter(|path| path.extension().is_some_and(|name| name == "sqlite")).collect()
+}
+
+/// The journal of the one copy whose state is kept.
+fn journal(copy: &Copy) -> PathBuf {
+    let states = fs::read_dir(copy.state().join("copy")).unwrap();
+    let states: Vec<PathBuf> = states.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(states.len(), 1, "{states:?}");
+    states[0].join("journal")
+}
+
+/// Promise: a table of proofs that is damaged, in whatever way, is dropped with a warning, and the
+/// copy ends as one that begins now.
+#[test]
+fn a_damaged_table_of_proofs_is_dropped() {
+    let damages: [fn(&mut Vec<u8>); 4] = [
+        |bytes| bytes.truncate(5_000),
+        |bytes| bytes.clear(),
+        |bytes| bytes[..100].fill(0xff),
+        |bytes| bytes[4096..].fill(0xa5),
+    ];
+    for (at, damage) in damages.iter().enumerate() {
+        let mut rng = rng("damaged proofs");
+        let world = World::new(&mut rng);
+        world.interrupt(&[], 40 << 20);
+        world.interrupt(&[], 60 << 20);
+        let tables = tables(&world.copy);
+        assert!(!tables.is_empty());
+        for table in tables {
+            let mut bytes = fs::read(&table).unwrap();
+            damage(&mut bytes);
+            fs::write(&table, bytes).unwrap();
+        }
+        let ended = world.run(&[]).expect(0);
+        assert!(ended.errors.contains("is damaged"), "damage {at}: {}", ended.errors);
+        assert_same(&world.source, &world.target);
+        assert_no_leftovers(&world.target);
+        world.copy.assert_no_state();
+    }
+}
+
+/// Promise: what is kept for a resume does not grow with the number of interruptions, where the
+/// source stays as it is and is listed in the same order.
+#[test]
+fn interruptions_do_not_pile_up_state() {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    fs::create_dir(&source).unwrap();
+    for at in 0..2_000 {
+        fs::write(source.join(format!("small{at}")), vec![at as u8; 2_000]).unwrap();
+    }
+    fs::write(source.join("large"), vec![7; 70 * MIB]).unwrap();
+    let copy = Copy::new(base.path());
+    let world = World { _base: base, source, target, copy };
+    let slowly = ["--bwlimit", "2MiB/s"];
+    let mut sizes = Vec::new();
+    for _ in 0..10 {
+        let mut run = Run::spawn(&mut world.command(&slowly));
+        let begun = run.wait_for(|line| figure(line, "bytes_verified") > 0);
+        assert!(begun.is_some_and(|line| line["type"] != "summary"), "it ended before");
+        run.kill();
+        sizes.push(bytes_below(&journal(&world.copy)));
+    }
+    println!("{sizes:?} bytes of journal");
+    assert!(sizes[9] < sizes[2] + sizes[2] / 2, "{sizes:?}");
+    world.run(&[]).expect(0);
+    assert_same(&world.source, &world.target);
     assert_no_leftovers(&world.target);
     world.copy.assert_no_state();
 }

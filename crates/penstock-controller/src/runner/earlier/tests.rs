@@ -41,15 +41,8 @@ fn spec() -> TaskSpec {
 fn table(page: &Page, log: &[JournalRecord]) -> Earlier {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let earlier = Earlier::open(Path::new(":memory:"), flags).unwrap();
-    let create = "CREATE TABLE known (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID";
-    earlier.with(|table| table.execute_batch(create)).unwrap();
-    for (index, known) in known_of(page, log) {
-        let entry = &page.entries()[index as usize];
-        let key = key_of(page.directory(entry), page.name(entry));
-        let insert = "INSERT INTO known VALUES (?1, ?2)";
-        let row = params![&key[..], known.encode()];
-        earlier.with(|table| table.execute(insert, row)).unwrap();
-    }
+    earlier.with(|table| table.execute_batch(CREATE)).unwrap();
+    earlier.put(page, log).unwrap();
     earlier
 }
 
@@ -159,4 +152,94 @@ fn c2_what_was_seen_of_a_large_file_is_carried_over() {
     let stands = [0].into_iter().collect();
     let compared = carried_over(&known, &stands, &now, &spec(), None);
     assert_eq!(compared.carried, vec![digest(0, Some(8))]);
+}
+
+/// Promise: a table that is damaged is dropped, and until that is known it proves nothing; a sound
+/// one stays.
+#[test]
+fn a_damaged_table_proves_nothing() {
+    let journal = tempfile::tempdir().unwrap();
+    let path = journal.path().join("earlier-3.sqlite");
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let names: Vec<String> = (0..3_000).map(|at| format!("file{at}")).collect();
+    let files: Vec<_> = names.iter().map(|name| (&**name, 1, 7)).collect();
+    let page = page(&files);
+    let make = || {
+        let _ = fs::remove_file(&path);
+        let earlier = Earlier::open(&path, flags).unwrap();
+        earlier.with(|table| table.execute_batch(CREATE)).unwrap();
+        earlier.put(&page, &[]).unwrap();
+    };
+    make();
+    assert_eq!(drop_damaged_proofs(journal.path()), Vec::<PathBuf>::new());
+    let earlier = Earlier::to_read(&path).unwrap().unwrap();
+    assert_eq!(earlier.known(&page).unwrap().len(), 3_000);
+    let whole = fs::read(&path).unwrap();
+    for (from, byte) in [(0, 0xff), (4096, 0xa5), (40_960, 0)] {
+        let mut damaged = whole.clone();
+        damaged[from..].fill(byte);
+        fs::write(&path, damaged).unwrap();
+        if let Some(earlier) = Earlier::to_read(&path).unwrap() {
+            assert!(earlier.known(&page).unwrap().len() < 3_000, "from {from}");
+        }
+        assert_eq!(drop_damaged_proofs(journal.path()), std::slice::from_ref(&path), "{from}");
+        make();
+    }
+    fs::write(&path, "").unwrap();
+    assert_eq!(drop_damaged_proofs(journal.path()), [path]);
+}
+
+/// Measures what a table of a million files costs, in time, memory and on disk: the numbers are in
+/// docs/design/0044. Run it alone, with `--ignored --nocapture`, and in release mode.
+#[test]
+#[ignore = "measures"]
+#[expect(clippy::print_stdout, reason = "the numbers are what it is for")]
+fn a_table_of_a_million_files_costs() {
+    const PAGES: u32 = 100;
+    const FILES: u32 = 10_000;
+    let status = || fs::read_to_string("/proc/self/status").unwrap();
+    let peak = || status().lines().find(|line| line.starts_with("VmHWM")).unwrap().to_owned();
+    let journal = tempfile::tempdir().unwrap();
+    let path = journal.path().join("earlier-1.sqlite");
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let earlier = Earlier::open(&path, flags).unwrap();
+    earlier.with(|table| table.execute_batch(CREATE)).unwrap();
+    earlier.with(|table| table.execute_batch("BEGIN")).unwrap();
+    let pages = || {
+        (0..PAGES).map(|number| {
+            let mut builder = PageBuilder::new(TransferId([1; 16]), number, Slicing::default());
+            let directory = format!("some/where/d{number}");
+            for at in 0..FILES {
+                let identity = Identity { inode: u64::from(at), ctime: time(7) };
+                let (name, mtime) = (format!("file-{number}-{at}"), time(5));
+                let name = name.as_bytes();
+                let draft = EntryDraft { name, size: 1, mtime, identity, ..Default::default() };
+                builder.push(directory.as_bytes(), &draft);
+            }
+            builder.seal()
+        })
+    };
+    println!("before: {}", peak());
+    let begun = std::time::Instant::now();
+    for page in pages() {
+        let pieces = slice_without(&page, &EntrySet::default()).len() as u32;
+        let mut log = vec![written(
+            0,
+            (0..FILES).map(|at| EntryDigest { entry: at, ..digest(0, None) }).collect(),
+        )];
+        log.push(durable(&(0..pieces).collect::<Vec<_>>()));
+        earlier.put(&page, &log).unwrap();
+    }
+    earlier.with(|table| table.execute_batch("COMMIT")).unwrap();
+    drop(earlier);
+    let bytes = fs::metadata(&path).unwrap().len();
+    println!("built in {:?}, {bytes} bytes, {}", begun.elapsed(), peak());
+    let begun = std::time::Instant::now();
+    assert_eq!(drop_damaged_proofs(journal.path()), Vec::<PathBuf>::new());
+    println!("checked in {:?}, {}", begun.elapsed(), peak());
+    let begun = std::time::Instant::now();
+    let earlier = Earlier::to_read(&path).unwrap().unwrap();
+    let known: usize = pages().map(|page| earlier.known(&page).unwrap().len()).sum();
+    assert_eq!(known as u32, PAGES * FILES);
+    println!("looked up in {:?}, {}", begun.elapsed(), peak());
 }

@@ -197,7 +197,16 @@ impl EtcdState {
     }
 
     fn commit_heads(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), StateError> {
-        let mut ledger = self.ledger(transfer)?;
+        let ledger = self.ledger(transfer)?;
+        self.commit_to(transfer, ledger, commit)
+    }
+
+    fn commit_to(
+        &self,
+        transfer: TransferId,
+        mut ledger: Ledger,
+        commit: &HeadCommit,
+    ) -> Result<(), StateError> {
         let (complete, open): (Vec<_>, Vec<_>) =
             commit.pages.iter().partition(|head| head.complete);
         self.append_complete(transfer, &mut ledger, &complete)?;
@@ -243,6 +252,10 @@ impl HeadStore for EtcdState {
         let debt = self.budget.lock().unwrap_or_else(PoisonError::into_inner).debt();
         let debt = debt.min(INTERVAL_MAX);
         (debt, debt.max(COMMIT_INTERVAL))
+    }
+
+    fn replace(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), Problem> {
+        Ok(self.commit_to(transfer, Ledger::default(), commit)?)
     }
 
     fn remove(&self, transfer: TransferId) -> Result<(), Problem> {
