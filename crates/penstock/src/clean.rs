@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use penstock_controller::runner::removal_has_begun;
 use penstock_io::store::StoreError;
 use penstock_io::sys::LockFile;
 use penstock_peer::{Cleaner, LeftOver, clean_below};
@@ -16,7 +15,7 @@ use penstock_proto::name::{self, OwnKind, RunTag};
 use penstock_proto::units::format_bytes;
 use serde_json::json;
 
-use crate::copy::{remove_state, state_home};
+use crate::copy::{has_begun_to_remove, remove_state, state_home};
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 use crate::output_file::successor::is_being_written;
@@ -59,6 +58,7 @@ struct Runs {
 /// A run that has ended before its copy was done. It cannot be resumed while it is looked at.
 struct DeadRun {
     state: PathBuf,
+    id: TransferId,
     /// Whether a file of it was removed: then its ledger is not true any more.
     cleaned: bool,
     _lock: LockFile,
@@ -75,7 +75,7 @@ impl Runs {
             // One that cannot be had is held, or nobody knows.
             match LockFile::acquire(&entry.path().join("lock")) {
                 Ok(lock) => {
-                    let run = DeadRun { state: entry.path(), cleaned: false, _lock: lock };
+                    let run = DeadRun { state: entry.path(), id, cleaned: false, _lock: lock };
                     runs.dead.insert(RunTag::of(id), run);
                 }
                 Err(_) => drop(runs.alive.insert(RunTag::of(id))),
@@ -152,7 +152,7 @@ impl Clean {
     fn end(self) -> anyhow::Result<ExitCode> {
         let cleaned = self.runs.dead.values().filter(|run| run.cleaned && !self.show.dry_run);
         // What a move has put aside at its source only its state can name.
-        let over = cleaned.filter(|run| !removal_has_begun(&run.state.join("journal")));
+        let over = cleaned.filter(|run| !has_begun_to_remove(&run.state, run.id));
         over.for_each(|run| remove_state(&run.state));
         self.shown?;
         let code = if self.failed > 0 { ExitCode::SomeFailed } else { ExitCode::Done };

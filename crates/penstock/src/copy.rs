@@ -28,7 +28,9 @@ use penstock_api::rest::Event;
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{Location, PathText, TransferOptions, TransferState, TransferView};
-use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome};
+use penstock_controller::runner::{
+    self, RunControl, RunFiles, RunInput, RunOutcome, TARGET_REPLACED,
+};
 use penstock_io::net::SocketOptions;
 use penstock_io::store::{IoMode, MemSpec};
 use penstock_io::sys;
@@ -58,7 +60,7 @@ use crate::progress::{Mode, ProgressArgs, Reporter};
 use crate::receipt::{self, Signer};
 use crate::ssh::{self, SshArgs};
 
-pub(crate) use state::{State, keeping_state, remove_state, state_home};
+pub(crate) use state::{State, has_begun_to_remove, keeping_state, remove_state, state_home};
 
 /// Descriptors with which a copy begins; 22 of them are its own, whatever is copied.
 const DESCRIPTORS_MIN: u64 = 40;
@@ -192,7 +194,7 @@ fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = args.plans.file() {
         state.put_plan(file)?;
     }
-    let copy = Copy { from, to, options, state, control: Arc::default() };
+    let mut copy = Copy { from, to, options, state, control: Arc::default() };
     let job = copy.local_job(&places, asked)?;
     copy.run(job, mode, &papers)
 }
@@ -673,7 +675,7 @@ impl Copy {
     }
 
     /// Both ends in this process.
-    fn local_job(&self, places: &Places, asked: (PathText, PathText)) -> anyhow::Result<Job> {
+    fn local_job(&mut self, places: &Places, asked: (PathText, PathText)) -> anyhow::Result<Job> {
         let (source_store, target_store): (Name, Name) = ("source".parse()?, target_name()?);
         let store = |name: &Name, kind: &StoreKind, read_only| StoreSpec {
             name: name.clone(),
@@ -683,21 +685,23 @@ impl Copy {
             allow_privileged: true,
             io: IoMode::Auto,
         };
+        let writes_source = self.state.writes_source(self.options.remove_source);
         let stores = Arc::new(Stores::new([
-            store(&source_store, &places.source.kind, !self.options.remove_source),
+            store(&source_store, &places.source.kind, !writes_source),
             store(&target_store, &places.target.kind, false),
         ]));
         let peer = PeerId { site: "local".parse()?, peer: "copy".parse()? };
-        let directory = &self.state.directory;
-        let kept = directory.join("source");
+        let kept = self.state.source();
         let source = Arc::new(SourceService::new(Arc::clone(&stores), &kept, peer, None));
         let root = PathText(places.source.root.clone());
         let request =
             scan_request(&self.state, source_store.clone(), root.clone(), &self.options, false);
         let kind = source.open_scan(&request).map_err(failure)?;
         check_kind(kind, &self.options)?;
+        let target = TargetService::new(stores, None, SocketOptions::default());
+        let target = Arc::new(target);
+        self.state.leave_other_target(&*target, &target_store)?;
         let heads = self.state.open_heads()?;
-        let target = Arc::new(TargetService::new(stores, None, SocketOptions::default()));
         let at = (&target_store, &places.target.root[..]);
         let is_new_target =
             !self.makes_plan() && self.state.settle_target(&heads, &*target, at, &self.to);
@@ -847,6 +851,9 @@ impl Copy {
             if problem.code == "delete-refused" || problem.code == "plan-stale" {
                 // All else is done, or nothing; what is asked for next is another copy.
                 self.state.remove();
+            }
+            if problem.code == TARGET_REPLACED {
+                self.state.leave_far_target();
             }
             return Err(failure(problem.clone()).into());
         };

@@ -83,11 +83,39 @@ impl PosixStore {
             return match self.briefly_unlocked(dir, unlink) {
                 Ok(()) => Ok(Some(Removal::Done)),
                 Err(Errno::NOENT) => Ok(Some(Removal::Vanished)),
-                Err(errno) => Err(dir.error("remove", name, errno)),
+                Err(errno) => {
+                    // It stays, so a user finds it under its name.
+                    let _ = self.briefly_unlocked(dir, || give_back(dir, aside, name, there.kind));
+                    Err(dir.error("remove", name, errno))
+                }
             };
         }
-        match self.briefly_unlocked(dir, || give_back(dir, aside, name, there.kind)) {
-            Ok(()) => Ok(Some(Removal::Changed)),
+        self.name_again(dir, name, aside, there.kind).map(|()| Some(Removal::Changed))
+    }
+
+    /// Renames what an attempt that was cut short has left at `aside` back to `name`; returns
+    /// whether anything was there.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`. `Exists`: another thing has the name by now, so the item stays
+    /// at `aside`.
+    pub fn give_name_back(&self, dir: &Dir, name: &[u8], aside: &[u8]) -> Result<bool, StoreError> {
+        check_item_name(dir, name)?;
+        check_item_name(dir, aside)?;
+        let Some(there) = self.stat_if_exists(dir, aside)? else { return Ok(false) };
+        self.check_writable("rename", &name::join(dir.path(), aside))?;
+        self.name_again(dir, name, aside, there.kind).map(|()| true)
+    }
+
+    fn name_again(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        aside: &[u8],
+        kind: Kind,
+    ) -> Result<(), StoreError> {
+        match self.briefly_unlocked(dir, || give_back(dir, aside, name, kind)) {
+            Ok(()) => Ok(()),
             Err(Errno::EXIST) => {
                 let path = name::escape(&name::join(dir.path(), aside));
                 Err(StoreError::Exists { path })
@@ -257,6 +285,23 @@ mod tests {
             let _ = fs::remove_file(path(".pst-aside"));
         }
         assert_eq!(lost, 0, "what the adversary put there is gone");
+    }
+
+    /// C6: an item that was put aside gets its name back, unless another thing has it by then.
+    #[test]
+    fn c6_an_item_that_was_put_aside_gets_its_name_back() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        let path = |name: &str| root.path().join(name);
+        assert!(!store.give_name_back(&dir, b"a", ASIDE).unwrap());
+        fs::write(path(".pst-aside"), "put aside").unwrap();
+        assert!(store.give_name_back(&dir, b"a", ASIDE).unwrap());
+        assert_eq!(fs::read(path("a")).unwrap(), b"put aside");
+        fs::write(path(".pst-aside"), "another").unwrap();
+        let taken = store.give_name_back(&dir, b"a", ASIDE);
+        assert!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
+        assert_eq!(fs::read(path("a")).unwrap(), b"put aside");
+        assert_eq!(fs::read(path(".pst-aside")).unwrap(), b"another");
     }
 
     /// Promise: a directory goes only if it is empty, and the one that was listed.

@@ -59,6 +59,7 @@ use penstock_proto::name::{self};
 use penstock_proto::units::FileTime;
 use tokio::sync::watch;
 
+use crate::source::aside::{self, REMOVING};
 use crate::stores::Stores;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
@@ -714,7 +715,7 @@ impl Scan {
     /// # Errors
     /// It cannot be kept.
     pub(crate) fn removal_began(&self) -> Result<FileTime, Problem> {
-        let path = self.directory.join("removing");
+        let path = self.directory.join(REMOVING);
         match fs::read(&path) {
             Ok(text) => {
                 return serde_json::from_slice(&text)
@@ -734,6 +735,24 @@ impl Scan {
         let text = serde_json::to_vec(&began).unwrap_or_default();
         self.write_fenced(&path, &text).map_err(|cause| kept(&path, &cause))?;
         Ok(began)
+    }
+
+    /// Records that an order to remove entries of a page is under way.
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    pub(crate) fn note_order(&self, page: u32) -> Result<(), Problem> {
+        let noted = aside::note_order(&self.directory, page);
+        noted.map_err(|cause| kept(&self.directory, &cause))
+    }
+
+    /// Records that each order to remove entries of a page has ended.
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    pub(crate) fn note_order_done(&self, page: u32) -> Result<(), Problem> {
+        let noted = aside::note_order_done(&self.directory, page);
+        noted.map_err(|cause| kept(&self.directory, &cause))
     }
 
     /// Returns whether a user has named this path or a directory above it. Directories that only

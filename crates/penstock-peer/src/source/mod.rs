@@ -7,6 +7,7 @@
 //! No request waits without end for a store that hangs: it is looked at on a thread of its own
 //! before anything is done there (E2).
 
+pub(crate) mod aside;
 pub(crate) mod digest_jobs;
 pub(crate) mod leased_source;
 pub(crate) mod read;
@@ -434,6 +435,7 @@ impl SourceService {
             inodes: open.shares_inodes(&source, &page, order)?,
             began: open.scan.removal_began()?,
         };
+        open.scan.note_order(order.page)?;
         let reply = remover.remove(order)?;
         // What was not there counts as removed only if it was not there because of that (C3).
         check()?;
@@ -443,6 +445,9 @@ impl SourceService {
                 let title = format!("cannot sync store `{}`", open.store);
                 Problem::new(Exit::Temporary, "source-sync", title).because(chain(&error))
             })?;
+        }
+        if reply.next == 0 {
+            open.scan.note_order_done(order.page)?;
         }
         Ok(reply)
     }
@@ -472,8 +477,10 @@ impl SourceService {
         self.scans.stop(transfer);
     }
 
-    /// Removes what is kept of a transfer.
+    /// Removes what is kept of a transfer. What a move has put aside gets its name back first,
+    /// where the store answers.
     pub(crate) fn remove_kept(&self, transfer: TransferId) {
+        self.scans.give_all_names_back(transfer);
         let directory = self.directory.join(transfer.to_string());
         if let Err(cause) = fs::remove_dir_all(&directory)
             && cause.kind() != std::io::ErrorKind::NotFound

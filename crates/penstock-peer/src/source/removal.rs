@@ -12,17 +12,16 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveFailure, RemoveOrder, RemoveReply};
-use penstock_io::store::{
-    DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError, TemporaryKey, aside_name,
-};
+use penstock_io::store::{DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError};
 use penstock_io::sys;
 use penstock_proto::digest::Digest;
-use penstock_proto::id::{TransferId, WriterId};
+use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
 use crate::scan::Scan;
+use crate::source::aside;
 use crate::source::read::place;
 use crate::stores::chain;
 
@@ -30,8 +29,6 @@ use crate::stores::chain;
 const SLICE: Duration = Duration::from_secs(2);
 /// Error number that is reported for an error without one of its own (errno(3)).
 const EIO: u16 = 5;
-/// Generation of the temporary names at the source: no attempt at the target comes so far.
-const ASIDE: u32 = u32::MAX;
 
 /// Removes entries of one page.
 pub(crate) struct Remover<'a> {
@@ -112,16 +109,7 @@ impl Remover<'_> {
             let inode = if self.inodes { entry.identity.inode } else { 0 };
             return self.store.remove_empty_dir(&dir, &leaf, inode);
         }
-        let aside = aside_name(&TemporaryKey {
-            transfer: self.transfer,
-            of: self.digest,
-            number: index,
-            size: entry.size,
-            mtime: entry.mtime,
-            identity: entry.identity,
-            generation: ASIDE,
-            writer: WriterId::SOLE,
-        });
+        let aside = aside::name_of(self.transfer, self.digest, index, entry);
         let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
         // Number under which the entry was seen here. A file that an earlier attempt has set aside,
         // perhaps at another host, has none. It gets its name back, since nothing proves that it is

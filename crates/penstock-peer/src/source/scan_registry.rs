@@ -29,13 +29,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::source::OpenScan;
+use crate::source::aside::{self, LISTING};
 use crate::source::leased_source::ScanOrder;
 use crate::source::recognition::{Provenance, Sight};
 use crate::stores::guard::Guard;
 use crate::stores::{Stores, store_gone, store_offline};
 
-/// Before the number of a list in the name of its directory; the first list has none.
-const LISTING: &str = "listing-";
 /// How long a request waits for a scan that is being opened: longer than a look at its store.
 pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
 
@@ -259,6 +258,39 @@ impl Scans {
         }
     }
 
+    /// Gives their names back to the items that a move has put aside by the lists that are kept of
+    /// it. Blocks on the store.
+    pub(crate) fn give_names_back(&self, transfer: TransferId, store: &Name, root: &[u8]) {
+        let directory = self.directory_of(transfer);
+        if !aside::may_be_left(&directory) {
+            return;
+        }
+        match removable(&self.stores, store) {
+            Ok(store) => {
+                let store = store.for_data_set(root, true, false);
+                aside::give_names_back(&store, transfer, root, &directory);
+            }
+            Err(problem) => {
+                tracing::warn!(%transfer, %problem, "items of the source may stay put aside");
+            }
+        }
+    }
+
+    /// The same for a transfer that is over. A store that hangs is waited for as long as a look may
+    /// take.
+    pub(crate) fn give_all_names_back(self: &Arc<Self>, transfer: TransferId) {
+        if !aside::may_be_left(&self.directory_of(transfer)) {
+            return;
+        }
+        let Ok(Some(kept)) = self.kept(transfer) else { return };
+        let (scans, store, root) = (Arc::clone(self), kept.store.clone(), kept.root.0);
+        let given =
+            self.stores.look(&kept.store, move || scans.give_names_back(transfer, &store, &root));
+        if let Err(problem) = given {
+            tracing::warn!(%transfer, %problem, "items of the source may stay put aside");
+        }
+    }
+
     /// Once.
     pub(crate) fn share_with(&self, helpers: Arc<dyn Helpers>) {
         let _ = self.helpers.set(helpers);
@@ -359,6 +391,9 @@ impl Scans {
         if let Some(kept) = &looked.kept {
             // It waited for the store: by now another peer may lead, or the transfer be over.
             place.check()?;
+            if kept.listing > 0 {
+                self.give_names_back(transfer, &kept.store, &kept.root.0);
+            }
             kept.write(&self.directory_of(transfer))?;
             if kept.listing > 0 {
                 self.remove_lists_before(transfer, kept.listing);

@@ -11,7 +11,9 @@ use penstock_api::heads::HeadStore as _;
 use penstock_api::problem::Problem;
 use penstock_api::task::{TargetPeer, TaskSpec};
 use penstock_api::transfer::{PathText, TransferOptions};
-use penstock_controller::runner::{RunFiles, clean_abandoned, removal_has_begun};
+use penstock_controller::runner::{
+    RunFiles, clean_abandoned, drop_damaged_proofs, removal_has_begun,
+};
 use penstock_controller::state::SqliteState;
 use penstock_io::sys::{LockError, LockFile};
 use penstock_proto::id::{Name, TransferId};
@@ -25,6 +27,9 @@ use penstock_io::sys::now_seconds;
 /// Where a state says to which place its copy writes.
 const TARGET: &str = "target";
 
+/// How often a state that vanishes between its making and its lock is made again.
+const ATTEMPTS: u32 = 100;
+
 /// The state of a copy, held by this process alone.
 pub(crate) struct State {
     pub(crate) directory: PathBuf,
@@ -34,8 +39,12 @@ pub(crate) struct State {
     /// Which list of the source this attempt works on: each attempt makes another one.
     pub(crate) listing: u32,
     pub(crate) resumed: bool,
+    /// Digest of the options that the list was made for, in hex; empty if another end knows.
+    asked: String,
     /// Whether this attempt works on another list than the one before.
     lists_anew: bool,
+    /// Whether this attempt ends a move that has begun to remove at its source.
+    ends_move: bool,
     _lock: LockFile,
 }
 
@@ -51,16 +60,74 @@ impl State {
         let wish = wish.context("cannot write the options")?;
         let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
         let key = penstock_proto::manifest::page_digest(&parts.join(&0)).0;
-        let mut state = Self::open_at(state_home()?.join("copy").join(own_name_of(&key)), None)?;
-        // A plan is a list of its own; what is being removed at the source is on the list there is.
-        let lists = options.plan.is_none() && !removal_has_begun(&state.journal());
-        if state.resumed && lists {
-            state.lists_anew = true;
-            state.listing = state.listing.saturating_add(1);
-            state.created = now_seconds();
+        let asked = digest_of(options)?;
+        let directory = state_home()?.join("copy").join(own_name_of(&key));
+        let mut state = Self::open_at(directory, None, &asked)?;
+        // A plan is a list of its own. What is being removed at the source is on the list there
+        // is, and the same move ends it; any other copy begins with a list of its own.
+        let is_same_move = state.asked == asked && state.has_begun_to_remove();
+        state.ends_move = state.resumed && options.plan.is_none() && is_same_move;
+        if state.resumed && options.plan.is_none() && !is_same_move {
+            state.take_another_list();
+        }
+        if state.asked != asked || state.lists_anew {
+            state.asked = asked;
             state.write_id()?;
         }
         Ok(state)
+    }
+
+    fn take_another_list(&mut self) {
+        (self.lists_anew, self.ends_move) = (true, false);
+        self.listing = self.listing.saturating_add(1);
+        self.created = now_seconds();
+    }
+
+    /// Lists the source anew where this attempt would end a move, but the target is another than
+    /// the one that has what was moved: what the source still holds is moved there.
+    ///
+    /// # Errors
+    /// The state cannot be kept.
+    pub(crate) fn leave_other_target(
+        &mut self,
+        target: &dyn TargetPeer,
+        store: &Name,
+    ) -> anyhow::Result<()> {
+        if !self.ends_move {
+            return Ok(());
+        }
+        let before = self.open_heads()?.load(self.id).map_or(0, |head| head.store);
+        if before != 0 && target.store_id(store).is_ok_and(|now| now != Some(before)) {
+            self.take_another_list();
+            self.write_id()?;
+        }
+        Ok(())
+    }
+
+    /// Has the next attempt list the source anew, for the far end has found another target than the
+    /// one that has what was moved.
+    pub(super) fn leave_far_target(&self) {
+        let Self { id, asked, .. } = self;
+        let (created, listing) = (now_seconds(), self.listing.saturating_add(1));
+        if let Err(error) = self.write(&format!("{id} {created} {listing} {asked}\n")) {
+            tracing::warn!(%error, "the next attempt meets the same target");
+        }
+    }
+
+    /// Whether a move has begun to remove at its source what it has moved. Either end may know.
+    fn has_begun_to_remove(&self) -> bool {
+        has_begun_to_remove(&self.directory, self.id)
+    }
+
+    /// Where a source that is read by this process keeps its lists.
+    pub(crate) fn source(&self) -> PathBuf {
+        source_in(&self.directory)
+    }
+
+    /// Whether this process may change the source: a move does, and what an earlier one has put
+    /// aside there gets its name back.
+    pub(crate) fn writes_source(&self, removes: bool) -> bool {
+        removes || penstock_peer::has_begun_to_remove(&self.source(), self.id)
     }
 
     /// The state of a copy whose other end, at another host, has its id and counts its lists.
@@ -69,50 +136,36 @@ impl State {
     /// As [`State::open`].
     pub(crate) fn of_id(id: TransferId, listing: u32) -> anyhow::Result<Self> {
         let directory = state_home()?.join("copy").join(own_name_of(&id.0));
-        let mut state = Self::open_at(directory, Some(id))?;
+        let mut state = Self::open_at(directory, Some(id), "")?;
         (state.listing, state.lists_anew) = (listing, state.resumed);
         Ok(state)
     }
 
-    fn open_at(directory: PathBuf, id: Option<TransferId>) -> anyhow::Result<Self> {
-        let failed = |error| state_failed(&directory, error);
-        // What is copied, by name, is nobody else's to read.
-        let mut private = fs::DirBuilder::new();
-        private.recursive(true).mode(0o700).create(&directory).map_err(failed)?;
-        // What a copy that was killed at its very end has left.
-        let _ = fs::remove_dir_all(gone(&directory));
-        let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| match error {
-            LockError::Held { .. } | LockError::Claimed { .. } => {
-                let message = "the same copy is running already";
-                Failure::new(ExitCode::Temporary, message).caused_by(error)
-            }
-            error => {
-                let message = format!("cannot lock the state in `{}`", directory.display());
-                Failure::new(ExitCode::Fatal, message)
-                    .caused_by(error)
-                    .hint("set PENSTOCK_STATE_HOME to a directory on a local disk")
-            }
-        })?;
+    fn open_at(directory: PathBuf, id: Option<TransferId>, asked: &str) -> anyhow::Result<Self> {
+        let lock = lock(&directory)?;
         let path = directory.join("id");
         let text = fs::read_to_string(&path).ok();
         let known = text.as_deref().and_then(|text| {
             let mut words = text.split_whitespace();
             let (id, created) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            Some((id, created, words.next()?.parse().ok()?))
+            let listing = words.next()?.parse().ok()?;
+            Some((id, created, listing, words.next().unwrap_or_default().to_owned()))
         });
         let mut known = known;
         if known.is_none() && path.exists() {
             warn_of_damage(&path);
             // Its number is greater than any that was counted from 0.
             let listing = u32::try_from(now_seconds()).unwrap_or(u32::MAX / 2);
-            known = ledger_in(&directory).map(|id| (id, now_seconds(), listing));
+            known = ledger_in(&directory).map(|id| (id, now_seconds(), listing, String::new()));
         }
         let resumed = known.is_some();
-        let (id, created, listing) = known.unwrap_or_else(|| {
-            (id.unwrap_or_else(|| TransferId(rand::random())), now_seconds(), 0)
+        let (id, created, listing, asked) = known.unwrap_or_else(|| {
+            let id = id.unwrap_or_else(|| TransferId(rand::random()));
+            (id, now_seconds(), 0, asked.to_owned())
         });
-        let lists_anew = false;
-        let state = Self { directory, id, created, listing, resumed, lists_anew, _lock: lock };
+        let (lists_anew, ends_move, _lock) = (false, false, lock);
+        let state =
+            Self { directory, id, created, listing, resumed, asked, lists_anew, ends_move, _lock };
         if !resumed {
             state.write_id()?;
         }
@@ -121,10 +174,14 @@ impl State {
 
     /// Keeps what tells this copy from others, durably.
     fn write_id(&self) -> anyhow::Result<()> {
-        let Self { id, created, listing, .. } = self;
+        let Self { id, created, listing, asked, .. } = self;
+        self.write(&format!("{id} {created} {listing} {asked}\n"))
+    }
+
+    fn write(&self, text: &str) -> anyhow::Result<()> {
         let path = self.directory.join("id");
         let temporary = path.with_extension("new");
-        let written = fs::write(&temporary, format!("{id} {created} {listing}\n"))
+        let written = fs::write(&temporary, text)
             .and_then(|()| fs::File::open(&temporary)?.sync_all())
             .and_then(|()| fs::rename(&temporary, &path));
         Ok(written.map_err(|error| state_failed(&self.directory, error))?)
@@ -159,6 +216,11 @@ impl State {
     /// # Errors
     /// They cannot be kept.
     pub(crate) fn open_heads(&self) -> anyhow::Result<SqliteState> {
+        if self.resumed {
+            for path in drop_damaged_proofs(&self.journal()) {
+                warn_of_damage(&path);
+            }
+        }
         let path = self.directory.join("state.sqlite");
         let open = || SqliteState::open(&path).map_err(Problem::from);
         let sound = |heads: SqliteState| heads.load(self.id).map(|_| heads);
@@ -222,9 +284,9 @@ impl State {
         let same = |path: &PathBuf| {
             fs::read(path.join(TARGET)).is_ok_and(|target| target == to.as_os_str().as_bytes())
         };
-        let states = directories.filter(same).filter_map(|path| Self::open_at(path, None).ok());
+        let states = directories.filter(same).filter_map(|path| Self::open_at(path, None, "").ok());
         // Only the same move finds again what it has put aside at its source.
-        states.filter(|state| !removal_has_begun(&state.journal())).collect()
+        states.filter(|state| !state.has_begun_to_remove()).collect()
     }
 
     /// Removes what an abandoned copy has left at its target, and its state. What cannot be removed
@@ -247,6 +309,62 @@ impl State {
     /// ledger that is wrong.
     pub(crate) fn remove(&self) {
         remove_state(&self.directory);
+    }
+}
+
+/// Whether the state of a copy in `directory`, with this id, is of a move that has begun to remove
+/// at its source.
+pub(crate) fn has_begun_to_remove(directory: &Path, id: TransferId) -> bool {
+    removal_has_begun(&directory.join("journal"))
+        || penstock_peer::has_begun_to_remove(&source_in(directory), id)
+}
+
+fn source_in(directory: &Path) -> PathBuf {
+    directory.join("source")
+}
+
+/// Digest, in hex, of all options but those that say how fast a copy is.
+fn digest_of(options: &TransferOptions) -> anyhow::Result<String> {
+    let options = TransferOptions { limits: Default::default(), ..options.clone() };
+    let text = serde_json::to_vec(&options).context("cannot write the options")?;
+    Ok(penstock_proto::manifest::page_digest(&text).to_hex())
+}
+
+/// Makes the directory of a state, if it is not there, and locks it.
+fn lock(directory: &Path) -> anyhow::Result<LockFile> {
+    let failed = |error| state_failed(directory, error);
+    // What is copied, by name, is nobody else's to read.
+    let mut private = fs::DirBuilder::new();
+    let mut attempts = 0;
+    loop {
+        private.recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        // What a copy that was killed at its very end has left.
+        let _ = fs::remove_dir_all(gone(directory));
+        match LockFile::acquire(&directory.join("lock")) {
+            Ok(lock) => return Ok(lock),
+            // A copy that is done has removed its state between the two steps.
+            Err(LockError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound && attempts < ATTEMPTS =>
+            {
+                attempts += 1;
+            }
+            Err(error) => return Err(not_locked(directory, error).into()),
+        }
+    }
+}
+
+fn not_locked(directory: &Path, error: LockError) -> Failure {
+    match error {
+        LockError::Held { .. } | LockError::Claimed { .. } => {
+            let message = "the same copy is running already";
+            Failure::new(ExitCode::Temporary, message).caused_by(error)
+        }
+        error => {
+            let message = format!("cannot lock the state in `{}`", directory.display());
+            Failure::new(ExitCode::Fatal, message)
+                .caused_by(error)
+                .hint("set PENSTOCK_STATE_HOME to a directory on a local disk")
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use super::link::{Link, unexpected};
 use super::message::{Message, Place};
 use super::problem_of;
 use crate::copy::{SourceFacts, SourcePlace, State, TargetPlace, ends_in_slash, keeping_state};
+use crate::exit::failure;
 use crate::exit::{ExitCode, Failure};
 
 /// How long a page may take beyond the wait that was asked for.
@@ -46,11 +47,6 @@ fn stores(name: Name, kind: StoreKind, read_only: bool) -> Arc<Stores> {
     let (ephemeral, allow_privileged) = (true, true);
     let io = IoMode::Auto;
     Arc::new(Stores::new([StoreSpec { name, kind, read_only, ephemeral, allow_privileged, io }]))
-}
-
-/// Where a source keeps its pages.
-fn pages_directory(state: &State) -> PathBuf {
-    state.directory.join("source")
 }
 
 /// The source's end.
@@ -76,9 +72,10 @@ impl SourceEnd {
         request.store = source_name()?;
         request.root = PathText(place.root.clone());
         // Orders to remove come by the ssh channel: who may log in may do what he may do there.
-        let stores = stores(request.store.clone(), place.kind.clone(), !request.remove);
+        let read_only = !state.writes_source(request.remove);
+        let stores = stores(request.store.clone(), place.kind.clone(), read_only);
         let (peer, verifier) = (keys.peer().clone(), Some(keys.verifier()));
-        let service = SourceService::new(stores, &pages_directory(state), peer, verifier);
+        let service = SourceService::new(stores, &state.source(), peer, verifier);
         let kind = service.open_scan(&request)?;
         let root = request.root.0.clone();
         let capability = keys.capability(request.transfer, request.store.clone(), root);
@@ -275,6 +272,17 @@ impl TargetParts<'_> {
             fence: Default::default(),
         })
     }
+}
+
+/// As [`State::leave_other_target`], of the place where the data set goes.
+///
+/// # Errors
+/// As that.
+pub(super) fn leave_other_target(place: &TargetPlace, state: &mut State) -> anyhow::Result<()> {
+    let store = target_store().map_err(failure)?;
+    let stores = stores(store.clone(), place.kind.clone(), false);
+    let target = TargetService::new(stores, None, SocketOptions::default());
+    state.leave_other_target(&target, &store)
 }
 
 /// Where a run keeps its journal and its lists.

@@ -349,7 +349,8 @@ impl Session {
         let (make, delete) = (!self.wish.dry_run(), options.update.delete);
         let place = TargetPlace::find(&self.wish.target, &facts, &apart, make, delete)?;
         let from = PathBuf::from(self.wish.remote.to_string());
-        let state = State::open(&from, &place.path, options)?;
+        let mut state = State::open(&from, &place.path, options)?;
+        ends::leave_other_target(&place, &mut state)?;
         let opened = self.open_scan(&state, dial)?;
         let kind = opened.kind.ok_or_else(|| failure(missing("what the source is")))?;
         check_kind(kind, options)?;

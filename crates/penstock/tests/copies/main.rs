@@ -30,6 +30,7 @@ mod links;
 mod locks;
 mod memory;
 mod r#move;
+mod move_killed;
 mod names;
 mod outputs;
 mod own_names;
