@@ -11,7 +11,7 @@ use penstock_io::store::StoreError;
 use penstock_io::sys::LockFile;
 use penstock_peer::{Cleaner, LeftOver, clean_below};
 use penstock_proto::id::TransferId;
-use penstock_proto::name::{self, OwnKind, RunTag};
+use penstock_proto::name::{self, OwnKind, RunTag, STORE_PRIVATE_NAME};
 use penstock_proto::units::format_bytes;
 use serde_json::json;
 
@@ -31,6 +31,8 @@ pub(crate) struct Show {
     pub(crate) dry_run: bool,
     /// As JSON Lines.
     pub(crate) json: bool,
+    /// Also remove files of unknown runs in stores of daemons.
+    pub(crate) in_stores: bool,
 }
 
 /// Removes what dead runs have left below `directory`; blocks until all of it is looked through.
@@ -41,9 +43,10 @@ pub(crate) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let runs = Runs::of_user()?;
     let (now, shown) = (i64::try_from(now).unwrap_or(i64::MAX), Ok(()));
-    let root = directory.to_owned();
-    let mut clean =
-        Clean { root, runs, show, now, removed: 0, bytes: 0, kept: 0, failed: 0, shown };
+    // A path that cannot be resolved is told as one that cannot be opened.
+    let top = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let (removed, bytes, kept, failed) = (0, 0, 0, 0);
+    let mut clean = Clean { top, runs, show, now, removed, bytes, kept, failed, shown };
     clean_below(directory, &mut clean).map_err(failure)?;
     clean.end()
 }
@@ -86,7 +89,8 @@ impl Runs {
 }
 
 struct Clean {
-    root: PathBuf,
+    /// The directory that is looked through, absolute.
+    top: PathBuf,
     runs: Runs,
     show: Show,
     /// Seconds since 1970.
@@ -108,14 +112,27 @@ impl Clean {
             return Some("its copy is running");
         }
         if found.own.kind == OwnKind::Output {
-            let path = self.root.join(OsStr::from_bytes(found.path));
+            let path = self.top.join(OsStr::from_bytes(found.path));
             if let Some(written) = is_being_written(&path) {
                 return written.then_some("a command is writing it");
             }
         }
         let known = self.runs.dead.contains_key(&found.own.run);
+        if !known && !self.show.in_stores && self.is_in_store(found.path) {
+            return Some(
+                "it lies in a store of a daemon, whose transfer may wait for it; `transfer cancel` \
+                 removes it, `--clean-stores` too",
+            );
+        }
         let young = self.now.saturating_sub(found.meta.ctime.seconds) < UNKNOWN_AGE_S;
         (!known && young).then_some("its copy is not known here, and may be running elsewhere")
+    }
+
+    /// Whether a path below the top directory lies in a store that a daemon has registered.
+    fn is_in_store(&self, path: &[u8]) -> bool {
+        let path = self.top.join(OsStr::from_bytes(path));
+        let private = OsStr::from_bytes(STORE_PRIVATE_NAME);
+        path.ancestors().skip(1).any(|directory| directory.join(private).is_dir())
     }
 
     fn tell(&mut self, action: &str, found: &LeftOver<'_>, why: &str) {

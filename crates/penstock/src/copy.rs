@@ -96,6 +96,9 @@ pub(crate) struct CopyArgs {
     /// Copy nothing, and remove what interrupted copies left below DIR; with -n only show it
     #[arg(long, value_name = "DIR", conflicts_with = "plan")]
     clean: Option<PathBuf>,
+    /// With --clean: also remove files of unknown copies and transfers in stores of daemons
+    #[arg(long, requires = "clean")]
+    clean_stores: bool,
     /// Print JSON Lines
     #[arg(long)]
     json: bool,
@@ -124,7 +127,8 @@ pub(crate) struct CopyArgs {
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     match &args.clean {
         Some(directory) => {
-            clean::run(directory, clean::Show { dry_run: args.plans.makes(), json: args.json })
+            let (dry_run, in_stores) = (args.plans.makes(), args.clean_stores);
+            clean::run(directory, clean::Show { dry_run, json: args.json, in_stores })
         }
         None => copy(args),
     }
@@ -694,13 +698,13 @@ impl Copy {
         let kept = self.state.source();
         let source = Arc::new(SourceService::new(Arc::clone(&stores), &kept, peer, None));
         let root = PathText(places.source.root.clone());
+        let target = TargetService::new(stores, None, SocketOptions::default());
+        let target = Arc::new(target);
+        self.state.leave_other_target(&*target, &target_store)?;
         let request =
             scan_request(&self.state, source_store.clone(), root.clone(), &self.options, false);
         let kind = source.open_scan(&request).map_err(failure)?;
         check_kind(kind, &self.options)?;
-        let target = TargetService::new(stores, None, SocketOptions::default());
-        let target = Arc::new(target);
-        self.state.leave_other_target(&*target, &target_store)?;
         let heads = self.state.open_heads()?;
         let at = (&target_store, &places.target.root[..]);
         let is_new_target =
@@ -848,12 +852,12 @@ impl Copy {
             }
         })?;
         let Some(list) = list else {
+            if problem.code == TARGET_REPLACED {
+                self.state.leave_far_target();
+            }
             if problem.code == "delete-refused" || problem.code == "plan-stale" {
                 // All else is done, or nothing; what is asked for next is another copy.
                 self.state.remove();
-            }
-            if problem.code == TARGET_REPLACED {
-                self.state.leave_far_target();
             }
             return Err(failure(problem.clone()).into());
         };

@@ -302,15 +302,6 @@ fn the_top_of_a_target_need_not_be_writable() {
     assert!(refused.errors.contains("cannot write to"), "{}", refused.errors);
 }
 
-/// A copy that is killed as soon as bytes move, in a process whose home is `home`.
-fn killed_copy(home: &Path, source: &Path, target: &Path) {
-    let mut command = Command::new(BINARY);
-    command.args(["copy", "--json", "--bwlimit", "1MiB/s"]).arg(source).arg(target.join(""));
-    command.env("HOME", home).env_remove("PENSTOCK_STATE_HOME").env_remove("XDG_STATE_HOME");
-    let mut run = Run::spawn(&mut command);
-    wait_until_begun(&mut run, target);
-    run.kill();
-}
 /// Promise: what is proven is not moved again after an interruption, though the top of the target
 /// may not be written and so has no marker; a target that was removed and made anew proves nothing.
 #[test]
@@ -353,6 +344,16 @@ fn a_target_without_a_marker_is_resumed() {
     assert_eq!(ended.figure("bytes_resumed"), 0, "{}", ended.last);
     assert!(ended.errors.contains("was removed or replaced"), "{}", ended.errors);
     assert_eq!(files(&target), files(&source));
+}
+
+/// A copy that is killed as soon as bytes move, in a process whose home is `home`.
+fn killed_copy(home: &Path, source: &Path, target: &Path) {
+    let mut command = Command::new(BINARY);
+    command.args(["copy", "--json", "--bwlimit", "1MiB/s"]).arg(source).arg(target.join(""));
+    command.env("HOME", home).env_remove("PENSTOCK_STATE_HOME").env_remove("XDG_STATE_HOME");
+    let mut run = Run::spawn(&mut command);
+    wait_until_begun(&mut run, target);
+    run.kill();
 }
 
 fn copy_at_home(home: &Path, args: &[&dyn AsRef<OsStr>]) -> crate::common_crash::Ended {
@@ -449,4 +450,33 @@ fn what_dead_runs_have_left_is_removed() {
     assert_eq!(fs::metadata(target.join("d")).unwrap().modified().unwrap(), before);
     copy.run(&big, target.join("d/")).expect(0);
     assert_eq!(fs::read(target.join("d/big")).unwrap(), fs::read(&big).unwrap());
+}
+
+/// Promise: `--clean` keeps files of unknown runs in a store that a daemon has registered, however
+/// old these files are, for a transfer may wait for them; a flag takes them for what they look like.
+#[test]
+fn files_in_a_store_of_a_daemon_are_kept() {
+    let base = scratch();
+    let store = base.path().join("store");
+    let private = store.join(OsStr::from_bytes(STORE_PRIVATE_NAME));
+    fs::create_dir_all(store.join("d/e")).unwrap();
+    fs::create_dir(&private).unwrap();
+    fs::write(store.join("d/e").join(own_path(OwnKind::File, 1)), "waits").unwrap();
+    let why = |directory: &str, options: &[&str]| {
+        let mut args: Vec<&dyn AsRef<OsStr>> = vec![&"copy", &"--clean", &directory, &"--json"];
+        args.extend(options.iter().map(|option| option as &dyn AsRef<OsStr>));
+        let output = run(base.path(), &args);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let line = text(&output.stdout).lines().next().unwrap().to_owned();
+        let line = serde_json::from_str::<serde_json::Value>(&line).unwrap();
+        assert_eq!(line["action"], "keep", "{line}");
+        line["why"].as_str().unwrap().to_owned()
+    };
+    for directory in ["store", "store/d/e", "."] {
+        assert!(why(directory, &[]).contains("store of a daemon"), "{directory}");
+        // It was made a moment ago.
+        assert!(why(directory, &["--clean-stores"]).contains("not known here"), "{directory}");
+    }
+    fs::remove_dir(&private).unwrap();
+    assert!(why("store", &[]).contains("not known here"));
 }
