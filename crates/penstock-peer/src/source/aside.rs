@@ -1,9 +1,9 @@
 //! Items of a source that a move has put aside, and neither removed nor named again.
 //!
-//! A process that is killed between the two steps of a removal ([`crate::source::removal`]) leaves an item
-//! under an own name, which follows from the list that the move worked on. The same move goes on
-//! with that list and finishes the removal. Where the list is given up instead, because another
-//! copy or nobody goes on, each item gets its name back first.
+//! A process that is killed between the two steps of a removal ([`crate::source::removal`]) leaves
+//! an item under an own name, which follows from the list that the move worked on. The same move
+//! goes on with that list and finishes the removal. Where the list is given up instead, because
+//! another copy or nobody goes on, each item gets its name back first.
 
 use std::fs::{self, File};
 use std::io;

@@ -453,7 +453,8 @@ fn what_dead_runs_have_left_is_removed() {
 }
 
 /// Promise: `--clean` keeps files of unknown runs in a store that a daemon has registered, however
-/// old these files are, for a transfer may wait for them; a flag takes them for what they look like.
+/// old these files are, for a transfer may wait for them; a flag takes them for what they look
+/// like.
 #[test]
 fn files_in_a_store_of_a_daemon_are_kept() {
     let base = scratch();
