@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use crate::common_crash::mounts::Mount;
 use crate::common_crash::sites::pair;
@@ -226,4 +227,35 @@ fn read_only_directories_are_moved_and_written_to() {
     assert_eq!(fs::read(moved.join("old")).unwrap(), b"newer, and longer");
     assert_eq!(fs::metadata(&moved).unwrap().mode() & 0o7777, 0o555);
     assert_eq!(fs::read(target.join("bak/go/mod@v1/sub/old")).unwrap(), b"old");
+}
+
+/// Promise: a device that the process may not make is a failed item, named and counted; all else
+/// arrives, and `--no-preserve devices` leaves devices out.
+#[test]
+fn devices_that_may_not_be_made_are_failed_items() {
+    if !is_root("devices") {
+        return;
+    }
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    fs::create_dir_all(source.join("d")).unwrap();
+    fs::write(source.join("d/f"), "bytes").unwrap();
+    tool("mknod", &[&source.join("d/null"), &"c", &"1", &"3"]);
+    tool("mkfifo", &[&source.join("d/pipe")]);
+    let copy = Copy::new(base.path());
+    let contents = format!("{}/", source.display());
+    let run = |options: &[&str]| {
+        let inner = copy.command(&contents, &target);
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-mknod", "--inh-caps=-mknod"]).arg(inner.get_program());
+        command.args(inner.get_args()).args(options).current_dir(base.path());
+        command.env("PENSTOCK_STATE_HOME", copy.state());
+        Run::spawn(&mut command).end()
+    };
+    let ended = run(&[]).expect(3);
+    assert!(ended.errors.contains("d/null"), "{}", ended.errors);
+    assert_eq!(ended.figure("errors"), 1, "{}", ended.last);
+    assert_eq!(fs::read(target.join("d/f")).unwrap(), b"bytes");
+    assert!(target.join("d/pipe").exists() && !target.join("d/null").exists());
+    run(&["--no-preserve", "devices"]).expect(0);
 }
