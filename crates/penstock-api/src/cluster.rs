@@ -39,6 +39,10 @@ pub struct PeerCard {
     /// SHA-256 of the key of its certificate, in hex: by this it is revoked.
     #[serde(default)]
     pub key: String,
+    /// Addresses at which it takes the next keys of the site. A witness has them too, and takes no
+    /// other requests.
+    #[serde(default)]
+    pub keys_at: Vec<SocketAddr>,
 }
 
 /// Order that a peer gets no new work, kept until an operator takes it back. The controller alone

@@ -600,6 +600,22 @@ fn b4_no_new_etcd_is_begun_beside_one_that_lives() {
     assert_eq!(incarnation(&status_until(&h2, led)), before);
 }
 
+fn copy_trust(site: &Site, to: &Path) {
+    let copied = Command::new("cp").arg("-r").arg(site.dir.join("trust")).arg(to).status();
+    assert!(copied.unwrap().success());
+}
+
+fn etcd_password(site: &Site) -> String {
+    fs::read_to_string(site.dir.join("etcd/password")).unwrap()
+}
+
+/// The fingerprint of site `hpc`, as another host or site shows it.
+fn fingerprint(site: &Site) -> Value {
+    let all = site.ok(&["site", "list", "--json"]);
+    let mut all = all.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.find(|site| site["name"] == "hpc").unwrap()["fingerprint"].clone()
+}
+
 /// D4: the disk of a host is stolen while a transfer runs. One command at a host that lives shuts
 /// the thief out, at the host's own site and at a paired one: a copy of its site directory opens
 /// nothing any more, neither with its certificate nor with another one of the stolen authority.
@@ -616,9 +632,7 @@ fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
     let id = h1.submit(&args);
     h1.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(0));
     let stolen = hosts.at("stolen");
-    let copied = Command::new("cp").args(["-r"]).arg(h2.dir.join("trust")).arg(&stolen).status();
-    assert!(copied.unwrap().success());
-    let etcd_password = |site: &Site| fs::read_to_string(site.dir.join("etcd/password")).unwrap();
+    copy_trust(&h2, &stolen);
     let password = etcd_password(&h1);
     let own = format!("{}.1:7444", hosts.net).parse().unwrap();
     let other = format!("{}.3:7444", hosts.net).parse().unwrap();
@@ -633,8 +647,8 @@ fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
         status_until(&h1, led_by_another("h2"));
         signal(&h2, "CONT");
     }
-    println!("led by {at}");
-    println!("{}", told(&leader.run(&["peer", "forget", "h2"])));
+    let there = leader.run(&["peer", "forget", "h2"]);
+    assert_eq!(there.status.code(), Some(6), "it is there: {}", told(&there));
     let began = Instant::now();
     let forgot = leader.run(&["peer", "forget", "h2", "--stolen"]);
     println!("{}: {}", began.elapsed().as_secs_f32(), told(&forgot));
@@ -651,11 +665,6 @@ fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
     assert!(began.elapsed() < Duration::from_secs(20));
     assert_ne!(etcd_password(&h1), password);
     assert_eq!(etcd_password(&h1), etcd_password(&h3));
-    let fingerprint = |site: &Site| {
-        let all = site.ok(&["site", "list", "--json"]);
-        let hpc = all.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        hpc.clone().find(|site| site["name"] == "hpc").unwrap()["fingerprint"].clone()
-    };
     assert_eq!(fingerprint(&h1), fingerprint(&h3));
     assert_eq!(fingerprint(&h1), fingerprint(&lab));
     h2.kill();
@@ -668,6 +677,15 @@ fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
     let anew = hosts.join_as(&h1, 4, "h2", &[]);
     status_until(&anew, led);
     let id = lab.submit(&["lab:data/src/", "hpc:data/again"]);
+    lab.wait_done(&id);
+    // The other way round: each peer of the site hears of other keys of a paired one.
+    let before = hosts.at("lab-before");
+    copy_trust(&lab, &before);
+    assert!(answered(&before, &h1, own, stores) && answered(&before, &h3, other, stores));
+    lab.ok(&["site", "rotate"]);
+    let shut = || !answered(&before, &h1, own, stores) && !answered(&before, &h3, other, stores);
+    wait_for("the old keys of lab to open nothing", shut);
+    let id = lab.submit(&["lab:data/src/", "hpc:data/third"]);
     lab.wait_done(&id);
 }
 

@@ -150,6 +150,7 @@ impl Member {
             running: 0,
             since: penstock_io::sys::now_seconds(),
             key: site.own_key(),
+            keys_at: site.own_addresses().addresses,
         };
         let stood_back = StoodBack::default();
         set_fence(shut());
@@ -302,6 +303,7 @@ impl Member {
                 (card.addresses, card.data) = (addresses, data);
                 card.stores = stores;
                 card.key = self.lead.site.own_key();
+                card.keys_at = self.lead.site.own_addresses().addresses;
                 card.running = running;
             });
         }

@@ -366,6 +366,7 @@ mod tests {
             formats: penstock_proto::version::VersionRange::FIRST,
             since: 5,
             key: String::new(),
+            keys_at: Vec::new(),
         }
     }
 

@@ -380,3 +380,6 @@ pub(crate) fn fingerprint_text(ca: &[u8]) -> String {
     inspect_authority(&CertificateDer::from(ca))
         .map_or_else(|error| error.to_string(), |facts| facts.fingerprint.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -270,6 +270,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     events.watch_stores(site.config.stores.clone(), stopped.clone());
     let lanes = (Arc::clone(&parts.lanes_source), Arc::clone(&parts.lanes_target));
     watch_doors(&site, lanes, &stopped);
+    watch_keys(&site, &sites, &stopped);
     let operate = OperateParts {
         site: Arc::clone(&site),
         sites: Arc::clone(&sites),
@@ -288,9 +289,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
         // Either it was told, or the daemon is gone.
         let _ = socket_stopped.changed().await;
     }));
-    tokio::spawn(rotation::watch(Arc::clone(&site), Arc::clone(&told), stopped.clone()));
     addresses::start(&site, told, &port, &stopped);
-    tokio::spawn(renewal::watch(Arc::clone(&site), stopped.clone()));
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
     let ended = match exit::print(&format!("ready: site {name} peer {peer} listening on {bound}")) {
@@ -300,6 +299,12 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     let left = end(faces.leave, stop, local).await;
     let _ = fs::remove_file(directory.join(SOCKET_NAME));
     ended.and(left).map(|()| ExitCode::Done)
+}
+
+/// Renews this peer's certificate, and exchanges keys with paired sites, until `stopped` says so.
+fn watch_keys(site: &Arc<Site>, sites: &Arc<Sites>, stopped: &watch::Receiver<bool>) {
+    tokio::spawn(renewal::watch(Arc::clone(site), stopped.clone()));
+    tokio::spawn(rotation::watch(Arc::clone(site), Arc::clone(sites), stopped.clone()));
 }
 
 /// Ends lanes with their rights, and counts what is refused, until `stopped` says so.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use penstock_api::cluster::PeerCard;
 use penstock_api::keys::{KeysHeard, RevokedKey, RotateReply, StageKeys};
 use penstock_api::problem::{Exit, Problem};
+use penstock_controller::cluster::ClusterNow;
 use penstock_controller::etcd::Etcd;
 use penstock_controller::state::Pairing;
 use penstock_io::sys::now_seconds;
@@ -173,23 +174,22 @@ impl Operate {
         let site = &self.site;
         let _turn = site.rotation.lock().unwrap_or_else(PoisonError::into_inner);
         let lost = revoked.as_ref().map(|revoked| revoked.peer.clone());
+        let is_other = |peer: &Name| *peer != site.config.peer && Some(peer) != lost.as_ref();
         let now = self.now();
-        let others: Vec<PeerCard> = now
-            .peers
-            .iter()
-            .filter(|card| card.peer != site.config.peer && Some(&card.peer) != lost.as_ref())
-            .cloned()
-            .collect();
+        let (others, mut left_behind) = others_of(&now, is_other);
+        if let Some(peer) = left_behind.first().filter(|_| !leaves) {
+            return Err(not_answering(peer, "it is not there".to_owned()));
+        }
         let (sequence, staged) = self.stage_next(revoked).map_err(|error| not_rotated(&error))?;
-        let answers = self.ask_all_with::<KeysHeard>(&others, "/keys", &staged, PEER_ANSWERS);
-        let mut left_behind = Vec::new();
-        for (peer, answer) in answers {
-            if let Err(why) = answer {
+        let mut answers = self.ask_all_with::<KeysHeard>(&others, "/keys", &staged, PEER_ANSWERS);
+        for card in &others {
+            let silent = || Err("it was not asked".to_owned());
+            if let Err(why) = answers.remove(&card.peer).unwrap_or_else(silent) {
                 if !leaves {
-                    return Err(not_answering(&peer, why));
+                    return Err(not_answering(&card.peer, why));
                 }
-                tracing::error!(%peer, why, "a peer is left behind with the old keys");
-                left_behind.push(peer);
+                tracing::error!(peer = %card.peer, why, "a peer is left behind with the old keys");
+                left_behind.push(card.peer.clone());
             }
         }
         if let Some((etcd, _)) = self.own_etcd() {
@@ -232,6 +232,21 @@ impl Operate {
         self.stage_password(&etcd_password)?;
         Ok((next.sequence(), StageKeys { files, etcd_password }))
     }
+}
+
+/// The peers that are up, with addresses at which each takes keys, and the names of those that
+/// belong to the site and are not up.
+fn others_of(now: &ClusterNow, is_other: impl Fn(&Name) -> bool) -> (Vec<PeerCard>, Vec<Name>) {
+    let up: Vec<PeerCard> = now
+        .peers
+        .iter()
+        .filter(|card| is_other(&card.peer))
+        .map(|card| PeerCard { addresses: card.keys_at.clone(), ..card.clone() })
+        .collect();
+    let is_away = |peer: &Name| is_other(peer) && up.iter().all(|card| card.peer != *peer);
+    let known = now.known.iter().map(|known| &known.peer);
+    let away = known.filter(|peer| is_away(peer)).cloned().collect();
+    (up, away)
 }
 
 fn new_password() -> String {

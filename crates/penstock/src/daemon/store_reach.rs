@@ -75,6 +75,7 @@ mod tests {
             formats: penstock_proto::version::VersionRange::FIRST,
             since: 0,
             key: String::new(),
+            keys_at: Vec::new(),
         };
         let is = |identities: [&str; 3]| {
             let cards: Vec<_> =

@@ -414,6 +414,7 @@ mod tests {
             running: 0,
             since: 0,
             key: String::new(),
+            keys_at: Vec::new(),
         }
     }
 

@@ -95,6 +95,7 @@ fn card() -> PeerCard {
         running: 0,
         since: 1,
         key: String::new(),
+        keys_at: Vec::new(),
     }
 }
 
