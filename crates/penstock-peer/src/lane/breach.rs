@@ -6,18 +6,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
 use penstock_io::net::{ConnectError, LaneError};
-use penstock_io::sys;
 use penstock_proto::units::Instant;
-
-use crate::task::context::TaskContext;
 
 /// The pause after the first breach, which doubles with each further one, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(16));
 /// Breaches that end a transfer.
 const BREACHES_MAX: u32 = 8;
-/// After this long without one, they count from the beginning.
+/// Time without a breach after which counting begins anew.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 /// The breaches of one task.
@@ -27,14 +23,14 @@ pub(crate) struct Breaches(Mutex<Counted>);
 #[derive(Debug, Default)]
 struct Counted {
     count: u32,
-    /// Until when no lane is dialled.
+    /// Time before which no lane is dialled.
     until: Instant,
 }
 
 impl Breaches {
-    /// Counts a breach; returns until when no lane is to be dialled, `None` if it was one too many.
-    /// Lanes that were open beside the first one count with that.
-    fn note(&self, now: Instant) -> Option<Instant> {
+    /// Counts a breach. Returns the time before which no lane may be dialled; `None` if it was one
+    /// too many. Breaches of lanes that were open at the same time count as one.
+    pub(crate) fn note(&self, now: Instant) -> Option<Instant> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now < counted.until {
             return Some(counted.until);
@@ -52,31 +48,14 @@ impl Breaches {
     }
 }
 
-/// Whether an error of a lane is one that the network cannot cause.
+/// Returns whether the network cannot have caused an error of a lane.
 pub(crate) fn is_breach(error: &LaneError) -> bool {
     matches!(error, LaneError::Decode(_) | LaneError::OutOfTurn(_))
 }
 
-/// The same of a lane that did not open.
+/// Returns whether the network cannot have kept a lane from opening.
 pub(crate) fn is_breach_of_opening(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Lane { source, .. } if is_breach(source))
-}
-
-impl TaskContext {
-    /// The other end of a lane broke the protocol: lanes are dialled after a pause, or the task
-    /// ends.
-    pub(crate) fn note_breach(&self, why: &str) {
-        match self.breaches.note(sys::boottime_now()) {
-            Some(until) => self.lock().lanes.hold(until),
-            None => {
-                let title = "the source breaks the lane protocol again and again";
-                self.broken(Problem::new(Exit::Fatal, "protocol", title).because(why).hint(
-                    "the other site's software or memory is at fault: ask its operators, then \
-                     `penstock transfer retry`",
-                ));
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -489,6 +489,21 @@ impl TaskContext {
         self.wake.notify_all();
     }
 
+    /// Notes that the other end of a lane broke the protocol: holds lanes back for a pause, or ends
+    /// the task.
+    pub(crate) fn note_breach(&self, why: &str) {
+        match self.breaches.note(sys::boottime_now()) {
+            Some(until) => self.lock().lanes.hold(until),
+            None => {
+                let title = "the source breaks the lane protocol again and again";
+                self.broken(Problem::new(Exit::Fatal, "protocol", title).because(why).hint(
+                    "the other site's software or memory is at fault: ask its operators, then \
+                     `penstock transfer retry`",
+                ));
+            }
+        }
+    }
+
     /// Notes that a lane is gone, or could not be opened. `why` gives the reason if it failed.
     pub(crate) fn lane_down(&self, lane: LaneId, why: Option<String>) {
         let now = sys::boottime_now();
