@@ -1,7 +1,7 @@
 //! One lane at the target: one thread that asks, receives, checks and writes.
 //!
 //! ```text
-//! dial → [ ask for requests → wait for a frame → receive → write ]* → bye
+//! dial → [ ask for requests → wait for a frame → receive → write ]* → bye.
 //! ```
 //! A stride is received into a hot buffer and run to completion before the next one. When the lane
 //! breaks, its requests are asked for again over another lane.

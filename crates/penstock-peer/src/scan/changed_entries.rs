@@ -143,8 +143,8 @@ impl Scan {
         Ok(amended)
     }
 
-    /// Gives files that were written to this very moment the time to come to rest, [`REST_SECONDS`]
-    /// at most for all of them; those that have not changed too, if the answer must be certain.
+    /// Gives files that are being written at this moment the time to come to rest: at most
+    /// [`REST_SECONDS`] for all of them. If the answer must be certain, covers unchanged files too.
     fn let_rest(&self, source: &Source, all: &[Asked<'_>], certain: bool) {
         let mut dirs = DirCache::default();
         let coarse = |seen: &SeenEntry| is_coarse(seen.ctime);

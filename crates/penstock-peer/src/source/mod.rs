@@ -1,11 +1,11 @@
 //! The source side of this host: scans, and the lanes that it serves.
 //!
-//! State directory: `DIR/<transfer>/` holds the request (`request.json`) and the scan's pages. It
-//! is read again when a restarted daemon is asked about a transfer it does not know, so that a
-//! restart costs the target nothing but a lane ([`crate::source::scan_registry`]).
+//! State directory: `DIR/<transfer>/` holds the request (`request.json`) and the scan's pages. A
+//! restarted daemon reads it when it is asked about an unknown transfer, so that a restart costs
+//! the target nothing but a lane ([`crate::source::scan_registry`]).
 //!
-//! No request waits without end for a store that hangs: it is looked at on a thread of its own
-//! before anything is done there (E2).
+//! No request waits without end for a store that hangs: a thread of its own looks at the store
+//! before each use (E2).
 
 pub(crate) mod aside;
 pub(crate) mod digest_jobs;
@@ -56,19 +56,19 @@ use crate::stores::guard::Guard;
 use crate::stores::single_flight::SingleFlight;
 use crate::stores::{Stores, chain};
 
-/// Checks the capability that a lane shows, for a peer with these certificates, and says what it
-/// allows.
+/// Checks the capability that a lane shows, for a peer with these certificates. Returns the rights
+/// that it grants.
 pub type LaneVerifier =
     Arc<dyn Fn(&[CertificateDer<'_>], &[u8]) -> Result<LaneRight, String> + Send + Sync>;
 
-/// What a lane may do, and for how long.
+/// The rights of a lane, and their duration.
 pub struct LaneRight {
-    /// What the lane may read, and until when.
+    /// Data that the lane may read, and the end of that right.
     pub capability: Capability,
-    /// Says why the right has ended, if something other than time has ended it: an unpaired site, a
-    /// store that the site may not read any more.
+    /// Returns the reason if something other than time has ended the right: an unpaired site, or a
+    /// store that the site may no longer read.
     pub holds: RightHolds,
-    /// Whether the lane may be clear: authenticated, not encrypted.
+    /// Allows a clear lane: authenticated, not encrypted.
     pub may_be_clear: bool,
 }
 
@@ -79,9 +79,9 @@ pub struct SourceService {
     scans: Arc<Scans>,
     pub(crate) peer: PeerId,
     pub(crate) verifier: Option<LaneVerifier>,
-    /// Whether this peer's controller may act; only then are data sets listed here.
+    /// Lease of this peer's controller; data sets are listed here only while it holds.
     fence: Mutex<Fence>,
-    /// Lanes that are served now, and whether they are to end.
+    /// Number of lanes that are served now.
     pub(crate) lanes: AtomicU32,
     pub(crate) standing: OpenLanes,
     pub(crate) draining: AtomicBool,
@@ -93,11 +93,11 @@ pub(crate) struct OpenScan {
     pub(crate) store: Name,
     pub(crate) pages: PageCache,
     wishes: DigestJobs,
-    /// What the store was when the scan began, or went on after a restart (C3).
+    /// State of the store when the scan began, or resumed after a restart (C3).
     pub(crate) guard: Arc<Guard>,
-    /// Whether this host sees what was listed.
+    /// View of the listed data set on this host.
     pub(crate) sight: Sight,
-    /// One order to remove at a time: one that is asked again must not meet its first half.
+    /// Permit for orders to remove, one at a time: a repeated order must not meet its first half.
     removing: SingleFlight,
     kind: RootKind,
     remove: bool,
@@ -107,7 +107,7 @@ pub(crate) struct OpenScan {
 }
 
 impl OpenScan {
-    /// A scan of what a request names.
+    /// Creates the scan of the data set that a request names.
     pub(crate) fn new(
         scan: Scan,
         guard: Arc<Guard>,
@@ -131,35 +131,35 @@ impl OpenScan {
         }
     }
 
-    /// A page as it may be compared with what is here.
+    /// Returns a page in a form that is comparable with this host's store.
     ///
     /// # Errors
-    /// The store is another one than was listed.
+    /// The store is not the listed one.
     pub(crate) fn see(&self, source: &Source, page: Page) -> Result<Page, Problem> {
         self.sight.of(source, &self.store, self.scan.root(), page)
     }
 
-    /// Before a scan goes on that another peer, or an earlier process, has begun: some of what is
-    /// sealed is here. An empty directory where nothing is mounted would be listed as the rest of
-    /// the data set (C3).
+    /// Checks, before a scan of another peer or an earlier process resumes, that some of its sealed
+    /// entries are here. An empty directory where nothing is mounted would otherwise be listed as
+    /// the rest of the data set (C3).
     ///
     /// # Errors
-    /// None of it is; a page cannot be read now.
+    /// None of them is here, or a page cannot be read now.
     pub(crate) fn see_sealed(&self, source: &Source) -> Result<(), Problem> {
         if !self.sight.is_in_doubt() || self.scan.is_complete() {
             return Ok(());
         }
         let first = self.scan.sealed_page(0)?;
-        // What does not decode is told to whoever asks for it.
+        // A page that does not decode is reported to the peers that ask for it.
         let page = first.and_then(|encoded| Page::decode(&encoded).ok());
         page.map_or(Ok(()), |page| self.see(source, page).map(drop))
     }
 
-    /// Whether inode numbers of a page are those that this host sees, as far as it tells by what an
-    /// order names.
+    /// Returns whether inode numbers of a page are those that this host sees, as far as the entries
+    /// of an order show.
     ///
     /// # Errors
-    /// The store is another one than was listed.
+    /// The store is not the listed one.
     fn shares_inodes(
         &self,
         source: &Source,
@@ -177,7 +177,7 @@ impl OpenScan {
         Ok(shares_inodes(source, self.scan.root(), page, named))
     }
 
-    /// Whether a request means this data set: an id alone gives nobody a right to pages (C4).
+    /// Returns whether a request means this data set: an id alone gives no right to pages (C4).
     fn is_of(&self, request: &ScanRequest) -> bool {
         self.store == request.store
             && self.scan.root() == request.root.0
@@ -189,8 +189,8 @@ impl OpenScan {
 }
 
 impl SourceService {
-    /// A source that keeps its pages below `directory`. Without a verifier it serves no lanes, only
-    /// this process.
+    /// Creates a source that keeps its pages below `directory`. Without a verifier it serves no
+    /// lanes, only this process.
     pub fn new(
         stores: Arc<Stores>,
         directory: &Path,
@@ -212,23 +212,23 @@ impl SourceService {
         }
     }
 
-    /// From now on scans are made under another controllership, or where `fence` does not hold,
-    /// not at all: what the controller's peer has sealed in the shared directory is served to lanes
-    /// all the same. Scans at work are stopped; what they have sealed stays. Waits for no store:
-    /// what is still being opened for the controllership before is found to be for none.
+    /// Makes later scans under another controllership, or none where `fence` does not hold. Lanes
+    /// still get pages that the controller's peer has sealed in the shared directory. Stops scans
+    /// at work; their sealed pages stay. Waits for no store: a scan that is still being opened
+    /// under the former controllership is discarded.
     pub fn set_fence(&self, fence: Fence) {
         *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = fence;
         self.scans.stop_all();
     }
 
-    /// Other peers of the site may be asked to list a part of what this one scans. Once.
+    /// Allows other peers of the site to list a part of this source's scans. Call it once.
     pub fn share_with(&self, helpers: Arc<dyn Helpers>) {
         self.scans.share_with(helpers);
     }
 
-    /// Lists a part of a data set for the peer of this site whose scan it is, and gives what is
-    /// found to `emit`, until that says that nobody listens any more. Blocks: for as long as the
-    /// store takes, or `emit`.
+    /// Lists a part of a data set for the peer of this site that owns the scan. Passes findings to
+    /// `emit`, until that returns that the peer no longer listens. Blocks for as long as the store
+    /// or `emit` takes.
     ///
     /// # Errors
     /// The scan is not known here, or the store is offline.
@@ -245,20 +245,20 @@ impl SourceService {
         Ok(())
     }
 
-    /// Opens a data set anew when it is asked for next, if nothing of it is at work here: the store
-    /// may be mounted again by then.
+    /// Forgets an open data set that has no work here, so that the next request opens it anew. The
+    /// store may be mounted again by then.
     pub(crate) fn forget(&self, transfer: TransferId, open: &Arc<OpenScan>) {
         self.stores.reopen(&open.store);
         self.scans.forget(transfer, open);
     }
 
-    /// The order of this peer's own controller, if it is one.
+    /// Returns the order of this peer's own controller, which may have none.
     pub(crate) fn own_order(&self) -> ScanOrder {
         let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ScanOrder { number: 0, fence }
     }
 
-    /// Whether a data set is being listed here, or opened for that. Waits for nothing.
+    /// Returns whether a data set is being listed here, or opened for that. Does not wait.
     pub(crate) fn lists(&self, transfer: TransferId) -> bool {
         self.scans.lists(transfer)
     }
@@ -272,7 +272,7 @@ impl SourceService {
         serve::serve(self, lane, buffers)
     }
 
-    /// Memory for strides of files, which the lanes of one other end share.
+    /// Creates the memory for strides of files that the lanes of one other end share.
     pub fn buffers() -> BufferPool {
         BufferPool::new(STRIDE_BYTES_MAX as usize, (sys::available_cpus() * 2).max(64))
     }
@@ -288,8 +288,8 @@ impl SourceService {
         &self.scans
     }
 
-    /// The store of a scan, if it answers and is still the one that was opened. Everything that is
-    /// done there for somebody asks this first: where the store hangs, a few threads do.
+    /// Returns the store of a scan, if it answers and is still the one that was opened. Every use
+    /// of the store for a request calls this first, so that a hung store blocks few threads.
     ///
     /// # Errors
     /// `store-hung`, `store-offline`.
@@ -298,8 +298,8 @@ impl SourceService {
         self.stores.look(&open.store, move || stores.source(&name))?
     }
 
-    /// Whether what a scan lies on is what it was (C3), and answers. If not, it is opened anew when
-    /// it is asked for next: by then the store may be mounted again.
+    /// Checks that the store of a scan answers and is unchanged (C3). If not, the next request
+    /// opens it anew: the store may be mounted again by then.
     ///
     /// # Errors
     /// `store-hung`, `store-offline`.
@@ -308,12 +308,12 @@ impl SourceService {
         there.inspect_err(|_| self.forget(transfer, open))
     }
 
-    /// A transfer's scan, from memory or from disk; `None` if it is not known here.
+    /// Returns a transfer's scan, from memory or from disk; `None` if it is not known here.
     pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
         self.scan_by(transfer, &self.own_order())
     }
 
-    /// The same, as it is to be used by this order. Waits for some seconds while it is opened.
+    /// Returns the scan for use by this order. Waits for some seconds while it is opened.
     fn scan_by(
         &self,
         transfer: TransferId,
@@ -329,26 +329,26 @@ fn unknown_scan(transfer: TransferId) -> Problem {
     Problem::new(Exit::Fatal, "scan-unknown", title).status(404)
 }
 
-/// As [`penstock_api::scan::SourcePeer`], by an order.
+/// The requests of [`penstock_api::scan::SourcePeer`], by an order.
 impl SourceService {
     pub(crate) fn open_by(
         &self,
         order: &ScanOrder,
         request: &ScanRequest,
     ) -> Result<RootKind, Problem> {
-        // One at a time: a client that asks again while its first request is at work finds that
-        // one's place, and starts no second scan over the same pages. It is waited for as long as
-        // pages are read; a store that hangs ends it before.
+        // One place for each scan: a client that repeats its request waits at the place of the
+        // first, and starts no second scan over the same pages. The wait lasts while pages are
+        // read; a store that hangs ends it sooner.
         let place = self.scans.place(request.transfer, order, Some(request))?;
         let place = place.ok_or_else(|| unknown_scan(request.transfer))?;
-        // Who orders it from another host has a deadline, and asks again.
+        // A caller on another host has a deadline, and asks again.
         let most = (order.number != 0).then_some(OPENING_MAX);
         let open = place.wait(request.transfer, most)?;
         if !open.is_of(request) {
             let title = "the transfer is known here with another data set";
             return Err(Problem::new(Exit::NotAuthorised, "scan-known", title));
         }
-        // The scan may have been opened long ago: where nothing is mounted now, all is missing.
+        // The scan may be old: if nothing is mounted now, everything would be missing.
         let check = || self.check(request.transfer, &open);
         check()?;
         let (stores, name) = (Arc::clone(&self.stores), request.store.clone());
@@ -356,7 +356,7 @@ impl SourceService {
         let found =
             self.stores.look(&request.store, move || root_kind(&stores.source(&name)?, &root))?;
         match found {
-            // It was moved, as was asked for.
+            // The root was moved, as ordered.
             Err(_) if open.remove && open.kind == RootKind::Single => Ok(open.kind),
             Err(problem) => check().and(Err(problem)),
             found => found,
@@ -385,7 +385,7 @@ impl SourceService {
         let source = self.source_of(&open)?;
         let see = |page| open.see(&source, page);
         let pages = open.scan.ask(&source, question, open.remove, &see)?;
-        // What is not there any more has vanished only if the store is what it was (C3).
+        // A missing entry has vanished only if the store is unchanged (C3).
         self.check(transfer, &open)?;
         Ok(pages)
     }
@@ -418,7 +418,7 @@ impl SourceService {
         })?;
         check()?;
         let mut store = removable(&self.stores, &open.store)?;
-        // A controller that was deposed removes nothing, whatever it was asked before (B4).
+        // A deposed controller removes nothing, whatever it ordered before (B4).
         let fence = by.fence.clone();
         fence.check()?;
         if fence.epoch() != 0 {
@@ -437,10 +437,10 @@ impl SourceService {
         };
         open.scan.note_order(order.page)?;
         let reply = remover.remove(order)?;
-        // What was not there counts as removed only if it was not there because of that (C3).
+        // A missing entry counts as removed only if the store is unchanged (C3).
         check()?;
         if order.page == 0 && reply.next == 0 {
-            // Pages are gone through from the last to the first: nothing comes back after this.
+            // Pages are processed from the last to the first: no order follows this one.
             store.sync().map_err(|error| {
                 let title = format!("cannot sync store `{}`", open.store);
                 Problem::new(Exit::Temporary, "source-sync", title).because(chain(&error))
@@ -472,12 +472,12 @@ impl SourceService {
         open.wishes.get(source, open.scan.root(), page, wish, wait)
     }
 
-    /// Ends what is at work here of a transfer; what it has sealed stays. Waits for nobody.
+    /// Ends the work on a transfer here; its sealed pages stay. Waits for nothing.
     pub fn stop(&self, transfer: TransferId) {
         self.scans.stop(transfer);
     }
 
-    /// Removes what is kept of a transfer. What a move has put aside gets its name back first,
+    /// Removes the files of a transfer. Items that a move has put aside get their names back first,
     /// where the store answers.
     pub(crate) fn remove_kept(&self, transfer: TransferId) {
         self.scans.give_all_names_back(transfer);

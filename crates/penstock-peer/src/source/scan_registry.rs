@@ -1,12 +1,12 @@
-//! The table of this host's scans, and how one is opened.
+//! The table of this host's scans, and how a scan is opened.
 //!
-//! A store may hang, and a scan of many entries takes minutes to be taken up again. So a scan has
-//! its place in the table first; it is opened outside of every lock but its own, on the thread that
-//! then runs it, and whoever wants it waits at its place alone: other data sets, other stores, and
-//! who ends all scans because another peer leads are not held up (E2). The store is looked at
-//! within [`Stores::look`], so that a few threads hang there at most.
+//! A store may hang, and restoring a scan of many entries takes minutes. A scan therefore gets its
+//! place in the table first. It is opened outside of every lock but its own, on the thread that
+//! then runs it, and its users wait at its place alone. Other data sets and other stores are not
+//! held up, nor is the end of all scans when another peer leads (E2). The store is examined within
+//! [`Stores::look`], so that a few threads hang there at most.
 //!
-//! What was given up while it was opened is not run: its place tells.
+//! A scan that was given up while it was opened is not run: its place says so.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,14 +35,14 @@ use crate::source::recognition::{Provenance, Sight};
 use crate::stores::guard::Guard;
 use crate::stores::{Stores, store_gone, store_offline};
 
-/// How long a request waits for a scan that is being opened: longer than a look at its store.
+/// Longest wait of a request for a scan that is being opened: longer than a look at its store.
 pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
 
-/// The scan of one transfer, from when it is asked for.
+/// The scan of one transfer, from its first request on.
 pub(crate) struct Place {
-    /// By which order this peer makes it; `None`: another peer does, and this one serves it.
+    /// Order by which this peer makes it; `None` if another peer does, and this one serves it.
     order: Option<ScanOrder>,
-    /// Which list of the data set it is.
+    /// Number of the list of the data set.
     listing: u32,
     state: Mutex<PlaceState>,
     wake: Condvar,
@@ -64,8 +64,8 @@ impl Place {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is what is to be used by this order. A scan that was made by another one may have
-    /// gone on elsewhere since.
+    /// Returns whether this order may use the scan. A scan that another order made may have resumed
+    /// elsewhere since.
     fn is_for(&self, order: &ScanOrder) -> bool {
         match (&self.order, order.fence.holds()) {
             (Some(own), true) => own.is(order) && own.fence.holds() && !self.is_spent(),
@@ -74,7 +74,7 @@ impl Place {
         }
     }
 
-    /// Whether it is to be opened anew.
+    /// Returns whether the scan must be opened anew.
     fn is_spent(&self) -> bool {
         match &*self.lock() {
             PlaceState::Opening => false,
@@ -83,10 +83,10 @@ impl Place {
         }
     }
 
-    /// The scan, once it is open; waits for `most`, or without a limit.
+    /// Returns the scan, once it is open. Waits for at most `most`, or without a limit.
     ///
     /// # Errors
-    /// Why it could not be opened; [`SCAN_OPENING`] if that lasts.
+    /// The reason why it could not be opened; [`SCAN_OPENING`] if opening takes longer.
     pub(crate) fn wait(
         &self,
         transfer: TransferId,
@@ -113,7 +113,7 @@ impl Place {
         }
     }
 
-    /// It is open now; `false` if it was given up meanwhile.
+    /// Notes that the scan is open; returns `false` if it was given up meanwhile.
     fn fill(&self, open: &Arc<OpenScan>) -> bool {
         let mut state = self.lock();
         let wanted = matches!(*state, PlaceState::Opening);
@@ -134,7 +134,7 @@ impl Place {
         }
     }
 
-    /// Nothing more is to come of it here; what is sealed stays. Waits for nobody.
+    /// Stops the scan; its sealed pages stay. Waits for nothing.
     pub(crate) fn stop(&self) {
         let title = "the scan was given up while it was opened";
         self.fail(Problem::new(Exit::Temporary, "scan-given-up", title));
@@ -143,7 +143,7 @@ impl Place {
         }
     }
 
-    /// Whether it is being opened, or its data set listed.
+    /// Returns whether the scan is being opened, or its data set listed.
     fn is_at_work(&self) -> bool {
         match &*self.lock() {
             PlaceState::Opening => true,
@@ -152,7 +152,7 @@ impl Place {
         }
     }
 
-    /// Before something is kept of it.
+    /// Checks that the scan may still store something.
     fn check(&self) -> Result<(), Problem> {
         if let Some(order) = &self.order {
             order.fence.check()?;
@@ -168,7 +168,7 @@ impl Place {
     }
 }
 
-/// Whoever waits for a place is told when its thread ends, however that does.
+/// Wakes the waiters of a place when its thread ends, also by a panic.
 struct Opening<'a>(&'a Place);
 
 impl Drop for Opening<'_> {
@@ -178,26 +178,26 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// What a scan begins with.
+/// The beginnings of a scan.
 enum Begin {
-    /// What an earlier process, or another peer, has noted.
+    /// A record of an earlier process, or of another peer.
     Kept(Kept),
-    /// Nothing is known of it.
+    /// A request for a scan that has no record.
     New(ScanRequest),
 }
 
-/// What a look at the store has shown.
+/// The result of a look at the store.
 struct Looked {
     source: Source,
     guard: Guard,
     claim: Provenance,
     kind: RootKind,
     request: ScanRequest,
-    /// To be noted, if it is new.
+    /// The record to be written, if it is new.
     kept: Option<Kept>,
 }
 
-/// This host's scans.
+/// The scans of this host.
 pub(crate) struct Scans {
     stores: Arc<Stores>,
     directory: PathBuf,
@@ -205,7 +205,7 @@ pub(crate) struct Scans {
     workers: usize,
     /// Other peers of the site, which may list a part of what this one scans.
     helpers: OnceLock<Arc<dyn Helpers>>,
-    /// Locked for no longer than it takes to find a place.
+    /// Places of scans. Locked for no longer than a look-up takes.
     table: Mutex<BTreeMap<TransferId, Arc<Place>>>,
 }
 
@@ -228,8 +228,8 @@ impl Scans {
         self.directory.join(transfer.to_string())
     }
 
-    /// Where one list of a transfer's data set is kept. Each has its own directory: the thread that
-    /// made an earlier one may still hang in its store, and is to spoil nothing when it wakes.
+    /// Returns the directory of one list of a transfer's data set. Each list has its own: the
+    /// thread of an earlier one may still hang in its store, and must spoil nothing when it wakes.
     fn list_directory(&self, transfer: TransferId, listing: u32) -> PathBuf {
         let directory = self.directory_of(transfer);
         if listing == 0 { directory } else { directory.join(format!("{LISTING}{listing}")) }
@@ -291,16 +291,16 @@ impl Scans {
         }
     }
 
-    /// Once.
+    /// Sets the other peers. Call it once.
     pub(crate) fn share_with(&self, helpers: Arc<dyn Helpers>) {
         let _ = self.helpers.set(helpers);
     }
 
-    /// The place of a transfer's scan as it is to be used by this order; the scan is opened if it
-    /// is not, by what is kept of it or else `new`. `None` if nothing is known of it.
+    /// Returns the place of a transfer's scan for use by this order. Opens the scan if it is not
+    /// open, by its record or else by `new`. Returns `None` if nothing is known of it.
     ///
     /// # Errors
-    /// No thread can be started; what is kept cannot be read now.
+    /// No thread can be started, or the record cannot be read now.
     pub(crate) fn place(
         self: &Arc<Self>,
         transfer: TransferId,
@@ -362,14 +362,14 @@ impl Scans {
                 }
             }
             Err(problem) => {
-                // First: who hears of it may ask again, and is not to find this.
+                // First of all: a waiter may ask again at once, and must not find this place.
                 self.take_out(transfer, |it| Arc::ptr_eq(it, place));
                 place.fail(problem);
             }
         }
     }
 
-    /// What is kept of a transfer; `None` if nothing that is understood.
+    /// Loads the record of a transfer; `None` if there is none that can be parsed.
     fn kept(&self, transfer: TransferId) -> Result<Option<Kept>, Problem> {
         let text = read_kept(&self.directory_of(transfer).join("request.json"))?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
@@ -389,7 +389,7 @@ impl Scans {
         let looked =
             self.stores.look(&store, move || Looked::at(&stores, &peer, transfer, begin))??;
         if let Some(kept) = &looked.kept {
-            // It waited for the store: by now another peer may lead, or the transfer be over.
+            // It waited for the store: meanwhile another peer may lead, or the transfer be over.
             place.check()?;
             if kept.listing > 0 {
                 self.give_names_back(transfer, &kept.store, &kept.root.0);
@@ -430,12 +430,12 @@ impl Scans {
         Ok((Arc::new(open), looked.source))
     }
 
-    /// Nobody tells a peer that does not lead when the controller has released a scan.
+    /// Forgets scans that the controller has released, which other peers are not told.
     fn forget_released(&self) {
         let known: Vec<TransferId> = self.table().keys().copied().collect();
         for transfer in known {
             if !self.directory_of(transfer).exists() {
-                // What has just been asked for has no directory yet.
+                // A scan that was just asked for has no directory yet.
                 self.take_out(transfer, |place| matches!(*place.lock(), PlaceState::Open(_)));
             }
         }
@@ -448,20 +448,20 @@ impl Scans {
         }
     }
 
-    /// Whether a transfer's data set is being listed, or opened for that.
+    /// Returns whether a transfer's data set is being listed, or opened for that.
     pub(crate) fn lists(&self, transfer: TransferId) -> bool {
         let place = self.table().get(&transfer).cloned();
         place.is_some_and(|place| place.is_at_work())
     }
 
-    /// Opens a scan anew when it is asked for next, if nothing of it is at work here.
+    /// Forgets an open scan that has no work here, so that the next request opens it anew.
     pub(crate) fn forget(&self, transfer: TransferId, open: &Arc<OpenScan>) {
         if open.scan.is_at_rest() {
             self.take_out(transfer, |place| place.holds(open));
         }
     }
 
-    /// Ends what is at work of a transfer; what it has sealed stays.
+    /// Ends the work on a transfer; its sealed pages stay.
     pub(crate) fn stop(&self, transfer: TransferId) {
         let place = self.table().remove(&transfer);
         if let Some(place) = place {
@@ -469,7 +469,7 @@ impl Scans {
         }
     }
 
-    /// Ends all that is at work. Waits for no store.
+    /// Ends all work. Waits for no store.
     pub(crate) fn stop_all(&self) {
         let table = std::mem::take(&mut *self.table());
         for place in table.values() {
@@ -478,7 +478,7 @@ impl Scans {
     }
 }
 
-/// The fence of a scan that another peer makes.
+/// Returns the fence of a scan that another peer makes.
 fn shut() -> Fence {
     Fence::new(1, Arc::new(|| false))
 }
@@ -493,7 +493,7 @@ impl Looked {
         match begin {
             Begin::Kept(kept) => {
                 let source = stores.source(&kept.store)?;
-                // First: it is to hold what is looked at then.
+                // First of all: the guard must cover the following looks.
                 let guard = Guard::new(&source, &kept.store, &kept.root.0)?;
                 let claim = kept.claim(&source, &guard, own).map_err(|why| {
                     stores.reopen(&kept.store);
@@ -525,10 +525,10 @@ impl Looked {
     }
 }
 
-/// What is noted of a scan beside its pages.
+/// The record of a scan, beside its pages.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// Which list of the data set it is.
+    /// Number of the list of the data set.
     #[serde(default)]
     listing: u32,
     store: Name,
@@ -541,18 +541,18 @@ struct Kept {
     preserve: Preserve,
     owner_names: bool,
     remove: bool,
-    /// Whether the root is a directory: once it was moved, a file cannot be asked.
+    /// Set if the root is a directory: a file that was moved cannot be asked.
     directory: bool,
     stride_bytes: u32,
     extent_bytes: u64,
     pack_bytes: u64,
     pack_files: u32,
     version: u16,
-    /// What was mounted at the store when the scan began.
+    /// Fingerprint of the store when the scan began.
     fingerprint: String,
     /// Inode number of the data set's root.
     inode: u64,
-    /// Whether the data set was, or lay in, another file system than the store's root.
+    /// Set if the data set was, or lay in, another file system than the store's root.
     #[serde(default)]
     nested: Option<bool>,
     /// Identity of the store, if it has one.
@@ -564,7 +564,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// What is noted of a scan that begins now.
+    /// Creates the record of a scan that begins now.
     fn of(
         request: &ScanRequest,
         source: &Source,
@@ -634,11 +634,11 @@ impl Kept {
         }
     }
 
-    /// How sure it is that the store is still what it was when the scan began (C3), with what was
-    /// mounted within it; or why it is not. A disk may have another number after a reboot; then the
-    /// root of the data set must be the same file or directory. Where only that is another one, or
-    /// where at another peer than that of the scan's beginning a store without an identity may have
-    /// all marks different, something that was listed must be there.
+    /// Returns the certainty that the store is still the one with which the scan began (C3), with
+    /// its mounts. Returns an error if it is not. A disk may have another number after a reboot;
+    /// then the root of the data set must be the same file or directory. Some listed entry must
+    /// exist in two further cases: only the root differs, or a store without an identity has all
+    /// marks different at another peer.
     fn claim(&self, source: &Source, guard: &Guard, own: &PeerId) -> Result<Provenance, String> {
         let here = self.peer.is_empty() || self.peer == own.to_string();
         let other = || "something else is mounted there than when the data set was listed".into();
@@ -677,14 +677,14 @@ impl Kept {
         match inode.is_ok_and(|inode| inode == self.inode) {
             true => Ok(Provenance::Proven),
             false if !same => Err(other()),
-            // A file may have been replaced, or moved as was asked for.
+            // A file may have been replaced, or moved as ordered.
             false if !here || !self.directory => Ok(Provenance::Proven),
             false => Ok(Provenance::Likely),
         }
     }
 }
 
-/// Identity of a store in hex; empty if it has none.
+/// Returns the identity of a store in hex; empty if it has none.
 fn identity_of(source: &Source) -> String {
     match source {
         Source::Posix(store) => store.identity().map_or(String::new(), |found| found.id_hex()),
@@ -698,7 +698,7 @@ fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
     })
 }
 
-/// The store, as one from which what was moved may be removed. Blocks on it.
+/// Returns the store for the removal of moved entries. Blocks on it.
 pub(crate) fn removable(stores: &Stores, name: &Name) -> Result<PosixStore, Problem> {
     if matches!(stores.source(name)?, Source::Mem(_)) {
         let title = format!("from store `{name}` nothing can be removed: it is made up");

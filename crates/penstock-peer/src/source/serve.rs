@@ -1,9 +1,9 @@
-//! One lane at the source: checks who asks and what they may have, then answers requests in turn.
+//! One lane at the source: checks the peer and its rights, then answers requests in turn.
 //!
-//! The source keeps nothing for a request but the request itself, which waits in the socket; a page
-//! that was read for one is kept for the next (soft state, C5). What a lane may read is fixed by
-//! the capability in its hello: the data set of one transfer, whose pages this site made itself. A
-//! request names a page by its digest and entries by their index, never a path.
+//! The source keeps no state for a request except the request itself, which waits in the socket. A
+//! page that was read for one request is kept for the next (soft state, C5). The capability in the
+//! hello fixes the lane's rights: the data set of one transfer, whose pages this site made itself.
+//! A request names a page by its digest and entries by their index, never a path.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
@@ -29,11 +29,11 @@ use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{LaneRight, OpenScan, SourceService};
 use crate::stores::guard::Guard;
 
-/// Decoded pages that the lanes of a transfer keep together.
+/// Number of decoded pages that the lanes of a transfer keep together.
 const PAGES_KEPT: usize = 16;
-/// A lane on which nothing is asked for this long is closed; the target pings more often.
+/// Time without a request after which a lane is closed; the target pings more often.
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// An idle lane looks this often whether its peer drains.
+/// Interval at which an idle lane checks whether its peer drains.
 const DRAIN_LOOK: Duration = Duration::from_secs(2);
 
 /// # Errors
@@ -93,7 +93,7 @@ fn refusal(code: RefusalCode, text: impl Into<String>) -> Refusal {
     Refusal { code, retry_after_ms, text: text.into() }
 }
 
-/// Whether the lane may be served, and in which version: version, capability (C4), transfer.
+/// Checks whether the lane may be served, and in which version: version, capability (C4), transfer.
 fn admit(
     service: &SourceService,
     pending: &PendingLane,
@@ -136,7 +136,7 @@ fn admit(
         .scan(hello.transfer)
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
         .ok_or_else(|| refusal(RefusalCode::UnknownPage, "the transfer is not known here"))?;
-    // A disk that is not there would look like files that are not (C3).
+    // A missing disk would look like missing files (C3).
     service
         .check(hello.transfer, &open)
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?;
@@ -150,21 +150,21 @@ fn now_seconds() -> u64 {
     u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0)
 }
 
-/// What a request calls a page: its number, and the first bytes of its digest.
+/// Name of a page in requests: its number, and the first bytes of its digest.
 type PageName = (u32, [u8; 16]);
 
-/// The pages that lanes of a transfer used last, decoded: memory follows what is worked on, not the
+/// The decoded pages that lanes of a transfer used last. Memory follows the pages in use, not the
 /// number of lanes.
 #[derive(Default)]
 pub(crate) struct PageCache {
-    /// Most recently used first, by their numbers and digests.
+    /// Pages by number and digest, most recently used first.
     kept: Mutex<VecDeque<(PageName, Arc<Page>)>>,
 }
 
 impl PageCache {
-    /// The page of this number and digest: kept from before, or what `read` gives if its digest is
-    /// the one asked for, as `see` has it. Blocks while it is read; another lane that asks waits
-    /// rather than reads it once more.
+    /// Returns the page of this number and digest. If it is not kept, takes the page of `read` if
+    /// its digest is the right one, in the form of `see`. Blocks during the read; other lanes that
+    /// ask for the same page wait for it.
     ///
     /// # Errors
     /// Those of `see`.
@@ -200,7 +200,7 @@ struct Server<'a> {
     reader: PieceReader,
     body: Vec<u8>,
     interrupt: sys::EventFd,
-    /// Requests that were refused.
+    /// Number of refused requests.
     refused: u64,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Server<'a> {
     fn run(&mut self) -> Result<(), LaneError> {
         let mut idle = Duration::ZERO;
         loop {
-            // What it has asked for beyond this is asked for elsewhere.
+            // Further requests of the lane are repeated at another peer.
             if self.service.draining.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -256,7 +256,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Handles one frame; `false` ends the lane in order.
+    /// Handles one frame; returns `false` to end the lane in order.
     fn handle(&mut self, header: &Header, body: &[u8]) -> Result<bool, LaneError> {
         match header.kind {
             FrameKind::Fetch => {
@@ -287,7 +287,7 @@ impl<'a> Server<'a> {
                 let text = format!("page {} is not known here", fetch.page);
                 return self.refuse(request, refusal(RefusalCode::UnknownPage, text));
             }
-            // The lane ends: what it was asked for is asked of another peer.
+            // The lane ends: its requests are repeated at another peer.
             Err(problem) => {
                 return Err(LaneError::Io(std::io::Error::other(problem.to_string())));
             }
@@ -304,7 +304,7 @@ impl<'a> Server<'a> {
     }
 
     fn refuse(&mut self, request: u32, refusal: Refusal) -> Result<(), LaneError> {
-        // A lane may ask for very many things that are not to be had.
+        // Logged once: a lane may ask for very many missing pages.
         if self.refused == 0 {
             tracing::info!(%refusal, "request refused; further ones of this lane are not told");
         }
@@ -314,9 +314,9 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// The page that a request names: by number, but only if its digest is the one asked for.
+    /// Returns the page that a request names: by number, but only if its digest is the right one.
     fn page(&self, fetch: &Fetch) -> Result<Option<Arc<Page>>, Problem> {
-        // A page that cannot be read now is asked for again, as one that is not there yet.
+        // A page that cannot be read now is asked for again, like one that does not exist yet.
         let read = || self.open.scan.sealed_page(fetch.page).ok().flatten();
         let asked = (fetch.page, fetch.page_digest);
         self.open.pages.get(asked, read, |page| self.open.see(&self.source, page))

@@ -1,11 +1,11 @@
 //! The walk of everything below the data set's root at the target, here or at another host. It
 //! leaves out protected entries:
 //!
-//! - entries that the user's rules exclude, at either side;
-//! - entries at a place where the source left out a mount, and, with `--one-file-system`, mounts at
-//!   the target;
-//! - the backup directory;
-//! - state of runs, files of other runs, and directories that hold any.
+//! - Entries that the user's rules exclude, at either side.
+//! - Entries at a place where the source left out a mount, and, with `--one-file-system`, mounts at
+//!   the target.
+//! - The backup directory.
+//! - State of runs, files of other runs, and directories that hold any.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
