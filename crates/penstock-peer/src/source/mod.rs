@@ -50,7 +50,7 @@ use crate::source::digest_jobs::DigestJobs;
 use crate::source::leased_source::ScanOrder;
 use crate::source::recognition::{Sight, shares_inodes};
 use crate::source::removal::Remover;
-use crate::source::scan_registry::{OPENING_MAX, Scans, removable};
+use crate::source::scan_registry::{OPENING_MAX, ScanRegistry, removable};
 use crate::source::serve::PageCache;
 use crate::stores::guard::Guard;
 use crate::stores::single_flight::SingleFlight;
@@ -76,7 +76,7 @@ pub struct LaneRight {
 pub struct SourceService {
     stores: Arc<Stores>,
     directory: PathBuf,
-    scans: Arc<Scans>,
+    scans: Arc<ScanRegistry>,
     pub(crate) peer: PeerId,
     pub(crate) verifier: Option<LaneVerifier>,
     /// Lease of this peer's controller; data sets are listed here only while it holds.
@@ -200,7 +200,7 @@ impl SourceService {
         let cpus = sys::available_cpus();
         let workers = cpus.clamp(2, 8);
         Self {
-            scans: Scans::new(Arc::clone(&stores), directory, peer.clone(), workers),
+            scans: ScanRegistry::new(Arc::clone(&stores), directory, peer.clone(), workers),
             stores,
             directory: directory.to_owned(),
             peer,
@@ -284,7 +284,7 @@ impl SourceService {
     }
 
     #[cfg(test)]
-    pub(crate) fn scans(&self) -> &Arc<Scans> {
+    pub(crate) fn scans(&self) -> &Arc<ScanRegistry> {
         &self.scans
     }
 

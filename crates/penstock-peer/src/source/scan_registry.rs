@@ -39,28 +39,28 @@ use crate::stores::{Stores, store_gone, store_offline};
 pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
 
 /// The scan of one transfer, from its first request on.
-pub(crate) struct Place {
+pub(crate) struct ScanSlot {
     /// Order by which this peer makes it; `None` if another peer does, and this one serves it.
     order: Option<ScanOrder>,
     /// Number of the list of the data set.
     listing: u32,
-    state: Mutex<PlaceState>,
+    state: Mutex<SlotState>,
     wake: Condvar,
 }
 
-enum PlaceState {
+enum SlotState {
     Opening,
     Open(Arc<OpenScan>),
     Failed(Problem),
 }
 
-impl Place {
+impl ScanSlot {
     fn new(order: &ScanOrder, listing: u32) -> Self {
         let order = order.fence.holds().then(|| order.clone());
-        Self { order, listing, state: Mutex::new(PlaceState::Opening), wake: Condvar::new() }
+        Self { order, listing, state: Mutex::new(SlotState::Opening), wake: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, PlaceState> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,9 +77,9 @@ impl Place {
     /// Returns whether the scan must be opened anew.
     fn is_spent(&self) -> bool {
         match &*self.lock() {
-            PlaceState::Opening => false,
-            PlaceState::Open(open) => open.scan.is_broken_off(),
-            PlaceState::Failed(_) => true,
+            SlotState::Opening => false,
+            SlotState::Open(open) => open.scan.is_broken_off(),
+            SlotState::Failed(_) => true,
         }
     }
 
@@ -92,7 +92,7 @@ impl Place {
         transfer: TransferId,
         most: Option<Duration>,
     ) -> Result<Arc<OpenScan>, Problem> {
-        let opens = |state: &mut PlaceState| matches!(state, PlaceState::Opening);
+        let opens = |state: &mut SlotState| matches!(state, SlotState::Opening);
         let state = self.lock();
         let state = match most {
             Some(most) => {
@@ -102,9 +102,9 @@ impl Place {
             None => self.wake.wait_while(state, opens).unwrap_or_else(PoisonError::into_inner),
         };
         match &*state {
-            PlaceState::Open(open) => Ok(Arc::clone(open)),
-            PlaceState::Failed(problem) => Err(problem.clone()),
-            PlaceState::Opening => {
+            SlotState::Open(open) => Ok(Arc::clone(open)),
+            SlotState::Failed(problem) => Err(problem.clone()),
+            SlotState::Opening => {
                 let title = format!("the scan of transfer {} is being taken up", transfer.short());
                 Err(Problem::new(Exit::Temporary, SCAN_OPENING, title)
                     .because("its pages are read again, or its store is slow to answer")
@@ -116,9 +116,9 @@ impl Place {
     /// Notes that the scan is open; returns `false` if it was given up meanwhile.
     fn fill(&self, open: &Arc<OpenScan>) -> bool {
         let mut state = self.lock();
-        let wanted = matches!(*state, PlaceState::Opening);
+        let wanted = matches!(*state, SlotState::Opening);
         if wanted {
-            *state = PlaceState::Open(Arc::clone(open));
+            *state = SlotState::Open(Arc::clone(open));
             self.wake.notify_all();
         } else {
             open.scan.stop();
@@ -128,8 +128,8 @@ impl Place {
 
     fn fail(&self, problem: Problem) {
         let mut state = self.lock();
-        if matches!(*state, PlaceState::Opening) {
-            *state = PlaceState::Failed(problem);
+        if matches!(*state, SlotState::Opening) {
+            *state = SlotState::Failed(problem);
             self.wake.notify_all();
         }
     }
@@ -138,7 +138,7 @@ impl Place {
     pub(crate) fn stop(&self) {
         let title = "the scan was given up while it was opened";
         self.fail(Problem::new(Exit::Temporary, "scan-given-up", title));
-        if let PlaceState::Open(open) = &*self.lock() {
+        if let SlotState::Open(open) = &*self.lock() {
             open.scan.stop();
         }
     }
@@ -146,9 +146,9 @@ impl Place {
     /// Returns whether the scan is being opened, or its data set listed.
     fn is_at_work(&self) -> bool {
         match &*self.lock() {
-            PlaceState::Opening => true,
-            PlaceState::Open(open) => !open.scan.is_at_rest(),
-            PlaceState::Failed(_) => false,
+            SlotState::Opening => true,
+            SlotState::Open(open) => !open.scan.is_at_rest(),
+            SlotState::Failed(_) => false,
         }
     }
 
@@ -158,18 +158,18 @@ impl Place {
             order.fence.check()?;
         }
         match &*self.lock() {
-            PlaceState::Failed(problem) => Err(problem.clone()),
+            SlotState::Failed(problem) => Err(problem.clone()),
             _ => Ok(()),
         }
     }
 
     fn holds(&self, scan: &Arc<OpenScan>) -> bool {
-        matches!(&*self.lock(), PlaceState::Open(open) if Arc::ptr_eq(open, scan))
+        matches!(&*self.lock(), SlotState::Open(open) if Arc::ptr_eq(open, scan))
     }
 }
 
 /// Wakes the waiters of a place when its thread ends, also by a panic.
-struct Opening<'a>(&'a Place);
+struct Opening<'a>(&'a ScanSlot);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
@@ -181,24 +181,24 @@ impl Drop for Opening<'_> {
 /// The beginnings of a scan.
 enum Begin {
     /// A record of an earlier process, or of another peer.
-    Kept(Kept),
+    Recorded(ScanRecord),
     /// A request for a scan that has no record.
     New(ScanRequest),
 }
 
 /// The result of a look at the store.
-struct Looked {
+struct Examined {
     source: Source,
     guard: Guard,
     claim: Provenance,
     kind: RootKind,
     request: ScanRequest,
     /// The record to be written, if it is new.
-    kept: Option<Kept>,
+    kept: Option<ScanRecord>,
 }
 
 /// The scans of this host.
-pub(crate) struct Scans {
+pub(crate) struct ScanRegistry {
     stores: Arc<Stores>,
     directory: PathBuf,
     peer: PeerId,
@@ -206,10 +206,10 @@ pub(crate) struct Scans {
     /// Other peers of the site, which may list a part of what this one scans.
     helpers: OnceLock<Arc<dyn Helpers>>,
     /// Places of scans. Locked for no longer than a look-up takes.
-    table: Mutex<BTreeMap<TransferId, Arc<Place>>>,
+    table: Mutex<BTreeMap<TransferId, Arc<ScanSlot>>>,
 }
 
-impl Scans {
+impl ScanRegistry {
     pub(crate) fn new(
         stores: Arc<Stores>,
         directory: &Path,
@@ -220,7 +220,7 @@ impl Scans {
         Arc::new(Self { stores, directory, peer, workers, helpers, table })
     }
 
-    fn table(&self) -> MutexGuard<'_, BTreeMap<TransferId, Arc<Place>>> {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<TransferId, Arc<ScanSlot>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -306,7 +306,7 @@ impl Scans {
         transfer: TransferId,
         order: &ScanOrder,
         new: Option<&ScanRequest>,
-    ) -> Result<Option<Arc<Place>>, Problem> {
+    ) -> Result<Option<Arc<ScanSlot>>, Problem> {
         let wanted = new.map_or(0, |request| request.listing);
         {
             let mut table = self.table();
@@ -321,7 +321,7 @@ impl Scans {
         let kept = self.kept(transfer)?.filter(|kept| kept.listing >= wanted);
         let listing = kept.as_ref().map_or(wanted, |kept| kept.listing);
         let begin = match (kept, new) {
-            (Some(kept), _) => Begin::Kept(kept),
+            (Some(kept), _) => Begin::Recorded(kept),
             (None, Some(request)) => Begin::New(request.clone()),
             (None, None) => return Ok(None),
         };
@@ -332,7 +332,7 @@ impl Scans {
             if let Some(place) = other.filter(|it| it.is_for(order) && it.listing >= listing) {
                 return Ok(Some(Arc::clone(place)));
             }
-            let place = Arc::new(Place::new(order, listing));
+            let place = Arc::new(ScanSlot::new(order, listing));
             if let Some(old) = table.insert(transfer, Arc::clone(&place)) {
                 old.stop();
             }
@@ -353,7 +353,7 @@ impl Scans {
     }
 
     /// Opens a scan and runs it.
-    fn run(&self, transfer: TransferId, place: &Arc<Place>, begin: Begin) {
+    fn run(&self, transfer: TransferId, place: &Arc<ScanSlot>, begin: Begin) {
         let _opening = Opening(place);
         match self.open(transfer, place, begin) {
             Ok((open, source)) => {
@@ -370,7 +370,7 @@ impl Scans {
     }
 
     /// Loads the record of a transfer; `None` if there is none that can be parsed.
-    fn kept(&self, transfer: TransferId) -> Result<Option<Kept>, Problem> {
+    fn kept(&self, transfer: TransferId) -> Result<Option<ScanRecord>, Problem> {
         let text = read_kept(&self.directory_of(transfer).join("request.json"))?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
@@ -378,16 +378,16 @@ impl Scans {
     fn open(
         &self,
         transfer: TransferId,
-        place: &Place,
+        place: &ScanSlot,
         begin: Begin,
     ) -> Result<(Arc<OpenScan>, Source), Problem> {
         let store = match &begin {
-            Begin::Kept(kept) => kept.store.clone(),
+            Begin::Recorded(kept) => kept.store.clone(),
             Begin::New(request) => request.store.clone(),
         };
         let (stores, peer) = (Arc::clone(&self.stores), self.peer.clone());
         let looked =
-            self.stores.look(&store, move || Looked::at(&stores, &peer, transfer, begin))??;
+            self.stores.look(&store, move || Examined::at(&stores, &peer, transfer, begin))??;
         if let Some(kept) = &looked.kept {
             // It waited for the store: meanwhile another peer may lead, or the transfer be over.
             place.check()?;
@@ -436,12 +436,12 @@ impl Scans {
         for transfer in known {
             if !self.directory_of(transfer).exists() {
                 // A scan that was just asked for has no directory yet.
-                self.take_out(transfer, |place| matches!(*place.lock(), PlaceState::Open(_)));
+                self.take_out(transfer, |place| matches!(*place.lock(), SlotState::Open(_)));
             }
         }
     }
 
-    fn take_out(&self, transfer: TransferId, is_it: impl FnOnce(&Arc<Place>) -> bool) {
+    fn take_out(&self, transfer: TransferId, is_it: impl FnOnce(&Arc<ScanSlot>) -> bool) {
         let mut table = self.table();
         if table.get(&transfer).is_some_and(is_it) {
             table.remove(&transfer);
@@ -483,7 +483,7 @@ fn shut() -> Fence {
     Fence::new(1, Arc::new(|| false))
 }
 
-impl Looked {
+impl Examined {
     fn at(
         stores: &Stores,
         own: &PeerId,
@@ -491,7 +491,7 @@ impl Looked {
         begin: Begin,
     ) -> Result<Self, Problem> {
         match begin {
-            Begin::Kept(kept) => {
+            Begin::Recorded(kept) => {
                 let source = stores.source(&kept.store)?;
                 // First of all: the guard must cover the following looks.
                 let guard = Guard::new(&source, &kept.store, &kept.root.0)?;
@@ -511,7 +511,7 @@ impl Looked {
                     removable(stores, &request.store)?;
                 }
                 let guard = Guard::new(&source, &request.store, &request.root.0)?;
-                let kept = Kept::of(&request, &source, &guard, kind, own)?;
+                let kept = ScanRecord::of(&request, &source, &guard, kind, own)?;
                 Ok(Self {
                     source,
                     guard,
@@ -527,7 +527,7 @@ impl Looked {
 
 /// The record of a scan, beside its pages.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct ScanRecord {
     /// Number of the list of the data set.
     #[serde(default)]
     listing: u32,
@@ -563,7 +563,7 @@ struct Kept {
     peer: String,
 }
 
-impl Kept {
+impl ScanRecord {
     /// Creates the record of a scan that begins now.
     fn of(
         request: &ScanRequest,

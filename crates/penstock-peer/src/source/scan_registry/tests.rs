@@ -1,4 +1,4 @@
-//! Scans beside a store that hangs, or is not mounted.
+//! ScanRegistry beside a store that hangs, or is not mounted.
 
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
