@@ -1,9 +1,10 @@
-//! Removing at a source what its target has: never what took its place meanwhile (C6).
+//! Removes entries at a source that its target has: never entries that replaced them meanwhile
+//! (C6).
 //!
-//! Nothing in POSIX unlinks a file only if it is a certain one. So it is renamed first, to one of
-//! our temporary names, which nobody else uses; looked at there; and only then unlinked, or given
-//! its name back. A crash between the steps leaves it under the temporary name, which is
-//! computable: the next attempt finds it there.
+//! No call of POSIX unlinks a file only if it is a certain one. So the file is renamed first, to
+//! one of our temporary names, which no other program uses. It is inspected there; only then it is
+//! unlinked, or gets its name back. A crash between the steps leaves it under the temporary name,
+//! which is computable: the next attempt finds it there.
 
 use penstock_proto::name;
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
@@ -15,7 +16,7 @@ use super::posix::PosixStore;
 use super::remove::Removal;
 use super::{Kind, Meta, check_item_name};
 
-/// Under which name something is looked at.
+/// The name under which an entry is inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Its own.
@@ -24,18 +25,19 @@ pub enum Look {
     Aside,
 }
 
-/// Decides whether something is what is to go.
+/// Decides whether an entry is the one to remove.
 pub type IsSame<'a> = &'a dyn Fn(&Meta, Look) -> bool;
 
 impl PosixStore {
-    /// Removes `name` in `dir`, which is no directory, if `is_same` says so before and after it
-    /// was renamed to `aside`, one of our temporary names. What an earlier attempt left at `aside`
-    /// is dealt with in the same way; then what has its name now is another thing, and stays.
+    /// Removes `name` in `dir`, which is no directory, if `is_same` confirms it before and after it
+    /// was renamed to `aside`, one of our temporary names. An entry that an earlier attempt left at
+    /// `aside` is handled in the same way. The entry that has its name now is then a different one,
+    /// and stays.
     ///
     /// Four system calls where all is well.
     ///
     /// # Errors
-    /// `BadPath`; `ReadOnly`; `Io`. `Exists`: another thing was in its place, and while that lay
+    /// `BadPath`; `ReadOnly`; `Io`. `Exists`: another entry was in its place, and while that lay
     /// aside a third has taken the name: it stays at `aside`, to be found by a user.
     pub fn take_away(
         &self,
@@ -55,7 +57,8 @@ impl PosixStore {
         match self.briefly_unlocked(dir, || put_aside(dir, name, aside)) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(Removal::Vanished),
-            // An earlier attempt ended between its two steps; the name was given to it again.
+            // An earlier attempt ended between its two steps, and another entry has received the
+            // name.
             Err(Errno::EXIST) => {
                 return match self.take_aside(dir, name, aside, is_same)? {
                     Some(Removal::Done) => self.take_away(dir, name, aside, is_same),
@@ -68,7 +71,7 @@ impl PosixStore {
         Ok(taken.unwrap_or(Removal::Vanished))
     }
 
-    /// Unlinks what is at `aside`, or gives it the name back; `None` if nothing is there.
+    /// Unlinks the entry at `aside`, or restores its name; `None` if no entry is there.
     fn take_aside(
         &self,
         dir: &Dir,
@@ -124,8 +127,9 @@ impl PosixStore {
         }
     }
 
-    /// Removes the directory `name` in `dir` if it is empty, and its inode number the one given,
-    /// where that is not 0. The root of another file system that is mounted there holds something.
+    /// Removes the directory `name` in `dir` if it is empty and has the given inode number, where
+    /// that is not 0. The root of another file system that is mounted there does not count as
+    /// empty.
     ///
     /// # Errors
     /// `BadPath`, also for our own temporary names; `ReadOnly`; `Io`.
@@ -153,7 +157,7 @@ impl PosixStore {
 fn put_aside(dir: &Dir, name: &[u8], aside: &[u8]) -> Result<(), Errno> {
     let fd = dir.fd().map_err(|_| Errno::BADF)?;
     match renameat_with(fd, name, fd, aside, RenameFlags::NOREPLACE) {
-        // The file system cannot tell (NFS): the name is of 128 random bits, so a look will do.
+        // The file system cannot check that (NFS). The name has 128 random bits, so a stat will do.
         Err(Errno::INVAL | Errno::NOSYS) => {
             let look = rustix::fs::statat(fd, aside, AtFlags::SYMLINK_NOFOLLOW);
             match look {
@@ -166,7 +170,7 @@ fn put_aside(dir: &Dir, name: &[u8], aside: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Renames `aside` back to `name`, never over what has that name by now.
+/// Renames `aside` back to `name`, never over an entry that has that name by now.
 fn give_back(dir: &Dir, aside: &[u8], name: &[u8], kind: Kind) -> Result<(), Errno> {
     let fd = dir.fd().map_err(|_| Errno::BADF)?;
     match renameat_with(fd, aside, fd, name, RenameFlags::NOREPLACE) {
