@@ -43,10 +43,9 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clean;
-use crate::cli_transfer::{DurabilityArg, parse_digest, xxh3_warning};
+use crate::commands::transfer::{DurabilityArg, parse_digest, xxh3_warning};
 use crate::exit::{self, ExitCode, Failure};
 use crate::exit::{exit_code, failure};
-use crate::failed_list;
 use crate::options::limits::{CpuArgs, LimitArgs};
 use crate::options::moving::MoveArgs;
 use crate::options::plan::{PlanArgs, planned_options, read_plan};
@@ -54,9 +53,10 @@ use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{DigestOutputs, ProofArgs, open_papers};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
-use crate::output_file::OutputFile;
-use crate::plan;
-use crate::progress::{Mode, ProgressArgs, Reporter};
+use crate::output::failed_list;
+use crate::output::output_file::OutputFile;
+use crate::output::plan;
+use crate::output::progress::{Mode, ProgressArgs, Reporter};
 use crate::receipt::{self, Signer};
 use crate::ssh::{self, SshArgs};
 

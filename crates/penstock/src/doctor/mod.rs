@@ -19,8 +19,8 @@ use penstock_api::paths::PairReport;
 use penstock_io::trust::PeerCertificate;
 use penstock_proto::id::Name;
 
-use crate::cli_paths;
 use crate::client::Client;
+use crate::commands::paths;
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::site_directory::TRUST_DIRECTORY;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         Some(site) => {
             let report: PairReport = client.get(&format!("/sites/{site}/doctor"))?;
             if !args.json {
-                exit::print(&cli_paths::words(&report.paths))?;
+                exit::print(&paths::words(&report.paths))?;
             }
             report.findings
         }

@@ -9,8 +9,8 @@ use penstock_api::proof::Proof;
 use penstock_proto::checksum::ChecksumKind;
 
 use crate::exit::{ExitCode, Failure};
-use crate::output_file::OutputFile;
-use crate::progress::Mode;
+use crate::output::output_file::OutputFile;
+use crate::output::progress::Mode;
 
 /// What `copy` and `transfer submit` are asked to prove.
 #[derive(clap::Args)]

@@ -23,7 +23,7 @@ use penstock_proto::id::Name;
 
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
-use crate::output_file::OutputFile;
+use crate::output::output_file::OutputFile;
 use penstock_io::sys::now_seconds;
 
 pub(crate) use check::CheckArgs;

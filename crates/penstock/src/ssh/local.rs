@@ -28,7 +28,7 @@ use crate::copy::{
     Copy, Job, Papers, SourceFacts, SourcePlace, State, TargetPlace, check_kind, scan_request,
 };
 use crate::exit::{self, ExitCode, Failure, failure};
-use crate::progress::Mode;
+use crate::output::progress::Mode;
 
 /// How long the far end may take to begin: it may have to wait for an earlier run to let go, and
 /// then looks at a store.

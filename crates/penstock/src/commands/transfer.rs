@@ -22,14 +22,13 @@ use penstock_proto::name;
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::{format_bytes, format_rate, parse_size};
 
-use crate::cli_events;
-use crate::cli_plan;
-use crate::cli_shares;
 use crate::client::{Client, Next};
+use crate::commands::events;
+use crate::commands::plan;
+use crate::commands::shares;
 use crate::config::DirectoryArgs;
 use crate::exit::exit_code;
 use crate::exit::{self, ExitCode, Failure};
-use crate::failed_list;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
 use crate::options::moving::MoveArgs;
 use crate::options::plan::PlanArgs;
@@ -37,9 +36,10 @@ use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{DigestOutputs, ProofArgs, open_papers};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
-use crate::output_file::OutputFile;
-use crate::plan::Show;
-use crate::progress::{Mode, ProgressArgs, Reporter, state_name};
+use crate::output::failed_list;
+use crate::output::output_file::OutputFile;
+use crate::output::plan::Show;
+use crate::output::progress::{Mode, ProgressArgs, Reporter, state_name};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
@@ -280,7 +280,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         }
         TransferCommand::Events { id, limit, json } => {
             let view: TransferView = client.get(&format!("/transfers/{id}"))?;
-            cli_events::show(&client, Some(view.id), limit, json)?;
+            events::show(&client, Some(view.id), limit, json)?;
         }
         TransferCommand::Pause(args) => act(&client, &args.id, Action::Pause)?,
         TransferCommand::Resume(args) => act(&client, &args.id, Action::Resume)?,
@@ -315,7 +315,7 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let request = request_of(&args)?;
     let replaces = request.options.update.if_exists == IfExists::Replace;
     let view = match args.plans.file() {
-        Some(file) => cli_plan::follow(client, file, request)?,
+        Some(file) => plan::follow(client, file, request)?,
         None => client.post::<TransferView>("/transfers", &request)?,
     };
     if replaces && view.options.update.if_exists == IfExists::Fail {
@@ -388,7 +388,7 @@ fn run_plan(client: &Client, args: &SubmitArgs, out: Option<&Path>) -> anyhow::R
             .into());
     }
     let show = Show::choose(args.json, args.plans.verbose());
-    cli_plan::make(client, &request_of(args)?, out, show)
+    plan::make(client, &request_of(args)?, out, show)
 }
 
 fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
@@ -453,13 +453,13 @@ pub(crate) fn xxh3_warning(clear: bool) -> String {
 fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
     let mut reporter = Reporter::new(mode);
     let news = matches!(mode, Mode::Bar | Mode::Lines | Mode::SparseLines)
-        .then(|| cli_events::News::of(client, id));
+        .then(|| events::News::of(client, id));
     let mut summary = None;
     let mut heard = Instant::now();
     let followed = loop {
         let followed = client.follow(&format!("/transfers/{id}/events"), |event| {
             heard = Instant::now();
-            for line in news.iter().flat_map(cli_events::News::lines) {
+            for line in news.iter().flat_map(events::News::lines) {
                 reporter.talk(&line);
             }
             reporter.show(event)?;
@@ -613,9 +613,9 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
 
 fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     let view: TransferView = client.get(&format!("/transfers/{id}"))?;
-    let shares = cli_shares::of(client, &view);
+    let shares = shares::of(client, &view);
     if json {
-        exit::print(&cli_shares::with_json(&view, &shares)?)?;
+        exit::print(&shares::with_json(&view, &shares)?)?;
         return Ok(());
     }
     let progress = &view.progress;
@@ -658,7 +658,7 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         exit::print(&format!("{key:<11} {value}"))?;
     }
     let peers = if runs { progress.peers.as_slice() } else { &[] };
-    for line in cli_shares::lines(&shares, peers, penstock_io::sys::now_seconds()) {
+    for line in shares::lines(&shares, peers, penstock_io::sys::now_seconds()) {
         exit::print(&line)?;
     }
     for item in &view.failures {

@@ -5,8 +5,8 @@ use penstock_api::transfer::{PeerShare, TransferState, TransferView};
 use penstock_proto::id::Name;
 use penstock_proto::units::{format_bytes, format_rate};
 
-use crate::cli_peer::{lanes_text, lasting};
 use crate::client::Client;
+use crate::commands::peer::{lanes_text, lasting};
 
 /// The shares of a transfer that runs; nothing where they are not known.
 pub(crate) fn of(client: &Client, view: &TransferView) -> TransferPaths {

@@ -13,8 +13,8 @@ use crate::client::Client;
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::plan::{planned_options, read_plan};
-use crate::output_file::OutputFile;
-use crate::plan::{self, Show};
+use crate::output::output_file::OutputFile;
+use crate::output::plan::{self, Show};
 
 /// Bytes of a plan that are sent at a time.
 const PART_BYTES: u64 = 4 << 20;

@@ -6,8 +6,8 @@ use penstock_api::keys::{ForgetRequest, RotateReply};
 use penstock_api::operate::{DrainRequest, PeerView, PeersView, Presence};
 use penstock_proto::id::Name;
 
-use crate::cli_rotation;
 use crate::client::Client;
+use crate::commands::rotation;
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
 use penstock_io::sys::now_seconds;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: PeerArgs) -> anyhow::Result<ExitCode> {
             exit::warn(&format!(
                 "peer `{peer}` is forgotten, and its host is shut out: it has to join anew"
             ));
-            cli_rotation::tell(&client, &reply)?;
+            rotation::tell(&client, &reply)?;
         }
     }
     Ok(ExitCode::Done)

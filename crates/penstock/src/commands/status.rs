@@ -5,8 +5,8 @@ use penstock_api::operate::{Finding, Level, PeerView, SiteHealthView};
 use penstock_api::rest::StatusView;
 use penstock_proto::units::format_bytes;
 
-use crate::cli_peer::{lasting, peer_state};
 use crate::client::Client;
+use crate::commands::peer::{lasting, peer_state};
 use crate::doctor;
 use crate::exit::{self, ExitCode};
 use penstock_io::sys::now_seconds;

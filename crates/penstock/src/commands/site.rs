@@ -11,14 +11,14 @@ use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
-use crate::cli_cluster::{self, ClusterArgs, GrowArgs};
-use crate::cli_events;
-use crate::cli_join::{self, JoinArgs};
-use crate::cli_paths;
-use crate::cli_recover::{self, RecoverArgs, TakeoverArgs};
-use crate::cli_rotation;
-use crate::cli_status;
 use crate::client::Client;
+use crate::commands::cluster::{self, ClusterArgs, GrowArgs};
+use crate::commands::events;
+use crate::commands::join::{self, JoinArgs};
+use crate::commands::paths;
+use crate::commands::recover::{self, RecoverArgs, TakeoverArgs};
+use crate::commands::rotation;
+use crate::commands::status;
 use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::doctor;
 use crate::exit::{self, ExitCode, Failure};
@@ -169,22 +169,22 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
             exit::warn(&granted(&stores, Some(&site), directory));
         }
         SiteCommand::Join(join) => match join.token.read()? {
-            Some(token) => cli_join::join(directory, &join, &token)?,
-            None => cli_join::invite(&client()?)?,
+            Some(token) => join::join(directory, &join, &token)?,
+            None => join::invite(&client()?)?,
         },
-        SiteCommand::Grow(grow) => cli_cluster::grow(directory, &grow)?,
-        SiteCommand::Takeover(takeover) => cli_recover::takeover(&client()?, takeover)?,
-        SiteCommand::Recover(recover) => cli_recover::recover(&client()?, &recover)?,
-        SiteCommand::Remove { host } => cli_recover::remove(&client()?, &host)?,
-        SiteCommand::Rotate { json } => cli_rotation::rotate(&client()?, json)?,
+        SiteCommand::Grow(grow) => cluster::grow(directory, &grow)?,
+        SiteCommand::Takeover(takeover) => recover::takeover(&client()?, takeover)?,
+        SiteCommand::Recover(recover) => recover::recover(&client()?, &recover)?,
+        SiteCommand::Remove { host } => recover::remove(&client()?, &host)?,
+        SiteCommand::Rotate { json } => rotation::rotate(&client()?, json)?,
         SiteCommand::List { json } => list(&client()?, json)?,
-        SiteCommand::Paths { site, json } => cli_paths::show(&client()?, site, json)?,
+        SiteCommand::Paths { site, json } => paths::show(&client()?, site, json)?,
         SiteCommand::Unpair { site } => {
             client()?.delete(&format!("/sites/{site}"))?;
             exit::warn(&format!("site `{site}` is no longer trusted here; unpair there as well"));
         }
-        SiteCommand::Status { json } => return cli_status::show(&client()?, json),
-        SiteCommand::Events { limit, json } => cli_events::show(&client()?, None, limit, json)?,
+        SiteCommand::Status { json } => return status::show(&client()?, json),
+        SiteCommand::Events { limit, json } => events::show(&client()?, None, limit, json)?,
     }
     Ok(ExitCode::Done)
 }
@@ -219,7 +219,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     config.cluster = init.cluster.settings(&config)?;
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     config.check_places(directory)?;
-    cli_cluster::check_program(&config)?;
+    cluster::check_program(&config)?;
     make_directory(directory)?;
     let authority =
         SiteAuthority::create(init.name.clone()).context("cannot make the site's keys")?;
@@ -228,7 +228,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         .context("cannot make the peer's certificate")?;
     authority.save(&trust).context("cannot store the site's keys")?;
     identity.save(&trust).context("cannot store the peer's certificate")?;
-    cli_cluster::prepare(directory, &config)?;
+    cluster::prepare(directory, &config)?;
     fs::write(&path, config.to_text()?)
         .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
     exit::print(&format!(
@@ -239,7 +239,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     ))?;
     let stores: Vec<_> = config.stores.iter().map(StoreConfig::view).collect();
     exit::warn(&granted(&stores, None, directory));
-    cli_cluster::tell_next(directory, &config);
+    cluster::tell_next(directory, &config);
     Ok(())
 }
 
@@ -322,7 +322,7 @@ fn join(
     }
     match paths_tried(client, &reply.site.name) {
         Ok(report) => {
-            exit::print(&cli_paths::words(&report.paths))?;
+            exit::print(&paths::words(&report.paths))?;
             doctor::show(&report.findings, false, false)?;
         }
         Err(error) => {

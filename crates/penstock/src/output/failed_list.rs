@@ -15,7 +15,7 @@ use penstock_api::transfer::FailedItem;
 use penstock_proto::name;
 
 use crate::exit;
-use crate::output_file::successor::Successor;
+use crate::output::output_file::successor::Successor;
 
 /// Failed items that are named on standard error; the list has all.
 const TOLD_MAX: usize = 5;

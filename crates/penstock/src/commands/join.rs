@@ -13,8 +13,8 @@ use penstock_io::net::interface_addresses;
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
-use crate::cli_cluster::etcd_address;
 use crate::client::Client;
+use crate::commands::cluster::etcd_address;
 use crate::config::{Config, PORT_DEFAULT};
 use crate::daemon::etcd::program::Program;
 use crate::daemon::join as daemon_join;

@@ -1,0 +1,16 @@
+//! The commands, a module each: what a command takes, and what it prints.
+
+pub(crate) mod cluster;
+pub(crate) mod events;
+pub(crate) mod join;
+pub(crate) mod paths;
+pub(crate) mod peer;
+pub(crate) mod plan;
+pub(crate) mod recover;
+pub(crate) mod rotation;
+pub(crate) mod shares;
+pub(crate) mod site;
+pub(crate) mod status;
+pub(crate) mod store;
+pub(crate) mod transfer;
+pub(crate) mod verify;
