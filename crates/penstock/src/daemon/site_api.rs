@@ -458,7 +458,7 @@ async fn source_peers(
         let store = store.parse().map_err(|error| {
             Problem::new(Exit::Usage, "request", "not the name of a store").because(error)
         })?;
-        check_readable(&parts.site, &site, &store)?;
+        check_readable(&parts.site, site, &store)?;
         Ok(parts.site.data_known_for(&store))
     })
     .await
@@ -668,11 +668,11 @@ async fn release(
     work(parts, site, Duty::Work, move |parts, site| {
         let id = id_of(&id)?;
         // The owner of a stub need not open a scan once more, just to drop it after a restart.
-        if parts.manager.owner(id)?.as_ref() != Some(&site) {
+        if parts.manager.owner(id)?.as_ref() != Some(site) {
             parts.scans.check(site, id)?;
         }
         parts.scans.remove(id);
-        parts.manager.forget_foreign(&site, id);
+        parts.manager.forget_foreign(site, id);
         Ok(())
     })
     .await?;
