@@ -6,7 +6,7 @@
 //! | duty | of one site | in all | beyond it |
 //! |---|---|---|---|
 //! | [`Duty::Connection`]: connections to the site API | 64 | | the connection is closed |
-//! | streams of one connection | 16 | | HTTP/2 makes the client wait |
+//! | streams of one connection | 128 | | HTTP/2 makes the client wait |
 //! | [`Duty::Request`]: requests, until their answers are sent | 256 | | waits, then 503 |
 //! | [`Duty::Work`]: requests that hold a thread | 32 | | waits, then 503 |
 //! | [`Duty::Wait`]: requests that hold a thread while files are hashed | 32 | | waits, then 503 |
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
@@ -345,10 +345,12 @@ pub(crate) async fn keep_within(
         return next.run(request).await;
     };
     let budget = site.budgets.of(&peer.peer.site);
-    match within(&site, &budget, request, next).await {
-        Ok(response) => response,
-        Err(problem) => refuse(problem),
+    let reply = within(&site, &budget, request, next).await;
+    let mut reply = reply.unwrap_or_else(|problem| ProblemReply(problem).into_response());
+    if reply.status() == StatusCode::SERVICE_UNAVAILABLE {
+        reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
     }
+    reply
 }
 
 async fn within(
@@ -443,15 +445,6 @@ async fn take_body(
 /// Items of the lists in a JSON text, or more: a comma within a name counts too.
 fn items_in(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b',').count()
-}
-
-fn refuse(problem: Problem) -> Response {
-    let busy = problem.status == 503;
-    let mut response = ProblemReply(problem).into_response();
-    if busy {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
-    }
-    response
 }
 
 #[cfg(test)]

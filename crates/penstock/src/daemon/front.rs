@@ -13,7 +13,6 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Json, Request, State};
 use axum::http::{StatusCode, Uri, header};
-use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use penstock_api::cluster::{LeaderCard, PeerCard};
@@ -31,7 +30,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::budget;
 use super::cluster::Member;
 use super::etcd::voters::MEMBERS;
 use super::handing::{self, Handed, LOCAL, Lost, PASSED_ON, maybe_done};
@@ -96,9 +94,7 @@ impl Front {
     /// Serves the site API, and what other peers of the own site hand over.
     pub(crate) fn site(self) -> Router {
         let operate = self.operate.remote();
-        let site_of = Arc::clone(&self.member.lead.site);
-        let within = middleware::from_fn_with_state(site_of, budget::keep_within);
-        Router::new().fallback(site).with_state(self).merge(operate).layer(within)
+        Router::new().fallback(site).with_state(self).merge(operate)
     }
 
     /// The other peers, as helpers of a scan of this one.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, Request};
-use axum::middleware::map_request;
+use axum::middleware::{from_fn_with_state, map_request};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -28,7 +28,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
 use super::admission::{Metered, Stage};
-use super::budget::Duty;
+use super::budget::{Duty, keep_within};
 use super::site::Site;
 use crate::wiring::LaneHandler;
 
@@ -50,7 +50,7 @@ const ANONYMOUS_STREAMS_MAX: u32 = 1;
 const ANONYMOUS_WINDOW_BYTES: u32 = 16 << 10;
 /// Requests of a paired site at a time over one HTTP/2 connection, and the bytes of their bodies
 /// and answers that are kept for it.
-const STREAMS_MAX: u32 = 16;
+const STREAMS_MAX: u32 = 128;
 const WINDOW_BYTES: u32 = 512 << 10;
 const SEND_BYTES_MAX: usize = 128 << 10;
 /// How often an idle HTTP/2 connection is asked whether it still lives, and how long it may take.
@@ -225,7 +225,8 @@ impl Port {
                 .initial_connection_window_size(WINDOW_BYTES)
                 .max_send_buf_size(SEND_BYTES_MAX);
         }
-        let router = self.router.clone().layer(Extension(connection));
+        let within = from_fn_with_state(Arc::clone(&self.site), keep_within);
+        let router = self.router.clone().layer(within).layer(Extension(connection));
         let ended = self.until_unpaired(&peer, news);
         if let Some(why) = answer((tls, from), &builder, router, stop, ended).await {
             tracing::info!(%from, peer = %peer.peer, why, "connection cut");

@@ -65,8 +65,11 @@ impl Scene {
 
 /// Begins bodies on sixteen connections, long and short, that never end.
 async fn send_bodies(hostile: &Hostile<'_>) {
+    let mut clients = Vec::new();
     for _ in 0..16 {
-        let client = hostile.client();
+        clients.push(hostile.connected().await);
+    }
+    for client in clients {
         for path in ["/scans", "/addresses", "/addresses"] {
             let bytes = if path == "/scans" { 62 << 20 } else { 900 << 10 };
             tokio::spawn(hostile.post(&client, path).body(endless(bytes)).send());
@@ -74,12 +77,15 @@ async fn send_bodies(hostile: &Hostile<'_>) {
     }
 }
 
-/// Waits for a page that does not come, 60 times on each of 24 connections.
+/// Waits for a page that does not come, 60 times on each of 10 connections.
 async fn wait_for_pages(hostile: &Hostile<'_>) {
     let client = hostile.client();
     assert_eq!(hostile.open_scan(&client, id(1), "src", Some(1)).await.status(), 200);
-    for _ in 0..24 {
-        let client = hostile.client();
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        clients.push(hostile.connected().await);
+    }
+    for client in clients {
         for _ in 0..60 {
             let path = format!("/scans/{}/pages/900?wait_ms=20000", id(1));
             tokio::spawn(hostile.get(&client, &path).send());

@@ -41,6 +41,14 @@ impl<'a> Hostile<'a> {
         client.build().unwrap()
     }
 
+    /// A client whose connection is open: requests at a time would open more.
+    pub(super) async fn connected(&self) -> Client {
+        let client = self.client();
+        let reply = self.get(&client, "/stores/data/peers").send().await.unwrap();
+        assert_eq!(reply.status(), 200);
+        client
+    }
+
     pub(super) fn url(&self, path: &str) -> String {
         format!("https://{}/site/v1{path}", self.address)
     }
