@@ -419,7 +419,7 @@ impl FetchMachine {
         let blocked = |item: &Item| is_still_written(&self.asked, item);
         let again = self.retries.due_over(now, path, blocked);
         let bytes = match again {
-            Some(at) => self.retries.bytes_at(at),
+            Some(key) => self.retries.bytes_of(key),
             None => self.queue.front()?.bytes,
         };
         if again.is_none() && self.leaves_to_others(now, path, bytes) {
@@ -436,8 +436,8 @@ impl FetchMachine {
             return None;
         }
         let (item, tried) = match again {
-            Some(at) => {
-                let (item, tried) = self.retries.take(at);
+            Some(key) => {
+                let (item, tried) = self.retries.take(key)?;
                 self.queued_bytes += item.bytes;
                 (item, tried)
             }

@@ -15,19 +15,23 @@ use super::item::Item;
 use crate::flow::Flow;
 use crate::paths::PathId;
 
+/// When an item may be tried again, and a number that tells it from others of that moment.
+pub(super) type RetryKey = (Instant, u64);
+
 /// An item that is tried again.
 #[derive(Debug)]
 struct Retry {
-    at: Instant,
     item: Item,
     /// Paths over which it has failed.
     tried: Vec<PathId>,
 }
 
-/// The items that wait to be asked for again.
+/// The items that wait to be asked for again, in the order of their times: of a data set of which
+/// nothing can be read there are many, and each request looks at those alone that are due.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
-    waiting: Vec<Retry>,
+    waiting: BTreeMap<RetryKey, Retry>,
+    next: u64,
     bytes: u64,
 }
 
@@ -35,7 +39,8 @@ impl Retries {
     /// Adds an item that may be asked for at `at`, and has failed over the paths `tried`.
     pub(super) fn push(&mut self, at: Instant, item: Item, tried: Vec<PathId>) {
         self.bytes += item.bytes;
-        self.waiting.push(Retry { at, item, tried });
+        self.waiting.insert((at, self.next), Retry { item, tried });
+        self.next += 1;
     }
 
     /// Returns the sum of the bytes that the items are expected to bring.
@@ -43,9 +48,9 @@ impl Retries {
         self.bytes
     }
 
-    /// Returns the bytes that the item at an index of [`Retries::due_over`] is expected to bring.
-    pub(super) fn bytes_at(&self, index: usize) -> u64 {
-        self.waiting[index].item.bytes
+    /// Returns the bytes that the item of a key of [`Retries::due_over`] is expected to bring.
+    pub(super) fn bytes_of(&self, key: RetryKey) -> u64 {
+        self.waiting.get(&key).map_or(0, |retry| retry.item.bytes)
     }
 
     /// Returns whether no item waits.
@@ -55,13 +60,13 @@ impl Retries {
 
     /// Returns all items that wait.
     pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
-        self.waiting.iter().map(|retry| &retry.item)
+        self.waiting.values().map(|retry| &retry.item)
     }
 
     /// Drops the items for which `keep` is false.
     pub(super) fn retain(&mut self, keep: impl Fn(&Item) -> bool) {
-        self.waiting.retain(|retry| keep(&retry.item));
-        self.bytes = self.waiting.iter().map(|retry| retry.item.bytes).sum();
+        self.waiting.retain(|_, retry| keep(&retry.item));
+        self.bytes = self.waiting.values().map(|retry| retry.item.bytes).sum();
     }
 
     /// Drops all items.
@@ -72,10 +77,10 @@ impl Retries {
 
     /// Returns when the first item may be asked for.
     pub(super) fn next_at(&self) -> Option<Instant> {
-        self.waiting.iter().map(|retry| retry.at).min()
+        self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Returns the index of an item that has failed over other paths and may be tried over `path`
+    /// Returns the key of an item that has failed over other paths and may be tried over `path`
     /// now: another peer of the source may read what one cannot (A11). Passes over items that are
     /// `blocked`.
     pub(super) fn due_over(
@@ -83,22 +88,20 @@ impl Retries {
         now: Instant,
         path: PathId,
         blocked: impl Fn(&Item) -> bool,
-    ) -> Option<usize> {
+    ) -> Option<RetryKey> {
         let is_due = |retry: &Retry| {
-            retry.at <= now
-                && !retry.tried.is_empty()
-                && !retry.tried.contains(&path)
-                && !blocked(&retry.item)
+            !retry.tried.is_empty() && !retry.tried.contains(&path) && !blocked(&retry.item)
         };
-        self.waiting.iter().position(is_due)
+        let mut due = self.waiting.range(..=(now, u64::MAX));
+        due.find(|(_, retry)| is_due(retry)).map(|(key, _)| *key)
     }
 
-    /// Removes the item at an index of [`Retries::due_over`], and returns it with the paths over
-    /// which it has failed.
-    pub(super) fn take(&mut self, index: usize) -> (Item, Vec<PathId>) {
-        let Retry { item, tried, .. } = self.waiting.swap_remove(index);
+    /// Removes the item of a key of [`Retries::due_over`], and returns it with the paths over which
+    /// it has failed.
+    pub(super) fn take(&mut self, key: RetryKey) -> Option<(Item, Vec<PathId>)> {
+        let Retry { item, tried } = self.waiting.remove(&key)?;
         self.bytes -= item.bytes;
-        (item, tried)
+        Some((item, tried))
     }
 
     /// Removes and returns the items that may be tried over any path now. Leaves those whose tried
@@ -109,16 +112,10 @@ impl Retries {
         waits: impl Fn(&[PathId]) -> bool,
         blocked: impl Fn(&Item) -> bool,
     ) -> Vec<Item> {
-        let mut due = Vec::new();
-        let mut at = 0;
-        while let Some(retry) = self.waiting.get(at) {
-            if retry.at <= now && !waits(&retry.tried) && !blocked(&retry.item) {
-                due.push(self.take(at).0);
-            } else {
-                at += 1;
-            }
-        }
-        due
+        let due = self.waiting.range(..=(now, u64::MAX));
+        let due = due.filter(|(_, retry)| !waits(&retry.tried) && !blocked(&retry.item));
+        let due: Vec<RetryKey> = due.map(|(key, _)| *key).collect();
+        due.into_iter().filter_map(|key| self.take(key)).map(|(item, _)| item).collect()
     }
 }
 
@@ -194,6 +191,27 @@ mod tests {
         machine.handle_granted(pack());
         let request = machine.poll_request(Instant(0), LANE).unwrap().request;
         (machine, request)
+    }
+
+    /// Promise (f): of a data set of which nothing can be read each request looks at the items that
+    /// are due alone, however many wait.
+    #[test]
+    fn f_items_that_are_not_due_cost_a_request_nothing() {
+        let mut retries = Retries::default();
+        for number in 0..10_000 {
+            let at = Instant(10 + u64::from(number % 7));
+            retries.push(at, Item { first_entry: number, ..pack() }, vec![PathId(1)]);
+        }
+        let unasked = |_: &Item| -> bool { panic!("an item was looked at that is not due") };
+        assert!(retries.take_due(Instant(9), |_| false, unasked).is_empty());
+        assert_eq!(retries.due_over(Instant(9), PathId(2), unasked), None);
+        assert_eq!(retries.next_at(), Some(Instant(10)));
+        let due = retries.take_due(Instant(10), |_| false, |_| false);
+        assert_eq!((due.len(), due[1].first_entry), (1_429, 7));
+        let key = retries.due_over(Instant(11), PathId(2), |_| false).unwrap();
+        assert_eq!((retries.bytes_of(key), retries.take(key).unwrap().0.first_entry), (1_000, 1));
+        retries.retain(|item| item.first_entry < 2_000);
+        assert_eq!(retries.bytes(), 1_000 * retries.items().count() as u64);
     }
 
     /// A11: of a pack of ten files with one that cannot be read, nine are not sent again, and the
