@@ -77,7 +77,8 @@ pub(crate) fn run(wish: Wish) -> anyhow::Result<ExitCode> {
     let starting = Starting::watch()?;
     let started = Ssh::start(&wish.ssh, &wish.remote.destination, &starting);
     let (ssh, input, output) = started.map_err(|error| starting.why(error))?;
-    let (link, incoming) = Link::start(output, input, Box::new(ssh.killer()))?;
+    let (link, incoming) =
+        Link::start(output, input, Box::new(ssh.killer())).map_err(Failure::no_thread)?;
     let ports = wish.ssh.ports.unwrap_or_else(draw_ports);
     let token = rand::random();
     let mut session = Session { wish, ssh, link, rtt: None, ports, token };

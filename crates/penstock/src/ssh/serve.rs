@@ -69,7 +69,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let control = Arc::new(RunControl::default());
     let stopping = Arc::clone(&control);
     let on_lost = Box::new(move || stopping.pause());
-    let (link, incoming) = Link::start(std::io::stdin(), out, on_lost)?;
+    let (link, incoming) =
+        Link::start(std::io::stdin(), out, on_lost).map_err(Failure::no_thread)?;
     let mut far = Far { link, control, listening: None, begun: None, end: End::Nothing };
     far.serve(&incoming);
     Ok(ExitCode::Done)
