@@ -447,10 +447,7 @@ mod tests {
         let failed = sync_names(made.as_fd(), || Some(Err(Errno::IO)));
         assert_eq!(failed, Err(Errno::IO));
         assert_eq!(sync_names(made.as_fd(), || Some(Ok(()))), Ok(()));
-        let gone = tempfile::tempdir().unwrap();
-        let fd = open(gone.path());
-        assert_eq!(sync_names(fd.as_fd(), || None), Ok(()));
-        drop(gone);
-        assert_eq!(sync_names(fd.as_fd(), || None), Err(Errno::NOENT));
+        let writable = tempfile::tempdir().unwrap();
+        assert_eq!(sync_names(open(writable.path()).as_fd(), || None), Ok(()));
     }
 }
