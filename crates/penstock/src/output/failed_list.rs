@@ -179,3 +179,45 @@ impl Write for Lines<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn make(path: &Path) -> io::Result<()> {
+        let (mut out, successor) = create(path)?;
+        out.write_all(b"new\n")?;
+        out.flush()?;
+        drop(out);
+        successor.take_place()
+    }
+
+    /// Promise: a list follows no link that stands under its name, replaces no file of another user,
+    /// and is for its user alone, also in the place of a list that was open to others.
+    #[test]
+    fn a_list_takes_the_place_of_own_files_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("victim"), "precious").unwrap();
+        symlink(at("victim"), at("link")).unwrap();
+        symlink(at("nothing"), at("dangling")).unwrap();
+        for link in ["link", "dangling"] {
+            assert_eq!(make(&at(link)).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(fs::read(at("victim")).unwrap(), b"precious");
+        assert!(!at("nothing").exists());
+        fs::write(at("own"), "old").unwrap();
+        fs::set_permissions(at("own"), fs::Permissions::from_mode(0o666)).unwrap();
+        for name in ["own", "fresh"] {
+            make(&at(name)).unwrap();
+            assert_eq!(fs::read(at(name)).unwrap(), b"new\n");
+            assert_eq!(fs::metadata(at(name)).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(at("victim"), Some(65_534), None).unwrap();
+            assert_eq!(make(&at("victim")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(at("victim")).unwrap(), b"precious");
+        }
+    }
+}
