@@ -62,6 +62,14 @@ impl GrantArgs {
     }
 }
 
+/// Says how an operator of `own` gives `site` a right to a store.
+pub(crate) fn how_to_grant(own: &Name, site: &Name, right: &str, store: &str) -> String {
+    format!(
+        "submit it at site `{own}`, or an operator of `{own}` runs there: \
+         penstock site grant {site} --{right} {store}"
+    )
+}
+
 /// The value of `key` in a line of TOML, if the line is one of that key and whole.
 fn value(line: &str, key: &str) -> Option<toml::Value> {
     toml::from_str::<toml::Table>(line).ok()?.remove(key)

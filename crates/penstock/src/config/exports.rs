@@ -72,8 +72,8 @@ impl Exports {
         Self(Arc::new(Mutex::new(Known { stores: stores.collect(), ..Known::default() })))
     }
 
-    /// The same; from now on rights are those that `file` gives, whenever it changes. All else is
-    /// as it was when the daemon began.
+    /// Follows the rights that `file` gives, whenever it changes. All else stays as it was when the
+    /// daemon began.
     pub(crate) fn following(self, file: PathBuf) -> Self {
         self.lock().file = Some(file);
         self

@@ -44,6 +44,8 @@ use penstock_proto::id::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::grants::how_to_grant;
+
 use super::port::Connection;
 use super::site::Site;
 
@@ -388,11 +390,15 @@ fn longest(site: &Site, caller: &Name, path: &str) -> Result<usize, Problem> {
         return Ok(BODY_BYTES_MAX);
     }
     let own = &site.config.site;
-    let title = format!("site `{caller}` may not use any store of `{own}` for that");
-    Err(Problem::new(Exit::NotAuthorised, "not-exported", title).hint(format!(
-        "an operator of `{own}` can list the site under `read` or `write` of a store in its \
-         configuration"
-    )))
+    let refused =
+        |title: String, hint| Problem::new(Exit::NotAuthorised, "not-exported", title).hint(hint);
+    if parts[0] == "scans" {
+        let title = format!("site `{caller}` may not read from any store of `{own}`");
+        let hint = "an operator there can list the site under `read` of a store in penstock.toml";
+        return Err(refused(title, hint.to_owned()));
+    }
+    let title = format!("site `{caller}` may not write to any store of `{own}`");
+    Err(refused(title, how_to_grant(own, caller, "write", "STORE")))
 }
 
 /// Reads the body of a request, for which there is room then.

@@ -9,6 +9,7 @@ use penstock_api::update::IfExists;
 use penstock_proto::id::Name;
 
 use super::site::Site;
+use crate::grants::how_to_grant;
 
 /// Checks that `site` may have data written to `store`.
 ///
@@ -20,9 +21,11 @@ pub(crate) fn check_writable(own: &Site, site: &Name, store: &Name) -> Result<()
     }
     let own = &own.config.site;
     let title = format!("site `{site}` may not write to `{own}:{store}`");
-    Err(Problem::new(Exit::NotAuthorised, "not-exported", title).hint(format!(
-        "submit it at site `{own}`, or an operator of `{own}` runs there: \
-         penstock site grant {site} --write {store}"
+    Err(Problem::new(Exit::NotAuthorised, "not-exported", title).hint(how_to_grant(
+        own,
+        site,
+        "write",
+        store.as_str(),
     )))
 }
 
@@ -59,8 +62,10 @@ pub(crate) fn within_rights(
     let title = format!(
         "site `{site}` may not replace or delete anything in `{own}:{store}`, as `{asked}` asks for"
     );
-    Err(Problem::new(Exit::NotAuthorised, "delete-not-allowed", title).hint(format!(
-        "submit it at site `{own}`, or an operator of `{own}` runs there: \
-         penstock site grant {site} --delete {store}"
+    Err(Problem::new(Exit::NotAuthorised, "delete-not-allowed", title).hint(how_to_grant(
+        own,
+        site,
+        "delete",
+        store.as_str(),
     )))
 }

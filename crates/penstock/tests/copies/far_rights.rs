@@ -54,7 +54,7 @@ fn a_site_may_do_what_it_was_given() {
     let ask = |more: &[&'static str]| [&SUBMIT[..], &ROUTE[..], more].concat();
 
     take_rights(&b);
-    let hint = ["`a` may not write to `b:data`", "site grant a --write data"];
+    let hint = ["`a` may not write to", "penstock site grant a --write"];
     for more in [&[][..], &["--sync", "--delete"], &["--if-exists", "skip"], &["--dry-run"]] {
         refused(&a, &ask(more), &hint);
     }
