@@ -21,11 +21,12 @@
 //! | module | decides |
 //! |---|---|
 //! | `open`, `closed` | nothing: the pages and the sums over them. |
+//! | `peer`, `open_files`, `retry_list` | nothing: one peer, files in progress, tries of pieces. |
+//! | `commit` | nothing: commits, and facts about pages. |
 //! | `peers` | the peers that take part, lapsed grants, the pieces of a lost peer. |
-//! | `open_files` | large files in progress, and those that wait. |
 //! | `window` | the bounds of the work in progress. |
 //! | `speed` | the rate of each peer, and its share of the last pieces. |
-//! | `moving` | the next work, and when work is handed out again. |
+//! | `moving` | the next work, large files that wait, and repeated work. |
 //! | `reports` | the effects of a report. |
 //! | `write_retries` | the next peer for a piece that one could not write or name. |
 //! | `adopting` | adoption of work for an earlier controller. |
@@ -34,13 +35,16 @@
 
 mod adopting;
 mod closed;
+mod commit;
 mod finishing;
 mod moving;
 mod open;
 mod open_files;
+mod peer;
 mod peers;
 mod recheck;
 mod reports;
+mod retry_list;
 mod speed;
 mod window;
 mod write_retries;
@@ -58,116 +62,16 @@ use penstock_proto::units::Instant;
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
 
-use self::adopting::Early;
 use self::closed::ClosedPages;
-use self::open::{OpenPage, OpenPages, Under, piece_of};
+pub use self::commit::{LedgerCommit, PageCommit, PageStanding, Phase, Totals};
+use self::open::{Early, OpenPage, OpenPages, Under, piece_of};
 use self::open_files::OpenFiles;
-pub use self::peers::Joining;
-use self::peers::Peer;
+use self::peer::Peer;
+pub use self::peer::{Joining, SYNC_FAILURES_MAX};
+use self::retry_list::RetryList;
 pub use self::window::WindowLimits;
-use self::write_retries::WriteRetries;
 use crate::page::{PageLedger, PieceState};
 use crate::slice::Piece;
-
-/// Failed syncs of one peer in a row after which it gets no more work: its store is not fit to
-/// write to. The transfer gives up when that is so of all its peers. A failure may be caused by
-/// another transfer's bytes, so that rare ones over weeks prove nothing.
-pub const SYNC_FAILURES_MAX: u32 = 3;
-
-/// Commit of a page: its head, and the bytes appended to its log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageCommit {
-    /// Number of the page.
-    pub page: u32,
-    /// Digest of the encoded page.
-    pub digest: Digest,
-    /// Bytes to append to the page's log; may be empty.
-    pub append: Vec<u8>,
-    /// Length of the log after that.
-    pub log_bytes: u64,
-    /// True if the page is settled.
-    pub complete: bool,
-    /// Files written.
-    pub files: u64,
-    /// Bytes written.
-    pub bytes: u64,
-    /// Failed entries.
-    pub failures: u64,
-    /// Files that stay as they are at the target.
-    pub kept: u64,
-    /// Bytes of these.
-    pub kept_bytes: u64,
-    /// True if the source is to be asked about entries that have changed, or may have.
-    pub asks: bool,
-}
-
-/// A commit of the ledger: append to the logs, then commit the heads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LedgerCommit {
-    /// Pages with changes.
-    pub pages: Vec<PageCommit>,
-    /// The last epochs that peers have synced, if they are new. The logs are to be synced before
-    /// the heads are committed, and the heads durably (A8).
-    pub synced: BTreeMap<WriterId, u64>,
-}
-
-/// Facts about a page that a restarted transfer reads from its head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageStanding {
-    /// Digest of the encoded page.
-    pub digest: Digest,
-    /// Length of the log that counts.
-    pub log_bytes: u64,
-    /// Files written.
-    pub files: u64,
-    /// Bytes written.
-    pub bytes: u64,
-    /// Failed entries.
-    pub failures: u64,
-    /// Files that stay as they are at the target.
-    pub kept: u64,
-    /// Bytes of these.
-    pub kept_bytes: u64,
-    /// True if the source is to be asked about entries that have changed, or may have.
-    pub asks: bool,
-}
-
-/// Phase of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Pieces are fetched.
-    Moving,
-    /// The edge asks the source about entries that have changed: see [`TransferMachine::asking`].
-    Asking,
-    /// Links are made.
-    Links,
-    /// The edge deletes items at the target that are not in the data set.
-    Deleting,
-    /// Attributes of directories are set.
-    Directories,
-    /// Everything is durable.
-    Done,
-}
-
-/// Totals of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// Files written.
-    pub files: u64,
-    /// Bytes written.
-    pub bytes: u64,
-    /// Bytes durable.
-    pub bytes_durable: u64,
-    /// Bytes found in the ledger when the transfer was resumed, without those of pieces that were
-    /// checked and are not at the target.
-    pub bytes_resumed: u64,
-    /// Failed entries.
-    pub failures: u64,
-    /// Files that stay as they are at the target.
-    pub kept: u64,
-    /// Bytes of these.
-    pub kept_bytes: u64,
-}
 
 /// The ledger and the order of work of one transfer.
 #[derive(Debug)]
@@ -208,7 +112,7 @@ pub struct TransferMachine {
     finish_next: Vec<PieceRef>,
     finish_committing: Vec<PieceRef>,
     /// Pieces that peers could not write or name, and the peers that try next.
-    untaken: WriteRetries,
+    untaken: RetryList,
     /// Pages with pieces of lost peers whose log is to be read once its records are committed.
     log_next: BTreeSet<u32>,
     log_committing: BTreeSet<u32>,
@@ -232,14 +136,6 @@ pub struct TransferMachine {
     compared_news: bool,
     deletes: bool,
     asks: bool,
-}
-
-impl LedgerCommit {
-    /// Returns whether the commit must survive a power cut, with its logs synced before (A8): data
-    /// was made durable, or a page is never examined again.
-    pub fn is_durable(&self) -> bool {
-        !self.synced.is_empty() || self.pages.iter().any(|page| page.complete)
-    }
 }
 
 impl TransferMachine {
@@ -279,7 +175,7 @@ impl TransferMachine {
             discard_committing: Vec::new(),
             finish_next: Vec::new(),
             finish_committing: Vec::new(),
-            untaken: WriteRetries::default(),
+            untaken: RetryList::default(),
             log_next: BTreeSet::new(),
             log_committing: BTreeSet::new(),
             log_ready: VecDeque::new(),

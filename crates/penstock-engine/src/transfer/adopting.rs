@@ -11,8 +11,6 @@
 //! to others in the meantime, nothing at all is handed out for a moment:
 //! [`TransferMachine::wait_for_reports`].
 
-use std::collections::BTreeMap;
-
 use penstock_proto::id::{PeerNumber, WriterId};
 use penstock_proto::journal::Incarnation;
 use penstock_proto::task::Report;
@@ -21,10 +19,6 @@ use penstock_proto::units::Instant;
 use super::TransferMachine;
 use super::open::Under;
 use crate::slice::Piece;
-
-/// Reports of writers on pages that are not open yet.
-#[derive(Debug, Default)]
-pub(super) struct Early(BTreeMap<u32, Vec<(Incarnation, Report)>>);
 
 impl TransferMachine {
     /// Waits for writers that are present, and may have written data that no log knows. Until they

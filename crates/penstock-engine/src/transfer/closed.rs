@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{PageCommit, PageStanding, Totals};
+use super::commit::{PageCommit, PageStanding, Totals};
 
 #[derive(Clone, Debug)]
 struct ClosedPage {

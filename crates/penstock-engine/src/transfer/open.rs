@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use penstock_proto::id::PeerNumber;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::slicing::PieceRef;
-use penstock_proto::task::Work;
+use penstock_proto::task::{Report, Work};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-use super::PageCommit;
+use super::commit::PageCommit;
 use crate::page::{PageLedger, Stale};
 
 /// Peers that may check a piece that was written and is not known to be durable.
@@ -88,6 +88,10 @@ impl OpenPage {
         }
     }
 }
+
+/// Reports of writers on pages that are not open yet.
+#[derive(Debug, Default)]
+pub(super) struct Early(pub(super) BTreeMap<u32, Vec<(Incarnation, Report)>>);
 
 /// Work that a peer has in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

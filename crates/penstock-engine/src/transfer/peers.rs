@@ -10,78 +10,16 @@
 //! and they are missing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
 use penstock_proto::id::{PeerNumber, WriterId};
-use penstock_proto::journal::{Incarnation, JournalRecord};
-use penstock_proto::slicing::PieceRef;
+use penstock_proto::journal::JournalRecord;
 use penstock_proto::task::Work;
 use penstock_proto::units::Instant;
 
+use super::TransferMachine;
 use super::open::{OpenPage, Under};
-use super::speed::{GiveBack, Speed};
-use super::{SYNC_FAILURES_MAX, TransferMachine};
+use super::peer::{GiveBack, Joining, Look, Peer, Speed};
 use crate::grant::GivenGrant;
-
-/// A peer that takes part from now on.
-#[derive(Clone, Copy, Debug)]
-pub struct Joining {
-    /// Circumstances under which it writes.
-    pub incarnation: Incarnation,
-    /// The last epoch that it synced, by the heads or its marker, the greater of both.
-    pub epoch: u64,
-    /// Time for which it may write after each request; `None` for a peer in the controller's own
-    /// process, which cannot outlive it.
-    pub grant: Option<Duration>,
-}
-
-#[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) incarnation: Incarnation,
-    grant: Option<GivenGrant>,
-    pub(super) synced: u64,
-    /// Pieces that its sync of an epoch, or of a later one, makes durable.
-    pub(super) settling: BTreeMap<u64, Vec<PieceRef>>,
-    pub(super) sync_failures: u32,
-    draining: bool,
-    /// Work for this peer alone.
-    pub(super) urgent: VecDeque<Work>,
-    pub(super) speed: Speed,
-    pub(super) give_back: GiveBack,
-    /// Pages of the last phases that it has in hand, or that are done and not synced, by epoch.
-    pub(super) tail_out: BTreeSet<u32>,
-    pub(super) tail_unsynced: Vec<(u64, u32)>,
-}
-
-impl Peer {
-    pub(super) fn renew(&mut self, now: Instant) {
-        if let Some(grant) = &mut self.grant {
-            grant.renew(now);
-        }
-    }
-
-    pub(super) fn is_unfit(&self) -> bool {
-        self.sync_failures >= SYNC_FAILURES_MAX
-    }
-
-    /// Returns whether it is given anything that it does not have already.
-    pub(super) fn takes_work(&self) -> bool {
-        !self.draining && !self.is_unfit()
-    }
-}
-
-/// Way in which a peer checks data that was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// This peer does not; another does.
-    NotHere,
-    /// The peer wrote it, and its page cache still has it.
-    Believing,
-    /// The peer reads the bytes and compares them.
-    Doubting,
-    /// No peer can tell whether it is there: it is missing.
-    Hopeless,
-}
 
 impl TransferMachine {
     /// Handles a peer that takes part. Its number is a new one; the order relative to pages does

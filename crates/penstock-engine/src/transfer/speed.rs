@@ -13,10 +13,8 @@ use penstock_proto::id::PeerNumber;
 use penstock_proto::units::{Instant, KIB};
 
 use super::TransferMachine;
-use super::peers::Peer;
+use super::peer::Peer;
 
-/// Least time over which a rate is measured.
-const WINDOW: Duration = Duration::from_secs(1);
 /// Time beyond that of all others together that a peer may need for its last pieces.
 const LATER: Duration = Duration::from_secs(1);
 /// Time after which a peer that has not asked is not expected to bring anything soon.
@@ -25,64 +23,6 @@ const ABSENT: Duration = Duration::from_secs(2);
 const GIVE_BACK_PAUSE: Duration = Duration::from_millis(200);
 /// Least bytes that are worth a round trip.
 const GIVE_BACK_FLOOR: u64 = 128 * KIB;
-
-/// Rate of a peer while it has work in hand.
-#[derive(Debug, Default)]
-pub(super) struct Speed {
-    /// Start of the count of bytes; none while nothing is in hand.
-    since: Option<Instant>,
-    bytes: u64,
-    rate: Option<f64>,
-    /// Time at which it last asked for work.
-    asked: Option<Instant>,
-}
-
-impl Speed {
-    fn rest(&mut self) {
-        (self.since, self.bytes) = (None, 0);
-    }
-
-    fn work(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
-    }
-
-    fn add(&mut self, now: Instant, bytes: u64) {
-        let since = *self.since.get_or_insert(now);
-        self.bytes += bytes;
-        let passed = now.since(since);
-        if passed >= WINDOW {
-            let new = self.bytes as f64 / passed.as_secs_f64();
-            self.rate = Some(self.rate.map_or(new, |old| f64::midpoint(old, new)));
-            (self.since, self.bytes) = (Some(now), 0);
-        }
-    }
-
-    /// Returns the bytes per second, if known. A peer that has reported nothing for two windows has
-    /// brought no more than its current `piece`.
-    fn rate(&self, now: Instant, piece: u64) -> Option<f64> {
-        let passed = self.since.map_or(Duration::ZERO, |since| now.since(since));
-        if passed < WINDOW * 2 {
-            return self.rate;
-        }
-        let new = (self.bytes + piece) as f64 / passed.as_secs_f64();
-        Some(self.rate.map_or(new, |old| old.min(new)))
-    }
-}
-
-/// Request to a peer to give back work for others.
-#[derive(Debug)]
-pub(super) struct GiveBack {
-    /// Worth in bytes, sent when it asks next.
-    bytes: u64,
-    /// Time from which it may be asked again.
-    after: Instant,
-}
-
-impl GiveBack {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { bytes: 0, after: now }
-    }
-}
 
 impl TransferMachine {
     /// Notes that one of several peers has written something.
@@ -153,8 +93,8 @@ impl TransferMachine {
         self.rate_of(peer, now).is_none_or(|rate| time((peer, rate)) <= best * 2.0)
     }
 
-    /// Asks the peer that needs longest for its work in hand to give back some of it, at most
-    /// `bytes`, so that `peer`, which is idle, ends at the same time.
+    /// Asks the peer that needs longest for its work in hand to give back some of it. At most
+    /// `bytes`, and so much that `peer`, which is idle, ends at the same time.
     pub(super) fn steal(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
         let known = self.peers.keys().filter_map(|number| self.rate_of(*number, now));
         let (count, sum) = known.fold((0, 0.0), |(count, sum), rate| (count + 1, sum + rate));
@@ -194,32 +134,5 @@ impl TransferMachine {
         }
         // By now another piece may be missing, which the other peer takes first.
         wanted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> Instant {
-        Instant(ms * 1_000_000)
-    }
-
-    /// Promise (f): a peer that stands still is known to be slow without a word of it, and one that
-    /// has nothing to do is not.
-    #[test]
-    fn standing_still_is_slow_and_resting_is_not() {
-        let mut speed = Speed::default();
-        speed.work(at(0));
-        assert_eq!(speed.rate(at(1900), 500), None);
-        for ms in [500, 1000] {
-            speed.add(at(ms), 500);
-        }
-        assert_eq!(speed.rate(at(2900), 500), Some(1000.0));
-        assert_eq!(speed.rate(at(11_000), 500), Some(50.0));
-        speed.add(at(11_000), 10_000);
-        assert_eq!(speed.rate(at(11_000), 500), Some(1000.0));
-        speed.rest();
-        assert_eq!(speed.rate(at(60_000), 500), Some(1000.0));
     }
 }
