@@ -1,4 +1,4 @@
-//! What the machines cost per piece: slicing, granting, asking, and taking a log up again.
+//! Costs of the machines per piece: slicing, granting, asking, and replaying a log.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use penstock_proto::task::{Report, Work};
 use penstock_proto::units::{GIB, Instant, KIB, MIB};
 use penstock_proto::wire::Reader;
 
-/// A data set, page by page: how many files a page has, and how large each is.
+/// A data set by pages: the number of files of a page, and their size.
 const SETS: [(&str, usize, u64); 3] =
     [("4 KiB", 4096, 4 * KIB), ("8 MiB", 4096, 8 * MIB), ("1 GiB", 240, GIB)];
 /// Pages of a whole transfer.
 const PAGES: u32 = 16;
-/// What a peer asks for at a time.
+/// Bytes for which a peer asks at a time.
 const ASKED_BYTES: u64 = 64 * MIB;
-/// Who asks, and when: nothing here depends on it.
+/// The peer that asks; nothing here depends on it or on the time.
 const PEER: PeerNumber = PeerNumber(0);
 const NOW: Instant = Instant(0);
 
@@ -63,7 +63,7 @@ fn slicing(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A transfer machine and what a perfect peer reports to it.
+/// A transfer machine and the reports of a perfect peer.
 struct Run {
     machine: TransferMachine,
     pages: Vec<Page>,
@@ -91,7 +91,7 @@ impl Run {
         }
     }
 
-    /// Asks for work and reports all of it; gives whether there was any, and whether the epoch is
+    /// Asks for work and reports all of it; returns whether there was any, and whether the epoch is
     /// to be synced.
     fn hand_out(&mut self, names: &mut Vec<Report>) -> (bool, bool) {
         let reply = self.machine.poll_work(PEER, ASKED_BYTES, NOW);
@@ -161,7 +161,7 @@ impl Run {
         }
     }
 
-    /// Until all files are durable; an epoch for each `pieces` pieces at the latest.
+    /// Runs until all files are durable; an epoch for each `pieces` pieces at the latest.
     fn finish(&mut self, pieces: usize) {
         let mut names = Vec::new();
         while self.machine.phase() == Phase::Moving {
@@ -178,13 +178,13 @@ fn pages_of(files: usize, bytes: u64) -> Vec<Page> {
     (0..PAGES).map(|number| page(number, files, bytes)).collect()
 }
 
-/// Pieces of all pages, those included that name a large file.
+/// Returns the number of pieces of all pages, including those that name a large file.
 fn piece_count(pages: &[Page]) -> u64 {
     pages.iter().map(|page| slice(page).len() as u64).sum()
 }
 
-/// One answer to a peer that asks for 64 MiB, and its reports: what a controller does per piece
-/// while bytes flow.
+/// Measures one answer to a peer that asks for 64 MiB, and its reports: a controller's work per
+/// piece while bytes flow.
 fn grants(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("grant and written");
     for (name, files, bytes) in SETS {
@@ -205,7 +205,7 @@ fn grants(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The whole life of 16 pages, with their epochs and commits.
+/// Measures the whole life of 16 pages, with their epochs and commits.
 fn transfers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("transfer");
     for (name, files, bytes) in SETS {
@@ -238,7 +238,7 @@ fn item(piece: u32, bytes: u64) -> Item {
     }
 }
 
-/// A piece through the machine of a target peer: granted, asked for, heard of, answered.
+/// Measures a piece through the machine of a target peer: granted, asked for, heard of, answered.
 fn requests(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fetch");
     group.throughput(Throughput::Elements(1));
@@ -277,7 +277,7 @@ fn requests(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A page of which all is written and nothing durable, taken up after a restart.
+/// Measures the replay after a restart of a page that is all written and not durable.
 fn replay(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("replay");
     for (name, files, bytes) in SETS {

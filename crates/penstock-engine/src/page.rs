@@ -75,7 +75,7 @@ impl LargeFile {
         self.first..self.finish
     }
 
-    /// Notes the change time under which an extent was read; returns whether it is that of the
+    /// Records the change time under which an extent was read; returns whether it is that of the
     /// others: all extents of a file have one identity (C1).
     fn note_seen(&mut self, digest: Option<&EntryDigest>) -> bool {
         let Some(digest) = digest else { return true };
@@ -266,7 +266,7 @@ impl PageLedger {
         self.replay(earlier, 0, doubt_all)
     }
 
-    /// Notes whether the source is to be asked about anything.
+    /// Records whether the source is to be asked about anything.
     fn note_asks(&mut self, digests: &[EntryDigest], failures: &[EntryFailure]) {
         self.asks |= digests.iter().any(|digest| digest.seen.is_some())
             || failures.iter().any(EntryFailure::may_be_mended);
@@ -438,7 +438,7 @@ impl PageLedger {
         })
     }
 
-    /// Notes which large files are begun: any extent exists, or may. Otherwise the next attempt
+    /// Records which large files are begun: any extent exists, or may. Otherwise the next attempt
     /// starts anew.
     fn note_started(&mut self) {
         for file in self.large.values_mut() {

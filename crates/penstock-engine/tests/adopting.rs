@@ -1,4 +1,4 @@
-//! What a new controller takes over that peers wrote for the one before (A7).
+//! Adoption by a new controller of data that peers wrote for the previous one (A7).
 
 mod common;
 
@@ -26,8 +26,9 @@ fn second(seconds: u64) -> Instant {
     Instant(seconds * 1_000_000_000)
 }
 
-/// A controller that takes over from one which gave work to the writers 100 and 101: of a file of
-/// two extents (pieces 0 and 1, the finish is 2) and two small ones (pieces 3 and 4).
+/// Returns a controller that takes over from one which gave work to the writers 100 and 101. The
+/// page has a file of two extents (pieces 0 and 1, the finish is 2) and two small ones (pieces 3
+/// and 4).
 fn new_controller() -> TransferMachine {
     let limits = WindowLimits::default();
     let mut machine = TransferMachine::new(DigestKind::Blake3, [], limits, 1);
@@ -69,8 +70,8 @@ fn logged(commit: &LedgerCommit) -> BTreeSet<u32> {
     found
 }
 
-/// A7: what a peer wrote for the controller before is logged rather than fetched again, and given
-/// to it to be believed; others get the rest, and nothing before both have told.
+/// A7: data that a peer wrote for the previous controller is logged rather than fetched again, and
+/// given to that peer to be trusted. Others get the rest, and nothing before both have reported.
 #[test]
 fn a7_what_was_written_for_another_controller_is_not_fetched_again() {
     let mut machine = new_controller();
@@ -92,8 +93,9 @@ fn a7_what_was_written_for_another_controller_is_not_fetched_again() {
     assert_eq!(machine.totals().bytes_resumed, MIB + 10);
 }
 
-/// A7: a peer that tells nothing, for it was restarted or its word was lost, is waited for no
-/// longer than a moment where files are its own, and as long as it may write where they are not.
+/// A7: the controller waits for a peer that reports nothing, for it was restarted or its report was
+/// lost. It waits only a moment where files are the peer's own, and as long as the peer may write
+/// where they are not.
 #[test]
 fn a7_a_peer_that_tells_nothing_keeps_nobody_waiting() {
     let mut machine = new_controller();
@@ -103,8 +105,8 @@ fn a7_a_peer_that_tells_nothing_keeps_nobody_waiting() {
     assert_eq!(pieces(&machine.poll_work(A, ALL, second(12)).work, true), [0, 1].into());
 }
 
-/// B3: a peer that comes late tells of extents that were another's since: they are not believed.
-/// Its packs are under names of its own.
+/// B3: a peer that comes late reports extents that another has got since: they are not trusted. Its
+/// packs have names of its own.
 #[test]
 fn b3_extents_of_a_late_peer_are_not_taken_over() {
     let mut machine = new_controller();
@@ -123,8 +125,8 @@ fn b3_extents_of_a_late_peer_are_not_taken_over() {
     assert!(taken >= MIB, "what nobody was given is taken over, however late: {taken}");
 }
 
-/// B4, A7: adopted twice, what was told counts once; what is told by a peer that takes no part, or
-/// of another attempt at a file, counts for nothing; nor what another peer has by now.
+/// B4, A7: a report that is adopted twice counts once. Reports of a peer that takes no part, of
+/// another attempt at a file, or of a piece that another peer has by now do not count.
 #[test]
 fn b4_what_is_told_twice_counts_once() {
     let mut machine = new_controller();
@@ -137,8 +139,8 @@ fn b4_what_is_told_twice_counts_once() {
     assert_eq!(logged(&machine.take_commit().unwrap()), BTreeSet::from([1, 3]));
 }
 
-/// A7: of a page that the new controller has not opened yet, what was told before counts when it
-/// is.
+/// A7: for a page that the new controller has not opened yet, earlier reports count when it is
+/// opened.
 #[test]
 fn a7_what_was_told_of_a_later_page_counts_when_it_is_opened() {
     let mut machine = new_controller();
@@ -150,8 +152,8 @@ fn a7_what_was_told_of_a_later_page_counts_when_it_is_opened() {
     assert_eq!(pieces(&machine.poll_work(B, ALL, second(0)).work, false), [0].into());
 }
 
-/// A9: what was taken over is not durable by the word of the peer that wrote it: when it is lost
-/// before it has synced, another one looks at it.
+/// A9: adopted data is not durable by the report of the peer that wrote it. When that peer is lost
+/// before it has synced, another one checks the data.
 #[test]
 fn a9_what_was_taken_over_is_looked_at_when_its_writer_is_lost() {
     let mut machine = new_controller();

@@ -1,4 +1,4 @@
-//! The ledger under what simulated worlds found to break it.
+//! The ledger under sequences that simulated worlds found to break it.
 
 use penstock_engine::page::PageLedger;
 use penstock_engine::transfer::{
@@ -16,7 +16,7 @@ use penstock_proto::task::{Report, Work};
 use penstock_proto::units::{Instant, MIB};
 use penstock_proto::wire::Reader;
 
-/// The only peer, and a moment that nothing here depends on.
+/// The only peer, and a moment on which nothing here depends.
 const PEER: PeerNumber = PeerNumber(0);
 const NOW: Instant = Instant(0);
 
@@ -31,14 +31,14 @@ fn page_of(sizes: &[u64]) -> Page {
     builder.seal()
 }
 
-/// The machine with its only peer.
+/// Returns the machine with its only peer.
 fn joined(mut machine: TransferMachine) -> TransferMachine {
     let joining = Joining { incarnation: Incarnation::default(), epoch: 0, grant: None };
     machine.handle_joined(PEER, joining, NOW);
     machine
 }
 
-/// A machine with one open page of files of these sizes; the scan is over.
+/// Returns a machine with one open page of files of these sizes; the scan is over.
 fn machine_of(sizes: &[u64], log: Vec<JournalRecord>) -> TransferMachine {
     let limits = WindowLimits { files: 1, ..WindowLimits::default() };
     let mut machine = joined(TransferMachine::new(DigestKind::Blake3, [], limits, 1));
@@ -92,7 +92,7 @@ fn durable(records: &[JournalRecord]) -> Vec<u32> {
 }
 
 /// A9: an extent that was written again, because its temporary file was lost, is not called durable
-/// by the sync that its first writing waited for.
+/// by the sync for which its first writing waited.
 #[test]
 fn a9_a_sync_covers_only_the_writing_before_it() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
@@ -111,7 +111,7 @@ fn a9_a_sync_covers_only_the_writing_before_it() {
     assert_eq!(durable(&commit(&mut machine)), [0]);
 }
 
-/// B1: what later attempts at a file have left is looked for at the end as well, when no page is
+/// B1: leftovers of later attempts at a file are searched for at the end as well, when no page is
 /// open any more.
 #[test]
 fn b1_attempts_at_files_of_closed_pages_are_remembered() {
@@ -132,8 +132,8 @@ fn b1_attempts_at_files_of_closed_pages_are_remembered() {
     assert_eq!((machine.standing(PEER).0, machine.generation_max()), (0, 1));
 }
 
-/// A4: what a failed sync lost is handed out again only once the log says that it is missing; and
-/// the pieces that an earlier run wrote are missing as well, looked at or not.
+/// A4: data that a failed sync lost is handed out again only once the log says that it is missing.
+/// The pieces that an earlier run wrote are missing as well, checked or not.
 #[test]
 fn a4_a_failed_sync_is_in_the_log_before_anything_is_fetched_again() {
     let earlier = JournalRecord::Written {
@@ -180,7 +180,7 @@ fn e3_a_file_does_not_wait_for_itself() {
     assert_eq!(machine.poll_work(PEER, u64::MAX, NOW).work.len(), 2);
 }
 
-/// A6: a late word that the temporary file is gone does not undo a file that is all durable.
+/// A6: a late report that the temporary file is gone does not undo a file that is all durable.
 #[test]
 fn a6_a_named_file_is_not_lost() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
@@ -205,8 +205,8 @@ fn a6_a_named_file_is_not_lost() {
     assert_eq!(machine.totals().files, 1);
 }
 
-/// Promise (d): a failed file's temporary file goes once the log says that it failed, and after a
-/// restart once more.
+/// Promise (d): a failed file's temporary file is removed once the log says that it failed, and
+/// after a restart once more.
 #[test]
 fn a_failed_file_is_discarded_when_that_is_committed() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
@@ -232,7 +232,7 @@ fn a_failed_file_is_discarded_when_that_is_committed() {
 }
 
 /// Promise (c): files and failures are counted the same before and after a restart, and a failed
-/// sync takes back just what it counted.
+/// sync takes back exactly what it counted.
 #[test]
 fn counts_survive_restarts_and_failed_syncs() {
     let page = page_of(&[10, 10, 2 * MIB]);

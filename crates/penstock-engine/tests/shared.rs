@@ -1,4 +1,4 @@
-//! One transfer that several target peers share: who may write what, and what their end leaves.
+//! One transfer that several target peers share: rights to write, and pieces after a peer's end.
 
 mod common;
 
@@ -24,7 +24,7 @@ const GRANT: Duration = Duration::from_secs(10);
 const A: PeerNumber = PeerNumber(0);
 const B: PeerNumber = PeerNumber(1);
 const C: PeerNumber = PeerNumber(2);
-/// All there is.
+/// Bytes that ask for everything.
 const ALL: u64 = u64::MAX;
 
 fn second(seconds: u64) -> Instant {
@@ -40,8 +40,8 @@ fn join(machine: &mut TransferMachine, peer: PeerNumber, writer: u64, now: Insta
     machine.handle_joined(peer, joining, now);
 }
 
-/// A machine with one page of files of these sizes, and the peers A and B, of the writers 100 and
-/// 101.
+/// Returns a machine with one page of files of these sizes, and the peers A and B, of the writers
+/// 100 and 101.
 fn machine_of(sizes: &[u64]) -> TransferMachine {
     let limits = WindowLimits::default();
     let mut machine = TransferMachine::new(DigestKind::Blake3, [], limits, 1);
@@ -79,7 +79,7 @@ fn records(commit: &LedgerCommit) -> Vec<JournalRecord> {
     records
 }
 
-/// Commits, with the log as it is then; the machine is given what it wants to read of it.
+/// Commits, with the present log; the machine is given the parts of it that it wants to read.
 fn commit(machine: &mut TransferMachine, log: &mut Vec<JournalRecord>) {
     if let Some(commit) = machine.take_commit() {
         log.extend(records(&commit));
@@ -98,7 +98,8 @@ fn fetched(work: &[Work]) -> BTreeSet<u32> {
     work.iter().filter_map(piece).collect()
 }
 
-/// B3: what a peer has given back another may have had since: it says nothing of it any more.
+/// B3: a piece that a peer has given back may be another's since: further reports of the peer on it
+/// do not count.
 #[test]
 fn b3_what_nobody_has_in_hand_nobody_has_written() {
     let mut machine = machine_of(&[10]);
@@ -109,8 +110,8 @@ fn b3_what_nobody_has_in_hand_nobody_has_written() {
     assert_eq!(fetched(&machine.poll_work(B, ALL, second(1)).work), BTreeSet::from([0]));
 }
 
-/// B4, promise (d): what a silent peer has in hand is nobody else's until its grant has lapsed with
-/// the margin, and the other's at once then; what it says afterwards counts for nothing.
+/// B4, promise (d): work in hand of a silent peer is given to no other until its grant has lapsed
+/// with the margin, and then to another at once. Later reports of the peer do not count.
 #[test]
 fn b4_a_lapsed_peer_loses_what_it_has_in_hand() {
     let mut machine = machine_of(&[10, 10]);
@@ -141,7 +142,7 @@ fn a9_a_sync_covers_its_own_peers_writes_alone() {
     assert_eq!(commit.synced, BTreeMap::from([(WriterId(100), 1), (WriterId(101), 9)]));
 }
 
-/// A9: what a lost peer wrote and had not made durable is looked at, in doubt, by another; packs
+/// A9: data that a lost peer wrote and had not made durable is checked, in doubt, by another. Packs
 /// that it had not named are missing, for their names are its own.
 #[test]
 fn a9_another_peer_looks_at_what_a_lost_one_wrote() {
@@ -168,8 +169,8 @@ fn a9_another_peer_looks_at_what_a_lost_one_wrote() {
     assert_eq!(machine.totals().bytes, 0, "nothing of it counts until then");
 }
 
-/// A4: nobody but the writer's own host is left, whose page cache proves nothing after a sync that
-/// may have failed untold: what the lost peer wrote is fetched again.
+/// A4: only the writer's own host remains, whose page cache proves nothing after a sync that may
+/// have failed unreported: the lost peer's data is fetched again.
 #[test]
 fn a4_a_writers_own_cache_proves_nothing_when_it_was_lost() {
     let mut machine = machine_of(&[2 * MIB]);
@@ -186,8 +187,8 @@ fn a4_a_writers_own_cache_proves_nothing_when_it_was_lost() {
     assert!(log.contains(&JournalRecord::Missing { pieces: vec![0] }));
 }
 
-/// A4: the same when another peer was looking at it meanwhile, and is lost as well: whose cache
-/// proves nothing is told by who wrote it, not by who looked last.
+/// A4: the same holds when another peer was checking it meanwhile, and is lost as well. The writer
+/// decides whose cache proves nothing, not the peer that checked last.
 #[test]
 fn a4_a_writers_own_cache_proves_nothing_when_who_looked_is_lost_too() {
     let mut machine = machine_of(&[MIB + 1]);
@@ -205,8 +206,8 @@ fn a4_a_writers_own_cache_proves_nothing_when_who_looked_is_lost_too() {
     assert_eq!(fetched(&machine.poll_work(C, ALL, second(0)).work), BTreeSet::from([0, 1]));
 }
 
-/// A2, A7: after a restart the writer itself need not doubt what it wrote, and another peer leaves
-/// that to it while it is there.
+/// A2, A7: after a restart the writer itself need not doubt its data, and another peer leaves the
+/// check to it while it is there.
 #[test]
 fn a2_after_a_restart_the_writer_believes_what_it_wrote() {
     let mut first = machine_of(&[10]);
@@ -223,9 +224,9 @@ fn a2_after_a_restart_the_writer_believes_what_it_wrote() {
     assert!(matches!(work[..], [Work::Recheck { doubt: false, .. }]), "{work:?}");
 }
 
-/// B1: what a writer that stays away has had in hand under an earlier controller is known to
-/// nobody: each file that was begun and has no name is looked at again in the end. One that comes
-/// back has ended what it did.
+/// B1: the work in hand of a writer that stays away, under an earlier controller, is unknown: each
+/// file that was begun and has no name is checked again in the end. A writer that comes back has
+/// ended its work.
 #[test]
 fn b1_files_of_a_writer_that_stays_away_may_be_written_late() {
     let sizes = [2 * MIB, 2 * MIB, 10];
@@ -251,9 +252,9 @@ fn b1_files_of_a_writer_that_stays_away_may_be_written_late() {
     }
 }
 
-/// B1: a controller that was frozen in the middle of a write, and whose tenure is over, is waited
-/// for by nobody: each file that was begun under it and has no name is looked at again in the end,
-/// whether its page is opened before or after, or was begun as another peer tells only now.
+/// B1: no peer waits for a controller that was frozen in the middle of a write, and whose tenure is
+/// over. Each file that was begun under it and has no name is checked again in the end. That holds
+/// whether its page is opened before or after, or was begun as another peer reports only now.
 #[test]
 fn b1_files_of_a_controller_that_was_frozen_may_be_written_late() {
     let sizes = [2 * MIB, 2 * MIB, 10];
@@ -283,7 +284,7 @@ fn b1_files_of_a_controller_that_was_frozen_may_be_written_late() {
 }
 
 /// B1: only one peer makes the temporary file of a large file, and the others get its extents when
-/// something was written there; if the maker is lost before, the file gets another name.
+/// something was written there. If the maker is lost before, the file gets another name.
 #[test]
 fn b1_one_peer_makes_a_file_before_others_open_it() {
     let sizes = [200 * MIB];
@@ -306,8 +307,8 @@ fn b1_one_peer_makes_a_file_before_others_open_it() {
     assert_eq!(machine.late_files().collect::<Vec<_>>(), [(WriterId(100), 0, 0)]);
 }
 
-/// Promise (f): what a slow peer has not begun goes to one that has nothing to do, at once and
-/// without a commit; and is never handed out while the slow one has it (B3).
+/// Promise (f): pieces that a slow peer has not begun go to an idle one, at once and without a
+/// commit, and are never handed out while the slow one has them (B3).
 #[test]
 fn b3_a_slow_peer_gives_back_what_it_has_not_begun() {
     let mut machine = machine_of(&[512 * 1024; 16]);
@@ -322,8 +323,8 @@ fn b3_a_slow_peer_gives_back_what_it_has_not_begun() {
     assert_eq!(fetched(&work), (8..16).collect());
 }
 
-/// A draining peer gets nothing new, gives back what it has not begun, and has left nothing behind
-/// when all that it wrote is durable.
+/// Promise: a draining peer gets nothing new, gives back what it has not begun, and leaves nothing
+/// behind when all that it wrote is durable.
 #[test]
 fn a_drained_peer_leaves_nothing_behind() {
     let mut machine = machine_of(&[10, 10, 10]);
@@ -351,21 +352,22 @@ fn failed(phase: FailurePhase, errno: u16) -> Vec<EntryFailure> {
     vec![EntryFailure { entry: 0, phase, errno }]
 }
 
-/// That nothing of a piece of one entry could be written.
+/// Returns the report that no entry of a piece of one entry could be written.
 fn unwritten(piece: PieceRef, errno: u16) -> Report {
     let (digests, failures) = (Vec::new(), failed(FailurePhase::Write, errno));
     Report::Written { piece, generation: 0, epoch: 1, digests, failures, fetched: true }
 }
 
-/// That a piece could not get its name.
+/// Returns the report that a piece could not get its name.
 fn unnamed(piece: PieceRef, errno: u16) -> Report {
     let failures = failed(FailurePhase::Publish, errno);
     Report::Published { piece, generation: 0, epoch: 2, failures }
 }
 
-/// A11: what one peer cannot write, or name, though it may pass, goes to one that has not met it,
-/// when the first has nothing more to do with it (B3) and the log knows that it is missing; it has
-/// failed only if that one cannot either, or if it cannot pass.
+/// A11: a piece that one peer cannot write, or name, goes to one that has not failed at it, if the
+/// failure may pass. That happens when the first has ended its work on it (B3) and the log says
+/// that it is missing. It has failed only if the other cannot either, or if the failure cannot
+/// pass.
 #[test]
 fn a11_a_pack_that_one_peer_cannot_write_is_anothers() {
     for first in [
@@ -403,8 +405,8 @@ fn a11_a_pack_that_one_peer_cannot_write_is_anothers() {
 }
 
 /// A11: an extent that one peer cannot write does not fail its file: another writes it at once,
-/// making the file if the first could not. What the first has begun of it may reach the file late,
-/// so it is looked at again (B2). Without another peer the same one tries again after a pause; what
+/// making the file if the first could not. Data of the first may reach the file late, so that it is
+/// checked again (B2). Without another peer the same one tries again after a pause; a failure that
 /// cannot pass fails the file.
 #[test]
 fn a11_an_extent_that_one_peer_cannot_write_is_anothers() {
@@ -425,9 +427,9 @@ fn a11_an_extent_that_one_peer_cannot_write_is_anothers() {
     assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Write, EACCES)[0])]);
 }
 
-/// A11: however what one peer could not write comes to be missing again, it is not that peer's
-/// before the other has tried: not as a neighbour of another extent, and not when the other gives
-/// it back unbegun.
+/// A11: a piece that one peer could not write is not that peer's before the other has tried,
+/// however it comes to be missing again: not as a neighbour of another extent, and not when the
+/// other gives it back unbegun.
 #[test]
 fn a11_what_one_peer_could_not_write_does_not_come_back_to_it() {
     let mut machine = machine_of(&[4 * MIB]);
@@ -449,8 +451,8 @@ fn a11_what_one_peer_could_not_write_does_not_come_back_to_it() {
     assert_eq!(machine.totals().failures, 0);
 }
 
-/// A4: what was written and could not be synced is tried by nobody again: each try would be a sync
-/// that failed, of all that is written there.
+/// A4: data that was written and could not be synced is not tried again: each try would be a failed
+/// sync of everything that is written there.
 #[test]
 fn a4_an_extent_that_cannot_be_synced_fails_at_once() {
     let mut machine = machine_of(&[2 * MIB]);
@@ -470,7 +472,7 @@ fn a4_an_extent_that_cannot_be_synced_fails_at_once() {
 }
 
 /// A11: a large file that one peer cannot give its name keeps its extents, and gets it from
-/// another; where all have met it for good, it has failed with what was said last.
+/// another. Where all have failed for good, the file has failed with the last failure.
 #[test]
 fn a11_a_file_that_one_peer_cannot_name_is_named_by_another() {
     let finishes = |work: &[Work]| matches!(work, [Work::Finish { generation: 0, .. }]);
@@ -495,8 +497,8 @@ fn a11_a_file_that_one_peer_cannot_name_is_named_by_another() {
     assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Publish, EIO)[0])]);
 }
 
-/// Finishing is the work of all peers: who asks first, as the controller's own always does, leaves
-/// the others their part.
+/// Promise: all peers finish files: the first that asks, as the controller's own always does,
+/// leaves the others their part.
 #[test]
 fn e_finishes_are_shared_whoever_asks_first() {
     const FILES: u32 = 40;
@@ -544,7 +546,7 @@ fn a11_links_that_one_peer_cannot_make_are_made_by_another() {
     }
 }
 
-/// A4: a failed sync of one peer takes back what that peer wrote, and nothing else.
+/// A4: a failed sync of one peer takes back only data that this peer wrote.
 #[test]
 fn a4_a_failed_sync_is_its_own_peers() {
     let mut machine = machine_of(&[10, 10]);
@@ -561,7 +563,7 @@ fn a4_a_failed_sync_is_its_own_peers() {
     assert_eq!(fetched(&machine.poll_work(B, ALL, second(0)).work), mine);
 }
 
-/// B5: pages of links go to all peers, those of directories to one, in order; if it is lost before
+/// B5: pages of links go to all peers, those of directories to one, in order. If it is lost before
 /// it has synced, another one does them again from the first that is in doubt.
 #[test]
 fn b5_directories_are_done_in_order_whoever_does_them() {
@@ -607,8 +609,8 @@ fn b5_directories_are_done_in_order_whoever_does_them() {
     assert_eq!(pages(&again), (11..19).rev().collect::<Vec<_>>(), "from the first in doubt");
 }
 
-/// Promise (f), B5: whoever sets the attributes of directories may be drained, or lost, between two
-/// batches of them, when nothing of it is in doubt: another one goes on.
+/// Promise (f), B5: the peer that sets the attributes of directories may be drained, or lost,
+/// between two batches of them, when nothing of it is in doubt: another one continues.
 #[test]
 fn b5_directories_go_on_when_their_peer_leaves_without_a_loss() {
     let mut machine = TransferMachine::new(DigestKind::Blake3, [], WindowLimits::default(), 1);
@@ -649,7 +651,7 @@ fn b5_directories_go_on_when_their_peer_leaves_without_a_loss() {
     assert_eq!(machine.phase(), Phase::Done);
 }
 
-/// What a peer of the property test has in hand, and what it wrote.
+/// Work in hand of a peer of the property test, and its writes.
 #[derive(Debug, Default)]
 struct Holder {
     in_hand: BTreeMap<PieceRef, u32>,
@@ -657,8 +659,7 @@ struct Holder {
     epoch: u64,
 }
 
-/// Everything that may happen to a machine and its peers, drawn by `pick`; panics when two peers
-/// have one piece.
+/// All events of a machine and its peers, drawn by `pick`; panics when two peers have one piece.
 struct World {
     machine: TransferMachine,
     log: BTreeMap<u32, Vec<JournalRecord>>,
@@ -762,7 +763,7 @@ impl World {
         self.machine.handle_reports(peer, reports, second(0));
     }
 
-    /// A sync, good or not, and the names of what was written before.
+    /// Syncs, with success or not, and names earlier writes.
     fn sync(&mut self, peer: PeerNumber, good: bool) {
         let Some(holder) = self.peers.get_mut(&peer) else { return };
         let (epoch, packs) = (holder.epoch, std::mem::take(&mut holder.packs));

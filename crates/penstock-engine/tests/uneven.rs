@@ -1,4 +1,4 @@
-//! Peers of very different speed share a transfer: how it ends, and what is in progress.
+//! Peers of very different speed share a transfer: its end, and the work in progress.
 
 mod common;
 
@@ -16,7 +16,7 @@ use penstock_proto::units::{GIB, Instant, MIB};
 
 use common::{page_of, written};
 
-/// What a peer holds at most, and asks ahead.
+/// Most bytes that a peer holds.
 const HELD: u64 = 16 * MIB;
 const AHEAD: u64 = 2 * MIB;
 /// Time between two turns.
@@ -26,12 +26,12 @@ const TURN_MS: u64 = 20;
 struct Peer {
     /// Bytes per second.
     rate: u64,
-    /// What it asks for ahead.
+    /// Bytes for which it asks ahead.
     ahead: u64,
-    /// Pieces, and what is left of each; those at the front are begun.
+    /// Pieces, and the rest of each; those at the front are begun.
     in_hand: VecDeque<(PieceRef, u32, u64)>,
     brought: u64,
-    /// When it had something in hand last, in ms.
+    /// Time at which it had something in hand last, in ms.
     busy: u64,
 }
 
@@ -40,7 +40,7 @@ impl Peer {
         self.in_hand.iter().map(|(_, _, left)| left).sum()
     }
 
-    /// What it has done since its last turn.
+    /// Returns the reports of its work since its last turn.
     fn turn(&mut self, epoch: u64) -> Vec<Report> {
         let mut able = self.rate * TURN_MS / 1000;
         let mut reports = Vec::new();
@@ -58,7 +58,7 @@ impl Peer {
         reports
     }
 
-    /// Gives back what it has not asked for.
+    /// Gives back pieces for which it has not asked.
     fn give_back(&mut self, bytes: u64) -> Vec<Report> {
         let (mut given, mut reports) = (0, Vec::new());
         while given < bytes
@@ -169,11 +169,12 @@ impl World {
 }
 
 /// Issue 5, promise (f): a peer that is, or becomes, twenty times as slow as the others slows its
-/// own share: the end waits for what it had asked for at most, not for what it held.
+/// own share. The end waits at most for the bytes for which it had asked, not for those that it
+/// held.
 #[test]
 fn a_slow_peer_slows_only_its_share() {
     for becomes in [false, true] {
-        // Packs, for nobody names files here before the end.
+        // Packs are used, for no peer names files here before the end.
         let pages = [page_of(0, &[900_000; 400])];
         let fast = 20 * MIB;
         let rates = [fast, fast, if becomes { fast } else { fast / 20 }];
@@ -187,7 +188,7 @@ fn a_slow_peer_slows_only_its_share() {
         }
         let others = world.peers[0].busy.max(world.peers[1].busy);
         let behind = world.now.saturating_sub(others);
-        // What was asked for, and the piece that was begun: 1 MiB a second.
+        // Bytes asked for, and the piece that was begun: 1 MiB a second.
         let most = if becomes { 3500 } else { 2500 };
         assert!(behind <= most, "the others waited for {behind} ms, {becomes}");
         let ideal = 400 * 900_000 * 1000 / (2 * fast);
@@ -195,7 +196,7 @@ fn a_slow_peer_slows_only_its_share() {
     }
 }
 
-/// E3: what is in progress is so much for each peer, and follows when peers come and go.
+/// E3: the bounds of work in progress are per peer, and follow when peers come and go.
 #[test]
 fn e3_the_window_follows_the_number_of_peers() {
     let limits = WindowLimits { files: 2, ..WindowLimits::default() };

@@ -1,4 +1,4 @@
-//! What the nouns cost: frames, pages, digests and journal records, encoded and decoded.
+//! Costs of the nouns: frames, pages, digests and journal records, encoded and decoded.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// Files of `bytes` each, one behind the other, as a data frame carries them.
+/// Returns files of `bytes` each, one after the other, as a data frame carries them.
 fn records(count: u32, bytes: u64) -> Vec<Record> {
     let record = |entry| Record {
         entry,
@@ -84,7 +84,7 @@ fn frames(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A full page: four directories of 1,024 files each, with names of 24 bytes.
+/// Returns a full page: four directories of 1,024 files each, with names of 24 bytes.
 fn page() -> Page {
     let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
     for index in 0..PAGE_ENTRIES_MAX {

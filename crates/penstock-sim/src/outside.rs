@@ -438,7 +438,7 @@ impl Outside {
         self.disk.power_cut(0, luck, &mut self.rng);
     }
 
-    /// Notes that the world made this entry fail.
+    /// Records that the world made this entry fail.
     pub(crate) fn excuse(&mut self, page: u32, entry: u32) {
         self.excused.insert((page, entry));
     }
@@ -478,7 +478,7 @@ impl Outside {
         (piece, generation, if pack { self.life } else { 0 })
     }
 
-    /// Notes that the task does not write to the piece any more.
+    /// Records that the task does not write to the piece any more.
     pub(crate) fn end_piece(&mut self, task: u64, piece: PieceRef, generation: u32) {
         let key = self.holder_key(piece, generation);
         if self.holders.get(&key) == Some(&task) {

@@ -24,7 +24,7 @@ fn page(number: u32) -> Page {
 }
 
 /// Promise (g): a million small files pass through a window of 16 pages, each page is opened once,
-/// and after each commit nothing is left of those that are durable but their counts.
+/// and after each commit only the counts of durable pages remain.
 #[test]
 fn g_a_million_entries_pass_through_a_bounded_window() {
     let limits = WindowLimits { pages: LIMITS, ..WindowLimits::default() };
@@ -71,7 +71,7 @@ fn g_a_million_entries_pass_through_a_bounded_window() {
     assert_eq!(machine.standing(peer).0, 0, "all pages are closed");
 }
 
-/// A peer that does everything at once.
+/// Returns the reports of a peer that does everything at once.
 fn done(work: Work, epoch: u64) -> Vec<Report> {
     let (digests, failures) = (Vec::new(), Vec::new());
     match work {

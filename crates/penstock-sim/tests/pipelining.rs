@@ -9,7 +9,7 @@ use penstock_proto::id::LaneId;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::{Instant, MIB};
 
-/// What arrives at one end of the path.
+/// An event at one end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Arrival {
     /// At the source: a request, with the bytes that it asks for.
@@ -18,9 +18,9 @@ enum Arrival {
     Bytes { lane: u32, request: u32, bytes: u64, last: bool },
 }
 
-/// A path of `rtt`, of which the machine knows what was `measured`, with `lanes` lanes that share
-/// `bits_per_second`; gives the share of the time, after
-/// the first four seconds, in which the source had something to send.
+/// Returns the share of the time, after the first four seconds, in which the source had something
+/// to send. The path has a round trip of `rtt`, of which the machine knows what was `measured`, and
+/// `lanes` lanes that share `bits_per_second`.
 fn utilisation(
     rtt: Duration,
     measured: Option<Duration>,
@@ -108,7 +108,7 @@ fn two_hundred_milliseconds_do_not_idle_a_lane() {
     }
 }
 
-/// The same near by, where one round trip is a tenth of a millisecond.
+/// Decision 1 on a short path, where one round trip is a tenth of a millisecond.
 #[test]
 fn a_short_path_is_not_idle_either() {
     let rtt = Duration::from_micros(100);
@@ -116,7 +116,7 @@ fn a_short_path_is_not_idle_either() {
     assert!(used >= 0.95, "{used:.3} of the time busy");
 }
 
-/// What the tests above would see of a machine that does not ask ahead: they can fail.
+/// Promise: the tests above can fail: they detect a machine that does not ask ahead.
 #[test]
 fn without_asking_ahead_the_lane_idles() {
     let rtt = Duration::from_millis(200);

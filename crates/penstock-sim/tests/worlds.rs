@@ -2,18 +2,18 @@
 
 use penstock_sim::{SCENARIOS, SEVERAL, Scenario, Stats, run};
 
-/// Broken worlds that are printed.
+/// Number of broken worlds that are printed.
 const SHOWN: usize = 8;
-/// Seeds that `cargo test` runs.
+/// Number of seeds that `cargo test` runs.
 const SEEDS: u64 = 390;
-/// The same for worlds of several target peers.
+/// Number of seeds for worlds of several target peers.
 const SEVERAL_SEEDS: u64 = 100;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Promises (a) to (e) and (h), hard cases A1 to A9 and B1: whatever goes wrong, nothing is called
+/// Promises (a) to (e) and (h), hard cases A1 to A9 and B1: under all faults, nothing is called
 /// durable that is not, no broken file has a name, done means done, and every world ends.
 #[test]
 fn every_world_keeps_its_promises() {
@@ -29,10 +29,10 @@ fn every_world_keeps_its_promises() {
     }
 }
 
-/// The same where several target peers share a transfer, and: no piece is written by two of them at
-/// a time (B3), what a lost peer wrote is believed only when another has looked (A9), the loss of
-/// peers and controllers costs no more than what was not durable (A7), and a peer that wakes after
-/// its grant changes no finished file (B1, 1b).
+/// The same promises where several target peers share a transfer. In addition, no piece is written
+/// by two of them at a time (B3), and data of a lost peer is trusted only when another has checked
+/// it (A9). The loss of peers and controllers costs only data that was not durable (A7), and a peer
+/// that wakes after its grant changes no finished file (B1, 1b).
 #[test]
 fn b3_every_world_of_several_peers_keeps_its_promises() {
     let ends = run_all(SEVERAL, SEVERAL_SEEDS);
@@ -47,7 +47,7 @@ fn b3_every_world_of_several_peers_keeps_its_promises() {
     }
 }
 
-/// Runs `seeds` worlds, or as many as the environment wants, and fails with those that broke.
+/// Runs `seeds` worlds, or as many as the environment asks for, and fails with those that broke.
 fn run_all(scenarios: &'static [Scenario], seeds: u64) -> Vec<Stats> {
     let (first, count) = match number("PENSTOCK_SIM_SEED") {
         Some(seed) => (seed, 1),

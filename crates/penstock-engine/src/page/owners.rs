@@ -70,7 +70,7 @@ impl PageLedger {
         }
     }
 
-    /// Notes the owners of the pieces of a large file whose attempt is over.
+    /// Records the owners of the pieces of a large file whose attempt is over.
     pub(super) fn note_stale(&mut self, pieces: RangeInclusive<u32>, entry: u32, generation: u32) {
         for piece in pieces {
             let peer = self.owners[piece as usize];

@@ -264,7 +264,7 @@ impl TransferMachine {
         false
     }
 
-    /// Notes that the large file of a piece is begun (E3).
+    /// Records that the large file of a piece is begun (E3).
     pub(super) fn note_begun(&mut self, piece: PieceRef) {
         let Some(page) = self.open.get(piece.page) else { return };
         let Some((bytes, _)) = page.ledger.large_file(piece.piece) else { return };

@@ -273,7 +273,7 @@ impl OpenPages {
     }
 }
 
-/// Notes the classes under which pieces of a page wait.
+/// Records the classes under which pieces of a page wait.
 fn note_waiting(waiting: &mut Vec<(Under, BTreeSet<u32>)>, number: u32, rechecks: &[Rechecks]) {
     for (_, pages) in waiting.iter_mut() {
         pages.remove(&number);

@@ -19,7 +19,7 @@ pub(super) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Notes a file as begun; a repetition does not change anything.
+    /// Records a file as begun; a repetition does not change anything.
     pub(super) fn insert(&mut self, file: File, bytes: u64) {
         let before = self.sizes.insert(file, bytes);
         self.bytes += bytes - before.unwrap_or(0);

@@ -88,17 +88,17 @@ impl TransferMachine {
         !self.former.is_empty()
     }
 
-    /// Notes that the previous controller's own peer did not end in order. It had no grant, and the
-    /// machine does not wait for it: its orders ended with the controller's tenure. But a call in
-    /// which it was stopped continues when it wakes, in a file that others have finished by then.
-    /// Any file that was begun before now and has no name yet may be written late, also in pages
-    /// that are opened later (B1).
+    /// Records that the previous controller's own peer did not end in order. It had no grant, and
+    /// the machine does not wait for it: its orders ended with the controller's tenure. But a call
+    /// in which it was stopped continues when it wakes, in a file that others have finished by
+    /// then. Any file that was begun before now and has no name yet may be written late, also in
+    /// pages that are opened later (B1).
     pub fn note_last_own(&mut self, writer: WriterId) {
         self.last_own = Some(writer);
         self.late_of(&BTreeSet::from([writer]));
     }
 
-    /// Notes all files that were begun and have no name yet as late: the work in hand of these
+    /// Records all files that were begun and have no name yet as late: the work in hand of these
     /// writers is unknown.
     fn late_of(&mut self, silent: &BTreeSet<WriterId>) {
         let begun = self.open.iter().flat_map(|(number, page)| {

@@ -25,14 +25,14 @@ const GIVE_BACK_PAUSE: Duration = Duration::from_millis(200);
 const GIVE_BACK_FLOOR: u64 = 128 * KIB;
 
 impl TransferMachine {
-    /// Notes that one of several peers has written something.
+    /// Records that one of several peers has written something.
     pub(super) fn note_brought(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.speed.add(now, bytes);
         }
     }
 
-    /// Notes that a peer asks, and may have nothing in hand: it is not slow because of that.
+    /// Records that a peer asks, and may have nothing in hand: it is not slow because of that.
     pub(super) fn note_asking(&mut self, peer: PeerNumber, now: Instant) {
         let rests = self.open.in_hand(peer).bytes == 0;
         let Some(peer) = self.peers.get_mut(&peer) else { return };
@@ -42,7 +42,7 @@ impl TransferMachine {
         }
     }
 
-    /// Notes that a peer was given work.
+    /// Records that a peer was given work.
     pub(super) fn note_given(&mut self, peer: PeerNumber, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.speed.work(now);
