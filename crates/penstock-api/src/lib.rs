@@ -21,7 +21,7 @@
 //! | [`removal`] | controller, source site: removing what was moved |
 //! | [`cluster`] | peers of one site: what peers publish of themselves |
 //! | [`operate`] | operators, daemon: peers, their work, events, findings |
-//! | [`journal`] | controller, source site: errors of the journal store |
+//! | [`io_problem`] | controller, source site: errors of the journal store |
 //! | [`heads`] | controller, state database: committed state of a ledger |
 //! | [`proof`] | users, controller, peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, later readers: what was moved and proved, signed |
@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod io_problem;
 pub mod keys;
 pub mod operate;
 mod options;
@@ -53,4 +54,4 @@ pub mod text;
 pub mod transfer;
 
 pub use options::{limits, preserve, select, update};
-pub use run::{delete, fence, heads, journal, peers, removal, scan, task};
+pub use run::{delete, fence, heads, peers, removal, scan, task};

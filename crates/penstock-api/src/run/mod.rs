@@ -3,7 +3,6 @@
 pub mod delete;
 pub mod fence;
 pub mod heads;
-pub mod journal;
 pub mod peers;
 pub mod removal;
 pub mod scan;

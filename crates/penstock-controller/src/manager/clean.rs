@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use penstock_api::journal::failed;
+use penstock_api::io_problem::failed;
 use penstock_api::problem::Problem;
 use penstock_api::rest::Event;
 use penstock_api::task::TaskSpec;

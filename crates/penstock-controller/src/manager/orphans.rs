@@ -62,7 +62,7 @@ impl Inner {
         let journal = &self.config.journal;
         let unreadable = |error: std::io::Error| {
             let title = format!("the journal store `{}` cannot be listed", journal.display());
-            penstock_api::journal::failed("journal", title, &error)
+            penstock_api::io_problem::failed("journal", title, &error)
         };
         match std::fs::read_dir(journal) {
             Ok(entries) => {

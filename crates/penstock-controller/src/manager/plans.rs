@@ -111,7 +111,7 @@ impl Manager {
 }
 
 pub(super) fn journal_failed(cause: std::io::Error) -> Problem {
-    penstock_api::journal::failed("journal", "the journal store cannot be written", &cause)
+    penstock_api::io_problem::failed("journal", "the journal store cannot be written", &cause)
 }
 
 impl Inner {

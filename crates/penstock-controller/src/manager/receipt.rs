@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
-use penstock_api::journal;
+use penstock_api::io_problem;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::{
@@ -63,7 +63,7 @@ pub fn receipt_body(path: &Path, parts: &ReceiptParts<'_>) -> Result<Option<Rece
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => {
             let title = format!("{} cannot be read", path.display());
-            return Err(journal::failed("receipt", title, &cause));
+            return Err(io_problem::failed("receipt", title, &cause));
         }
     };
     if text.is_empty() {
@@ -121,7 +121,7 @@ fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
     };
     write().map_err(|cause| {
         let title = format!("the receipt `{}` cannot be written", path.display());
-        Problem::new(journal::exit_of(&cause), "receipt", title).because(cause)
+        Problem::new(io_problem::exit_of(&cause), "receipt", title).because(cause)
     })
 }
 

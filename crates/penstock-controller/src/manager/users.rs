@@ -569,7 +569,7 @@ impl Inner {
         self.parts.state.remove(id)?;
         std::fs::remove_dir_all(&journal).map_err(|cause| {
             let title = format!("cannot remove {}", journal.display());
-            penstock_api::journal::failed("journal", title, &cause)
+            penstock_api::io_problem::failed("journal", title, &cause)
         })
     }
 

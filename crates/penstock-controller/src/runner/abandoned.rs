@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use penstock_api::heads::LedgerHead;
-use penstock_api::journal::failed;
+use penstock_api::io_problem::failed;
 use penstock_api::problem::Problem;
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
 use penstock_proto::id::WriterId;

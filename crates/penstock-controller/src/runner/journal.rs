@@ -285,7 +285,7 @@ pub(crate) fn write_lines(
 
 /// An error of the journal store: nothing more can be committed, so the attempt ends.
 pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
-    penstock_api::journal::failed("journal", format!("cannot {what} {}", path.display()), cause)
+    penstock_api::io_problem::failed("journal", format!("cannot {what} {}", path.display()), cause)
 }
 
 /// Syncs a file of the journal. After a failure, the kernel treats data as clean that never reached

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use penstock_api::journal;
+use penstock_api::io_problem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_proto::version;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, ffi};
@@ -137,7 +137,9 @@ impl StateError {
     fn exit(&self) -> Exit {
         match self {
             Self::Open { source, .. } | Self::Statement { source, .. } => exit_of(source),
-            Self::Directory { source, .. } | Self::File { source, .. } => journal::exit_of(source),
+            Self::Directory { source, .. } | Self::File { source, .. } => {
+                io_problem::exit_of(source)
+            }
             Self::NotController { .. } | Self::Etcd { .. } | Self::Thread { .. } => Exit::Temporary,
             Self::Version { .. } | Self::Damaged { .. } => Exit::Fatal,
         }
@@ -166,7 +168,7 @@ impl From<StateError> for Problem {
         let problem = problem.because(cause.unwrap_or_default());
         match (&error, problem.exit) {
             (StateError::File { source, .. } | StateError::Directory { source, .. }, _) => {
-                problem.hint(journal::hint_of(source))
+                problem.hint(io_problem::hint_of(source))
             }
             (_, Exit::Temporary) => problem.hint(
                 "look at the disk of the site directory: room, mode, mount; the transfer goes on \

@@ -28,5 +28,5 @@ pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// one (`AlreadyExists`, `StaleNetworkFileHandle`), the next attempt uses that scan.
 pub(super) fn kept(path: &Path, cause: &io::Error) -> Problem {
     let title = format!("cannot keep the manifest at {}", path.display());
-    penstock_api::journal::failed("state", title, cause)
+    penstock_api::io_problem::failed("state", title, cause)
 }

@@ -608,7 +608,7 @@ impl ScanRecord {
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|cause| {
                 let title = format!("cannot write {}", path.display());
-                penstock_api::journal::failed("state", title, &cause)
+                penstock_api::io_problem::failed("state", title, &cause)
             })
     }
 
