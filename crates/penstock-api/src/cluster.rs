@@ -73,7 +73,7 @@ pub struct KnownPeer {
     /// Time at which the controller missed the peer, in seconds since 1970; 0 if it has not.
     #[serde(default)]
     pub lost: u64,
-    /// As in its last [`PeerCard`].
+    /// Key, as in its last [`PeerCard`].
     #[serde(default)]
     pub key: String,
 }

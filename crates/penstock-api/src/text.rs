@@ -1,4 +1,4 @@
-//! Fields for people, as they are read: whoever wrote them, they are short and in one line.
+//! Reading of fields for people, from any writer: the result is short and in one line.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ pub fn field<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     Ok(text::field(&String::deserialize(from)?))
 }
 
-/// The same of pairs of an address and a text.
+/// Reads pairs of an address and a field for people.
 pub(crate) fn by_address<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<(SocketAddr, String)>, D::Error> {
@@ -22,7 +22,7 @@ pub(crate) fn by_address<'de, D: Deserializer<'de>>(
     Ok(pairs.into_iter().map(|(address, said)| (address, text::field(&said))).collect())
 }
 
-/// The same of pairs of a name and a text.
+/// Reads pairs of a name and a field for people.
 pub(crate) fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Name, String)>, D::Error> {
     let pairs: Vec<(Name, String)> = Vec::deserialize(from)?;
     Ok(pairs.into_iter().map(|(name, said)| (name, text::field(&said))).collect())

@@ -17,6 +17,7 @@
 //! - [`digest`]: stride digests and their merging into the BLAKE3 of a file
 //! - [`checksum`]: checksums of catalogues and other tools, and lists of them
 //! - [`frame`]: messages of a lane (normative text in `docs/protocol.md`)
+//! - [`text`]: escaping of text that another host or user has written
 //! - [`capability`]: the signed right to read one data set
 //! - [`compared`]: entries that stay as they are at the target
 //! - [`journal`]: records of the ledger's page logs on disk

@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 /// Most characters of one field that comes from another host.
 pub const FIELD_CHARS_MAX: usize = 1_000;
 
-/// Whether a character may be shown as it is: one that is neither a control, nor invisible, nor
-/// changes the order or the lines of the characters around it.
+/// Returns whether a character may be shown as it is: it is neither a control nor invisible, and
+/// does not change the order or the lines of the characters around it.
 pub fn is_shown(character: char) -> bool {
     match character {
         ' '..='~' => true,
@@ -57,12 +57,13 @@ fn escape_into(out: &mut String, character: char) {
     }
 }
 
-/// The text with all but its line feeds escaped that may not be shown as it is.
+/// Returns the text with all characters escaped that may not be shown as they are, except line
+/// feeds.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| character == '\n' || is_shown(character))
 }
 
-/// The same in one line: line feeds are escaped too.
+/// Returns the text in one line: line feeds are escaped too.
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_shown)
 }

@@ -204,7 +204,7 @@ pub trait SourcePeer: Send + Sync {
     fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
 
     /// Returns a channel that changes whenever [`SourcePeer::page`] may have another answer for
-    /// this transfer, so that a caller waits for a page without a thread; `None` if changes are
+    /// this transfer, so that a caller waits for a page without a thread. `None` if changes are
     /// not known. May block as `page`.
     fn page_news(&self, _transfer: TransferId) -> Option<watch::Receiver<()>> {
         None
