@@ -577,7 +577,7 @@ mod tests {
         Ok((items, reader.finish()?))
     }
 
-    /// Promise: a plan means the same to whoever reads it, names of any bytes included (j).
+    /// Promise: a plan has the same meaning for every reader, with names of any bytes (j).
     #[test]
     fn j_a_plan_is_read_as_it_was_written() {
         let items = [
@@ -592,7 +592,7 @@ mod tests {
         assert_eq!(text.split(|byte| *byte == b'\n').count(), 6, "a line is one line");
     }
 
-    /// Promise (j): a plan names the places that it was asked for, whatever their bytes.
+    /// Promise (j): a plan names the places that it was asked for, with any bytes.
     #[test]
     fn j_places_are_named_as_they_are() {
         for text in ["lab:raw/run7", "lab:raw/run7/", "lab:raw/", "lab:raw/a\\nb/c"] {

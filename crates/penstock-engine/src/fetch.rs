@@ -673,7 +673,7 @@ mod tests {
     }
 
     /// B1: when the temporary file of an attempt is gone, only that attempt is forgotten; the next
-    /// one, granted meanwhile, goes on.
+    /// one, granted meanwhile, continues.
     #[test]
     fn b1_a_lost_attempt_takes_no_other_with_it() {
         let mut machine = FetchMachine::new();
@@ -843,8 +843,8 @@ mod tests {
         assert!(machine.is_idle() && machine.lane_is_idle(LANE));
     }
 
-    /// B1: what is granted again while a lane still writes the old answer to it waits for that
-    /// lane: both would write under one temporary name.
+    /// B1: a piece that is granted again while a lane still writes the old answer to it waits for
+    /// that lane: both would write under one temporary name.
     #[test]
     fn b1_nothing_is_asked_for_again_while_its_old_answer_is_written() {
         let mut machine = FetchMachine::new();

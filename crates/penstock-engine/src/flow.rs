@@ -364,7 +364,7 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    /// What a far path of 100 MB/s and 100 ms is asked for, in products.
+    /// Returns the bytes asked for over a far path of 100 MB/s and 100 ms, in products.
     fn asked(behind: u64) -> f64 {
         let mut flow = Flow::new(false);
         flow.handle_rtt(Duration::from_millis(100));
@@ -375,8 +375,8 @@ mod tests {
         flow.asked_bytes_max(1) as f64 / 10_000_000.0
     }
 
-    /// What may be asked for does not grow with what is: lanes whose share of it is the mean of all
-    /// would drive each other to gigabytes in hand.
+    /// Promise: the bytes that may be asked for do not grow with those asked for: lanes whose share
+    /// is the mean of all would drive each other to gigabytes in hand.
     #[test]
     fn asking_does_not_feed_itself() {
         for rtt in [Duration::from_micros(50), Duration::from_millis(100)] {
@@ -390,9 +390,9 @@ mod tests {
         }
     }
 
-    /// What waits for a lost segment at the receiver is asked for beyond what path and queue hold:
-    /// else the window follows the rate down. Without losses nothing is added, and whatever TCP
-    /// tells, no more than a product.
+    /// Promise: bytes that wait for a lost segment at the receiver are asked for in addition to
+    /// those that path and queue hold. Otherwise the window follows the rate down. Without losses
+    /// nothing is added, and never more than a product.
     #[test]
     fn what_waits_behind_losses_is_not_in_the_path() {
         let [none, half, all, wrong] = [0, 3_500, 7_000, 70_000].map(asked);

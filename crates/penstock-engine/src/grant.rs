@@ -92,8 +92,8 @@ mod tests {
         Instant(milliseconds * 1_000_000)
     }
 
-    /// B4: whatever a request and its answer took on their ways, the holder has stopped before the
-    /// granter gives its pieces to another.
+    /// B4: for any delays of a request and its answer, the holder has stopped before the granter
+    /// gives its pieces to another.
     #[test]
     fn b4_the_holder_stops_before_the_granter_gives_again() {
         for (there, back) in [(0, 0), (1, 400), (400, 1), (700, 700)] {

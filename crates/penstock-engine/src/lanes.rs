@@ -346,8 +346,7 @@ mod tests {
         assert!((5..200).contains(&dials), "{dials} dials in a minute");
     }
 
-    /// Where both bounds are the same there are just so many lanes, near and far, whatever they
-    /// bring: the way to fix their number by hand.
+    /// Promise: equal bounds fix the number of lanes by hand, near and far, at any rates.
     #[test]
     fn a_fixed_number_of_lanes_is_kept() {
         for (lanes, rtt_us) in [(1, 100), (3, 90_000), (1000, 100), (1000, 90_000)] {

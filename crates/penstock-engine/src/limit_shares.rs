@@ -198,14 +198,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A peer as the machine sees it: it carries what it can, hears what it is told after a while,
-    /// and so is heard.
+    /// A peer as the machine sees it: it carries what it can, and hears its share, and is heard,
+    /// after a delay.
     struct Peer {
         able: u64,
         in_force: u64,
         /// Shares on their way: when they arrive.
         way: Vec<(u64, u64)>,
-        /// What it says, when that is heard.
+        /// Its report, when that is heard.
         said: Vec<(u64, u64, Used)>,
         taken: f64,
         carried: u64,
@@ -238,7 +238,7 @@ mod tests {
             Self { machine, peers, now: 0, told: BTreeMap::new() }
         }
 
-        /// 10 ms pass; messages take `delay` ms. Gives what is in force in all.
+        /// Lets 10 ms pass; messages take `delay` ms. Returns the sum of the shares in force.
         fn step(&mut self, delay: u64) -> u64 {
             self.now += 10;
             let now = Instant(self.now * MS);
@@ -288,8 +288,8 @@ mod tests {
         assert!(world.peers.iter().all(|peer| peer.carried.abs_diff(4000) < 400));
     }
 
-    /// Issue 5: a limit that is changed while all move is that of all together, and those that are
-    /// not heard keep nobody from it.
+    /// Issue 5: a limit that is changed while all move is that of all together, and silent peers
+    /// keep no other from it.
     #[test]
     fn a_changed_limit_reaches_all() {
         let mut world = World::new(30_000, &[100_000, 100_000, 100_000]);
@@ -303,7 +303,7 @@ mod tests {
             }
             assert!(world.carried() >= limit - limit / 8, "{} of {limit}", world.carried());
         }
-        // The second stands still, and says nothing.
+        // The second peer does nothing, and is silent.
         world.machine.handle_left(PeerNumber(0));
         world.peers[0].able = 0;
         world.peers[0].in_force = 0;
@@ -317,8 +317,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
-        /// Promise: whatever peers can carry, come and go, all together never may do more than the
-        /// limit, do all of it where they can, and who is held gets no less than another.
+        /// Promise: while peers of any rates come and go, all together never may do more than the
+        /// limit, and do all of it where they can. A peer that is held back gets no less than
+        /// another.
         #[test]
         fn never_above_the_limit_and_nothing_idle(
             limit in 1000u64..100_000_000,

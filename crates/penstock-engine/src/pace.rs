@@ -93,7 +93,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Promise: a limit that is set while somebody waits counts from then on, for them too.
+    /// Promise: a limit that is set while a user waits counts from then on, for that user too.
     #[test]
     fn another_rate_counts_at_once() {
         let mut pace = Pace::new(Instant(0), 100);
@@ -107,8 +107,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: users that wait as they are told reach the rate exactly, and never pass it by
-        /// more than what each of them takes at a time and one burst, over any time.
+        /// Promise: users that wait as ordered reach the rate exactly. Over any time they never
+        /// exceed it by more than each takes at a time, and one burst.
         #[test]
         fn the_rate_is_held_exactly(
             rate in 1_000u64..20_000_000_000,

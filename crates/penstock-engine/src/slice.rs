@@ -151,8 +151,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Promise (c): every byte of every file that is not left is in exactly one piece, and none
-        /// of the others, whatever the sizes.
+        /// Promise (c): for any sizes, every byte of every file that is not left out is in exactly
+        /// one piece, and no byte of the others is.
         #[test]
         fn pieces_cover_every_byte_once(
             sizes in proptest::collection::vec(

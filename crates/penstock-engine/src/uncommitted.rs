@@ -135,7 +135,7 @@ mod tests {
         kept.take().iter().map(piece).collect()
     }
 
-    /// A7: a report is kept until its commit is told, and no longer.
+    /// A7: a report is kept until its commit is reported, and no longer.
     #[test]
     fn a7_what_is_committed_is_kept_no_more() {
         let mut reports = UncommittedReports::default();
@@ -146,7 +146,8 @@ mod tests {
         assert!(reports.is_empty());
     }
 
-    /// A4, promise (a): what is no longer there, or may be lost, is given to nobody.
+    /// A4, promise (a): reports of pieces that are gone, or may be lost, are handed to no
+    /// controller.
     #[test]
     fn a4_what_does_not_stand_any_more_is_not_kept() {
         let mut reports = UncommittedReports::default();

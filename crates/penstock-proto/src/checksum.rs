@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(parse_line(b"# comment"), Ok(None));
     }
 
-    /// Promise: what is no line of a list is said, not guessed at.
+    /// Promise: a text that is no line of a list is reported, not guessed at.
     #[test]
     fn other_lines_are_refused() {
         for bad in ["hello", "abc  a", "d41d8cd98f  a", &format!("{MD5}  "), &format!("{MD5} a")] {

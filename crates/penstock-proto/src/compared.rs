@@ -165,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise (c): what was kept is known again after a crash, entry by entry.
+        /// Promise (c): the decisions are known again after a crash, entry by entry.
         #[test]
         fn a_comparison_survives_its_log(
             kept in proptest::collection::btree_set(0u32..4096, 0..300),

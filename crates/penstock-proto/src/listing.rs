@@ -545,7 +545,7 @@ mod tests {
         }
     }
 
-    /// Promise (i): nobody is asked to list what lies outside of the data set.
+    /// Promise (i): no peer is asked to list anything outside of the data set.
     #[test]
     fn i_paths_that_lead_out_are_refused() {
         for path in ["../etc", "/etc", "a//b", "a/../../b"] {

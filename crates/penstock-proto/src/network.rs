@@ -103,8 +103,8 @@ mod tests {
         counts.into_values().collect()
     }
 
-    /// Promise: however many addresses a site has, no peer of it is left out for the addresses of
-    /// others, and no network of a peer for second addresses of another one.
+    /// Promise: for any number of addresses of a site, no peer of it is left out for the addresses
+    /// of others, and no network of a peer for second addresses of another one.
     #[test]
     fn no_peer_is_left_out() {
         let few = addresses(16, 4, 1);

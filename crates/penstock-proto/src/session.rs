@@ -143,8 +143,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A7: whatever breaks between them, each side hears every message once and in order, and
-    /// nothing that was heard is kept.
+    /// A7: for any breaks between them, each side hears every message once and in order, and no
+    /// message that was heard is kept.
     fn converse(steps: &[(u8, u16)]) {
         let mut sides = [Session::default(), Session::default()];
         let mut wires: [Vec<u8>; 2] = Default::default();

@@ -186,7 +186,7 @@ impl Known {
 mod tests {
     use super::*;
 
-    /// Two builds speak the newest version that both know, or find that there is none.
+    /// Promise: two builds speak the newest version that both know, or find that there is none.
     #[test]
     fn the_newest_common_version_is_chosen() {
         let range = |text: &str| text.parse::<VersionRange>().unwrap();
@@ -196,7 +196,7 @@ mod tests {
         assert!(range("1-3").contains(3) && !range("1-3").contains(4));
     }
 
-    /// What stands in a header or card is read as it was written, and nothing else is.
+    /// Promise: a range in a header or card is read as it was written, and no other text is.
     #[test]
     fn ranges_are_read_as_they_are_written() {
         for text in ["1", "1-2", "7-65535"] {

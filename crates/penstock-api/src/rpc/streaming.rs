@@ -264,8 +264,8 @@ mod tests {
         assert!(hostile.next_part().is_err(), "nothing is kept for a part that is too long");
     }
 
-    /// A4: what was found damaged, and what was stopped, is told with a proof, though neither is
-    /// kept with it.
+    /// A4: damaged entries, and the flag that it was stopped, are sent with a proof, though neither
+    /// is stored with it.
     #[test]
     fn a4_a_proof_tells_what_is_damaged() {
         let failure = EntryFailure { entry: 5, phase: FailurePhase::ReadBack, errno: 13 };

@@ -590,8 +590,8 @@ mod tests {
         }
     }
 
-    /// Promise: who speaks another version is told apart from who is no peer at all, and neither is
-    /// advised to do what does not help.
+    /// Promise: a peer of another version is distinguished from a program that is no peer, and
+    /// neither gets useless advice.
     #[test]
     fn another_version_is_told_apart_from_another_program() {
         let address = "192.0.2.1:7444".parse().unwrap();
@@ -609,10 +609,9 @@ mod tests {
         assert_eq!(check_peer_version(None).unwrap_err().code, NOT_A_PEER);
     }
 
-    /// Promise: the version of the peers' protocol is raised when what it carries becomes another:
-    /// how pages are cut and written, what records are of, who a controller says that it is.
-    /// Whoever changes one of these raises [`PEER_API_VERSION`] once a release has it, and notes
-    /// here what belongs to it.
+    /// Promise: the version of the peers' protocol is raised when its content changes: how pages
+    /// are cut and written, the form of records, how a controller identifies itself. A change of
+    /// one of these raises [`PEER_API_VERSION`] once a release has it, and is noted here.
     #[test]
     fn the_version_belongs_to_what_it_carries() {
         use penstock_proto::manifest::{EntryDraft, PageBuilder, page_digest};

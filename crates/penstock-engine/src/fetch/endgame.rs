@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// What a lane was asked: each request with when it was, and how much of it has come.
+    /// Requests of a lane, each with its time and the bytes that have come of it.
     type Asked = VecDeque<(Request, Instant, f64)>;
 
     /// Paths that carry so many bytes a second, with so many lanes each.
@@ -207,7 +207,7 @@ mod tests {
             }
         }
 
-        /// Carries so many bytes at most of what a lane was asked first; gives what it could not.
+        /// Carries at most so many bytes of a lane's first requests; returns the rest.
         fn carry(&mut self, path: usize, lane: LaneId, budget: f64) -> f64 {
             let Some((_, asked)) = self.lanes.get_mut(&lane) else { return 0.0 };
             let Some((request, _, come)) = asked.front_mut() else { return 0.0 };
@@ -280,8 +280,8 @@ mod tests {
     }
 
     /// Issue 5: sixteen paths of 25 Mbit/s that are equally fast are all filled, though each has
-    /// eight lanes: what is held is more than what all of them ask for. The rest is round trips, in
-    /// which all lanes of this world wait at once.
+    /// eight lanes: more is held than all of them ask for. The rest is round trips, in which all
+    /// lanes of this world wait at once.
     #[test]
     fn many_equal_paths_are_filled() {
         let mut world = World::new(&[3.125e6; 16], 8, Duration::from_millis(10), 24);
@@ -293,8 +293,9 @@ mod tests {
         assert!(used.iter().all(|used| *used > 0.95), "{used:?}");
     }
 
-    /// Promise (f): what a slow path leaves to a fast one is not left for ever, whatever keeps the
-    /// fast one from it; and where more is granted meanwhile it leaves nothing.
+    /// Promise (f): requests that a slow path leaves to a fast one are not left for ever, even if
+    /// the fast one is kept from them. Where more is granted meanwhile, the slow path leaves
+    /// nothing.
     #[test]
     fn nothing_is_left_for_ever() {
         let mut world = World::new(&[0.2e6, 50e6], 1, Duration::from_micros(300), 32);

@@ -258,8 +258,8 @@ mod tests {
         }
     }
 
-    /// A11: what one peer of the source cannot read, or does not see, another is asked for; what is
-    /// gone for all of them has failed.
+    /// A11: an entry that one peer of the source cannot read, or does not see, is asked for from
+    /// another; an entry that is gone for all of them has failed.
     #[test]
     fn a11_what_failed_over_one_path_is_tried_over_another() {
         for (phase, attempts) in [(FailurePhase::Read, ATTEMPTS_MAX), (FailurePhase::Vanished, 2)] {
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// A11: where the other path is gone, the one that is left is asked again.
+    /// A11: where the other path is gone, the remaining one is asked again.
     #[test]
     fn a11_the_only_path_is_tried_again() {
         let (mut machine, request) = two_paths();

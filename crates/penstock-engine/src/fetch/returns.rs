@@ -119,8 +119,8 @@ mod tests {
         Item { offset, length: MIB, bytes: MIB, ..item(piece, false) }
     }
 
-    /// B2, B3: of what a dead lane had begun something may be dirty in this host's cache, and would
-    /// be written late: it is not given back. What it had only asked for is.
+    /// B2, B3: a piece that a dead lane had begun may be dirty in this host's cache, and would be
+    /// written late: it is not given back. A piece that was only asked for is.
     #[test]
     fn b2_what_a_dead_lane_has_begun_is_not_given_back() {
         let mut machine = FetchMachine::new();
@@ -136,7 +136,7 @@ mod tests {
         machine.handle_begun(refused);
         machine.handle_refused(Instant(0), refused, std::time::Duration::ZERO);
         machine.handle_lane_down(LaneId(1));
-        // What was refused has its turn again.
+        // A refused request is repeated.
         machine.handle_lane_up(Instant(1), LaneId(2));
         assert!(machine.poll_request(Instant(1), LaneId(2)).is_some());
         machine.handle_lane_down(LaneId(2));
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(machine.take_returned(), []);
     }
 
-    /// B3: what is given back was never asked for, so nothing of it is written here any more; and
-    /// the file that is to be made here is.
+    /// B3: a returned piece was never asked for, so that none of it is written here any more; and
+    /// the piece whose file is to be made here is kept.
     #[test]
     fn b3_only_what_is_not_begun_is_given_back() {
         let mut machine = FetchMachine::new();

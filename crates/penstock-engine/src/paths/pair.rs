@@ -214,8 +214,9 @@ mod tests {
         paths.iter().map(|path| format!("{path} {}", path.link)).collect()
     }
 
-    /// Promise: networks of one name meet each other only, and those of other names meet whatever
-    /// may be reached; IPv4 and IPv6 of one pair of interfaces are one link, never two shares.
+    /// Promise: networks of one name are paired with each other only, and those of other names with
+    /// any that may be reached. IPv4 and IPv6 of one pair of interfaces are one link, never two
+    /// shares.
     #[test]
     fn networks_of_one_name_meet() {
         let locals = [
@@ -240,8 +241,8 @@ mod tests {
         assert_eq!(pair(&anywhere, &remotes).paths.len(), 3);
     }
 
-    /// Promise: what comes later gets numbers of its own, and never a link that another interface
-    /// has; what is known is not tried twice, and there are never more paths than may be tried.
+    /// Promise: later paths get numbers of their own, and never a link that another interface has.
+    /// Known paths are not tried twice, and there are never more paths than may be tried.
     #[test]
     fn further_addresses_are_further_paths() {
         let locals = [local("10.0.1.1", "eth1", "fast0"), local("10.0.2.1", "eth2", "fast1")];
@@ -259,8 +260,8 @@ mod tests {
         assert_eq!(further.links_left_out, 0, "they are other addresses of one link");
     }
 
-    /// Promise: what two sites say of themselves never makes more paths than may be tried, and no
-    /// link is left out for the second address of another.
+    /// Promise: the descriptions of two sites never make more paths than may be tried, and no link
+    /// is left out for the second address of another.
     #[test]
     fn paths_are_bounded() {
         let locals: Vec<_> =
@@ -293,8 +294,8 @@ mod tests {
     }
 
     /// Promise: where there are more links than may be tried, no device here, no peer and no card
-    /// there is left out for the others, and each device meets each peer and each network: one that
-    /// leads to one network only has paths there. It is said how many are left out.
+    /// there is left out for the others. Each device meets each peer and each network: one that
+    /// leads to one network only has paths there. The number of links left out is reported.
     #[test]
     fn too_many_links_leave_nobody_out() {
         let locals = host(7, 4);

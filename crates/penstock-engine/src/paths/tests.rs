@@ -11,7 +11,7 @@ const MB: f64 = 1e6;
 /// A path that brings nothing is heard by probes, one a second.
 const LAG: Duration = Duration::from_millis(500);
 
-/// What a path is like at a moment.
+/// State of a path at a moment.
 #[derive(Clone, Copy, Debug)]
 struct Weather {
     /// Bytes per second that it carries.
@@ -26,8 +26,8 @@ const fn fair(rate: f64) -> Weather {
 
 const CUT: Weather = Weather { rate: 0.0, open: false };
 
-/// A limit of the rate: lanes wait for their turns, stride by stride, and what comes meanwhile
-/// stands in their buffers.
+/// A limit of the rate: lanes wait for their turns, stride by stride, and bytes that come meanwhile
+/// remain in their buffers.
 struct Limit {
     /// Bytes per second.
     rate: f64,
@@ -36,7 +36,7 @@ struct Limit {
     lanes: BTreeMap<LaneId, Turn>,
 }
 
-/// What one lane has of the stride that it takes.
+/// Bytes that one lane has of its present stride.
 #[derive(Default)]
 struct Turn {
     buffered: f64,
@@ -52,7 +52,8 @@ impl Limit {
         Self { rate, paid: Instant(0), lanes: BTreeMap::new() }
     }
 
-    /// A path could bring so many bytes on a lane: what TCP takes of them, and what is read.
+    /// Handles bytes that a path could bring on a lane: those that TCP takes, and those that are
+    /// read.
     fn pass(&mut self, now: Instant, lane: LaneId, bytes: f64) -> (f64, f64) {
         let turn = self.lanes.entry(lane).or_default();
         let mut read = 0.0;
@@ -380,8 +381,8 @@ fn bounds_are_of_all_paths_together() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Promise: a long path whose rate goes up and down, as losses make it, is left alone, beside
-    /// one that is much faster as well as beside one that is much slower.
+    /// Promise: a long path whose rate goes up and down, as losses make it, is not cut, beside one
+    /// that is much faster as well as beside one that is much slower.
     #[test]
     fn a_shaky_healthy_path_is_left_alone(
         seed in any::<u64>(), other in 1.0..1000.0f64, rtt_ms in 60..220u64
@@ -407,9 +408,8 @@ proptest! {
         prop_assert!(bad.is_empty() && world.cuts.is_empty(), "{bad:?}");
     }
 
-    /// Promise: a path that is slow only because a limit holds its lanes back is left alone,
-    /// however low the limit is, with any number of lanes, and whatever it did before there was a
-    /// limit.
+    /// Promise: a path that is slow only because a limit holds its lanes back is not cut. That
+    /// holds for any limit, any number of lanes, and any rate before there was a limit.
     #[test]
     fn a_limit_is_no_paths_fault(
         seed in any::<u64>(), rates in (0.05..100.0f64, 0.05..100.0f64), limit_log in -1.2..1.7f64,
@@ -436,8 +436,8 @@ proptest! {
         prop_assert!(!given_up && world.cuts.is_empty(), "{:?}", world.news);
     }
 
-    /// Promise (f): whatever paths do, as soon as one is open lanes are dialled over it within some
-    /// seconds, and cuts never leave a lane twice.
+    /// Promise (f): for any behaviour of the paths, as soon as one is open lanes are dialled over
+    /// it within some seconds, and cuts never cut a lane twice.
     #[test]
     fn a_task_never_starves_beside_an_open_path(
         seed in any::<u64>(), skies in prop::collection::vec((any::<bool>(), any::<bool>()), 1..6)
@@ -458,8 +458,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     /// Issue 5: a path that is slow all the time, up to a thousand times as slow as another, keeps
-    /// its share while both are loaded in bursts; one that falls below a tenth of what it did is
-    /// emptied within three seconds; and once healed it stays, without being given up again.
+    /// its share while both are loaded in bursts. One that falls below a tenth of its rate is
+    /// emptied within three seconds. Once healed it remains, without being given up again.
     #[test]
     fn a_slow_path_keeps_its_share_and_one_that_collapses_is_emptied(
         seed in any::<u64>(), slow in 0.05..5.0f64, times in 2.0..1000.0f64,
@@ -470,7 +470,7 @@ proptest! {
         let mut shaken = |world: &mut World, time: Duration, rate: f64| {
             let until = world.now.plus(time);
             while world.now < until {
-                // A slow queue holds its packets up for most of a second, then gives them at once.
+                // A slow queue delays its packets for most of a second, then delivers them at once.
                 let burst = [0.2, 0.4, 1.6, 1.8][(world.now.0 / 400_000_000) as usize % 4];
                 let other = slow * times * rng.random_range(0.7..1.0);
                 world.step(&[fair(rate * burst * MB), fair(other * MB)], true);
@@ -490,8 +490,8 @@ proptest! {
         prop_assert!(world.cuts.iter().all(|(_, path)| *path == 0), "{:?}", world.cuts);
     }
 
-    /// Issue 5: a path that has lost most of its rate for good, whatever is left of it, either
-    /// stays emptied or stays in use: it does not come and go.
+    /// Issue 5: a path that has lost most of its rate for good either stays emptied or stays in
+    /// use, for any remaining rate: it does not alternate.
     #[test]
     fn a_path_does_not_flap(seed in any::<u64>(), left in 0.001..0.9f64, rate in 1.0..100.0f64) {
         let mut world = World::new(LaneLimits::default(), &[(0, 300), (1, 300)], seed);

@@ -317,10 +317,10 @@ mod tests {
         OpenPage::new(PageLedger::new(&builder.seal(), digest, DigestKind::Blake3, &compared))
     }
 
-    /// Promise: whoever asks finds what waits for it, and walks no page in which nothing does:
-    /// after a failover there are tens of thousands.
+    /// Promise: a peer that asks finds the pieces that wait for it, and walks no page without such
+    /// pieces: after a failover there are tens of thousands.
     #[test]
-    // Its seed is told to whoever reads the output.
+    // Its seed is printed.
     #[allow(clippy::print_stdout)]
     fn pages_with_something_to_look_at_are_found() {
         let seed = rand::random::<u64>();

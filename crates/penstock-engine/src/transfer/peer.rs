@@ -144,8 +144,8 @@ mod tests {
         Instant(ms * 1_000_000)
     }
 
-    /// Promise (f): a peer that stands still is known to be slow without a word of it, and one that
-    /// has nothing to do is not.
+    /// Promise (f): a peer that makes no progress is known to be slow without a report, and one
+    /// that has nothing to do is not.
     #[test]
     fn standing_still_is_slow_and_resting_is_not() {
         let mut speed = Speed::default();

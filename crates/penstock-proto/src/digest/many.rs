@@ -181,8 +181,8 @@ mod tests {
         }
     }
 
-    /// D1: a small file has the digest that `b3sum` gives, whatever it was hashed together with:
-    /// around every chunk border, alone, in full groups and in what is left of one.
+    /// D1: a small file has the digest that `b3sum` prints, in any group: around every chunk
+    /// border, alone, in full groups and in the rest of one.
     #[test]
     fn d1_hashed_together_or_alone_a_small_file_has_its_standard_digest() {
         for chunks in 0..=17 {

@@ -317,7 +317,7 @@ mod tests {
         ]
     }
 
-    /// A2: what was appended is replayed in order, and a torn tail costs only itself.
+    /// A2: appended records are replayed in order, and a torn tail costs only itself.
     #[test]
     fn a2_a_log_is_replayed_up_to_its_torn_tail() {
         let mut log = Vec::new();

@@ -1,4 +1,4 @@
-//! What a page promises to everybody who reads it.
+//! Promises of a page to every reader.
 
 use proptest::prelude::*;
 

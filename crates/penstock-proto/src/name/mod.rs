@@ -183,8 +183,8 @@ mod tests {
             prop_assert_eq!(unescape(&text), Some(path));
         }
 
-        /// Promise (j): whatever name has failed, its line in a list of failures is read as that
-        /// name, and is no other list's byte order mark.
+        /// Promise (j): for any name that has failed, its line in a list of failures is read as
+        /// that name, and is no other list's byte order mark.
         #[test]
         fn lines_of_lists_lose_nothing(path in proptest::collection::vec(
             prop_oneof![any::<u8>(), Just(b'\\'), Just(b'x'), Just(b'n'), Just(b' '), Just(b'#')],

@@ -1,4 +1,4 @@
-//! What patterns match, beside examples and beside a matcher that is slow and plain.
+//! Matches of patterns, compared with examples and with a matcher that is slow and plain.
 
 use proptest::prelude::*;
 
@@ -102,7 +102,8 @@ fn slow_path(pattern: &[&[u8]], path: &[&[u8]]) -> bool {
 }
 
 proptest! {
-    /// Promise: trying again behind the last star alone finds whatever trying everything finds.
+    /// Promise: retrying after the last star alone finds everything that trying all positions
+    /// finds.
     #[test]
     fn matching_agrees_with_the_slow_judge(
         pattern in "/(\\*\\*/|[ab*?]{1,4}/){0,4}(\\*\\*|[ab*?]{1,4})",
@@ -114,7 +115,7 @@ proptest! {
         prop_assert_eq!(found, slow_path(&wanted, &parts), "{} on {}", pattern, path);
     }
 
-    /// Promise: no pattern and no path, whoever sent them, makes the matcher fail or take long.
+    /// Promise: no pattern and no path, from any sender, makes the matcher fail or take long.
     #[test]
     fn any_bytes_are_matched(
         pattern in proptest::collection::vec(prop_oneof![

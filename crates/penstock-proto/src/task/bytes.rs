@@ -302,7 +302,7 @@ mod tests {
         ]
     }
 
-    /// A7: what a peer on another host is told and tells is what was meant, every kind of it.
+    /// A7: messages of every kind to and from a peer on another host are read as they were written.
     #[test]
     fn a7_work_and_reports_survive_their_journey() {
         let reply = WorkReply { work: works(), flush: true, give_back: 7 };
@@ -317,7 +317,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every decoder takes hostile bytes: what is cut or damaged is refused, or something else.
+        /// Promise: every decoder accepts hostile bytes: a cut or damaged message is refused, or
+        /// read as another one.
         #[test]
         fn hostile_work_and_reports_are_refused(
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
