@@ -1,0 +1,154 @@
+//! The publisher of a task: its state, and the choice of its next step.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use penstock_api::task::{Report, Work};
+use penstock_engine::epoch::EpochAction;
+use penstock_io::store::{Dir, DirCache, StoreError};
+use penstock_io::sys;
+use penstock_proto::journal::{EntryFailure, FailurePhase};
+use penstock_proto::slicing::PieceRef;
+
+use crate::publish::name_races::NameWaits;
+use crate::stores::chain;
+use crate::stores::errors::of_no_item;
+use crate::task::context::{Pieces, TaskContext};
+
+/// The publisher looks around at least this often.
+const TICK: Duration = Duration::from_millis(500);
+
+pub(super) enum Next {
+    Chore(Work),
+    Action(EpochAction),
+    End,
+}
+
+pub(super) struct Publisher<'a> {
+    pub(super) shared: &'a TaskContext,
+    pub(super) dirs: DirCache,
+    pub(super) waits: NameWaits,
+    /// Number of failed syncs of the store, by any task, before the first write that is not yet
+    /// durable.
+    pub(super) failed_syncs: u32,
+}
+
+/// The result of giving a file its final name.
+pub(super) enum Named {
+    /// The file has its final name.
+    Yes,
+    /// Neither the temporary nor the final name leads to it.
+    Gone,
+}
+
+/// Says whether a file may have its final name already, from an interrupted run or from another
+/// peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// No: this task wrote the file, and no other names it.
+    No,
+    /// Unknown: its size and time decide.
+    Perhaps,
+    /// Yes: under the final name lies the very file that was written here.
+    Yes,
+}
+
+impl Publisher<'_> {
+    /// Waits for something to do.
+    pub(super) fn next(&self) -> Next {
+        let mut state = self.shared.lock();
+        loop {
+            let stopping = self.shared.is_stopping();
+            if self.shared.is_overdue() {
+                drop(state);
+                self.tell_fence();
+                return Next::End;
+            }
+            if self.shared.only_writes() {
+                // The next controller gives the orders; written bytes stay until then (B4).
+                let waited = self.shared.publish_wake.wait_timeout(state, TICK);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if stopping {
+                    return Next::End;
+                }
+                continue;
+            }
+            if !stopping && let Some(chore) = state.chores.pop_front() {
+                return Next::Chore(chore);
+            }
+            let now = sys::boottime_now();
+            if let Some(action) = state.epochs.poll_action(now) {
+                return Next::Action(action);
+            }
+            if stopping && state.epochs.is_clean() {
+                return Next::End;
+            }
+            if stopping {
+                // An epoch that stays sealed, its store being offline, is never clean again.
+                state.epochs.handle_flush();
+                return state.epochs.poll_action(now).map_or(Next::End, Next::Action);
+            }
+            let due = state.epochs.poll_timeout().map_or(TICK, |at| at.since(now).min(TICK));
+            let waited = self.shared.publish_wake.wait_timeout(state, due);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Returns a page and its pieces. Blocks while the controller looks for it.
+    pub(super) fn page(&self, piece: PieceRef) -> Option<std::sync::Arc<Pieces>> {
+        self.shared.hang.rest();
+        let page = self.shared.page(piece.page);
+        self.shared.hang.step();
+        match page {
+            Ok(pieces) => Some(pieces),
+            Err(problem) => {
+                self.shared.broken(problem);
+                None
+            }
+        }
+    }
+
+    pub(super) fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {
+        let target = &self.shared.tree.target;
+        self.dirs.get(sys::boottime_now(), path, |path| target.make_dirs(path))
+    }
+
+    pub(super) fn chore(&mut self, chore: Work) {
+        match chore {
+            Work::Recheck { piece, generation, doubt, digests, failures } => {
+                self.recheck(piece, generation, doubt, digests, failures);
+            }
+            Work::Discard { page, entry, generation } => self.discard(page, entry, generation),
+            Work::Links { page } => self.links(page),
+            Work::Directories { page } => self.directories(page),
+            // Fetches and finishes went to their machines.
+            Work::Fetch { .. } | Work::Finish { .. } => {}
+        }
+    }
+
+    /// Returns the failure of an entry. Returns `None` if the store takes no more or the host lacks
+    /// a resource: the task then ends, and no item has failed.
+    pub(super) fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
+        if let Some(problem) = of_no_item(&self.shared.tree.target, error) {
+            self.shared.broken(problem);
+            return None;
+        }
+        tracing::warn!(
+            error = %chain(error),
+            "an entry could not be given its name or attributes"
+        );
+        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+        let phase = match error {
+            StoreError::NotSet { .. } => FailurePhase::Attributes,
+            _ => FailurePhase::Publish,
+        };
+        Some(EntryFailure { entry, phase, errno })
+    }
+
+    pub(super) fn tail_done(&self, entries: u64, report: impl FnOnce(u64) -> Report) {
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        let epoch = state.epochs.handle_renamed(sys::boottime_now(), 0, entries);
+        self.shared.report(state, report(epoch));
+    }
+}
