@@ -34,7 +34,7 @@ pub use lane::open_lanes::RightHolds;
 pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
-pub use source::aside::has_begun_to_remove;
+pub use source::interrupted_removal::has_begun_to_remove;
 pub use source::leased_source::OrderedSource;
 pub use source::{LaneRight, LaneVerifier, SourceService};
 pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};

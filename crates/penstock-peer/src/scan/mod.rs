@@ -59,7 +59,7 @@ use penstock_proto::name::{self};
 use penstock_proto::units::FileTime;
 use tokio::sync::watch;
 
-use crate::source::aside::{self, REMOVING};
+use crate::source::interrupted_removal::{self, REMOVING};
 use crate::stores::Stores;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
@@ -742,7 +742,7 @@ impl Scan {
     /// # Errors
     /// The record cannot be written.
     pub(crate) fn note_order(&self, page: u32) -> Result<(), Problem> {
-        let noted = aside::note_order(&self.directory, page);
+        let noted = interrupted_removal::note_order(&self.directory, page);
         noted.map_err(|cause| kept(&self.directory, &cause))
     }
 
@@ -751,7 +751,7 @@ impl Scan {
     /// # Errors
     /// The record cannot be written.
     pub(crate) fn note_order_done(&self, page: u32) -> Result<(), Problem> {
-        let noted = aside::note_order_done(&self.directory, page);
+        let noted = interrupted_removal::note_order_done(&self.directory, page);
         noted.map_err(|cause| kept(&self.directory, &cause))
     }
 

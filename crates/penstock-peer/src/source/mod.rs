@@ -7,8 +7,8 @@
 //! No request waits without end for a store that hangs: a thread of its own looks at the store
 //! before each use (E2).
 
-pub(crate) mod aside;
 pub(crate) mod digest_jobs;
+pub(crate) mod interrupted_removal;
 pub(crate) mod leased_source;
 pub(crate) mod read;
 pub(crate) mod read_check;
@@ -477,8 +477,8 @@ impl SourceService {
         self.scans.stop(transfer);
     }
 
-    /// Removes the files of a transfer. Items that a move has put aside get their names back first,
-    /// where the store answers.
+    /// Removes the files of a transfer. Entries that a move has set aside get their names back
+    /// first, if the store answers.
     pub(crate) fn remove_kept(&self, transfer: TransferId) {
         self.scans.give_all_names_back(transfer);
         let directory = self.directory.join(transfer.to_string());

@@ -21,7 +21,7 @@ use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
 use crate::scan::Scan;
-use crate::source::aside;
+use crate::source::interrupted_removal;
 use crate::source::read::place;
 use crate::stores::chain;
 
@@ -109,7 +109,7 @@ impl Remover<'_> {
             let inode = if self.inodes { entry.identity.inode } else { 0 };
             return self.store.remove_empty_dir(&dir, &leaf, inode);
         }
-        let aside = aside::name_of(self.transfer, self.digest, index, entry);
+        let aside = interrupted_removal::name_of(self.transfer, self.digest, index, entry);
         let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
         // Number under which the entry was seen here. A file that an earlier attempt has set aside,
         // perhaps at another host, has none. It gets its name back, since nothing proves that it is

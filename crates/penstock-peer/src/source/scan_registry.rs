@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::source::OpenScan;
-use crate::source::aside::{self, LISTING};
+use crate::source::interrupted_removal::{self, LISTING};
 use crate::source::leased_source::ScanOrder;
 use crate::source::recognition::{Provenance, Sight};
 use crate::stores::guard::Guard;
@@ -262,13 +262,13 @@ impl ScanRegistry {
     /// it. Blocks on the store.
     pub(crate) fn give_names_back(&self, transfer: TransferId, store: &Name, root: &[u8]) {
         let directory = self.directory_of(transfer);
-        if !aside::may_be_left(&directory) {
+        if !interrupted_removal::may_be_left(&directory) {
             return;
         }
         match removable(&self.stores, store) {
             Ok(store) => {
                 let store = store.for_data_set(root, true, false);
-                aside::give_names_back(&store, transfer, root, &directory);
+                interrupted_removal::give_names_back(&store, transfer, root, &directory);
             }
             Err(problem) => {
                 tracing::warn!(%transfer, %problem, "items of the source may stay put aside");
@@ -279,7 +279,7 @@ impl ScanRegistry {
     /// The same for a transfer that is over. A store that hangs is waited for as long as a look may
     /// take.
     pub(crate) fn give_all_names_back(self: &Arc<Self>, transfer: TransferId) {
-        if !aside::may_be_left(&self.directory_of(transfer)) {
+        if !interrupted_removal::may_be_left(&self.directory_of(transfer)) {
             return;
         }
         let Ok(Some(kept)) = self.kept(transfer) else { return };

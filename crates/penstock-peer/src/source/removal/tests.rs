@@ -160,7 +160,7 @@ fn c6_what_was_left_aside_at_another_mount_gets_its_name_back() {
     let page = Page::decode(&bytes).unwrap();
     let at = page.entries().iter().position(|entry| page.path(entry) == b"d0/f0").unwrap();
     let entry = &page.entries()[at];
-    let aside = aside::name_of(TRANSFER, page_digest(&bytes), at as u32, entry);
+    let aside = interrupted_removal::name_of(TRANSFER, page_digest(&bytes), at as u32, entry);
     let aside = String::from_utf8(aside.to_vec()).unwrap();
     fs::rename(data.join("d0/f0"), data.join("d0").join(&aside)).unwrap();
     let (_, failures) = remove(&service(work.path(), "second"), work.path());

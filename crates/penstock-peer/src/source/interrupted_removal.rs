@@ -1,9 +1,9 @@
-//! Items of a source that a move has put aside, and neither removed nor named again.
+//! Entries of a source that an interrupted move has set aside, neither removed nor named again.
 //!
 //! A process that is killed between the two steps of a removal ([`crate::source::removal`]) leaves
-//! an item under an own name, which follows from the list that the move worked on. The same move
-//! goes on with that list and finishes the removal. Where the list is given up instead, because
-//! another copy or nobody goes on, each item gets its name back first.
+//! an entry under an own name, which follows from the list that the move used. A resumed move uses
+//! that list and finishes the removal. If the list is given up instead, because another copy
+//! continues or none does, each entry gets its name back first.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,16 +18,16 @@ use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
 use crate::source::read::place;
 use crate::stores::chain;
 
-/// Before the number of a list in the name of its directory; the first list has none.
+/// Prefix of a list's number in the name of its directory; the first list has none.
 pub(crate) const LISTING: &str = "listing-";
-/// In the directory of a list: removing what it names has begun.
+/// File in the directory of a list: the removal of its entries has begun.
 pub(crate) const REMOVING: &str = "removing";
-/// In the directory of a list: files with the numbers of pages of which an order is under way.
+/// Directory in that of a list, with a file for each page that has an unfinished order.
 const ORDERS: &str = "orders";
-/// Generation of the temporary names at the source: no attempt at the target comes so far.
+/// Generation of the temporary names at the source, which no attempt at the target reaches.
 const ASIDE: u32 = u32::MAX;
 
-/// The name under which an entry of a page is looked at before it is removed.
+/// Returns the name under which an entry of a page is checked before it is removed.
 pub(crate) fn name_of(
     transfer: TransferId,
     page: Digest,
@@ -46,22 +46,21 @@ pub(crate) fn name_of(
     })
 }
 
-/// Whether a move has begun to remove at its source what a list names, where a source keeps the
+/// Returns whether a move has begun to remove entries of a list at its source. A source keeps the
 /// lists of the transfer below `directory`.
 pub fn has_begun_to_remove(directory: &Path, transfer: TransferId) -> bool {
     lists(&directory.join(transfer.to_string())).any(|list| list.join(REMOVING).exists())
 }
 
-/// Whether items may be put aside that a list of a transfer names, which are all kept below
-/// `directory`.
+/// Returns whether entries of a transfer's lists, which lie below `directory`, may be set aside.
 pub(crate) fn may_be_left(directory: &Path) -> bool {
     lists(directory).any(|list| !entries_of(&list.join(ORDERS)).is_empty())
 }
 
-/// Notes durably that an order begins to remove what a page of the list in `directory` names.
+/// Records durably that an order begins to remove entries of a page of the list in `directory`.
 ///
 /// # Errors
-/// It cannot be noted.
+/// The record cannot be written.
 pub(crate) fn note_order(directory: &Path, page: u32) -> io::Result<()> {
     let orders = directory.join(ORDERS);
     fs::create_dir_all(&orders)?;
@@ -69,10 +68,10 @@ pub(crate) fn note_order(directory: &Path, page: u32) -> io::Result<()> {
     File::open(&orders)?.sync_all()
 }
 
-/// Notes that nothing is put aside of what a page of the list in `directory` names.
+/// Records that no entry of a page of the list in `directory` is set aside.
 ///
 /// # Errors
-/// It cannot be noted: then the page is looked through once more.
+/// The record cannot be written: the page will then be searched once more.
 pub(crate) fn note_order_done(directory: &Path, page: u32) -> io::Result<()> {
     match fs::remove_file(directory.join(ORDERS).join(number(page))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -80,9 +79,9 @@ pub(crate) fn note_order_done(directory: &Path, page: u32) -> io::Result<()> {
     }
 }
 
-/// Gives their names back to the items that lists of a transfer, kept below `directory`, have put
-/// aside in the data set at `root`. An item that cannot be renamed is logged and stays: the next
-/// listing names it. Blocks: it looks for each entry of the pages of which an order was cut short.
+/// Restores the names of entries that were set aside in the data set at `root`. The transfer's
+/// lists lie below `directory`. An entry that cannot be renamed is logged and stays: the next
+/// listing names it. Blocks for a look-up of each entry in pages with an unfinished order.
 pub(crate) fn give_names_back(
     store: &PosixStore,
     transfer: TransferId,
@@ -121,7 +120,7 @@ fn number(page: u32) -> String {
     format!("{page:08}")
 }
 
-/// The directories of a transfer's lists: the first is the one of them all.
+/// Returns the directories of a transfer's lists. The first list lies in the transfer's own.
 fn lists(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let later = entries_of(directory).into_iter().filter(|path| {
         let name = path.file_name().and_then(|name| name.to_str());
