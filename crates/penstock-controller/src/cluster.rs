@@ -22,25 +22,23 @@
 //! than that. As long as one peer has the older release, the others can return to it as well.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::cluster::{DrainMark, KnownPeer, LeaderCard, PeerCard};
-use penstock_api::fence::Fence;
 use penstock_proto::id::Name;
 use penstock_proto::version;
 use tokio::sync::watch;
 
+use crate::clock::now_seconds;
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation};
-use crate::manager::now_seconds;
 use crate::state::{Keys, Pairing, incarnation_of, incarnation_text};
+pub use crate::tenure::{Clock, Tenure, epoch_of};
 
 mod drain;
 
-/// Returns nanoseconds on `CLOCK_BOOTTIME`, which advances while a host is suspended.
-pub type Clock = fn() -> u64;
 /// A request of a peer to the journal store, which knows the incarnation of the records it belongs
 /// to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,97 +62,6 @@ pub type Eligible = dyn Fn(Ask) -> Result<(), String> + Send;
 
 /// The next format is taken when all peers have known it for so many lengths of the lease.
 const SETTLE_LEASES: u64 = 6;
-
-/// A single period in which one peer is the controller.
-#[derive(Debug)]
-pub struct Tenure {
-    incarnation: u64,
-    revision: u64,
-    until: AtomicU64,
-    ended: AtomicBool,
-    format: AtomicU16,
-    clock: Clock,
-}
-
-impl Tenure {
-    /// A tenure that began with the leader's key made at `revision`. It does not hold before it is
-    /// extended.
-    pub fn new(incarnation: u64, revision: u64, clock: Clock) -> Self {
-        let (until, ended) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        let format = AtomicU16::new(version::known().formats().oldest);
-        Self { incarnation, revision, until, ended, format, clock }
-    }
-
-    /// Returns whether the tenure holds now. Neither blocks nor costs a system call.
-    pub fn holds(&self) -> bool {
-        if self.ended.load(Ordering::Acquire) {
-            return false;
-        }
-        let holds = (self.clock)() < self.until.load(Ordering::Acquire);
-        if !holds {
-            self.end();
-        }
-        holds
-    }
-
-    /// Ends it for good.
-    pub fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
-    /// Extends the tenure until this time, unless it has ended already.
-    pub fn extend(&self, until: u64) {
-        self.until.store(until, Ordering::Release);
-    }
-
-    /// Format in which the site's records are written.
-    pub fn format(&self) -> u16 {
-        self.format.load(Ordering::Acquire)
-    }
-
-    fn set_format(&self, format: u16) {
-        self.format.store(format, Ordering::Release);
-    }
-
-    /// Returns the comparisons of every transaction of this controller: its key exists, and the
-    /// records are of its incarnation.
-    pub(crate) fn stands(&self, keys: &Keys) -> [Compare; 2] {
-        let leads = Compare::Created(keys.leader(), self.revision);
-        [leads, keys.incarnation_is(self.incarnation)]
-    }
-
-    /// Create revision of the leader's key.
-    pub fn revision(&self) -> u64 {
-        self.revision
-    }
-
-    /// Names files that this controller alone writes; see [`epoch_of`].
-    pub fn epoch(&self) -> u64 {
-        epoch_of(self.incarnation, self.revision)
-    }
-
-    /// Returns how long the tenure holds from now on, unless it is ended earlier.
-    pub fn left(&self) -> Duration {
-        match self.holds() {
-            true => {
-                let until = self.until.load(Ordering::Acquire);
-                Duration::from_nanos(until.saturating_sub((self.clock)()))
-            }
-            false => Duration::ZERO,
-        }
-    }
-
-    /// Returns the check for those that act for this controller.
-    pub fn fence(self: &Arc<Self>) -> Fence {
-        let tenure = Arc::clone(self);
-        Fence::new(self.epoch(), Arc::new(move || tenure.holds()))
-    }
-}
-
-/// The number of an epoch: 24 bits of the incarnation, 40 of the revision; never 0.
-pub fn epoch_of(incarnation: u64, revision: u64) -> u64 {
-    (incarnation & 0xff_ffff) << 40 | revision & 0xff_ffff_ffff
-}
 
 /// The configuration with which a peer joins.
 pub struct ClusterConfig {
@@ -389,7 +296,7 @@ impl Member {
             known => known,
         };
         self.settle(incarnation);
-        if self.tenure.as_ref().is_some_and(|tenure| tenure.incarnation != incarnation) {
+        if self.tenure.as_ref().is_some_and(|tenure| tenure.incarnation() != incarnation) {
             tracing::warn!("the site's records have another incarnation: this peer leads no more");
             self.resign();
             return Ok(());

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod cluster;
 pub mod etcd;
 pub mod manager;
@@ -24,3 +25,4 @@ pub mod root;
 pub mod runner;
 pub mod sites;
 pub mod state;
+mod tenure;

@@ -12,8 +12,8 @@ use penstock_api::cluster::{DrainMark, KnownPeer, PeerCard};
 use penstock_proto::id::Name;
 
 use super::{Cluster, ClusterNow, Member, Seen, value_of};
+use crate::clock::now_seconds;
 use crate::etcd::{Compare, EtcdError, OPERATIONS_MAX, Operation};
-use crate::manager::now_seconds;
 
 /// The longest time that an order of an operator may take in etcd.
 const ORDER: Duration = Duration::from_secs(5);

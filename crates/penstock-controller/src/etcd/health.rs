@@ -7,7 +7,9 @@ use data_encoding::BASE64;
 use penstock_api::cluster::EtcdView;
 use serde_json::{Value, json};
 
-use super::{Etcd, EtcdError, EtcdMember, number};
+use super::client::{Etcd, EtcdError, number};
+use super::members::EtcdMember;
+use super::metrics::metric;
 
 /// The hint for an etcd that keeps all of its history.
 pub const COMPACTION_HINT: &str = "start each member with --auto-compaction-retention=1h, or \
@@ -42,24 +44,6 @@ fn explain(complaint: &str) -> String {
         return "it has no leader: the majority is lost".to_owned();
     }
     complaint.to_owned()
-}
-
-/// A metric of etcd's, by its name at the beginning of a line.
-pub(super) fn metric(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(starts_value))?;
-    // Large ones are written with an exponent; counts below 2^53 are exact.
-    line.rsplit(' ').next()?.parse::<f64>().ok().map(|value| value as u64)
-}
-
-/// A label of one of etcd's metrics that has no other.
-pub(super) fn label<'a>(text: &'a str, name: &str, label: &str) -> Option<&'a str> {
-    let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
-    let mut values = values.filter_map(|rest| rest.strip_prefix(label)?.strip_prefix("=\""));
-    values.next()?.split('"').next()
-}
-
-fn starts_value(rest: &str) -> bool {
-    rest.starts_with(' ')
 }
 
 /// Asks all of them at once; one after the other where no more threads can be started.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::health::{label, metric};
-use super::{Etcd, EtcdError, number};
+use super::client::{Etcd, EtcdError, number};
+use super::metrics::{label, metric};
 
 /// The user that may do everything in etcd; it must exist before passwords are asked for.
 const ROOT: &str = "root";

@@ -349,7 +349,7 @@ fn reason_of_failure(problem: &Problem) -> String {
 }
 
 fn reason_of_retry(problem: &Problem, delay: std::time::Duration) -> String {
-    let at = super::now_seconds() + delay.as_secs();
+    let at = crate::clock::now_seconds() + delay.as_secs();
     format!(
         "{}; next attempt in {:.0} s, at {} UTC",
         reason_of_failure(problem),

@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
 use penstock_api::peers::Peers;
@@ -410,11 +410,6 @@ impl Inner {
 fn running_notes(table: &Table) -> Vec<(TransferId, Problem)> {
     let runs = table.live.iter().filter_map(|(id, live)| Some((*id, live.run.as_ref()?)));
     runs.flat_map(|(id, run)| run.take_notes().into_iter().map(move |note| (id, note))).collect()
-}
-
-/// Seconds since 1970.
-pub(crate) fn now_seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn unknown(text: impl std::fmt::Display) -> Problem {

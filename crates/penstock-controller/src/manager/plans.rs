@@ -14,7 +14,8 @@ use penstock_proto::id::{Name, TransferId};
 
 use super::attempt::places_of;
 use super::users::{check, not_paired, record_of};
-use super::{Caller, Inner, Manager, journal_of, now_seconds, place};
+use super::{Caller, Inner, Manager, journal_of, place};
+use crate::clock::now_seconds;
 use crate::runner::{RunControl, RunFiles, RunInput, RunOutcome};
 use crate::state::{Listed, TransferRecord};
 

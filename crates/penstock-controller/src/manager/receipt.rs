@@ -19,7 +19,8 @@ use penstock_engine::retry::Backoff;
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::page_digest;
 
-use super::{Inner, TransferRecord, journal_of, now_seconds};
+use super::{Inner, TransferRecord, journal_of};
+use crate::clock::now_seconds;
 use crate::runner::{RunFiles, RunOutcome, RunView};
 use crate::sites::SCAN_UNKNOWN;
 use crate::state::Listing;

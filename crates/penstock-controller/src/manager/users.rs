@@ -16,7 +16,8 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 
 use super::plans::journal_failed;
-use super::{Inner, Live, Manager, Table, journal_of, now_seconds, place, unknown};
+use super::{Inner, Live, Manager, Table, journal_of, place, unknown};
+use crate::clock::now_seconds;
 use crate::runner::{RunFiles, removal_has_begun};
 use crate::state::{Listed, Listing, TransferRecord, Wish};
 

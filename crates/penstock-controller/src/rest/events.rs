@@ -13,7 +13,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::{ProblemReply, RestParts, blocking};
+use super::admin::RestParts;
+use super::reply::{ProblemReply, blocking};
 use crate::manager::Caller;
 
 /// Interval at which a transfer is polled when no event of it arrives.

@@ -3,16 +3,16 @@
 //! Errors are RFC 9457 problem details. A process that may open the socket, and is root or the
 //! daemon's own user, may do everything; no other process may do anything.
 
+mod admin;
 mod events;
+mod reply;
 mod socket;
 
-use std::sync::Arc;
-
 use axum::Router;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, FromRequest, Json, Path, Query, Request, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Json, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{delete, get, post};
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
@@ -25,148 +25,15 @@ use penstock_api::transfer::{TransferRequest, TransferView};
 use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
 use penstock_proto::id::{Name, TransferId};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-use tokio::io::AsyncReadExt as _;
-
-use crate::manager::{Caller, Manager};
+use crate::manager::Caller;
+pub use admin::{RestParts, SiteAdmin};
 pub use events::another_state;
+pub use reply::{Body, ProblemReply, blocking, not_found, stream_file};
 pub use socket::serve;
 
 /// Longest body of a request that names paths: of a transfer or a scan.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
-/// Bytes of a file that are sent at a time.
-const FILE_PART_BYTES: usize = 64 * 1024;
-
-/// The part of the local API that the binary implements: the site's identity, its pairings and its
-/// stores. All methods may block, on other sites too.
-pub trait SiteAdmin: Send + Sync {
-    /// Returns the status of the daemon, the two counts left at zero.
-    fn status(&self) -> StatusView;
-
-    /// The own site, then those it is paired with.
-    ///
-    /// # Errors
-    /// The pairings cannot be read.
-    fn sites(&self) -> Result<Vec<SiteView>, Problem>;
-
-    /// Makes a pairing token (D5).
-    ///
-    /// # Errors
-    /// There is no randomness, or no address to put into it.
-    fn offer(&self) -> Result<TokenReply, Problem>;
-
-    /// Joins the site that issued a token.
-    ///
-    /// # Errors
-    /// The token is no good, or the site cannot be reached.
-    fn join(&self, request: &JoinRequest) -> Result<JoinReply, Problem>;
-
-    /// Makes a token with which a host joins this site (D5).
-    ///
-    /// # Errors
-    /// This site has one peer only; there is no randomness, or no address to put into it.
-    fn invite(&self) -> Result<TokenReply, Problem>;
-
-    /// Ends a pairing.
-    ///
-    /// # Errors
-    /// There is no such pairing.
-    fn unpair(&self, site: &Name) -> Result<(), Problem>;
-
-    /// The stores of this site.
-    fn stores(&self) -> Vec<StoreView>;
-}
-
-/// State that the handlers share.
-#[derive(Clone)]
-pub struct RestParts {
-    /// The site's transfers.
-    pub manager: Arc<Manager>,
-    /// The rest of the site.
-    pub admin: Arc<dyn SiteAdmin>,
-}
-
-/// A problem as an HTTP reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProblemReply(pub Problem);
-
-impl From<Problem> for ProblemReply {
-    fn from(problem: Problem) -> Self {
-        Self(problem)
-    }
-}
-
-impl IntoResponse for ProblemReply {
-    fn into_response(self) -> Response {
-        let status =
-            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self.0)).into_response();
-        let kind = header::HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        response
-    }
-}
-
-/// A JSON body; a faulty one is answered with a problem.
-#[derive(Clone, Debug)]
-pub struct Body<T>(pub T);
-
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
-    type Rejection = ProblemReply;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
-        let Json(value) =
-            Json::<T>::from_request(request, state).await.map_err(|rejection: JsonRejection| {
-                let problem = Problem::new(Exit::Usage, "body", "the request's body is wrong");
-                ProblemReply(problem.because(rejection.body_text()))
-            })?;
-        Ok(Self(value))
-    }
-}
-
-/// Runs blocking work on a thread that may block.
-///
-/// # Errors
-/// The error of `work`; code `internal` if it panics.
-pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, ProblemReply> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(ProblemReply),
-        Err(error) => {
-            tracing::error!(%error, "request handler");
-            let title = "the daemon broke an assumption of ours";
-            Err(ProblemReply(Problem::new(Exit::Unclassified, "internal", title)))
-        }
-    }
-}
-
-/// A file as the body of a reply, a bounded part of it in memory at a time.
-pub fn stream_file(file: std::fs::File) -> Response {
-    let file = Some(tokio::fs::File::from_std(file));
-    let stream = futures_util::stream::unfold(file, async |file| {
-        let mut file = file?;
-        let mut part = vec![0; FILE_PART_BYTES];
-        match file.read(&mut part).await {
-            Ok(0) => None,
-            Ok(length) => {
-                part.truncate(length);
-                Some((Ok(part), Some(file)))
-            }
-            Err(error) => Some((Err(error), None)),
-        }
-    });
-    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
-    (kind, axum::body::Body::from_stream(stream)).into_response()
-}
-
-/// The reply to a path or method that does not exist.
-pub async fn not_found(request: Request) -> ProblemReply {
-    let title = format!("there is no `{} {}`", request.method(), request.uri().path());
-    ProblemReply(Problem::new(Exit::Usage, "not-found", title).status(404))
-}
-
 /// The routes of the local API.
 pub fn router(parts: RestParts) -> Router {
     let api = Router::new()

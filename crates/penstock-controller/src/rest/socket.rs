@@ -11,7 +11,7 @@ use axum::serve::IncomingStream;
 use penstock_api::problem::{Exit, Problem};
 use tokio::net::UnixListener;
 
-use super::ProblemReply;
+use super::reply::ProblemReply;
 
 /// The user at the other end, according to the kernel (SO_PEERCRED, unix(7)).
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use penstock_api::problem::Problem;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::journal::failed;
+use super::journal_io::failed;
 
 /// `path`, as only the controller under `epoch` writes it.
 pub(crate) fn own(path: &Path, epoch: u64) -> PathBuf {

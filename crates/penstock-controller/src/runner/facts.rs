@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use penstock_api::heads::LedgerHead;
 use penstock_api::problem::Problem;
@@ -18,6 +17,7 @@ use super::Run;
 use super::journal::{failed, write_lines};
 use super::lines::each_line;
 use super::outcome::{digests_of, listed};
+use crate::clock::now_seconds;
 use crate::root::RootHasher;
 
 impl Run {
@@ -120,8 +120,4 @@ fn digest_of_list(path: &Path) -> std::io::Result<(u64, String)> {
         hasher.update(&buffer[..length]);
         lines += buffer[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
     }
-}
-
-pub(super) fn now_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -37,6 +37,7 @@ use penstock_proto::units::FileTime;
 use penstock_proto::wire::{DecodeError, Reader};
 
 use super::epochs::{beside, last, own};
+pub(crate) use super::journal_io::failed;
 
 /// Open logs are kept for appending; at this many all are closed and opened again as needed.
 const OPEN_LOGS_MAX: usize = 64;
@@ -281,11 +282,6 @@ pub(crate) fn write_lines(
     fill(&mut out)?;
     out.flush().map_err(error)?;
     fs::rename(&temporary, path).map_err(error)
-}
-
-/// An error of the journal store: nothing more can be committed, so the attempt ends.
-pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
-    penstock_api::io_problem::failed("journal", format!("cannot {what} {}", path.display()), cause)
 }
 
 /// Syncs a file of the journal. After a failure, the kernel treats data as clean that never reached

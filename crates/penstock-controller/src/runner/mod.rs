@@ -23,6 +23,7 @@ mod failed_links;
 mod figures;
 mod files;
 mod journal;
+mod journal_io;
 mod late;
 mod lead;
 mod left;

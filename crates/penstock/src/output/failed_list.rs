@@ -193,8 +193,8 @@ mod tests {
         successor.take_place()
     }
 
-    /// Promise: a list follows no link that stands under its name, replaces no file of another user,
-    /// and is for its user alone, also in the place of a list that was open to others.
+    /// Promise: a list follows no link that stands under its name, replaces no file of another
+    /// user, and is for its user alone, also in the place of a list that was open to others.
     #[test]
     fn a_list_takes_the_place_of_own_files_only() {
         let directory = tempfile::tempdir().unwrap();

@@ -9,10 +9,10 @@ use penstock_api::problem::Problem;
 use penstock_api::scan::ScanSummary;
 
 use super::super::deletion::check_amount;
-use super::super::facts::now_seconds;
 use super::super::journal::failed;
 use super::super::{RunInput, RunOutcome, unlisted};
 use super::{Looker, plan_path};
+use crate::clock::now_seconds;
 
 /// Number of items that could not be listed and that a plan names.
 const UNLISTED_NAMED: usize = 100;

@@ -44,8 +44,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Listed, Pairing, SiteState, SqliteState, StateError, Stub, TransferRecord};
-use crate::cluster::Tenure;
 use crate::etcd::{Compare, Etcd, EtcdError, Operation};
+use crate::tenure::Tenure;
 use heads::Ledgers;
 use journal::Copy;
 

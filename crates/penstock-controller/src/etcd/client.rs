@@ -16,12 +16,6 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-mod health;
-mod members;
-
-pub use health::{COMPACTION_HINT, Compaction, Standing};
-pub use members::{EtcdMember, EtcdStatus, SOMEBODY};
-
 /// Largest number of operations in a transaction; etcd accepts 128 by default.
 pub const OPERATIONS_MAX: usize = 100;
 /// Longest value that this client writes.
@@ -57,7 +51,7 @@ pub struct EtcdConfig {
 
 /// The client.
 pub struct Etcd {
-    config: EtcdConfig,
+    pub(super) config: EtcdConfig,
     /// The client of the configuration, or its replacement.
     http: RwLock<reqwest::Client>,
     /// The endpoints of the configuration, or their replacement.
@@ -279,13 +273,18 @@ impl Etcd {
     }
 
     /// Asks endpoints in turn until one answers, within `deadline`.
-    fn call(&self, path: &str, body: &Value, deadline: Duration) -> Result<Value, EtcdError> {
+    pub(super) fn call(
+        &self,
+        path: &str,
+        body: &Value,
+        deadline: Duration,
+    ) -> Result<Value, EtcdError> {
         self.in_turn(deadline, |endpoint, left| self.call_at(endpoint, path, body, left))
     }
 
     /// Asks endpoints in turn, the one that answered last first, until one answers, within
     /// `deadline` and with a time for each.
-    fn in_turn<T>(
+    pub(super) fn in_turn<T>(
         &self,
         deadline: Duration,
         ask: impl Fn(&str, Duration) -> Result<T, EtcdError>,
@@ -309,14 +308,14 @@ impl Etcd {
     }
 
     /// The endpoints, the one that answered last first, each with its place among them.
-    fn in_order(&self) -> Vec<(usize, String)> {
+    pub(super) fn in_order(&self) -> Vec<(usize, String)> {
         let mut all: Vec<_> = self.endpoints().into_iter().enumerate().collect();
         let first = self.current.load(Ordering::Relaxed) % all.len().max(1);
         all.rotate_left(first);
         all
     }
 
-    fn call_at(
+    pub(super) fn call_at(
         &self,
         endpoint: &str,
         path: &str,
@@ -344,7 +343,11 @@ impl Etcd {
     /// Returns the token of the configured user, if there is one; etcd forgets it after some
     /// minutes. Requests it outside the lock: renewing a lease must not wait for the requests of
     /// others.
-    fn token(&self, endpoint: &str, deadline: Duration) -> Result<Option<String>, EtcdError> {
+    pub(super) fn token(
+        &self,
+        endpoint: &str,
+        deadline: Duration,
+    ) -> Result<Option<String>, EtcdError> {
         let Some((user, _)) = &self.config.user else { return Ok(None) };
         let kept = || self.token.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept().clone();
@@ -370,11 +373,11 @@ impl Etcd {
         Ok(token)
     }
 
-    fn forget_token(&self) {
+    pub(super) fn forget_token(&self) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn passwords(&self) -> Vec<String> {
+    pub(super) fn passwords(&self) -> Vec<String> {
         self.passwords.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -396,13 +399,18 @@ impl Etcd {
     }
 
     /// Returns whether there is a token, or none is needed.
-    fn has_token(&self) -> bool {
+    pub(super) fn has_token(&self) -> bool {
         let kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         self.config.user.is_none() || kept.is_some()
     }
 
     /// Returns the answer of an endpoint under a path beside the API, as text.
-    fn text(&self, endpoint: &str, path: &str, deadline: Duration) -> Result<String, EtcdError> {
+    pub(super) fn text(
+        &self,
+        endpoint: &str,
+        path: &str,
+        deadline: Duration,
+    ) -> Result<String, EtcdError> {
         let url = format!("{}{path}", endpoint.trim_end_matches('/'));
         let request = self.http().get(&url).timeout(deadline);
         match self.send(&url, request, deadline)? {
@@ -411,7 +419,7 @@ impl Etcd {
         }
     }
 
-    fn post(
+    pub(super) fn post(
         &self,
         url: &str,
         body: &Value,
@@ -545,7 +553,7 @@ fn end_of(prefix: &str) -> Vec<u8> {
     end
 }
 
-fn number(value: &Value) -> u64 {
+pub(super) fn number(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
 }
 

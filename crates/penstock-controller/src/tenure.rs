@@ -1,0 +1,111 @@
+//! The time during which one peer is the controller of its site.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::time::Duration;
+
+use penstock_api::fence::Fence;
+use penstock_proto::version;
+
+use crate::etcd::Compare;
+use crate::state::Keys;
+
+/// Returns nanoseconds on `CLOCK_BOOTTIME`, which advances while a host is suspended.
+pub type Clock = fn() -> u64;
+
+/// A single period in which one peer is the controller.
+#[derive(Debug)]
+pub struct Tenure {
+    incarnation: u64,
+    revision: u64,
+    until: AtomicU64,
+    ended: AtomicBool,
+    format: AtomicU16,
+    clock: Clock,
+}
+
+impl Tenure {
+    /// A tenure that began with the leader's key made at `revision`. It does not hold before it is
+    /// extended.
+    pub fn new(incarnation: u64, revision: u64, clock: Clock) -> Self {
+        let (until, ended) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        let format = AtomicU16::new(version::known().formats().oldest);
+        Self { incarnation, revision, until, ended, format, clock }
+    }
+
+    /// Returns whether the tenure holds now. Neither blocks nor costs a system call.
+    pub fn holds(&self) -> bool {
+        if self.ended.load(Ordering::Acquire) {
+            return false;
+        }
+        let holds = (self.clock)() < self.until.load(Ordering::Acquire);
+        if !holds {
+            self.end();
+        }
+        holds
+    }
+
+    /// Ends it for good.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Extends the tenure until this time, unless it has ended already.
+    pub fn extend(&self, until: u64) {
+        self.until.store(until, Ordering::Release);
+    }
+
+    /// Format in which the site's records are written.
+    pub fn format(&self) -> u16 {
+        self.format.load(Ordering::Acquire)
+    }
+
+    /// Sets the format in which the records are written from now on.
+    pub(crate) fn set_format(&self, format: u16) {
+        self.format.store(format, Ordering::Release);
+    }
+
+    /// Returns the comparisons of every transaction of this controller: its key exists, and the
+    /// records are of its incarnation.
+    pub(crate) fn stands(&self, keys: &Keys) -> [Compare; 2] {
+        let leads = Compare::Created(keys.leader(), self.revision);
+        [leads, keys.incarnation_is(self.incarnation)]
+    }
+
+    /// Incarnation of the site's records.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Create revision of the leader's key.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Names files that this controller alone writes; see [`epoch_of`].
+    pub fn epoch(&self) -> u64 {
+        epoch_of(self.incarnation, self.revision)
+    }
+
+    /// Returns how long the tenure holds from now on, unless it is ended earlier.
+    pub fn left(&self) -> Duration {
+        match self.holds() {
+            true => {
+                let until = self.until.load(Ordering::Acquire);
+                Duration::from_nanos(until.saturating_sub((self.clock)()))
+            }
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Returns the check for those that act for this controller.
+    pub fn fence(self: &Arc<Self>) -> Fence {
+        let tenure = Arc::clone(self);
+        Fence::new(self.epoch(), Arc::new(move || tenure.holds()))
+    }
+}
+
+/// The number of an epoch: 24 bits of the incarnation, 40 of the revision; never 0.
+pub fn epoch_of(incarnation: u64, revision: u64) -> u64 {
+    (incarnation & 0xff_ffff) << 40 | revision & 0xff_ffff_ffff
+}
