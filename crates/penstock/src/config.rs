@@ -18,10 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{ExitCode, Failure};
 use crate::networks::{self, NetworkConfig};
 
-mod exports;
 mod own_etcd;
 
-pub(crate) use exports::Exports;
 pub(crate) use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
@@ -503,6 +501,7 @@ fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exports::Exports;
 
     const TEXT: &str = r#"
         site = "lab"

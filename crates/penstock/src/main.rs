@@ -12,6 +12,7 @@ mod daemon;
 mod dataset;
 mod doctor;
 mod exit;
+mod exports;
 mod grants;
 mod http;
 mod networks;

@@ -2,7 +2,7 @@
 //! whenever they change, so that nobody has to pair again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,33 +37,6 @@ struct Listeners {
     open: BTreeMap<(SocketAddr, Option<String>), JoinHandle<()>>,
     /// Where one could not be made, which was said once.
     failed: BTreeSet<SocketAddr>,
-}
-
-/// What another site says of its addresses, without those that only this host can mean: of its
-/// loopback, link-local ones, and those that are no host's. They are kept where the site itself is
-/// at such an address, as on one host: `from` says where it is.
-pub(crate) fn believable(mut told: SiteAddresses, from: &[IpAddr]) -> SiteAddresses {
-    let is_kept = |address: IpAddr| {
-        let at = |is: fn(IpAddr) -> bool| from.iter().any(|from| is(from.to_canonical()));
-        let address = address.to_canonical();
-        match address {
-            _ if address.is_unspecified() || address.is_multicast() => false,
-            IpAddr::V4(address) if address.is_broadcast() => false,
-            _ if address.is_loopback() => at(|from| from.is_loopback()),
-            _ if is_link_local(address) => at(is_link_local),
-            _ => true,
-        }
-    };
-    told.addresses.retain(|address| is_kept(address.ip()));
-    told.data.retain(|data| is_kept(data.address.ip()));
-    told
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
 }
 
 /// Listens at the addresses for data from now on, and tells other sites, until `stop` says so.
@@ -147,27 +120,5 @@ async fn tell(site: &Arc<Site>, sites: &Arc<Sites>, told: &mut BTreeMap<Name, To
             Err(_) => TELL,
         };
         told.insert(name, Told { addresses: own.clone(), next: Instant::now() + pause, pause });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// D4: a site that is elsewhere has this host dial none of the addresses that it has alone.
-    #[test]
-    fn d4_nobody_names_addresses_of_this_host_alone() {
-        let told = || SiteAddresses {
-            addresses: ["127.0.0.1:22", "[::1]:22", "169.254.169.254:80", "[fe80::1]:80"]
-                .into_iter()
-                .chain(["0.0.0.0:80", "[::ffff:127.0.0.1]:22", "224.0.0.1:80", "10.0.0.7:7444"])
-                .map(|address| address.parse().unwrap())
-                .collect(),
-            data: Vec::new(),
-        };
-        let kept = |from: &str| believable(told(), &[from.parse().unwrap()]).addresses;
-        assert_eq!(kept("192.0.2.1"), ["10.0.0.7:7444".parse().unwrap()]);
-        assert_eq!(kept("127.0.0.1").len(), 4);
-        assert_eq!(kept("169.254.0.9").len(), 3);
     }
 }

@@ -28,6 +28,7 @@ mod probe;
 mod recovery;
 mod remote;
 mod renewal;
+mod reported_addresses;
 mod rights;
 mod rotation;
 mod signing;

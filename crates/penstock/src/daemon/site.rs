@@ -28,7 +28,8 @@ use tokio::sync::watch;
 use super::admission::Admission;
 use super::budget::Budgets;
 use super::keys::{CAPABILITY_SECONDS, OwnKeys, fingerprint_text, follow, revoked_of};
-use crate::config::{Config, Exports, lists};
+use crate::config::{Config, lists};
+use crate::exports::Exports;
 use crate::networks::Networks;
 use penstock_io::sys::now_seconds;
 

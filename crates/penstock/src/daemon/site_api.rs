@@ -43,12 +43,12 @@ use penstock_proto::network::DataAddress;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::addresses::believable;
 use super::budget::{AnswerPlace, Duty};
 use super::compressed::{self, ZSTD};
 use super::foreign_scans::{ForeignScans, foreign_scan};
 use super::pairing;
 use super::port::Connection;
+use super::reported_addresses::believable;
 use super::site::Site;
 use super::submission;
 use penstock_io::sys::now_seconds;

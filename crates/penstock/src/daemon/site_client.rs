@@ -37,8 +37,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
-use super::addresses::believable;
 use super::compressed::{self, ZSTD};
+use super::reported_addresses::believable;
 use super::site::Site;
 use crate::http;
 use crate::receipt::check_countersignature;

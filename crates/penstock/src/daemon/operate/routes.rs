@@ -24,10 +24,10 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::Operate;
-use crate::daemon::addresses::believable;
 use crate::daemon::budget::Duty;
 use crate::daemon::port::Connection;
 use crate::daemon::probe::{UNPROVEN, disclose, echo as echo_back};
+use crate::daemon::reported_addresses::believable;
 use crate::daemon::site_api::versioned;
 use crate::wiring;
 

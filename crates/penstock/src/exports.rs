@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use penstock_api::rest::StoreView;
 use penstock_proto::id::Name;
 
-use super::{Config, Encryption, StoreConfig, lists};
+use crate::config::{Config, Encryption, StoreConfig, lists};
 
 /// The stores of a site and the rights of others to them. Clones are the same.
 #[derive(Clone, Debug, Default)]
