@@ -653,6 +653,7 @@ fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
     let forgot = leader.run(&["peer", "forget", "h2", "--stolen"]);
     println!("{}: {}", began.elapsed().as_secs_f32(), told(&forgot));
     assert!(forgot.status.success(), "{}", lives.log_text());
+    assert!(!told(&forgot).contains("did not answer"), "{}", told(&forgot));
     let issued = hosts.at("issued");
     common_net::caller::issue_anew(&stolen, &issued, "hpc", "h9");
     let shut = |trust: &Path| {

@@ -25,6 +25,8 @@ use crate::receipt::KEY_FILE as RECEIPT_KEY;
 
 /// Validity of a capability. A transfer that takes longer opens its scan again.
 pub(crate) const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
+/// Longest text of a statement: [`REVOKED_MAX`] keys and two certificates need less.
+const STATEMENT_BYTES_MAX: usize = 256 << 10;
 /// In the trust directory: the statements.
 pub(crate) const STATEMENTS: &str = "keys.json";
 const NEXT: &str = "next";
@@ -334,6 +336,12 @@ pub(crate) fn check(
 /// Code `keys`: a statement is not good, does not follow the one before, or is another one with a
 /// number that was accepted.
 pub(crate) fn follow(pairing: &Pairing, offered: &KeysRecord) -> Result<Option<Pairing>, Problem> {
+    if offered.statements.len() > LINKS_MAX
+        || offered.statements.iter().any(|signed| signed.statement.len() > STATEMENT_BYTES_MAX)
+    {
+        let title = format!("site `{}` states too much about its keys", pairing.site);
+        return Err(Problem::new(Exit::NotAuthorised, "keys", title));
+    }
     let mut followed = pairing.clone();
     for signed in &offered.statements {
         let said: Result<KeyStatement, _> = serde_json::from_str(&signed.statement);

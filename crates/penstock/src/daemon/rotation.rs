@@ -96,7 +96,8 @@ impl Operate {
         Ok(heard)
     }
 
-    /// Makes the staged keys those of the site, if they have this number. Blocks.
+    /// Makes the staged keys those of the site, if they have this number. Connections by the
+    /// authority before are to be cut: [`Site::tell_trust_news`]. Blocks.
     ///
     /// # Errors
     /// Code `keys`: there are none with this number, or they cannot be written.
@@ -119,6 +120,7 @@ impl Operate {
             if let Err(problem) = committed {
                 tracing::error!(%problem, "keys that other peers have are not committed here");
             }
+            self.site.tell_trust_news();
         }
     }
 
@@ -211,6 +213,7 @@ impl Operate {
             }
         }
         site.commit_in_turn(sequence)?;
+        site.tell_trust_news();
         self.commit_password()?;
         let fingerprint = site.keys().authority.fingerprint().to_string();
         Ok(RotateReply { sequence, fingerprint, left_behind })

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use penstock_api::cluster::{PeerCard, StoreCard, StoreRights};
 use penstock_api::keys::KeysRecord;
@@ -35,6 +36,8 @@ use penstock_io::sys::now_seconds;
 
 /// Code of a problem: no peer that is up can read from a store, and an absent one may.
 pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
+/// Time in which a reply goes out.
+const REPLY_GOES: Duration = Duration::from_millis(100);
 /// Pairing tokens that are outstanding at a time; the oldest is void when more are made.
 const OFFERS_MAX: usize = 16;
 
@@ -445,6 +448,12 @@ impl Site {
         self.trust_news.send_replace(());
     }
 
+    /// Does the same once a reply has gone out over the connection that is to be cut.
+    pub(crate) async fn tell_trust_news_soon(self: Arc<Self>) {
+        tokio::time::sleep(REPLY_GOES).await;
+        self.tell_trust_news();
+    }
+
     /// Tells whoever holds a connection that it may have lost its right.
     pub(crate) fn trust_news(&self) -> watch::Receiver<()> {
         self.trust_news.subscribe()
@@ -614,7 +623,7 @@ impl Site {
     }
 
     /// Makes these the keys of the site. Connections within the site by the authority before are
-    /// cut.
+    /// to be cut: [`Site::tell_trust_news`].
     ///
     /// # Errors
     /// The authority is none of this site.
@@ -622,7 +631,6 @@ impl Site {
         let (certificate, revoked) = (keys.authority.certificate().clone(), keys.revoked());
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         self.trust.replace(certificate, revoked)?;
-        self.trust_news.send_replace(());
         Ok(())
     }
 

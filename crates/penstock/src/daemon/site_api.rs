@@ -57,9 +57,6 @@ use penstock_io::sys::now_seconds;
 /// in the end.
 const PAGE_LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// Time in which a reply goes out.
-const REPLY_GOES: Duration = Duration::from_millis(100);
-
 /// Longest body of a request to pair, which anybody may send.
 const PAIR_BYTES_MAX: usize = 16 << 10;
 
@@ -251,11 +248,7 @@ async fn take_keys(
         })
     });
     let sequence = heard.await?;
-    tokio::spawn(async move {
-        // This very connection is by the authority of before, and is to carry the reply.
-        tokio::time::sleep(REPLY_GOES).await;
-        own.tell_trust_news();
-    });
+    tokio::spawn(own.tell_trust_news_soon());
     Ok(Json(KeysHeard { sequence }))
 }
 

@@ -103,6 +103,10 @@ fn d4_statements_are_followed_in_turn_and_by_the_pin_alone() {
     let by_previous = half.statements[0].by_previous.clone();
     half.statements[0].by_new = by_previous;
     assert!(follow(&start, &half).is_err());
+    // More than a site keeps.
+    let mut many = second.statements_after(0);
+    many.statements = vec![many.statements[0].clone(); LINKS_MAX + 1];
+    assert!(follow(&start, &many).unwrap_err().title.contains("too much"));
     // A list that is too long.
     let key = |at: u32| RevokedKey { peer: "h2".parse().unwrap(), key: format!("{at:064x}") };
     let long = OwnKeys { revoked: (0..1500).map(key).collect(), ..keys() };

@@ -164,7 +164,10 @@ async fn commit_keys(
     _: OwnPeer,
     Body(heard): Body<KeysHeard>,
 ) -> Reply<KeysHeard> {
-    blocking(move || operate.commit_keys(heard.sequence)).await.map(Json)
+    let site = Arc::clone(&operate.site);
+    let committed = blocking(move || operate.commit_keys(heard.sequence)).await?;
+    tokio::spawn(site.tell_trust_news_soon());
+    Ok(Json(committed))
 }
 
 async fn forget(
