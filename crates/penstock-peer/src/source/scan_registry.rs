@@ -276,8 +276,8 @@ impl ScanRegistry {
         }
     }
 
-    /// The same for a transfer that is over. A store that hangs is waited for as long as a look may
-    /// take.
+    /// Restores these names after the end of a transfer. Waits for a store that hangs as long as a
+    /// look may take.
     pub(crate) fn give_all_names_back(self: &Arc<Self>, transfer: TransferId) {
         if !interrupted_removal::may_be_left(&self.directory_of(transfer)) {
             return;
