@@ -15,7 +15,7 @@ use super::item::Item;
 use crate::flow::Flow;
 use crate::paths::PathId;
 
-/// When an item may be tried again, and a number that tells it from others of that moment.
+/// Time from which an item may be tried again, and a number that distinguishes items of one time.
 pub(super) type RetryKey = (Instant, u64);
 
 /// An item that is tried again.
@@ -26,8 +26,8 @@ struct Retry {
     tried: Vec<PathId>,
 }
 
-/// The items that wait to be asked for again, in the order of their times: of a data set of which
-/// nothing can be read there are many, and each request looks at those alone that are due.
+/// The items that wait to be asked for again, in the order of their times. There are many if
+/// nothing of a data set can be read, and each request examines only the items that are due.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     waiting: BTreeMap<RetryKey, Retry>,

@@ -68,7 +68,8 @@ pub struct PageStanding {
 pub enum Phase {
     /// Pieces are fetched.
     Moving,
-    /// The edge asks the source about entries that have changed: see [`TransferMachine::asking`].
+    /// The edge asks the source about entries that have changed: see
+    /// [`super::TransferMachine::asking`].
     Asking,
     /// Links are made.
     Links,
