@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::net::{SocketFlags, SocketType, sockopt};
 
-use super::socket::{NEAR, rtt_of};
+use super::tcp_info::{NEAR, rtt_of};
 
 /// Makes connections that a listener accepts, or a socket that is not connected yet, begin with
 /// CUBIC. This applies where the host's default is a kind of BBR and can be restored. Where the

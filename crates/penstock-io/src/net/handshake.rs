@@ -37,7 +37,8 @@ use super::clear::mac_keys;
 use super::control::{begin_unpaced, settle};
 use super::error::{ConnectError, LaneError};
 use super::lane::LaneStream;
-use super::socket::{SocketError, SocketOptions, rtt_of};
+use super::socket::{SocketError, SocketOptions};
+use super::tcp_info::rtt_of;
 use crate::trust::{TrustError, peer_id_of, peer_server_name};
 
 /// Longest hello: a capability and 64 bytes, of which 29 are used.

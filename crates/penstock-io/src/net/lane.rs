@@ -14,9 +14,8 @@ use rustls::ExtractedSecrets;
 use super::clear::{ClearReceiver, ClearSender, MacKey};
 use super::error::LaneError;
 use super::record::{Opener, Sealer};
-use super::socket::{
-    LaneRtt, Segments, SocketOptions, rtt_of, segments_of, silence_of, unheard_of,
-};
+use super::socket::SocketOptions;
+use super::tcp_info::{LaneRtt, Segments, rtt_of, segments_of, silence_of, unheard_of};
 use super::wire::Wire;
 
 /// Stack of a thread that owns a lane: handshake, records, file system calls, nothing recursive.

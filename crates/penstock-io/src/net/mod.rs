@@ -33,6 +33,7 @@ mod handshake;
 mod lane;
 mod record;
 mod socket;
+mod tcp_info;
 mod wire;
 
 #[cfg(test)]
@@ -45,4 +46,5 @@ pub use handshake::{
     Dialled, LocalBind, PendingLane, Welcome, accept, accept_blocking, connect, dial,
 };
 pub use lane::{LANE_STACK_BYTES, LaneCloser, LaneStream, Wake};
-pub use socket::{LaneRtt, Segments, SocketError, SocketOptions, rtt_of};
+pub use socket::{SocketError, SocketOptions};
+pub use tcp_info::{LaneRtt, Segments, rtt_of};
