@@ -128,7 +128,7 @@ impl Clean {
         (!known && young).then_some("its copy is not known here, and may be running elsewhere")
     }
 
-    /// Whether a path below the top directory lies in a store that a daemon has registered.
+    /// Returns whether a path below the root lies in a store that a daemon has registered.
     fn is_in_store(&self, path: &[u8]) -> bool {
         let path = self.top.join(OsStr::from_bytes(path));
         let private = OsStr::from_bytes(STORE_PRIVATE_NAME);

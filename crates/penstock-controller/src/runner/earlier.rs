@@ -317,7 +317,7 @@ fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
 pub(super) struct Earlier {
     path: PathBuf,
     table: Mutex<Connection>,
-    /// Whether a part of it could not be read, which is logged once.
+    /// Set once a part of the table could not be read, which is logged once.
     is_damaged: AtomicBool,
 }
 
@@ -468,7 +468,7 @@ fn key_of(directory: &[u8], leaf: &[u8]) -> [u8; 2 * KEY_BYTES] {
     key
 }
 
-/// Whether an error says that a table is no table any more, rather than that it cannot be read now.
+/// Returns whether an error means that a table is damaged, rather than unreadable for now.
 fn is_damage(cause: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode as Code;
     match cause.sqlite_error_code() {
@@ -611,7 +611,7 @@ fn build(
     }
 }
 
-/// Whether a table cannot be read whole.
+/// Returns whether a table is damaged. Reads it whole.
 fn is_damaged_table(path: &Path) -> bool {
     let checked = Earlier::opened(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|earlier| {
         let table = earlier.table.lock().unwrap_or_else(PoisonError::into_inner);

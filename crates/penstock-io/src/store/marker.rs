@@ -177,9 +177,9 @@ impl PosixStore {
         remove().map_err(|errno| StoreError::io("remove marker", &place.path, errno))
     }
 
-    /// Whether the store can have no marker: it is ephemeral, its root belongs to others, and this
-    /// user may not write there. Then nothing tells that its file system has gone back; another
-    /// root is told by its identity.
+    /// Returns whether the store can have no marker: it is ephemeral, its root belongs to others,
+    /// and this user may not write there. A file system that was set back is then not noticed;
+    /// another root still has another identity.
     pub fn goes_without_marker(&self) -> bool {
         if !self.is_ephemeral() {
             return false;

@@ -27,7 +27,7 @@ use penstock_io::sys::now_seconds;
 /// Where a state says to which place its copy writes.
 const TARGET: &str = "target";
 
-/// How often a state that vanishes between its making and its lock is made again.
+/// Most attempts to make a state that vanishes before it is locked.
 const ATTEMPTS: u32 = 100;
 
 /// The state of a copy, held by this process alone.
@@ -43,7 +43,7 @@ pub(crate) struct State {
     asked: String,
     /// Whether this attempt works on another list than the one before.
     lists_anew: bool,
-    /// Whether this attempt ends a move that has begun to remove at its source.
+    /// Set where this attempt ends a move that has begun to remove at its source.
     ends_move: bool,
     _lock: LockFile,
 }
@@ -114,18 +114,18 @@ impl State {
         }
     }
 
-    /// Whether a move has begun to remove at its source what it has moved. Either end may know.
+    /// Returns whether a move has begun to remove at its source. Either end may know.
     fn has_begun_to_remove(&self) -> bool {
         has_begun_to_remove(&self.directory, self.id)
     }
 
-    /// Where a source that is read by this process keeps its lists.
+    /// Returns the directory in which a source in this process keeps its lists.
     pub(crate) fn source(&self) -> PathBuf {
         source_in(&self.directory)
     }
 
-    /// Whether this process may change the source: a move does, and what an earlier one has put
-    /// aside there gets its name back.
+    /// Returns whether this process may change the source. A move does, and a file that an earlier
+    /// move has put aside there gets its name back.
     pub(crate) fn writes_source(&self, removes: bool) -> bool {
         removes || penstock_peer::has_begun_to_remove(&self.source(), self.id)
     }
@@ -312,8 +312,8 @@ impl State {
     }
 }
 
-/// Whether the state of a copy in `directory`, with this id, is of a move that has begun to remove
-/// at its source.
+/// Returns whether the state in `directory` is of a move, with this id, that has begun to remove at
+/// its source.
 pub(crate) fn has_begun_to_remove(directory: &Path, id: TransferId) -> bool {
     removal_has_begun(&directory.join("journal"))
         || penstock_peer::has_begun_to_remove(&source_in(directory), id)

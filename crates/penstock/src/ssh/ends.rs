@@ -34,8 +34,7 @@ use super::link::{Link, unexpected};
 use super::message::{Message, Place};
 use super::problem_of;
 use crate::copy::{SourceFacts, SourcePlace, State, TargetPlace, ends_in_slash, keeping_state};
-use crate::exit::failure;
-use crate::exit::{ExitCode, Failure};
+use crate::exit::{ExitCode, Failure, failure};
 
 /// How long a page may take beyond the wait that was asked for.
 const PAGE_MAX: Duration = Duration::from_secs(60);
@@ -274,10 +273,10 @@ impl TargetParts<'_> {
     }
 }
 
-/// As [`State::leave_other_target`], of the place where the data set goes.
+/// Calls [`State::leave_other_target`] for the place where the data set goes.
 ///
 /// # Errors
-/// As that.
+/// The state cannot be kept.
 pub(super) fn leave_other_target(place: &TargetPlace, state: &mut State) -> anyhow::Result<()> {
     let store = target_store().map_err(failure)?;
     let stores = stores(store.clone(), place.kind.clone(), false);
