@@ -7,15 +7,15 @@ use std::path::Path;
 use crate::{language, modules};
 
 /// Circles of modules, of all crates.
-const CIRCLES_MAX: usize = 23;
+const CIRCLES_MAX: usize = 9;
 /// Modules of the largest circle.
-const CIRCLE_MODULES_MAX: usize = 32;
+const CIRCLE_MODULES_MAX: usize = 31;
 /// Comments of items without a subject, of a thousand.
-const HEADLESS_PER_MILLE_MAX: usize = 340;
+const HEADLESS_PER_MILLE_MAX: usize = 80;
 /// Sentences of more than 30 words, of a thousand.
-const LONG_PER_MILLE_MAX: usize = 15;
+const LONG_PER_MILLE_MAX: usize = 4;
 /// Source files directly in one folder.
-const FOLDER_FILES_MAX: usize = 52;
+const FOLDER_FILES_MAX: usize = 31;
 /// Files of one crate with an inherent `impl` of one type.
 const SPREAD_MAX: usize = 15;
 
