@@ -296,8 +296,8 @@ impl<W: Write> Write for Records<W> {
 /// Longest line that [`Shown`] keeps until it is complete; a longer one is passed on in parts.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
-/// Passes text on line by line, each escaped as [`print`] does it, behind a mark. What is not UTF-8
-/// is replaced.
+/// Passes text on line by line, each escaped as [`print()`] does it, behind a mark. What is not
+/// UTF-8 is replaced.
 pub(crate) struct Shown<W: Write> {
     out: W,
     mark: &'static str,
