@@ -46,7 +46,9 @@ impl FetchMachine {
         if own.is_late && fastest > 0.0 {
             return now.since(dry) < RESTS;
         }
-        if !own.is_known() || fastest < own.rate() * FASTER {
+        // A path that brings nothing, as where no file can be read, is left to none that does not
+        // bring more: rates of 0 would compare as any other.
+        if !own.is_known() || fastest <= 0.0 || fastest < own.rate() * FASTER {
             return false;
         }
         let here = (own.asked_bytes + bytes.min(self.cut_bytes)) as f64 / own.rate();

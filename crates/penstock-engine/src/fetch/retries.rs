@@ -154,6 +154,8 @@ pub(super) fn retry_of(item: &Item, entry: u32) -> Item {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use penstock_proto::id::LaneId;
     use penstock_proto::slicing::PieceRef;
 
@@ -191,6 +193,21 @@ mod tests {
         machine.handle_granted(pack());
         let request = machine.poll_request(Instant(0), LANE).unwrap().request;
         (machine, request)
+    }
+
+    /// Promise (f): a path that has brought nothing, as where no file can be read, is asked for the
+    /// rest, since no other path brings it.
+    #[test]
+    fn f_a_path_that_brings_nothing_is_asked_for_the_rest() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        let later = Instant(0).plus(Duration::from_millis(200));
+        let flow = machine.flows.get_mut(&PathId::default()).unwrap();
+        flow.handle_bytes(Instant(0), 0);
+        flow.handle_bytes(later, 0);
+        machine.handle_granted(pack());
+        machine.handle_dry(later, true);
+        assert!(machine.poll_request(later, LANE).is_some());
     }
 
     /// Promise (f): of a data set of which nothing can be read each request looks at the items that
