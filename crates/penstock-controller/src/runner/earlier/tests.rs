@@ -195,8 +195,8 @@ fn a_damaged_table_proves_nothing() {
 #[ignore = "measures"]
 #[expect(clippy::print_stdout, reason = "the numbers are what it is for")]
 fn a_table_of_a_million_files_costs() {
-    const PAGES: u32 = 100;
-    const FILES: u32 = 10_000;
+    const PAGES: u32 = 1_000;
+    const FILES: u32 = 1_000;
     let status = || fs::read_to_string("/proc/self/status").unwrap();
     let peak = || status().lines().find(|line| line.starts_with("VmHWM")).unwrap().to_owned();
     let journal = tempfile::tempdir().unwrap();
