@@ -189,6 +189,29 @@ impl Clean {
     }
 }
 
+/// Removes the unfinished files of one run below `target`, by the tag in their names. A file that
+/// cannot be removed is logged. Blocks while the whole tree is listed.
+pub(crate) fn remove_unfinished(target: &Path, run: RunTag) {
+    if let Err(problem) = clean_below(target, &mut OneRun(run)) {
+        tracing::warn!(target = %target.display(), %problem, "unfinished files may be left");
+    }
+}
+
+/// Chooses the unfinished files of one run.
+struct OneRun(RunTag);
+
+impl Cleaner for OneRun {
+    fn goes(&mut self, found: &LeftOver<'_>) -> bool {
+        found.own.kind == OwnKind::File && found.own.run == self.0
+    }
+
+    fn removed(&mut self, _found: &LeftOver<'_>) {}
+
+    fn failed(&mut self, path: &[u8], error: &StoreError) {
+        tracing::warn!(path = name::escape(path), %error, "an unfinished file may be left");
+    }
+}
+
 impl Cleaner for Clean {
     fn goes(&mut self, found: &LeftOver<'_>) -> bool {
         if let Some(why) = self.stays(found) {

@@ -37,7 +37,7 @@ use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, PeerId};
-use penstock_proto::name;
+use penstock_proto::name::{self, RunTag};
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -254,6 +254,17 @@ fn asked(path: &Path) -> anyhow::Result<PathText> {
         whole.push("");
     }
     Ok(PathText(whole.into_os_string().into_encoded_bytes()))
+}
+
+/// Runs a copy whose target is `target` on this host. Where the names of temporary files were lost
+/// with a damaged state, they are looked for below the target once the copy is done.
+pub(crate) fn run_at(input: RunInput, target: &Path) -> RunOutcome {
+    let (run, journal) = (RunTag::of(input.id), input.journal.clone());
+    let outcome = runner::run(input);
+    if outcome == RunOutcome::Done && runner::has_lost_names(&journal) {
+        clean::remove_unfinished(target, run);
+    }
+    outcome
 }
 
 /// What is copied where on this host.
@@ -728,7 +739,8 @@ impl Copy {
             fence: Default::default(),
         };
         let journal = input.journal.clone();
-        let run = Box::new(move || runner::run(input));
+        let target = places.target.path.clone();
+        let run = Box::new(move || run_at(input, &target));
         Ok(Job { run, journal, leave: Box::new(|| {}) })
     }
 

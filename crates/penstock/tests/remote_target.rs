@@ -41,7 +41,8 @@ impl World {
         h2.kill();
         let config = h2.dir.join("penstock.toml");
         let mut text = fs::read_to_string(&config).unwrap();
-        text += &format!("\n[[store]]\nname = \"far\"\npath = \"{}\"\n", far.display());
+        let rights = "write = [\"*\"]\ndelete = [\"*\"]";
+        text += &format!("\n[[store]]\nname = \"far\"\npath = \"{}\"\n{rights}\n", far.display());
         fs::write(&config, text).unwrap();
         h2.start();
         let has_far = |card: &Value| {

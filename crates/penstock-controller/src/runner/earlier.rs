@@ -6,6 +6,7 @@
 //! DIR/earlier-N.sqlite         what the attempts before list N have done, by path
 //! DIR/earlier/DIGEST.page      pages of earlier lists in which temporary files may be left
 //! DIR/earlier/DIGEST.done      entries of such a page of which none is left
+//! DIR/earlier/lost             a page is damaged; names of its temporary files are not known
 //! ```
 //! A resumed attempt does the same as an attempt begun now: the source lists its data set again,
 //! and all further work starts from that list. The ledger before becomes a table by path. The table
@@ -54,6 +55,7 @@ const CREATE: &str =
 const LISTING: &str = "listing";
 const ENDED: &str = "ended";
 const PAGES: &str = "earlier";
+const LOST: &str = "lost";
 const GENERATION: &str = "generation-";
 
 /// The recorded state of one path.
@@ -691,7 +693,14 @@ fn keep_pages(journal: &Journal, head: &LedgerHead) -> Result<(), Problem> {
             });
             most = generations.fold(most, u32::max);
         }
-        let Some(encoded) = journal.read_page(number)? else { continue };
+        let is_whole = |encoded: &Vec<u8>| {
+            Page::decode(encoded).is_ok()
+                && heads.get(&number).is_none_or(|head| head.digest == page_digest(encoded))
+        };
+        let Some(encoded) = journal.read_page(number)?.filter(is_whole) else {
+            fs::write(directory.join(LOST), []).map_err(cannot)?;
+            continue;
+        };
         // Lists of a source that has not changed have the same pages: each is kept once.
         let stem = directory.join(page_digest(&encoded).to_hex());
         if let Some(before) = left_page(&stem.with_extension("page")) {
@@ -761,6 +770,12 @@ fn remove_tree(directory: &Path) -> std::io::Result<()> {
 pub(super) fn note_end(journal: &Path, epoch: u64) -> Result<(), Problem> {
     let path = own(&journal.join(ENDED), epoch);
     fs::write(&path, []).map_err(|cause| failed("write", &path, &cause))
+}
+
+/// Returns whether a page of an earlier list was damaged, so that the names of its temporary files
+/// are not known. Such files are found by the tag of their run alone.
+pub fn has_lost_names(journal: &Path) -> bool {
+    journal.join(PAGES).join(LOST).exists()
 }
 
 /// Returns where the pages of earlier lists are in which temporary files may be left, and the

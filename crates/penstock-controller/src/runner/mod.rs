@@ -69,7 +69,7 @@ use begin::{machine_of, prepared, spec_of};
 use control::Shared;
 use deletion::{DELETE_REFUSED, Deletion, DeletionParts};
 use earlier::Earlier;
-pub use earlier::{TARGET_REPLACED, drop_damaged_proofs};
+pub use earlier::{TARGET_REPLACED, drop_damaged_proofs, has_lost_names};
 use epochs::Kept;
 use failed_links::FailedLinks;
 use figures::RateView;

@@ -25,7 +25,8 @@ use super::link::{ANSWER_MAX, Incoming, Link, missing, unexpected};
 use super::message::{Begin, Begun, Message, Open, Opened, Outcome, Role, RunFile, View};
 use super::{Remote, SshArgs};
 use crate::copy::{
-    Copy, Job, Papers, SourceFacts, SourcePlace, State, TargetPlace, check_kind, scan_request,
+    Copy, Job, Papers, SourceFacts, SourcePlace, State, TargetPlace, check_kind, run_at,
+    scan_request,
 };
 use crate::exit::{self, ExitCode, Failure, failure};
 use crate::output::progress::Mode;
@@ -368,11 +369,12 @@ impl Session {
             control: &control,
             places: self.wish.places(),
         };
+        let target = place.path.clone();
         let input = parts.input().map_err(failure)?;
         let (link, watched) = (Arc::clone(&self.link), Arc::clone(&control));
         let (leaving, journal) = (Arc::clone(&self.link), input.journal.clone());
         let job = Job {
-            run: Box::new(move || run_here(input, &link, &watched, incoming)),
+            run: Box::new(move || run_here((input, &target), &link, &watched, incoming)),
             journal,
             leave: Box::new(move || leave(&leaving)),
         };
@@ -392,7 +394,7 @@ impl Session {
 
 /// Runs the target's end here; ends it when the far end is gone.
 fn run_here(
-    input: runner::RunInput,
+    (input, target): (runner::RunInput, &Path),
     link: &Link,
     control: &Arc<RunControl>,
     incoming: Receiver<Incoming>,
@@ -410,7 +412,7 @@ fn run_here(
     if let Err(cause) = std::thread::Builder::new().name("ssh".to_owned()).spawn(watch) {
         return RunOutcome::Failed(Problem::no_thread(cause));
     }
-    match runner::run(input) {
+    match run_at(input, target) {
         RunOutcome::Paused if cut.load(Ordering::Acquire) => lost(link),
         outcome => outcome,
     }

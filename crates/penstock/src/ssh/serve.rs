@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome};
+use penstock_controller::runner::{RunControl, RunFiles, RunOutcome};
 use penstock_io::sys;
 use penstock_proto::name;
 
@@ -21,7 +21,7 @@ use super::message::{
     self, Begin, Begun, Message, Open, Opened, Outcome, PART_BYTES, READY, Role, RunFile, View,
 };
 use super::{problem_of, read_part};
-use crate::copy::{SourcePlace, State, TargetPlace};
+use crate::copy::{SourcePlace, State, TargetPlace, run_at};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::bind_to_cpus;
 
@@ -284,11 +284,12 @@ impl Far {
                     control: &self.control,
                     places: open.places,
                 };
+                let target = parts.place.path.clone();
                 let input = parts.input()?;
                 let (tell, ended) = mpsc::channel();
                 std::thread::Builder::new()
                     .name("run".to_owned())
-                    .spawn(move || tell.send(runner::run(input)))
+                    .spawn(move || tell.send(run_at(input, &target)))
                     .map_err(Problem::no_thread)?;
                 let running = Running { ended, over: false, shown: Instant::now() };
                 self.end = End::Target { running, state };

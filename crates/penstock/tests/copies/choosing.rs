@@ -219,7 +219,8 @@ fn d_a_copy_that_chooses_goes_on_whatever_it_chooses_then() {
         bed.file(format!("large{at}").as_bytes(), 20 << 20);
     }
     let choice = ["--exclude", "*.tmp", "--newer-than", "1h", "--max-lanes", "1"];
-    let mut command = bed.command(&[&choice[..], &["--bwlimit", "160Mbit/s"]].concat());
+    // Slow enough that the last file is far off, also where a sync takes seconds.
+    let mut command = bed.command(&[&choice[..], &["--bwlimit", "64Mbit/s"]].concat());
     let mut copy = command.stdout(Stdio::piped()).spawn().unwrap();
     let events = BufReader::new(copy.stdout.take().unwrap()).lines();
     let mut events = events.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());

@@ -273,20 +273,29 @@ fn d_runs_that_are_killed_young_make_progress() {
     let mut rng = rng("killed young");
     let world = World::at(scratch_in_memory(400 << 20), &mut rng);
     let total = bytes_below(&world.source);
-    let mut verified = 0;
+    let (mut verified, mut is_done) = (0, false);
     for _ in 0..6 {
         let mut run = Run::spawn(world.command(&[]).args(["--bwlimit", "40MiB/s"]));
         let goal = rng.random_range(10 << 20..30 << 20);
         let done = |line: &serde_json::Value| figure(line, "bytes_verified") >= goal;
-        let Some(line) = run.wait_for(done).filter(|line| line["type"] != "summary") else { break };
+        let Some(line) = run.wait_for(done).filter(|line| line["type"] != "summary") else {
+            is_done = true;
+            break;
+        };
         verified += figure(&line, "bytes_verified");
         run.watch_for(Duration::from_millis(rng.random_range(0..300)));
-        verified = verified.max(figure(&run.kill().last, "bytes_verified"));
+        let last = run.kill().last;
+        is_done = last["type"] == "summary";
+        verified = verified.max(figure(&last, "bytes_verified"));
+        if is_done {
+            break;
+        }
     }
     let ended = world.run(&[]).expect(0);
     let resumed = ended.figure("bytes_resumed");
-    println!("{resumed} of {total} resumed after {verified} were moved");
-    assert!(resumed > 0, "{}", ended.last);
+    println!("{resumed} of {total} resumed after {verified} were moved; done before: {is_done}");
+    // A run that came to its end has made the most progress, and leaves nothing to resume.
+    assert!(is_done || resumed > 0, "{}", ended.last);
     assert_same(&world.source, &world.target);
     assert_no_leftovers(&world.target);
 }
