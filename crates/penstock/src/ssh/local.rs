@@ -212,7 +212,8 @@ impl Session {
                 Err(Failure::new(ExitCode::Fatal, message)
                     .caused_by(format!("direct: {why}; through ssh: {tunnel}"))
                     .hint(
-                        "open ports and name them with --ports A-B, or allow TCP forwarding there",
+                        "open ports and name them with --ports A-B, name an address of that host \
+                         with --lane-address, or allow TCP forwarding there",
                     )
                     .into())
             }
@@ -221,6 +222,12 @@ impl Session {
 
     /// Looks for the far end's port at its host, and soon has the far end look for one here.
     fn find_direct(&self, port: u16, hosts: &[IpAddr], begun: &Begun) -> Result<Ways, String> {
+        if hosts.is_empty() {
+            let back = self.find_back(begun, hosts);
+            return back.map_err(|why| {
+                format!("this host finds no address of its name; from there to {why}")
+            });
+        }
         let addresses: Vec<_> = hosts.iter().map(|host| SocketAddr::new(*host, port)).collect();
         let (tell, found) = mpsc::channel();
         let token = self.token;
@@ -248,7 +255,9 @@ impl Session {
     fn find_back(&self, begun: &Begun, hosts: &[IpAddr]) -> Result<Ways, String> {
         let client =
             begun.client.ok_or_else(|| "here: ssh does not say from where it came".to_owned())?;
-        let inside = client.is_loopback() && !hosts.iter().any(IpAddr::is_loopback);
+        // A far end elsewhere would find itself there. Where only ssh knows its name, nothing tells.
+        let elsewhere = !hosts.is_empty() && !hosts.iter().any(IpAddr::is_loopback);
+        let inside = client.is_loopback() && elsewhere;
         if client.is_unspecified() || client.is_multicast() || inside {
             return Err(format!("{client}: ssh does not lead there from this host"));
         }

@@ -200,3 +200,35 @@ fn lanes_are_dialled_where_the_user_says() {
     assert_eq!(output.status.code(), Some(2));
     assert!(!Path::new(&fake.path("out")).exists());
 }
+
+/// Promise: a host whose name only ssh knows dials back to where ssh came from, and the copy is
+/// done; this end dials nothing.
+#[test]
+fn a_host_that_only_ssh_knows_dials_back() {
+    let work = scratch();
+    let (ssh, bin) = (work.path().join("ssh"), Path::new(BINARY).parent().unwrap());
+    let script = format!(
+        "#!/bin/sh\nfor word; do [ \"$word\" = -G ] && exit 1; done\n\
+         while [ \"$1\" != far.invalid ]; do shift; done\nshift\n\
+         export PATH={}:$PATH SSH_CONNECTION='127.0.0.1 40000 127.0.0.1 22'\n\
+         exec sh -c \"$*\"\n",
+        bin.display()
+    );
+    fs::write(&ssh, script).unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let (source, target) = (work.path().join("src"), work.path().join("dst"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "content").unwrap();
+    let output = Command::new(BINARY)
+        .args(["copy", "--ssh"])
+        .arg(&ssh)
+        .arg(source.join(""))
+        .arg(format!("far.invalid:{}", target.display()))
+        .env("PENSTOCK_STATE_HOME", work.path().join("state"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(!errors.contains("direct lanes failed"), "{errors}");
+    assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "content");
+}
