@@ -5,10 +5,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use penstock_io::store::StoreError;
-use penstock_io::sys::LockFile;
+use penstock_io::sys::{self, LockFile};
 use penstock_peer::{Cleaner, LeftOver, clean_below};
 use penstock_proto::id::TransferId;
 use penstock_proto::name::{self, OwnKind, RunTag, STORE_PRIVATE_NAME};
@@ -40,9 +39,8 @@ pub(crate) struct Show {
 /// # Errors
 /// The directory cannot be opened.
 pub(crate) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let runs = Runs::of_user()?;
-    let (now, shown) = (i64::try_from(now).unwrap_or(i64::MAX), Ok(()));
+    let (now, shown) = (i64::try_from(sys::now_seconds()).unwrap_or(i64::MAX), Ok(()));
     // A path that cannot be resolved is told as one that cannot be opened.
     let top = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let (removed, bytes, kept, failed) = (0, 0, 0, 0);

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use penstock_engine::paths::{PATHS_MAX, Pairs, PathEnds, PathState};
+use penstock_io::sys;
 use penstock_proto::id::Name;
 
 use crate::lane::open_lanes::{OpenLanes, PairingEndings};
-use crate::lane::path_notes::{Key, PathListener, PathNote, key_of, now_seconds};
+use crate::lane::path_notes::{Key, PathListener, PathNote, key_of};
 use crate::lane::waiting_connections::WaitingConnections;
 
 /// Remembers paths from one transfer to the next, so that a transfer over a known long path opens
@@ -52,7 +53,7 @@ impl PathBook {
             rtt: None,
             rate: 0.0,
             state: PathState::Untried,
-            since: now_seconds(),
+            since: sys::now_seconds(),
             why: String::new(),
         };
         let note = notes.entry(key_of(site, ends)).or_insert_with(fresh);

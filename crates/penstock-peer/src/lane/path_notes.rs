@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use penstock_engine::paths::{LocalEnd, PathEnds, PathState};
 use penstock_io::net::LocalBind;
-use penstock_io::sys;
 use penstock_proto::id::{Name, TransferId};
 
 /// Gives where lanes may leave from at this moment: interfaces come and go.
@@ -62,8 +61,4 @@ pub(crate) fn key_of(site: &Name, ends: &PathEnds) -> Key {
 /// Returns the address and device to which a socket is bound for this end.
 pub(crate) fn bind_of(local: &LocalEnd) -> LocalBind {
     LocalBind { address: local.address, device: local.device.clone() }
-}
-
-pub(super) fn now_seconds() -> u64 {
-    u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0)
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use penstock_engine::paths::{PathId, PathSight, PathSpec, PathState};
+use penstock_io::sys;
 use penstock_proto::id::TransferId;
 use penstock_proto::network::DataAddress;
 use penstock_proto::units::Instant;
 
 use crate::lane::dialer::Dialer;
 use crate::lane::lane_handle::{Arrived, LaneHandle};
-use crate::lane::path_notes::{PathNews, locals, now_seconds};
+use crate::lane::path_notes::{PathNews, locals};
 use crate::task::context::{TaskContext, TaskState};
 
 /// Paths are looked at this often.
@@ -113,7 +114,7 @@ fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
         }
         let was = dialer.book.get(site, &ends).map_or(PathState::Untried, |note| note.state);
         dialer.book.note(site, &ends, |note| {
-            (note.state, note.since) = (news, now_seconds());
+            (note.state, note.since) = (news, sys::now_seconds());
             match news {
                 PathState::Carrying => note.why.clear(),
                 PathState::Crawling => "it brought next to nothing".clone_into(&mut note.why),

@@ -127,7 +127,7 @@ fn admit(
         return Err(refusal(RefusalCode::Policy, text));
     }
     let expires = capability.expires;
-    let holds: RightHolds = Box::new(move || match now_seconds() >= expires {
+    let holds: RightHolds = Box::new(move || match sys::now_seconds() >= expires {
         true => Err("the capability has expired".to_owned()),
         false => holds(),
     });
@@ -144,10 +144,6 @@ fn admit(
         return Err(void("the capability is for another data set"));
     }
     Ok(Admitted { open, protocol, holds })
-}
-
-fn now_seconds() -> u64 {
-    u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0)
 }
 
 /// Name of a page in requests: its number, and the first bytes of its digest.

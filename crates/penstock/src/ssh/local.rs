@@ -255,7 +255,8 @@ impl Session {
     fn find_back(&self, begun: &Begun, hosts: &[IpAddr]) -> Result<Ways, String> {
         let client =
             begun.client.ok_or_else(|| "here: ssh does not say from where it came".to_owned())?;
-        // A far end elsewhere would find itself there. Where only ssh knows its name, nothing tells.
+        // A far end elsewhere would find itself there. Where only ssh knows its name, nothing
+        // tells.
         let elsewhere = !hosts.is_empty() && !hosts.iter().any(IpAddr::is_loopback);
         let inside = client.is_loopback() && elsewhere;
         if client.is_unspecified() || client.is_multicast() || inside {

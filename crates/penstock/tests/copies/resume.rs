@@ -442,7 +442,8 @@ fn a_source_that_was_replaced_is_listed_anew() {
 fn a_damaged_state_is_begun_anew() {
     for damaged in ["state.sqlite", "id", "journal/pages/00000000.page", "journal/logs"] {
         let mut rng = rng("state damaged");
-        let world = World::new(&mut rng);
+        // In memory, where a sync waits for no disk: the copy is to be interrupted in time.
+        let world = World::at(scratch_in_memory(700 << 20), &mut rng);
         world.interrupt(&[], 40 << 20);
         let states = fs::read_dir(world.copy.state().join("copy")).unwrap();
         let state = states.map(|entry| entry.unwrap().path()).next().unwrap();
@@ -454,6 +455,8 @@ fn a_damaged_state_is_begun_anew() {
         if damaged == "state.sqlite" {
             let _ = fs::remove_file(state.join("state.sqlite-wal"));
         }
+        // The next list has other pages: nothing but their tag tells the first run's files.
+        fs::write(world.source.join("a new file"), damaged).unwrap();
         let ended = world.run(&[]).expect(0);
         let said = ended.errors.contains("is damaged");
         assert_eq!(said, !damaged.starts_with("journal"), "{damaged}: {}", ended.errors);
@@ -503,7 +506,8 @@ fn a_damaged_table_of_proofs_is_dropped() {
     ];
     for (at, damage) in damages.iter().enumerate() {
         let mut rng = rng("damaged proofs");
-        let world = World::new(&mut rng);
+        // In memory, where a sync waits for no disk: the copy is to be interrupted in time.
+        let world = World::at(scratch_in_memory(700 << 20), &mut rng);
         world.interrupt(&[], 40 << 20);
         world.interrupt(&[], 60 << 20);
         let tables = tables(&world.copy);

@@ -41,9 +41,7 @@ impl Scene {
         pair(&a, &b);
         pair(&a, &c);
         make_set(&a.store.join("src"), 12, 20, seed());
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-        Self { a, b, c, address, runtime, _root: root }
+        Self { a, b, c, address, runtime: runtime(), _root: root }
     }
 
     fn hostile(&self) -> Hostile<'_> {
@@ -367,6 +365,25 @@ fn bear(scene: &Scene, what: &'static str, idle: u64) -> Borne {
     Borne { what, listed, moved: began.elapsed(), grown: grown.max(resident()) }
 }
 
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Ends an attack, and waits until the hostile site has its budget again.
+fn end(scene: &Scene, attack: Runtime) {
+    attack.shutdown_background();
+    let hostile = scene.hostile();
+    let until = Instant::now() + Duration::from_secs(60);
+    scene.runtime.block_on(async {
+        let client = hostile.client();
+        let path = format!("/scans/{}/pages/0?wait_ms=0", id(9999));
+        while hostile.get(&client, &path).send().await.is_ok_and(|reply| reply.status() == 503) {
+            assert!(Instant::now() < until, "the budget does not come back");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+}
+
 /// Measures what docs/design/0045-budgets.md says: beside each attack at its limit another site
 /// keeps 0.8 of its rate, `transfer list` answers within 200 ms, and the daemon stays below 256 MiB
 /// more than it had.
@@ -380,20 +397,27 @@ fn measured_budgets() {
     let alone = bear(&scene, "alone", idle);
     let hostile = scene.hostile();
     let mut all = vec![];
-    scene.runtime.block_on(send_bodies(&hostile));
+    // Each attack has a runtime of its own, whose end is the end of its connections.
+    let attack = runtime();
+    attack.block_on(send_bodies(&hostile));
     all.push(bear(&scene, "bodies", idle));
-    scene.runtime.block_on(wait_for_pages(&hostile));
+    end(&scene, attack);
+    let attack = runtime();
+    attack.block_on(wait_for_pages(&hostile));
     all.push(bear(&scene, "waits for pages", idle));
+    end(&scene, attack);
     let lanes = open_lanes(&scene, 1000);
     all.push(bear(&scene, "lanes", idle));
     drop(lanes);
-    scene.runtime.block_on(async {
+    let attack = runtime();
+    attack.block_on(async {
         let client = hostile.client();
         for number in 10..200 {
             hostile.open_scan(&client, id(number), "src", Some(1)).await;
         }
     });
     all.push(bear(&scene, "scans", idle));
+    end(&scene, attack);
     for borne in all.iter().chain([&alone]) {
         let share = alone.moved.as_secs_f64() / borne.moved.as_secs_f64();
         let (what, listed, grown) = (borne.what, borne.listed, borne.grown);
