@@ -338,8 +338,11 @@ fn a_target_without_a_marker_is_resumed() {
     fs::remove_dir_all(&target).unwrap();
     make_target();
     interrupt();
-    fs::remove_dir_all(&target).unwrap();
+    // Made before the old one goes, so that it has another inode number, by which it is told.
+    let old = base.path().join("old");
+    fs::rename(&target, &old).unwrap();
     make_target();
+    fs::remove_dir_all(&old).unwrap();
     let ended = copy_as(1111, base.path(), &contents, &target, &options).end().expect(0);
     assert_eq!(ended.figure("bytes_resumed"), 0, "{}", ended.last);
     assert!(ended.errors.contains("was removed or replaced"), "{}", ended.errors);
