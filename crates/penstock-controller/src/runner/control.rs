@@ -1,147 +1,106 @@
-//! State that the run and its peer share: the machine, the journal, and a few pages in memory.
+//! The control through which others steer and watch a run.
 
-use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::TaskPage;
-use penstock_engine::transfer::TransferMachine;
-use penstock_proto::compared::EntrySet;
-use penstock_proto::digest::Digest;
-use penstock_proto::manifest::{Page, is_amending, page_digest};
+use penstock_api::problem::Problem;
+use penstock_api::transfer::{FailedItem, Progress};
 
-use super::contents::Comparing;
-use super::failed_links::FailedLinks;
-use super::journal::Journal;
+use super::warnings::Warnings;
 
-/// Decoded pages kept in memory, some 400 KiB each at most; others are read again when needed.
-const PAGES_KEPT: usize = 48;
-
-/// The machine of a transfer and its data, as several threads use them.
-pub(crate) struct Shared {
-    /// Set if pages are compared with the target; logs then begin with the decisions.
-    compares: bool,
-    /// The progress of comparing files by their contents.
-    pub(super) comparing: Comparing,
-    machine: Mutex<TransferMachine>,
-    journal: Mutex<Journal>,
-    pages: Mutex<VecDeque<TaskPage>>,
-    news: Mutex<bool>,
-    wake: Condvar,
-    /// Number of entries removed because they were in the way of the data set.
-    pub(crate) cleared: AtomicU64,
-    /// The reason why nothing is deleted, if a guard has refused before the end.
-    pub(crate) refused: Mutex<Option<Problem>>,
-    /// The failed files that have further names, known before the first of these names is made.
-    pub(crate) failed_links: OnceLock<FailedLinks>,
+/// Steers and watches a run from other threads.
+#[derive(Debug, Default)]
+pub struct RunControl {
+    pub(crate) wish: AtomicU8,
+    /// A rate that was set since the run looked last.
+    rate: Mutex<Option<Option<u64>>>,
+    view: Mutex<RunView>,
+    warnings: Warnings,
+    expects_full: AtomicBool,
 }
 
-impl Shared {
-    pub(crate) fn new(machine: TransferMachine, journal: Journal, compares: bool) -> Self {
-        Self {
-            compares,
-            comparing: Comparing::default(),
-            machine: Mutex::new(machine),
-            journal: Mutex::new(journal),
-            pages: Mutex::new(VecDeque::new()),
-            news: Mutex::new(false),
-            wake: Condvar::new(),
-            cleared: AtomicU64::new(0),
-            refused: Mutex::new(None),
-            failed_links: OnceLock::new(),
+pub(crate) const WISH_PAUSE: u8 = 1;
+
+pub(crate) const WISH_CANCEL: u8 = 2;
+
+/// The public view of a run.
+#[derive(Clone, Debug, Default)]
+pub struct RunView {
+    /// Figures.
+    pub progress: Progress,
+    /// The reason why the run waits, and until when; empty if it moves data.
+    pub reason: String,
+    /// The method that makes the data durable, in words.
+    pub durable_by: String,
+    /// The first failed items.
+    pub failures: Vec<FailedItem>,
+    /// A remark on a run that has ended as done; usually empty.
+    pub remark: String,
+}
+
+impl RunControl {
+    /// Asks the run to stop and keep its ledger.
+    pub fn pause(&self) {
+        let _ = self.wish.compare_exchange(0, WISH_PAUSE, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Asks the run to stop and to remove its files.
+    pub fn cancel(&self) {
+        self.wish.store(WISH_CANCEL, Ordering::Release);
+    }
+
+    /// Returns whether a user has asked the run to stop.
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.wish.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn is_asked_to_cancel(&self) -> bool {
+        self.wish.load(Ordering::Acquire) == WISH_CANCEL
+    }
+
+    /// Shows a run that takes place elsewhere.
+    pub fn show(&self, seen: RunView) {
+        self.update(|view| *view = seen);
+    }
+
+    /// Sets another limit of the rate, in bits per second; `None` for none.
+    pub fn set_rate(&self, rate_bits_per_s: Option<u64>) {
+        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(rate_bits_per_s);
+    }
+
+    pub(crate) fn take_rate(&self) -> Option<Option<u64>> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns the current view of the run.
+    pub fn view(&self) -> RunView {
+        self.view.lock().map(|view| view.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn update(&self, change: impl FnOnce(&mut RunView)) {
+        if let Ok(mut view) = self.view.lock() {
+            change(&mut view);
         }
     }
 
-    pub(crate) fn machine(&self) -> MutexGuard<'_, TransferMachine> {
-        // A panic while the lock was held is a fault of this program. The ledger on disk is sound,
-        // and continuing lets the run end in order.
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Records an event of the run that does not end it.
+    pub(crate) fn note(&self, warning: Problem) {
+        self.warnings.add(warning);
     }
 
-    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Marks the run as a test whether the target is still full. A peer that finds it full is no
+    /// event then.
+    pub fn expect_full(&self) {
+        self.expects_full.store(true, Ordering::Release);
     }
 
-    /// Returns whether a commit is urgent, so that the run does not wait for the end of the
-    /// interval.
-    pub(crate) fn commit_is_urgent(&self) -> bool {
-        self.machine().commit_is_urgent()
+    /// Returns whether the run only tests whether the target is still full.
+    pub(crate) fn expects_full(&self) -> bool {
+        self.expects_full.load(Ordering::Acquire)
     }
 
-    /// The greatest attempt number of any file of a page that this run has opened.
-    pub(crate) fn generation_max(&self) -> u32 {
-        self.machine().generation_max()
-    }
-
-    /// Waits for news of the peer, up to `most`.
-    pub(crate) fn wait(&self, most: Duration) {
-        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.wake.wait_timeout_while(news, most, |news| !*news);
-        let (mut news, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *news = false;
-    }
-
-    pub(crate) fn notify(&self) {
-        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.wake.notify_all();
-    }
-
-    /// Returns whether a page is compared with the target before it is opened.
-    pub(crate) fn is_compared(&self, page: &Page) -> bool {
-        self.compares || page.round > 0
-    }
-
-    /// Returns whether an encoded page is compared with the target before it is opened.
-    pub(crate) fn is_compared_encoded(&self, encoded: &[u8]) -> bool {
-        self.compares || is_amending(encoded)
-    }
-
-    /// Keeps a decoded page in memory.
-    pub(crate) fn remember(&self, page: Page, digest: Digest, left: EntrySet) -> TaskPage {
-        let page = TaskPage { page: Arc::new(page), digest, left: Arc::new(left) };
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.push_back(page.clone());
-        if pages.len() > PAGES_KEPT {
-            pages.pop_front();
-        }
-        page
-    }
-
-    /// Returns a page from the journal store, opened or not. The entries that stay at the target
-    /// are not included, and memory does not keep the page.
-    pub(crate) fn peek_page(&self, number: u32) -> Result<TaskPage, Problem> {
-        let (page, digest) = self.decode_page(number)?;
-        Ok(TaskPage { page: Arc::new(page), digest, left: Arc::default() })
-    }
-
-    fn decode_page(&self, number: u32) -> Result<(Page, Digest), Problem> {
-        let gone = || {
-            let title = format!("page {number} is not in the journal store");
-            Problem::new(Exit::Fatal, "journal", title)
-        };
-        let encoded = self.journal().read_page(number)?.ok_or_else(gone)?;
-        let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;
-        Ok((page, page_digest(&encoded)))
-    }
-
-    /// A page, from memory or from the journal store.
-    pub(crate) fn read_page(&self, number: u32) -> Result<TaskPage, Problem> {
-        {
-            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = pages.iter().position(|page| page.page.number == number)
-                && let Some(page) = pages.remove(at)
-            {
-                pages.push_back(page.clone());
-                return Ok(page);
-            }
-        }
-        let (page, digest) = self.decode_page(number)?;
-        let left = match self.is_compared(&page) {
-            true => self.journal().read_compared(number)?.left(),
-            false => EntrySet::default(),
-        };
-        Ok(self.remember(page, digest, left))
+    /// Returns the events since the last call, in order.
+    pub fn take_notes(&self) -> Vec<Problem> {
+        self.warnings.take()
     }
 }

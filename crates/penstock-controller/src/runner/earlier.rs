@@ -37,11 +37,11 @@ use penstock_proto::units::FileTime;
 use penstock_proto::wire::{DecodeError, Reader, Writer};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
-use super::RunInput;
-use super::epochs::{beside, last, own};
+use super::input::RunInput;
+use super::journal::names::{beside, last, own};
+use super::journal::page_log::{amended_entries, failures_of};
 use super::journal::{Journal, failed};
-use super::outcome::{amended_entries, failures_of};
-use super::pages::Compare;
+use super::pages::puller::Compare;
 
 /// Memory that the table may use, in KiB; the rest is on disk.
 const CACHE_KIB: i64 = 64 * 1024;
@@ -316,7 +316,7 @@ fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
 
 /// The table of the work of earlier attempts.
 #[derive(Debug)]
-pub(super) struct Earlier {
+pub(crate) struct Earlier {
     path: PathBuf,
     table: Mutex<Connection>,
     /// Set once a part of the table could not be read, which is logged once.
@@ -418,7 +418,7 @@ impl Earlier {
 
     /// Returns whether an earlier attempt created the entry at a path of the data set where none
     /// existed before.
-    pub(super) fn made(&self, path: &[u8]) -> Result<bool, Problem> {
+    pub(crate) fn made(&self, path: &[u8]) -> Result<bool, Problem> {
         let (directory, leaf) = name::split(path).unwrap_or_default();
         Ok(self.find(directory, leaf)?.is_some_and(|known| known.is_made()))
     }
@@ -429,7 +429,7 @@ impl Earlier {
     ///
     /// # Errors
     /// The table cannot be read.
-    pub(super) fn extents(
+    pub(crate) fn extents(
         &self,
         page: &Page,
         left: &EntrySet,
@@ -542,7 +542,7 @@ fn listing_of(journal: &Path) -> Result<u32, Problem> {
 ///
 /// # Errors
 /// The journal store or the heads cannot be read or written.
-pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
+pub(crate) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     let (journal, epoch) = (&input.journal, input.fence.epoch());
     fs::create_dir_all(journal).map_err(|cause| failed("make", journal, &cause))?;
     let before = listing_of(journal)?;
@@ -568,7 +568,7 @@ pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
         drop(ledger);
         input.fence.check()?;
         give_up(input, head)?;
-        note_listing(&super::epochs::own(&journal.join(LISTING), epoch), listing)?;
+        note_listing(&super::journal::names::own(&journal.join(LISTING), epoch), listing)?;
         tables.iter().for_each(|table| drop(fs::remove_file(table)));
     }
     let path = last(&table);
@@ -767,7 +767,7 @@ fn remove_tree(directory: &Path) -> std::io::Result<()> {
 ///
 /// # Errors
 /// The journal cannot be written.
-pub(super) fn note_end(journal: &Path, epoch: u64) -> Result<(), Problem> {
+pub(crate) fn note_end(journal: &Path, epoch: u64) -> Result<(), Problem> {
     let path = own(&journal.join(ENDED), epoch);
     fs::write(&path, []).map_err(|cause| failed("write", &path, &cause))
 }
@@ -780,7 +780,7 @@ pub fn has_lost_names(journal: &Path) -> bool {
 
 /// Returns where the pages of earlier lists are in which temporary files may be left, and the
 /// greatest number of an attempt at any of their files.
-pub(super) fn left_pages(journal: &Path) -> (Vec<PathBuf>, u32) {
+pub(crate) fn left_pages(journal: &Path) -> (Vec<PathBuf>, u32) {
     let found = fs::read_dir(journal.join(PAGES)).into_iter().flatten().filter_map(Result::ok);
     let (mut pages, mut most) = (Vec::new(), 0);
     for entry in found {
@@ -796,7 +796,7 @@ pub(super) fn left_pages(journal: &Path) -> (Vec<PathBuf>, u32) {
 }
 
 /// Returns a page that [`left_pages`] names, with the entries that have left nothing.
-pub(super) fn left_page(path: &Path) -> Option<TaskPage> {
+pub(crate) fn left_page(path: &Path) -> Option<TaskPage> {
     let encoded = fs::read(path).ok()?;
     let page = Page::decode(&encoded).ok()?;
     let done = fs::read(path.with_extension("done")).ok();
@@ -808,7 +808,7 @@ pub(super) fn left_page(path: &Path) -> Option<TaskPage> {
 /// Returns the comparison for pages where earlier attempts have done something. Their files that
 /// exist are carried over; they are neither kept nor rejected because they exist. `compare` decides
 /// the rest, if the run `compares` anything at all.
-pub(super) fn carrying(
+pub(crate) fn carrying(
     earlier: Option<&Arc<Earlier>>,
     peer: Arc<dyn TargetPeer>,
     spec: &TaskSpec,

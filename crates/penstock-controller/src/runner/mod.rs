@@ -10,234 +10,82 @@
 //! that were not complete and continues. Complete pages are not checked again, unless the sync
 //! marker of the store shows that the store itself went back in time (A5).
 
-mod abandoned;
-mod again;
-mod begin;
-mod contents;
+mod any_peer;
 mod control;
-mod deletion;
 mod earlier;
-mod epochs;
-mod facts;
 mod failed_links;
-mod figures;
-mod files;
+mod failure_text;
+mod input;
 mod journal;
-mod journal_io;
-mod late;
-mod lead;
-mod left;
-mod lines;
-mod notes;
-mod outcome;
-mod own;
 mod pages;
-mod part;
+mod peer_session;
+mod phases;
 mod plan;
-mod proving;
-mod removal;
+mod progress;
+mod shared;
 mod shares;
 mod tasks;
-mod unlisted;
+mod temp_cleanup;
+mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::fence::Fence;
 use penstock_api::heads::{HeadCommit, HeadStore, PageHead};
-use penstock_api::peers::Peers;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
-use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, RecheckRequest, ScanSummary, WishedDigests,
-};
-use penstock_api::task::{SourceAccess, TargetPeer, TaskSpec};
-use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
+use penstock_api::scan::ScanSummary;
+use penstock_api::task::{TargetPeer, TaskSpec};
+use penstock_api::transfer::{FailedItem, Progress, TransferOptions};
 use penstock_engine::transfer::{Phase, compared_of};
 use penstock_proto::compared::Comparison;
-use penstock_proto::id::{Name, TransferId};
+use penstock_proto::id::TransferId;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 
-pub use abandoned::clean_abandoned;
-use begin::{machine_of, prepared, spec_of};
-use control::Shared;
-use deletion::{DELETE_REFUSED, Deletion, DeletionParts};
+pub use control::{RunControl, RunView};
+use control::{WISH_CANCEL, WISH_PAUSE};
 use earlier::Earlier;
 pub use earlier::{TARGET_REPLACED, drop_damaged_proofs, has_lost_names};
-use epochs::Kept;
-use failed_links::FailedLinks;
-use figures::RateView;
-pub use files::RunFiles;
-use journal::Journal;
-use late::LateFile;
-use lead::Lead;
-use pages::{Compare, Pulled, Puller, Treatment};
+use input::{FAILURES_SHOWN, VIEW_INTERVAL};
+pub use input::{FindSource, LIST_ANEW, RunInput, RunOutcome};
+pub use journal::RunFiles;
+use journal::{DurableSet, Journal, checked_path};
+use pages::found::{Found, checked_page};
+use pages::puller::{Compare, Pulled, Puller, Treatment};
+use pages::shared_source::SharedSource;
+use pages::unlisted;
+use phases::deletion::{Deletion, DeletionParts, clearing};
+use phases::deletion_guards::DELETE_REFUSED;
+use phases::late_writes::{LATE, LateFile};
+use phases::readback::{ProofTotals, Proved, write_checksums};
+use phases::setup::{machine_of, prepared};
+use phases::source_removal::RemovalTotals;
+pub use phases::source_removal::removal_has_begun;
+use phases::{content_compare, link_check, outcome};
 use plan::{Followed, PLAN_STALE};
-use proving::{ProofTotals, Proved};
-use removal::RemovalTotals;
-pub use removal::removal_has_begun;
-pub use tasks::FindSource;
-
-/// Code of a temporary problem that only an attempt with a new list of the source solves.
-pub const LIST_ANEW: &str = "list-anew";
+use progress::RateView;
+use shared::RunShared;
 use tasks::{TaskParts, Tasks};
+pub use temp_cleanup::clean_abandoned;
+use temp_cleanup::touched_pages::in_work;
 
 /// Bytes written since the last commit that make the next one due: at a high rate a process that is
 /// killed within a second has something in its ledger.
 const COMMIT_BYTES: u64 = 256 << 20;
-/// Interval at which the figures are updated.
-const VIEW_INTERVAL: Duration = Duration::from_millis(200);
 /// The limit that a run shows while its files are read again.
 const READING_AGAIN: &str = "reading again at the target";
 /// The reason that a run shows while the source looks again at changed entries.
 const ASKING_AGAIN: &str = "the source looks again at files that have changed";
-/// Failed items that are kept for `show`; the list has all.
-const FAILURES_SHOWN: usize = 20;
-
-/// The inputs of a run.
-pub struct RunInput {
-    /// The transfer.
-    pub id: TransferId,
-    /// The source list that `pages` belong to. A ledger of an earlier list is replaced, and pieces
-    /// that it proves are not moved again.
-    pub listing: u32,
-    /// Set if the target differs from the target of the earlier list's ledger. The ledger's facts
-    /// about its store are discarded then.
-    pub is_new_target: bool,
-    /// Options of the transfer.
-    pub options: TransferOptions,
-    /// Store at the target.
-    pub store: Name,
-    /// Root of the data set within it.
-    pub root: PathText,
-    /// The source of the pages.
-    pub pages: Box<dyn PageSource>,
-    /// The access to the data.
-    pub source: SourceAccess,
-    /// Finds peers of the source that come later; none where it is this host, or one process.
-    pub find_source: Option<FindSource>,
-    /// The target peers.
-    pub peers: Arc<dyn Peers>,
-    /// The store in which the heads are committed.
-    pub heads: Arc<dyn HeadStore>,
-    /// Directory of this transfer in the journal store; made if it is not there.
-    pub journal: PathBuf,
-    /// The control through which others steer and watch the run.
-    pub control: Arc<RunControl>,
-    /// Source and target as the user wrote them, for the head of a plan.
-    pub places: (PathText, PathText),
-    /// Bits per second that were measured between these stores, if they were: for a forecast.
-    pub known_rate: Option<f64>,
-    /// Checks whether this site's controller may still act (B4).
-    pub fence: Fence,
-}
-
-impl RunInput {
-    /// Returns one peer that represents all, for work that one does for all.
-    fn peer(&self) -> Arc<dyn TargetPeer> {
-        Arc::new(Lead::new(Arc::clone(&self.peers)))
-    }
-}
-
-/// The result of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunOutcome {
-    /// Every planned item is verified, and durable under the stated policy.
-    Done,
-    /// Ended with failed items, or could not continue; the problem has the exit code.
-    Failed(Problem),
-    /// Stopped by [`RunControl::pause`] with its ledger committed.
-    Paused,
-    /// Stopped by [`RunControl::cancel`]. No temporary files are left, or its heads are left, and
-    /// all of them are still known.
-    Cancelled,
-}
-
-/// Steers and watches a run from other threads.
-#[derive(Debug, Default)]
-pub struct RunControl {
-    wish: AtomicU8,
-    /// A rate that was set since the run looked last.
-    rate: Mutex<Option<Option<u64>>>,
-    view: Mutex<RunView>,
-    notes: notes::Notes,
-    expects_full: AtomicBool,
-}
-
-const WISH_PAUSE: u8 = 1;
-const WISH_CANCEL: u8 = 2;
-
-/// The public view of a run.
-#[derive(Clone, Debug, Default)]
-pub struct RunView {
-    /// Figures.
-    pub progress: Progress,
-    /// The reason why the run waits, and until when; empty if it moves data.
-    pub reason: String,
-    /// The method that makes the data durable, in words.
-    pub durable_by: String,
-    /// The first failed items.
-    pub failures: Vec<FailedItem>,
-    /// A remark on a run that has ended as done; usually empty.
-    pub remark: String,
-}
-
-impl RunControl {
-    /// Asks the run to stop and keep its ledger.
-    pub fn pause(&self) {
-        let _ = self.wish.compare_exchange(0, WISH_PAUSE, Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    /// Asks the run to stop and to remove its files.
-    pub fn cancel(&self) {
-        self.wish.store(WISH_CANCEL, Ordering::Release);
-    }
-
-    /// Returns whether a user has asked the run to stop.
-    pub fn is_asked_to_stop(&self) -> bool {
-        self.wish.load(Ordering::Acquire) != 0
-    }
-
-    fn is_asked_to_cancel(&self) -> bool {
-        self.wish.load(Ordering::Acquire) == WISH_CANCEL
-    }
-
-    /// Shows a run that takes place elsewhere.
-    pub fn show(&self, seen: RunView) {
-        self.update(|view| *view = seen);
-    }
-
-    /// Sets another limit of the rate, in bits per second; `None` for none.
-    pub fn set_rate(&self, rate_bits_per_s: Option<u64>) {
-        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(rate_bits_per_s);
-    }
-
-    fn take_rate(&self) -> Option<Option<u64>> {
-        self.rate.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Returns the current view of the run.
-    pub fn view(&self) -> RunView {
-        self.view.lock().map(|view| view.clone()).unwrap_or_default()
-    }
-
-    fn update(&self, change: impl FnOnce(&mut RunView)) {
-        if let Ok(mut view) = self.view.lock() {
-            change(&mut view);
-        }
-    }
-}
 
 /// Runs a transfer until it ends or is stopped, or makes a plan if the options ask for that only.
 /// Blocks all the while: call it on a thread of its own.
 pub fn run(mut input: RunInput) -> RunOutcome {
-    if let Some(refused) = contents::refuses(&input.options) {
+    if let Some(refused) = content_compare::refuses(&input.options) {
         return RunOutcome::Failed(refused);
     }
     if input.options.plan == Some(PlanUse::Make) {
@@ -250,36 +98,19 @@ pub fn run(mut input: RunInput) -> RunOutcome {
         }
         Err(outcome) => return outcome,
     };
-    let RunInput { pages, control, .. } = input;
-    let pages = Arc::new(Mutex::new(pages));
+    let source = SharedSource::new(input.pages);
+    let input = RunInput { pages: Box::new(source.clone()), ..input };
+    let control = Arc::clone(&input.control);
     let mut carried = Progress::default();
     let mut round = 0;
     loop {
-        let input = RunInput {
-            id: input.id,
-            listing: input.listing,
-            is_new_target: input.is_new_target,
-            options: input.options.clone(),
-            store: input.store.clone(),
-            root: input.root.clone(),
-            pages: Box::new(SamePages(Arc::clone(&pages))),
-            source: input.source.clone(),
-            find_source: input.find_source.clone(),
-            peers: Arc::clone(&input.peers),
-            heads: Arc::clone(&input.heads),
-            journal: input.journal.clone(),
-            control: Arc::clone(&control),
-            places: input.places.clone(),
-            known_rate: input.known_rate,
-            fence: input.fence.clone(),
-        };
         let begins = Round {
             number: round,
-            pages: Arc::clone(&pages),
+            source: source.clone(),
             carried: carried.clone(),
             followed: followed.clone(),
         };
-        let mut run = match Run::begin(input, begins) {
+        let mut run = match Run::begin(&input, begins) {
             Ok(run) => run,
             Err(problem) => {
                 control.update(|view| view.reason = problem.to_string());
@@ -295,7 +126,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             Err(problem) if problem.code == PLAN_STALE => {
                 // No later run can continue with the plan: nothing temporary is left.
                 let given_up = run.cancel();
-                let _ = std::fs::remove_file(plan::checked_path(&run.journal));
+                let _ = std::fs::remove_file(checked_path(&run.journal));
                 return RunOutcome::Failed(given_up.err().unwrap_or(problem));
             }
             Err(problem) => {
@@ -311,36 +142,11 @@ pub fn run(mut input: RunInput) -> RunOutcome {
 struct Round {
     number: u32,
     /// The source, for requests that the round before does not make.
-    pages: removal::Pages,
+    source: SharedSource,
     /// Progress of earlier rounds.
     carried: Progress,
     /// The plan that is followed, if one is.
     followed: Option<Arc<Followed>>,
-}
-
-/// The pages of one source for several rounds of a run.
-struct SamePages(removal::Pages);
-
-impl PageSource for SamePages {
-    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).page(number, wait_ms)
-    }
-
-    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).ask(question)
-    }
-
-    fn digests(
-        &mut self,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).digests(wish, wait_ms)
-    }
-
-    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(order)
-    }
 }
 
 struct Run {
@@ -350,7 +156,7 @@ struct Run {
     peer: Arc<dyn TargetPeer>,
     heads: Arc<dyn HeadStore>,
     control: Arc<RunControl>,
-    shared: Arc<Shared>,
+    shared: Arc<RunShared>,
     tasks: Tasks,
     puller: Puller,
     compare: Compare,
@@ -384,42 +190,41 @@ struct Run {
     proved: ProofTotals,
     /// Files that the digest list lacks for their holes.
     not_listed: u64,
-    pages: removal::Pages,
+    source: SharedSource,
     /// Totals of the removal at the source; `None` before the removal begins.
     removal: Option<RemovalTotals>,
-    late: Kept<LateFile>,
+    late: DurableSet<LateFile>,
 }
 
 impl Run {
-    fn begin(input: RunInput, round: Round) -> Result<Self, Problem> {
-        let earlier = earlier::begin(&input)?;
+    fn begin(input: &RunInput, round: Round) -> Result<Self, Problem> {
+        let earlier = earlier::begin(input)?;
         let head = unlisted::checked(input.heads.load(input.id)?, &input.journal);
         // The facts of an earlier run do not hold for this one.
         let epoch = input.fence.epoch();
         let _ = std::fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
         let journal = Journal::open(&input.journal, epoch, &head.pages)?;
-        let late = Kept::open(&input.journal, late::LATE, epoch)?;
-        let in_work = left::in_work(&*input.peers, &journal, &head)?;
-        let (spec, first, start) = prepared(&input, &head)?;
+        let late = DurableSet::open(&input.journal, LATE, epoch)?;
+        let in_work = in_work(&*input.peers, &journal, &head)?;
+        let (spec, first, start) = prepared(input, &head)?;
         let doubt_all = spec.doubt;
         let mut machine = machine_of(&input.options, &head, doubt_all, input.id);
         if spec.update.delete {
             machine.wait_for_deletion();
         }
         let compares = spec.update.compares() || round.followed.is_some();
-        let shared = Arc::new(Shared::new(machine, journal, compares || earlier.is_some()));
+        let shared = Arc::new(RunShared::new(machine, journal, compares || earlier.is_some()));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
-        let (followed, same) = (round.followed, SamePages(Arc::clone(&round.pages)));
-        let compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
+        let (followed, source) = (round.followed, round.source.clone());
+        let compare = content_compare::compare_of(input, &spec, &shared, source, followed.as_ref());
         let compare = earlier::carrying(earlier.as_ref(), input.peer(), &spec, compares, compare);
-        let clear =
-            deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref(), &earlier);
+        let clear = clearing(input, &spec, &shared, &compare, followed.as_ref(), &earlier);
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
         let (peer, scan_committed) = (input.peer(), head.scan.is_some());
-        let parts = TaskParts::of(&input, &shared, &spec, head.epochs, in_work);
+        let parts = TaskParts::of(input, &shared, &spec, head.epochs, in_work);
         let mut tasks = Tasks::begin(parts, first, start)?;
-        let puller = Puller::start(input.pages, Arc::clone(&shared), treatment)
+        let puller = Puller::start(Box::new(round.source.clone()), Arc::clone(&shared), treatment)
             .inspect_err(|_| tasks.stop(false))?;
         if let Some(scan) = &head.scan {
             shared.machine().handle_scan_end(scan.pages);
@@ -427,17 +232,17 @@ impl Run {
         Ok(Self {
             failures_shown: unlisted::first(head.scan.as_ref(), &input.journal, FAILURES_SHOWN),
             id: input.id,
-            options: input.options,
+            options: input.options.clone(),
             spec,
             peer,
-            heads: input.heads,
-            control: input.control,
+            heads: Arc::clone(&input.heads),
+            control: Arc::clone(&input.control),
             puller,
             compare,
             earlier,
             followed,
             asking: None,
-            journal: input.journal,
+            journal: input.journal.clone(),
             deletion: None,
             refused: None,
             shared,
@@ -456,7 +261,7 @@ impl Run {
             proving: Arc::default(),
             proved: ProofTotals::default(),
             not_listed: 0,
-            pages: round.pages,
+            source: round.source,
             removal: None,
             late,
         })
@@ -602,7 +407,7 @@ impl Run {
         self.commit()?;
         let pages = self.heads.load(self.id)?.pages;
         let amended = self.scan.as_ref().is_some_and(|scan| scan.amending > 0);
-        let failed = FailedLinks::read(&self.shared, &pages, amended)?;
+        let failed = link_check::failed_links(&self.shared, &pages, amended)?;
         // Only this line sets it.
         let _ = self.shared.failed_links.set(failed);
         Ok(())
@@ -650,7 +455,7 @@ impl Run {
         let page = checked_page(self.id, number, encoded)?;
         self.shared.journal().write_page(number, encoded)?;
         let digest = page_digest(encoded);
-        count_found(&mut self.found, &page);
+        self.found.add(&page);
         let amendments = self.amendments(&page, &compared)?;
         let extents = match self.earlier.as_ref().filter(|_| page.round == 0) {
             Some(earlier) => {
@@ -692,7 +497,7 @@ impl Run {
             return Err(Problem::new(Exit::Temporary, LIST_ANEW, title)
                 .hint("the next attempt lists the source anew, and moves all of it"));
         }
-        count_found(&mut self.found, &page);
+        self.found.add(&page);
         let page = self.shared.remember(page, head.digest, compared.left()).page;
         let mut machine = self.shared.machine();
         machine.handle_page(&page, head.digest, log, log_bytes, self.doubt_all);
@@ -821,7 +626,7 @@ impl Run {
         )?;
         for kind in &self.options.proof.also_digests {
             let options = &self.options.proof;
-            proving::write_checksums(&self.shared, &head.pages, &self.spec.root, options, *kind)?;
+            write_checksums(&self.shared, &head.pages, &self.spec.root, options, *kind)?;
         }
         self.not_listed = tally.not_listed;
         self.show_failures();
@@ -839,6 +644,11 @@ impl Run {
         }))
     }
 
+    /// Returns the files that this run writes.
+    fn files(&self) -> RunFiles {
+        RunFiles::own(&self.journal, self.spec.fence.epoch())
+    }
+
     fn show_failures(&mut self) {
         let news = self.shared.machine().take_failures();
         for (number, failure) in news {
@@ -846,7 +656,7 @@ impl Run {
                 return;
             }
             if let Ok(page) = self.shared.read_page(number)
-                && let Some(item) = outcome::failed_item(&page.page, &failure)
+                && let Some(item) = failure_text::failed_item(&page.page, &failure)
             {
                 self.failures_shown.push(item);
             }
@@ -860,33 +670,18 @@ impl Run {
     }
 }
 
-/// Decodes a page, and checks that it is the one that was asked for.
-fn checked_page(id: TransferId, number: u32, encoded: &[u8]) -> Result<Page, Problem> {
-    let page = Page::decode(encoded).map_err(|cause| {
-        let title = format!("page {number} of the data set is broken");
-        Problem::new(Exit::Fatal, "manifest", title).because(cause)
-    })?;
-    if page.transfer != id || page.number != number {
-        let title = format!("the source gave another page than number {number}");
-        return Err(Problem::new(Exit::Fatal, "manifest", title));
-    }
-    Ok(page)
-}
-
-/// Entries, files and bytes that a scan has found.
-type Found = (u64, u64, u64);
-
 /// Resumes the work of an earlier run. Returns the heads of the pages that must still be opened,
 /// and the contents of the others.
 fn open_earlier(
-    shared: &Shared,
+    shared: &RunShared,
     heads: Vec<PageHead>,
     doubt_all: bool,
 ) -> Result<(BTreeMap<u32, PageHead>, Found), Problem> {
     let complete = |page: &PageHead| page.complete && !doubt_all;
     let (done, open): (Vec<_>, Vec<_>) = heads.into_iter().partition(complete);
     let files = done.iter().map(|page| page.files).sum();
-    let mut found = (files, files, done.iter().map(|page| page.bytes).sum());
+    let bytes = done.iter().map(|page| page.bytes).sum();
+    let mut found = Found { entries: files, files, bytes };
     tell_known_failures(shared, done.iter())?;
     let mut known = BTreeMap::new();
     for page in open {
@@ -894,7 +689,7 @@ fn open_earlier(
         // must find all data that it may have lost (A4).
         let opened = if doubt_all { None } else { open_kept(shared, &page)? };
         match opened {
-            Some(opened) => count_found(&mut found, &opened),
+            Some(opened) => found.add(&opened),
             None => drop(known.insert(page.page, page)),
         }
     }
@@ -902,7 +697,7 @@ fn open_earlier(
 }
 
 /// Opens a page of an earlier run from the journal store; `None` if it is not there whole.
-fn open_kept(shared: &Shared, head: &PageHead) -> Result<Option<Page>, Problem> {
+fn open_kept(shared: &RunShared, head: &PageHead) -> Result<Option<Page>, Problem> {
     let kept = shared.journal().read_page(head.page)?;
     let whole = kept.filter(|encoded| page_digest(encoded) == head.digest);
     let Some(page) = whole.and_then(|encoded| Page::decode(&encoded).ok()) else {
@@ -916,19 +711,9 @@ fn open_kept(shared: &Shared, head: &PageHead) -> Result<Option<Page>, Problem> 
     Ok(Some(page))
 }
 
-/// Adds a page to the entries, files and bytes that the scan has found so far.
-fn count_found(found: &mut Found, page: &Page) {
-    if page.round > 0 {
-        return;
-    }
-    found.0 += page.entries().len() as u64;
-    found.1 += page.file_count();
-    found.2 += page.file_bytes();
-}
-
 /// Links and directories that failed in an earlier run are not counted again.
 fn tell_known_failures<'a>(
-    shared: &Shared,
+    shared: &RunShared,
     complete: impl Iterator<Item = &'a PageHead>,
 ) -> Result<(), Problem> {
     for page in complete.filter(|page| page.failures > 0) {

@@ -29,18 +29,18 @@ use penstock_api::task::{Adopted, TARGET_FULL, Task, TaskFigures, TaskSpec, Task
 use penstock_engine::transfer::{Joining as JoiningPeer, Phase, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
 
-use super::control::Shared;
-use super::epochs::Kept;
-use super::lead::{in_order, nobody};
-use super::left::InWork;
-use super::part::Part;
+use super::any_peer::{in_order, nobody};
+use super::control::RunControl;
+use super::input::{FindSource, RunInput};
+use super::journal::DurableSet as Kept;
+use super::peer_session::PeerSession as Part;
+use super::shared::RunShared as Shared;
 use super::shares::Shares;
-use super::{RunControl, RunInput};
+use super::temp_cleanup::touched_pages::InWork;
 use figures::add_figures;
 use hung::ends_within;
 use settled::Settled;
 use silent::Silence;
-pub use source::FindSource;
 use source::SourceWatch;
 
 /// Interval at which the list of present peers is polled.

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use penstock_api::plan::{PlanItem, PlanUse};
@@ -13,13 +13,13 @@ use penstock_api::transfer::{FailedItem, PathText, TransferOptions};
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::manifest::Page;
 
-use super::super::journal::failed;
-use super::super::{FAILURES_SHOWN, RunFiles, RunInput, RunOutcome};
 use super::index::{Index, Side};
-use super::{Looker, plan_path};
+use super::look::Looker;
+use crate::runner::input::{FAILURES_SHOWN, RunInput, RunOutcome};
+use crate::runner::journal::{RunFiles, checked_path, failed, plan_path};
 
 /// Code of the problem that source or target differ from a plan.
-pub(in super::super) const PLAN_STALE: &str = "plan-stale";
+pub(crate) const PLAN_STALE: &str = "plan-stale";
 
 fn stale(title: String) -> Problem {
     Problem::new(Exit::SourceChanged, PLAN_STALE, title)
@@ -27,7 +27,7 @@ fn stale(title: String) -> Problem {
 }
 
 /// A plan that is followed.
-pub(in super::super) struct Followed {
+pub(crate) struct Followed {
     index: Index,
 }
 
@@ -37,7 +37,7 @@ impl Followed {
     ///
     /// # Errors
     /// How the run ends instead.
-    pub(in super::super) fn begin(input: &mut RunInput) -> Result<Option<Arc<Self>>, RunOutcome> {
+    pub(crate) fn begin(input: &mut RunInput) -> Result<Option<Arc<Self>>, RunOutcome> {
         let Some(PlanUse::Follow { digest }) = input.options.plan.clone() else { return Ok(None) };
         let followed = Self::open(input, &digest).map_err(RunOutcome::Failed)?;
         let checked = checked_path(&input.journal);
@@ -116,7 +116,7 @@ impl Followed {
     ///
     /// # Errors
     /// Code [`PLAN_STALE`]; the error of the peer.
-    pub(in super::super) fn compare(
+    pub(crate) fn compare(
         &self,
         peer: &dyn TargetPeer,
         spec: &TaskSpec,
@@ -137,7 +137,7 @@ impl Followed {
     ///
     /// # Errors
     /// Code [`PLAN_STALE`].
-    pub(in super::super) fn deletes(&self, item: &PlanItem) -> Result<bool, Problem> {
+    pub(crate) fn deletes(&self, item: &PlanItem) -> Result<bool, Problem> {
         let Some((_, planned)) = self.index.find(Side::Target, &item.path.0)? else {
             return Ok(false);
         };
@@ -147,11 +147,6 @@ impl Followed {
 
 fn changed(item: &PlanItem, why: &str) -> Problem {
     stale(format!("`{}` {why}: the transfer stops", item.path))
-}
-
-/// Returns the path of the file that records that the whole plan was compared.
-pub(in super::super) fn checked_path(journal: &Path) -> PathBuf {
-    journal.join("plan.checked")
 }
 
 /// Returns whether two transfers make the same decision for every item.

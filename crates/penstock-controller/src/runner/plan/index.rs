@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use penstock_api::plan::{PlanAction, PlanHead, PlanItem, PlanLine, PlanReader};
 use penstock_api::problem::{Exit, Problem};
 
-use super::super::epochs::{beside, own};
-use super::super::journal::failed;
+use crate::runner::journal::failed;
+use crate::runner::journal::names::{beside, own};
 
 /// Files that items are put into by hash.
 const PARTS: usize = 256;

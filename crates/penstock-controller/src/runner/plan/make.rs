@@ -8,11 +8,12 @@ use penstock_api::plan::{Forecast, PLAN_VERSION, PlanEnd, PlanHead, PlanItem, Pl
 use penstock_api::problem::Problem;
 use penstock_api::scan::ScanSummary;
 
-use super::super::deletion::check_amount;
-use super::super::journal::failed;
-use super::super::{RunInput, RunOutcome, unlisted};
-use super::{Looker, plan_path};
+use super::look::Looker;
 use crate::clock::now_seconds;
+use crate::runner::input::{RunInput, RunOutcome};
+use crate::runner::journal::{failed, plan_path};
+use crate::runner::pages::unlisted;
+use crate::runner::phases::deletion_guards::check_amount;
 
 /// Number of items that could not be listed and that a plan names.
 const UNLISTED_NAMED: usize = 100;
@@ -20,7 +21,7 @@ const UNLISTED_NAMED: usize = 100;
 /// Writes the actions that a transfer would take to `plan.jsonl` in its journal directory. Blocks
 /// for as long as both sides take to be walked. A plan by which some items would fail, or by which
 /// nothing may be deleted, is a valid plan, and its end says so.
-pub(in super::super) fn make(mut input: RunInput) -> RunOutcome {
+pub(crate) fn make(mut input: RunInput) -> RunOutcome {
     match try_make(&mut input) {
         Ok(true) => RunOutcome::Done,
         Ok(false) => RunOutcome::Paused,

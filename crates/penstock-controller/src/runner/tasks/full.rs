@@ -10,8 +10,8 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
 use penstock_proto::id::WriterId;
 
-use super::super::lead::nobody;
 use super::Tasks;
+use crate::runner::any_peer::nobody;
 
 /// The problem with the name of the peer that has met it.
 pub(super) fn at(member: &Member, problem: Problem) -> Problem {

@@ -14,8 +14,8 @@ use penstock_api::problem::Problem;
 use penstock_engine::grant::lapse_after;
 use penstock_proto::id::WriterId;
 
-use super::super::own::{self, Led};
 use super::{ADOPTION_WAIT, TaskParts, Tasks};
+use crate::runner::journal::leadership_record::{self as own, LeadershipRecord as Led};
 
 /// The limit that a run shows while it waits for writers of an earlier run.
 const FORMER: &str = "the grant of a peer that took part before";

@@ -14,13 +14,10 @@ use penstock_api::task::SourceAccess;
 use penstock_proto::network::DataAddress;
 
 use super::Tasks;
+use crate::runner::input::FindSource;
 
 /// Interval at which the source is asked: one small request to a site, whatever moves.
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Returns the addresses on which the source's peers accept lanes at the moment. Blocks for as long
-/// as a request to its site may.
-pub type FindSource = Arc<dyn Fn() -> Result<Vec<DataAddress>, Problem> + Send + Sync>;
 
 /// Asks the source now and then; never more than one question at a time.
 pub(super) struct SourceWatch {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use penstock_proto::checksum::ChecksumKind;
 
-use super::{Run, epochs, plan};
+use super::{names, scratch};
 
 const FAILURES: &str = "failures.jsonl";
 const DIGESTS: &str = "digests";
@@ -43,7 +43,7 @@ impl RunFiles {
             failures: path_of(journal, epoch, FAILURES),
             digests: path_of(journal, epoch, DIGESTS),
             facts: path_of(journal, epoch, FACTS),
-            plan: plan::plan_path(journal),
+            plan: plan_path(journal),
             journal: journal.to_owned(),
             epoch,
         }
@@ -57,14 +57,14 @@ impl RunFiles {
     /// Removes the files that earlier controllers wrote under these names, where this one has
     /// written its own. Removes also the directories of searches at the target whose processes have
     /// ended.
-    pub(super) fn remove_others(&self, kinds: &[ChecksumKind]) {
+    pub(crate) fn remove_others(&self, kinds: &[ChecksumKind]) {
         let Some(epoch) = self.epoch else { return };
         let lists = kinds.iter().map(|kind| checksums(*kind));
         let names = [FAILURES, DIGESTS, FACTS].into_iter().map(str::to_owned).chain(lists);
         for name in names {
-            epochs::remove_earlier(&self.journal.join(name), epoch);
+            names::remove_earlier(&self.journal.join(name), epoch);
         }
-        epochs::remove_scratch(&self.journal);
+        scratch::remove_scratch(&self.journal);
     }
 }
 
@@ -74,12 +74,15 @@ fn checksums(kind: ChecksumKind) -> String {
 
 fn path_of(journal: &Path, epoch: Option<u64>, name: &str) -> PathBuf {
     let path = journal.join(name);
-    epoch.map_or_else(|| epochs::last(&path), |epoch| epochs::own(&path, epoch))
+    epoch.map_or_else(|| names::last(&path), |epoch| names::own(&path, epoch))
 }
 
-impl Run {
-    /// Returns the files that this run writes.
-    pub(super) fn files(&self) -> RunFiles {
-        RunFiles::own(&self.journal, self.spec.fence.epoch())
-    }
+/// Returns the path of the plan that a transfer makes or follows.
+pub(crate) fn plan_path(journal: &Path) -> PathBuf {
+    journal.join("plan.jsonl")
+}
+
+/// Returns the path of the file that records that the whole plan was compared.
+pub(crate) fn checked_path(journal: &Path) -> PathBuf {
+    journal.join("plan.checked")
 }

@@ -13,16 +13,16 @@ use penstock_proto::checksum::format_line;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{DigestForm, JournalRecord};
 
-use super::Run;
-use super::journal::{failed, write_lines};
-use super::lines::each_line;
-use super::outcome::{digests_of, listed};
+use super::checksum_list::each_line;
 use crate::clock::now_seconds;
 use crate::root::RootHasher;
+use crate::runner::Run;
+use crate::runner::journal::page_log::{digests_of, listed};
+use crate::runner::journal::{failed, write_lines};
 
 impl Run {
     /// Gathers the facts and stores them in the journal, for the receipt.
-    pub(super) fn keep_facts(
+    pub(crate) fn keep_facts(
         &mut self,
         head: &LedgerHead,
         scan: &ScanSummary,

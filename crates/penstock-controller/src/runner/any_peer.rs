@@ -18,7 +18,7 @@ use penstock_proto::manifest::Page;
 
 /// The peers of a run as if they were one: the controller's own comes first, and where one cannot
 /// now, the next is asked.
-pub(super) struct Lead {
+pub(crate) struct AnyPeer {
     peers: Arc<dyn Peers>,
     /// The writer that found the entries to delete: inode numbers in its list are those that it
     /// sees.
@@ -26,20 +26,20 @@ pub(super) struct Lead {
 }
 
 /// Returns the peers that are present, in the order in which one of them is chosen.
-pub(super) fn in_order(peers: &dyn Peers) -> Vec<Member> {
+pub(crate) fn in_order(peers: &dyn Peers) -> Vec<Member> {
     let mut present = peers.present();
     present.sort_by_key(|member| (member.is_draining, !member.is_own));
     present
 }
 
 /// Returns the error for a run in which no peer takes part.
-pub(super) fn nobody() -> Problem {
+pub(crate) fn nobody() -> Problem {
     Problem::new(Exit::Temporary, "no-peer", "no peer of this site reaches the target store now")
         .hint("`penstock peer list` shows which peers there are and what they reach")
 }
 
-impl Lead {
-    pub(super) fn new(peers: Arc<dyn Peers>) -> Self {
+impl AnyPeer {
+    pub(crate) fn new(peers: Arc<dyn Peers>) -> Self {
         Self { peers, finder: Mutex::default() }
     }
 
@@ -76,7 +76,7 @@ impl Lead {
     }
 }
 
-impl TargetPeer for Lead {
+impl TargetPeer for AnyPeer {
     fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
         self.ask(|peer| peer.root_kind(store, path))
     }

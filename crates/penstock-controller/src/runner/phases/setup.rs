@@ -1,60 +1,25 @@
-//! The begin of a run: the task that its peers receive, and their answers about the store.
+//! The setup of a run: the task that its peers receive, and their answers about the store.
 
 use penstock_api::heads::{HeadCommit, LedgerHead};
 use penstock_api::peers::Member;
 use penstock_api::problem::Problem;
 use penstock_api::task::{TaskSpec, TaskStart};
-use penstock_api::transfer::{Encryption, TransferOptions};
+use penstock_api::transfer::TransferOptions;
 use penstock_engine::transfer::{PageStanding, TransferMachine, WindowLimits};
-use penstock_proto::frame::Framing;
-use penstock_proto::id::{TransferId, WriterId};
-use penstock_proto::units::FileTime;
+use penstock_proto::id::TransferId;
 
-use super::RunInput;
-use super::journal::began;
-use super::lead::{in_order, nobody};
-use super::tasks::spec_for;
-
-/// Returns the specification of the run's task for a peer.
-pub(super) fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
-    TaskSpec {
-        transfer: input.id,
-        store: input.store.clone(),
-        root: input.root.clone(),
-        store_id: head.store,
-        mounts: head.mounts.clone(),
-        writer: WriterId::SOLE,
-        epoch: 0,
-        doubt: false,
-        source: input.source.clone(),
-        digest: input.options.digest,
-        framing: match input.options.encryption {
-            Encryption::Tls => Framing::Tls,
-            Encryption::Off => Framing::Clear,
-        },
-        durability: input.options.durability,
-        digest_list: input.options.digest_list,
-        proves: input.options.proof.reads_again(),
-        preserve: input.options.preserve.clone(),
-        lanes_max: input.options.lanes_max,
-        lanes: input.options.lanes,
-        limits: input.options.limits,
-        update: input.options.update.clone(),
-        select: input.options.select.clone(),
-        remove_source: input.options.remove_source,
-        began: FileTime::default(),
-        fence: input.fence.clone(),
-        grant: None,
-    }
-}
+use crate::runner::any_peer::{in_order, nobody};
+use crate::runner::input::RunInput;
+use crate::runner::journal::began;
+use crate::runner::tasks::spec_for;
 
 /// Returns the task for the peers of a run, the first peer that can look at the store, and the
 /// state of the store that this peer reports.
-pub(super) fn prepared(
+pub(crate) fn prepared(
     input: &RunInput,
     head: &LedgerHead,
 ) -> Result<(TaskSpec, Member, TaskStart), Problem> {
-    let mut spec = spec_of(input, head);
+    let mut spec = input.task_spec(head);
     if spec.update.backup_dir.is_some() {
         spec.began = began(&input.journal, input.fence.epoch())?;
     }
@@ -64,7 +29,7 @@ pub(super) fn prepared(
 
 /// Asks the first peer that can look at the store, before any data is written, and records its
 /// answer about the store.
-pub(super) fn prepare(
+fn prepare(
     input: &RunInput,
     head: &LedgerHead,
     spec: &mut TaskSpec,
@@ -136,7 +101,7 @@ fn is_older(
 }
 
 /// The machine of a run, with the pages that are complete.
-pub(super) fn machine_of(
+pub(crate) fn machine_of(
     options: &TransferOptions,
     head: &LedgerHead,
     doubt_all: bool,

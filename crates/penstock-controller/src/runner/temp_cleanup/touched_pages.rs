@@ -1,7 +1,7 @@
 //! Pages in which one peer may have left temporary files that no other peer would find.
 //!
 //! While pages are open, their heads and the pages kept in the journal without a head say where
-//! such files may be. The journal records the writers ([`Kept`](super::epochs::Kept)) before such
+//! such files may be. The journal records the writers before such
 //! pages are committed as complete, and when links are made in them after that. A run that begins
 //! where links may have been begun searches all pages that have some.
 
@@ -10,17 +10,13 @@ use std::collections::BTreeSet;
 use penstock_api::heads::LedgerHead;
 use penstock_api::peers::Peers;
 use penstock_api::problem::Problem;
-use penstock_api::task::{Report, TaskPage, TaskSpec, Work};
-use penstock_proto::id::WriterId;
-use penstock_proto::journal::JournalRecord;
-use penstock_proto::manifest::EntryKind;
+use penstock_api::task::{Report, Work};
 
-use super::journal::Journal;
-use super::{Run, earlier};
+use crate::runner::journal::Journal;
 
 /// The pages of a transfer that a peer worked on.
 #[derive(Debug, Default)]
-pub(super) struct PagesTouched {
+pub(crate) struct PagesTouched {
     /// Open pages of which the peer received something to write.
     open: BTreeSet<u32>,
     /// Pages of which the peer returned some work, begun or not. Another peer did that work under
@@ -30,7 +26,7 @@ pub(super) struct PagesTouched {
 
 impl PagesTouched {
     /// Records the pages of work that the peer receives.
-    pub(super) fn handle_work(&mut self, work: &[Work]) {
+    pub(crate) fn handle_work(&mut self, work: &[Work]) {
         let pages = work.iter().filter_map(|work| match work {
             Work::Fetch { piece, .. } | Work::Recheck { piece, .. } => Some(piece.page),
             Work::Links { page } | Work::Directories { page } => Some(*page),
@@ -40,7 +36,7 @@ impl PagesTouched {
     }
 
     /// Updates the pages by the reports of the peer.
-    pub(super) fn handle_reports(&mut self, reports: &[Report]) {
+    pub(crate) fn handle_reports(&mut self, reports: &[Report]) {
         for report in reports {
             match report {
                 Report::Returned { piece, .. } => {
@@ -59,7 +55,7 @@ impl PagesTouched {
 
     /// Records pages that the peer wrote for an earlier controller: the run may not take over all
     /// of them.
-    pub(super) fn handle_adopted(&mut self, reports: &[Report]) {
+    pub(crate) fn handle_adopted(&mut self, reports: &[Report]) {
         let pages = reports.iter().filter_map(|report| match report {
             Report::Written { piece, .. } => Some(piece.page),
             _ => None,
@@ -68,13 +64,13 @@ impl PagesTouched {
     }
 
     /// A page is complete.
-    pub(super) fn handle_complete(&mut self, page: u32) {
+    pub(crate) fn handle_complete(&mut self, page: u32) {
         self.open.remove(&page);
     }
 
     /// Returns those of the pages about to be complete in which the peer may have left something.
     /// If the peer `is_over`, other peers got the work that it had.
-    pub(super) fn left_in(&self, complete: &BTreeSet<u32>, is_over: bool) -> BTreeSet<u32> {
+    pub(crate) fn left_in(&self, complete: &BTreeSet<u32>, is_over: bool) -> BTreeSet<u32> {
         let mut left: BTreeSet<u32> = self.given_back.intersection(complete).copied().collect();
         if is_over {
             left.extend(self.open.intersection(complete));
@@ -83,103 +79,23 @@ impl PagesTouched {
     }
 
     /// Returns all pages in which the peer may have left something, and forgets them.
-    pub(super) fn take(&mut self) -> BTreeSet<u32> {
+    pub(crate) fn take(&mut self) -> BTreeSet<u32> {
         let mut all = std::mem::take(&mut self.open);
         all.append(&mut self.given_back);
         all
     }
 }
 
-impl Run {
-    /// Removes files that peers which take part no more may have left, and the markers of all.
-    /// Failures are logged.
-    pub(super) fn clean_left_overs(&mut self) -> Result<(), Problem> {
-        let left = self.tasks.left_overs();
-        let generation_max = self.generation_in(left.values().flatten().copied().collect())?;
-        let total = self.scan.as_ref().map_or(0, |scan| scan.pages);
-        let (earlier, most) = earlier::left_pages(&self.journal);
-        for (writer, pages) in left {
-            let mut all = pages;
-            if self.tasks.links_in_doubt() {
-                let with_links = |page: &u32| {
-                    let page = self.shared.peek_page(*page);
-                    page.is_ok_and(|page| {
-                        page.page.entries().iter().any(|it| is_made_last(it.kind))
-                    })
-                };
-                all.extend((0..total).filter(with_links));
-            }
-            let pages = all.iter().filter_map(|page| self.shared.peek_page(*page).ok());
-            let mut pages = pages.chain(earlier.iter().filter_map(|page| earlier::left_page(page)));
-            self.clean(writer, &mut pages, generation_max.max(most));
-        }
-        Ok(())
-    }
-
-    /// Removes all temporary files, of every writer. Returns whether the store could be asked for
-    /// all of it.
-    pub(super) fn clean_all(&mut self) -> Result<bool, Problem> {
-        // All pages that were opened, by whatever run, may have temporary files.
-        let pages = self.shared.journal().pages_in_work(&[])?;
-        let generation_max = self.generation_in(pages.clone())?;
-        let (earlier, most) = earlier::left_pages(&self.journal);
-        let mut all = true;
-        for writer in self.tasks.left_overs().into_keys() {
-            let pages = pages.iter().filter_map(|page| self.shared.peek_page(*page).ok());
-            let mut pages = pages.chain(earlier.iter().filter_map(|page| earlier::left_page(page)));
-            all &= self.clean(writer, &mut pages, generation_max.max(most));
-        }
-        Ok(all)
-    }
-
-    /// The greatest attempt at any file of these pages, some of which this run has not opened.
-    fn generation_in(&self, pages: BTreeSet<u32>) -> Result<u32, Problem> {
-        let mut most = self.shared.generation_max();
-        if pages.is_empty() {
-            return Ok(most);
-        }
-        let heads = self.heads.load(self.id)?.pages;
-        for head in heads.iter().filter(|head| pages.contains(&head.page)) {
-            for record in self.shared.journal().read_log(head.page, head.log_bytes)?.0 {
-                if let JournalRecord::Generation { generation, .. } = record {
-                    most = most.max(generation);
-                }
-            }
-        }
-        Ok(most)
-    }
-
-    /// Removes the files that a writer has left in these pages, and its marker. Returns whether the
-    /// store could be asked for all of it.
-    fn clean(
-        &self,
-        writer: WriterId,
-        pages: &mut dyn Iterator<Item = TaskPage>,
-        generation_max: u32,
-    ) -> bool {
-        let spec = TaskSpec { writer, ..self.spec.clone() };
-        let cleaned = self.peer.clean(&spec, pages, generation_max);
-        cleaned
-            .inspect_err(|problem| tracing::warn!(%problem, "temporary files may be left"))
-            .is_ok()
-    }
-}
-
-/// Returns whether an entry of this kind is made when all pages are complete.
-fn is_made_last(kind: EntryKind) -> bool {
-    !matches!(kind, EntryKind::File | EntryKind::Directory)
-}
-
 /// The places where writers of an earlier run may have left something, in a site of several peers.
-pub(super) struct InWork {
+pub(crate) struct InWork {
     /// Pages that it has not completed.
-    pub(super) pages: BTreeSet<u32>,
+    pub(crate) pages: BTreeSet<u32>,
     /// Set if the earlier run may have begun to make links, and left some of them incomplete.
-    pub(super) links: bool,
+    pub(crate) links: bool,
 }
 
 /// Returns these places as far as heads and pages show them.
-pub(super) fn in_work(
+pub(crate) fn in_work(
     peers: &dyn Peers,
     journal: &Journal,
     head: &LedgerHead,

@@ -24,36 +24,36 @@ use penstock_api::problem::Problem;
 use penstock_proto::id::WriterId;
 use serde::{Deserialize, Serialize};
 
-use super::epochs::{beside, last as last_of, own, remove_earlier};
-use super::journal::failed;
+use super::error::failed;
+use super::names::{beside, last as last_of, own, remove_earlier};
 
 /// Each controller has a file of its own: late records of a deposed controller do not count (B4).
 const NAME: &str = "own-writer";
 
 /// The record of a controller about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Led {
+pub(crate) struct LeadershipRecord {
     /// Its own peer, if that has been at work.
-    pub(super) writer: Option<WriterId>,
+    pub(crate) writer: Option<WriterId>,
     /// The epoch of its tenure.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
     /// Writers that write no more. A writer that gets work is removed from the set first.
     #[serde(default)]
-    pub(super) settled: BTreeSet<WriterId>,
+    pub(crate) settled: BTreeSet<WriterId>,
 }
 
 /// The last controller that led this transfer.
 ///
 /// # Errors
 /// The journal store cannot be read.
-pub(super) fn last(journal: &Path) -> Result<Led, Problem> {
+pub(crate) fn last(journal: &Path) -> Result<LeadershipRecord, Problem> {
     let path = last_of(&journal.join(NAME));
     match fs::read(&path) {
         Ok(text) => {
             let led = serde_json::from_slice(&text);
             led.map_err(|cause| failed("read", &path, &cause.into()))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Led::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LeadershipRecord::default()),
         Err(error) => Err(failed("read", &path, &error)),
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn last(journal: &Path) -> Result<Led, Problem> {
 ///
 /// # Errors
 /// The journal store cannot be written.
-pub(super) fn note(journal: &Path, led: &Led) -> Result<(), Problem> {
+pub(crate) fn note(journal: &Path, led: &LeadershipRecord) -> Result<(), Problem> {
     let path = own(&journal.join(NAME), led.epoch);
     let new = beside(&path, ".new");
     let write = || {
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn b4_the_own_peer_of_the_last_controller_is_known() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(last(directory.path()).unwrap(), Led::default());
+        assert_eq!(last(directory.path()).unwrap(), LeadershipRecord::default());
         for (writer, epoch) in [(None, 3), (Some(WriterId(7)), 3), (Some(WriterId(9)), 4)] {
-            let led = Led { writer, epoch, settled: [WriterId(epoch)].into() };
+            let led = LeadershipRecord { writer, epoch, settled: [WriterId(epoch)].into() };
             note(directory.path(), &led).unwrap();
             assert_eq!(last(directory.path()).unwrap(), led);
         }
@@ -104,7 +104,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let led = |writer, epoch| {
             let writer = Some(WriterId(writer));
-            Led { writer, epoch, settled: BTreeSet::new() }
+            LeadershipRecord { writer, epoch, settled: BTreeSet::new() }
         };
         note(directory.path(), &led(7, 3)).unwrap();
         note(directory.path(), &led(9, 4)).unwrap();

@@ -14,24 +14,24 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, RecheckRequest, SeenEntry};
 use penstock_api::task::TaskPage;
 use penstock_engine::slice::slice_without;
-use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{Amendment, JournalRecord};
 use penstock_proto::manifest::{EntryKind, Page};
-use penstock_proto::units::FileTime;
 
-use super::Run;
-use super::outcome::{amended_entries, digests_of, failures_of, listed};
+use crate::runner::Run;
+use crate::runner::journal::page_log::{
+    amended_entries, digests_of, failures_of, listed, seen_entries,
+};
 
 /// Rounds of newer versions of a file that are tried; then it is listed as changed.
-pub(super) const ROUNDS_MAX: u8 = 3;
+pub(crate) const ROUNDS_MAX: u8 = 3;
 /// Pages that are read for one question.
 const PAGES_MAX: usize = 256;
 
 impl Run {
     /// Asks the source about the next pages with changed entries, or takes over its answer.
-    pub(super) fn ask_again(&mut self) -> Result<(), Problem> {
+    pub(crate) fn ask_again(&mut self) -> Result<(), Problem> {
         if let Some(asked) = self.asking.take() {
             match self.puller.answer() {
                 None => self.asking = Some(asked),
@@ -92,7 +92,7 @@ impl Run {
     /// # Errors
     /// The source amends an entry that does not exist, or one under another path; the journal
     /// cannot be read.
-    pub(super) fn amendments(
+    pub(crate) fn amendments(
         &self,
         page: &Page,
         compared: &Comparison,
@@ -173,15 +173,4 @@ fn asked_of(page: &TaskPage, log: &[JournalRecord], kind: DigestKind) -> AskedPa
         })
         .collect();
     AskedPage { page: page.page.number, changed, seen }
-}
-
-/// Entries that are to be looked at again, and the change time under which they were read.
-pub(super) fn seen_entries(log: &[JournalRecord]) -> BTreeMap<u32, FileTime> {
-    let written = log.iter().filter_map(|record| match record {
-        JournalRecord::Written { digests, .. } => Some(digests),
-        _ => None,
-    });
-    let carried = compared_of(log).into_iter().flat_map(|compared| &compared.carried);
-    let all = carried.chain(written.flatten());
-    all.filter_map(|digest| Some((digest.entry, digest.seen?))).collect()
 }

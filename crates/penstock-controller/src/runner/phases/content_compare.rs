@@ -5,10 +5,9 @@
 //! with any comparison, its decisions are committed before any piece of a page is handed out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::proof::ProofProgress;
 use penstock_api::scan::{DigestWish, PageSource as _};
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::TransferOptions;
@@ -16,27 +15,21 @@ use penstock_api::update::CompareBy;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::Page;
 
-use super::control::Shared;
-use super::pages::Compare;
-use super::plan::Followed;
-use super::{Run, RunInput, SamePages};
+use crate::runner::input::RunInput;
+use crate::runner::pages::puller::Compare;
+use crate::runner::pages::shared_source::SharedSource;
+use crate::runner::plan::Followed;
+use crate::runner::shared::RunShared;
 
 /// The longest time that the source may take for one answer.
 const WAIT_MS: u32 = 1_000;
 
-/// The progress of comparing files by their contents.
-#[derive(Default)]
-pub(super) struct Comparing {
-    pub(super) progress: ProofProgress,
-    busy: AtomicBool,
-}
-
 /// Returns the function that compares pages with the target, where pages are compared.
-pub(super) fn compare_of(
+pub(crate) fn compare_of(
     input: &RunInput,
     spec: &TaskSpec,
-    shared: &Arc<Shared>,
-    pages: SamePages,
+    shared: &Arc<RunShared>,
+    source: SharedSource,
     followed: Option<&Arc<Followed>>,
 ) -> Compare {
     let (peer, spec) = (input.peer(), spec.clone());
@@ -53,7 +46,7 @@ pub(super) fn compare_of(
         let entries = peer.same_size(&spec, page)?;
         let wish = DigestWish { page: page.number, entries };
         comparing.busy.store(true, Ordering::Release);
-        let mut pages = SamePages(Arc::clone(&pages.0));
+        let mut source = source.clone();
         let mut ask = || {
             if wish.entries.is_empty() {
                 return Ok(Vec::new());
@@ -63,7 +56,7 @@ pub(super) fn compare_of(
                     let title = "comparing contents was stopped";
                     return Err(Problem::new(Exit::Temporary, "stopped", title));
                 }
-                if let Some(digests) = pages.digests(&wish, WAIT_MS)? {
+                if let Some(digests) = source.digests(&wish, WAIT_MS)? {
                     return Ok(digests);
                 }
             }
@@ -81,23 +74,11 @@ pub(super) fn compare_of(
 
 /// Refuses options that exclude each other: a plan looks at existing entries and reads none of
 /// them.
-pub(super) fn refuses(options: &TransferOptions) -> Option<Problem> {
+pub(crate) fn refuses(options: &TransferOptions) -> Option<Problem> {
     let refused = options.plan.is_some() && options.update.compare == CompareBy::Digest;
     refused.then(|| {
         let title = "a plan does not read files: it does not go with --compare digest";
         Problem::new(Exit::Usage, "plan-compare", title)
             .hint("leave out `--compare digest`, or transfer without a plan")
     })
-}
-
-impl Run {
-    /// Returns in words what the thread that pulls pages waits for.
-    pub(super) fn pulling(&self) -> String {
-        let waiting = self.puller.waiting();
-        let busy = self.shared.comparing.busy.load(Ordering::Acquire);
-        if waiting.is_empty() && busy {
-            return "comparing what is in the files with the source".to_owned();
-        }
-        waiting
-    }
 }

@@ -1,4 +1,4 @@
-//! One peer's part of a run: the calls of its task, and the state kept for it.
+//! The session of one peer in a run: the calls of its task, and the state kept for it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use penstock_api::task::{LeaseStatus, Report, TaskControl, TaskPage, WorkReply};
 use penstock_engine::transfer::Phase;
 use penstock_proto::id::PeerNumber;
 
-use super::control::Shared;
-use super::left::PagesTouched;
+use super::shared::RunShared;
+use super::temp_cleanup::touched_pages::PagesTouched;
 
 /// The run as the task of one peer sees it.
-pub(super) struct Part {
-    shared: Arc<Shared>,
+pub(crate) struct PeerSession {
+    shared: Arc<RunShared>,
     peers: Arc<dyn Peers>,
-    pub(super) number: PeerNumber,
+    pub(crate) number: PeerNumber,
     /// A deposed controller hands out no work and renews no grant. Its successor therefore waits
     /// only for grants that were issued before (B4).
     fence: Fence,
@@ -32,9 +32,9 @@ pub(super) struct Part {
     pages: Option<Mutex<PagesTouched>>,
 }
 
-impl Part {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
+impl PeerSession {
+    pub(crate) fn new(
+        shared: &Arc<RunShared>,
         peers: &Arc<dyn Peers>,
         number: PeerNumber,
         fence: Fence,
@@ -53,50 +53,50 @@ impl Part {
     }
 
     /// Lets the task of the peer receive work from now on.
-    pub(super) fn join(&self) {
+    pub(crate) fn join(&self) {
         self.joined.store(true, Ordering::Release);
     }
 
-    /// Ends the part: later calls of its task are ignored.
-    pub(super) fn end(&self) {
+    /// Ends the session: later calls of its task are ignored.
+    pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
     }
 
     /// Returns how many batches of reports the machine knows: a commit taken from now on includes
     /// them.
-    pub(super) fn reported(&self) -> u64 {
+    pub(crate) fn reported(&self) -> u64 {
         self.reported.load(Ordering::Acquire)
     }
 
     /// Records the peer's reports of what it wrote for an earlier controller.
-    pub(super) fn note_adopted(&self, reports: &[Report]) {
+    pub(crate) fn note_adopted(&self, reports: &[Report]) {
         self.touch(|touched| touched.handle_adopted(reports));
     }
 
     /// Returns whether calls of the task are ignored.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
     /// Returns the error that the task has reported as its end, once.
-    pub(super) fn take_broken(&self) -> Option<Problem> {
+    pub(crate) fn take_broken(&self) -> Option<Problem> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Pages are complete.
-    pub(super) fn forget(&self, pages: &BTreeSet<u32>) {
+    pub(crate) fn forget(&self, pages: &BTreeSet<u32>) {
         self.touch(|touched| pages.iter().for_each(|page| touched.handle_complete(*page)));
     }
 
     /// Returns those of the pages about to be complete in which the peer may have left something.
-    pub(super) fn left_in(&self, complete: &BTreeSet<u32>) -> BTreeSet<u32> {
+    pub(crate) fn left_in(&self, complete: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut left = BTreeSet::new();
         self.touch(|touched| left = touched.left_in(complete, self.is_over()));
         left
     }
 
     /// Pages in which it may have left something.
-    pub(super) fn take_pages(&self) -> BTreeSet<u32> {
+    pub(crate) fn take_pages(&self) -> BTreeSet<u32> {
         let mut taken = BTreeSet::new();
         self.touch(|touched| taken = touched.take());
         taken
@@ -113,7 +113,7 @@ impl Part {
     }
 }
 
-impl TaskControl for Part {
+impl TaskControl for PeerSession {
     fn want(&self, bytes: u64) -> WorkReply {
         if !self.takes_part() || !self.fence.holds() {
             return WorkReply::default();

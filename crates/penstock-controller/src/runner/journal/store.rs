@@ -8,14 +8,14 @@
 //! DIR/began                   when the transfer began, where there is a backup directory
 //! DIR/failures.jsonl          failed items, written when a run ends
 //! DIR/digests                 the digest list, written when it was asked for and all is done
-//! DIR/checksums.KIND          the same for other checksums; `proving` keeps `DIR/proof/` for them
+//! DIR/checksums.KIND          the same for other checksums; `readback` keeps `DIR/proof/` for them
 //! DIR/facts.json              facts for a receipt, written when a run ends
 //! DIR/removed/00000000.json   the results for a page's entries at the source of a move
-//! DIR/own-writer              the last controller, and writers that have finished: see `own`
-//! DIR/late.EPOCH              files to which an abandoned peer may still write: see `late`
-//! DIR/left.EPOCH              pages in which a peer may have left temporary files: see `left`
+//! DIR/own-writer              the last controller, and finished writers: see `leadership_record`
+//! DIR/late.EPOCH              files to which an abandoned peer may still write: see `late_writes`
+//! DIR/left.EPOCH              pages with temporary files of a peer: see `touched_pages`
 //! ```
-//! From `began` on, all names also end in the epoch of their controller: see `epochs`.
+//! From `began` on, all names also end in the epoch of their controller: see `names`.
 //!
 //! A log may be longer than its head says. The tail was never committed, and the next append cuts
 //! it off. A page may exist without a head; the run then reads it again from the source.
@@ -36,8 +36,8 @@ use penstock_proto::journal::JournalRecord;
 use penstock_proto::units::FileTime;
 use penstock_proto::wire::{DecodeError, Reader};
 
-use super::epochs::{beside, last, own};
-pub(crate) use super::journal_io::failed;
+use super::error::failed;
+use super::names::{beside, last, own};
 
 /// Open logs are kept for appending; at this many all are closed and opened again as needed.
 const OPEN_LOGS_MAX: usize = 64;
@@ -313,7 +313,7 @@ fn later(path: &Path, at: usize) -> Problem {
 ///
 /// # Errors
 /// The time cannot be read or recorded.
-pub(super) fn began(directory: &Path, epoch: u64) -> Result<FileTime, Problem> {
+pub(crate) fn began(directory: &Path, epoch: u64) -> Result<FileTime, Problem> {
     let name = directory.join("began");
     let path = last(&name);
     match std::fs::read(&path) {

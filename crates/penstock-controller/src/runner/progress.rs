@@ -6,12 +6,24 @@ use std::time::Instant;
 use penstock_api::transfer::Progress;
 use penstock_engine::transfer::Phase;
 
-use super::pages::THE_SCAN;
-use super::{ASKING_AGAIN, READING_AGAIN, Run, outcome, removal};
+use super::pages::puller::THE_SCAN;
+use super::phases::outcome;
+use super::phases::source_removal::REMOVING;
+use super::{ASKING_AGAIN, READING_AGAIN, Run};
 
 impl Run {
+    /// Returns in words what the thread that pulls pages waits for.
+    fn pulling(&self) -> String {
+        let waiting = self.puller.waiting();
+        let busy = self.shared.comparing.busy.load(Ordering::Acquire);
+        if waiting.is_empty() && busy {
+            return "comparing what is in the files with the source".to_owned();
+        }
+        waiting
+    }
+
     /// Brings the figures up to date.
-    pub(super) fn show(&mut self) {
+    pub(crate) fn show(&mut self) {
         self.viewed_at = Instant::now();
         let totals = self.shared.machine().totals();
         let (figures, peers) = self.tasks.figures();
@@ -22,9 +34,9 @@ impl Run {
         let scan = self.scan.as_ref();
         let removal = self.removal.unwrap_or_default();
         let progress = Progress {
-            entries_found: scan.map_or(self.found.0, |scan| scan.entries),
-            files_found: scan.map_or(self.found.1, |scan| scan.files),
-            bytes_found: scan.map_or(self.found.2, |scan| scan.bytes),
+            entries_found: scan.map_or(self.found.entries, |scan| scan.entries),
+            files_found: scan.map_or(self.found.files, |scan| scan.files),
+            bytes_found: scan.map_or(self.found.bytes, |scan| scan.bytes),
             scan_complete: scan.is_some(),
             files: totals.files,
             bytes: totals.bytes,
@@ -59,7 +71,7 @@ impl Run {
         let reason = match () {
             () if asking && pulling.is_empty() => ASKING_AGAIN.to_owned(),
             () if deleting => "deleting what is not at the source".to_owned(),
-            () if self.removal.is_some() => removal::REMOVING.to_owned(),
+            () if self.removal.is_some() => REMOVING.to_owned(),
             () if figures.waiting.is_empty() => pulling,
             () if pulling.is_empty() || pulling == THE_SCAN => figures.waiting,
             // The reason why the list cannot be read is more useful than the fact that no lane
@@ -77,14 +89,14 @@ impl Run {
 
 /// The rate over the last second or so, and the greatest such rate.
 #[derive(Debug, Default)]
-pub(super) struct RateView {
+pub(crate) struct RateView {
     samples: std::collections::VecDeque<(f64, u64)>,
     now: f64,
     greatest: f64,
 }
 
 impl RateView {
-    pub(super) fn add(&mut self, seconds: f64, bytes: u64) {
+    pub(crate) fn add(&mut self, seconds: f64, bytes: u64) {
         self.samples.push_back((seconds, bytes));
         while self.samples.len() > 2 && self.samples[1].0 + 1.0 <= seconds {
             self.samples.pop_front();

@@ -25,41 +25,40 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
 use penstock_api::transfer::FailedItem;
-use penstock_api::update::UpdateOptions;
 use penstock_proto::manifest::EntryKind;
 
-use super::RunInput;
-use super::control::Shared;
-use super::earlier::Earlier;
-use super::epochs::Scratch;
-use super::journal::failed;
-use super::pages::{Clear, Compare};
-use super::plan::Followed;
-use super::tasks::hung::{ends_within, no_thread};
+use super::deletion_guards::{DELETE_REFUSED, check_amount, check_scan};
+use crate::runner::earlier::Earlier;
+use crate::runner::input::RunInput;
+use crate::runner::journal::{Scratch, failed};
+use crate::runner::pages::puller::{Clear, Compare};
+use crate::runner::plan::Followed;
+use crate::runner::shared::RunShared;
+use crate::runner::tasks::hung::{ends_within, no_thread};
 
 /// The inputs for finding the extraneous entries.
-pub(super) struct DeletionParts {
-    pub(super) peer: Arc<dyn TargetPeer>,
-    pub(super) spec: TaskSpec,
-    pub(super) shared: Arc<Shared>,
-    pub(super) scan: ScanSummary,
+pub(crate) struct DeletionParts {
+    pub(crate) peer: Arc<dyn TargetPeer>,
+    pub(crate) spec: TaskSpec,
+    pub(crate) shared: Arc<RunShared>,
+    pub(crate) scan: ScanSummary,
     /// The plan with the entries that may be deleted, if one is followed.
-    pub(super) followed: Option<Arc<Followed>>,
+    pub(crate) followed: Option<Arc<Followed>>,
     /// The work of earlier attempts, if the source was listed anew.
-    pub(super) earlier: Option<Arc<Earlier>>,
+    pub(crate) earlier: Option<Arc<Earlier>>,
     /// Directory of the transfer in the journal store.
-    pub(super) journal: PathBuf,
+    pub(crate) journal: PathBuf,
     /// Looks at pages that were not opened yet; at the end there are none.
-    pub(super) compare: Option<Compare>,
+    pub(crate) compare: Option<Compare>,
 }
 
 /// Returns the function that removes obstacles. It receives the end of the scan, when all pages are
 /// in the journal store. A refusal by a guard is recorded, and the run continues. `None` if nothing
 /// is deleted.
-pub(super) fn clearing(
+pub(crate) fn clearing(
     input: &RunInput,
     spec: &TaskSpec,
-    shared: &Arc<Shared>,
+    shared: &Arc<RunShared>,
     compare: &Compare,
     followed: Option<&Arc<Followed>>,
     earlier: &Option<Arc<Earlier>>,
@@ -88,10 +87,10 @@ pub(super) fn clearing(
 const STOP_MAX: Duration = Duration::from_secs(90);
 
 /// A deletion at work.
-pub(super) struct Deletion {
+pub(crate) struct Deletion {
     thread: Option<JoinHandle<Result<(), Problem>>>,
     stop: Arc<AtomicBool>,
-    pub(super) deleted: Arc<AtomicU64>,
+    pub(crate) deleted: Arc<AtomicU64>,
     scratch: Arc<Scratch>,
 }
 
@@ -100,7 +99,7 @@ impl Deletion {
     ///
     /// # Errors
     /// `threads`; there is no room for its list.
-    pub(super) fn start(parts: DeletionParts) -> Result<Self, Problem> {
+    pub(crate) fn start(parts: DeletionParts) -> Result<Self, Problem> {
         let (stop, deleted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let scratch = Arc::new(parts.scratch()?);
         let (stopping, counting, shared) =
@@ -118,17 +117,17 @@ impl Deletion {
     }
 
     /// Returns the path of the list of entries that could not be deleted.
-    pub(super) fn undeleted(&self) -> PathBuf {
+    pub(crate) fn undeleted(&self) -> PathBuf {
         undeleted_path(&self.scratch)
     }
 
     /// Returns the result if the deletion has ended.
-    pub(super) fn poll(&mut self) -> Option<Result<(), Problem>> {
+    pub(crate) fn poll(&mut self) -> Option<Result<(), Problem>> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished).then(|| self.join())
     }
 
     /// Ends it early and waits for that.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Release);
         match self.thread.take_if(|thread| !ends_within(thread, STOP_MAX)) {
             // When it comes back from its call it sees that it is to stop.
@@ -152,13 +151,6 @@ fn undeleted_path(scratch: &Scratch) -> PathBuf {
 /// Returns the path of the list of extraneous entries.
 fn surplus_path(scratch: &Scratch) -> PathBuf {
     scratch.path().join("surplus.jsonl")
-}
-
-/// Code of a refusal: nothing was deleted.
-pub(super) const DELETE_REFUSED: &str = "delete-refused";
-
-fn refused(title: impl Into<String>) -> Problem {
-    Problem::new(Exit::Refused, DELETE_REFUSED, title)
 }
 
 impl DeletionParts {
@@ -286,81 +278,4 @@ impl DeletionParts {
 
 fn find_nothing(list: &Path) -> Result<(), Problem> {
     File::create(list).map(drop).map_err(|cause| failed("write", list, &cause))
-}
-
-/// Checks the guards that concern the scan only, without the target. `directory` says whether the
-/// root of the scan is a directory; otherwise nothing could be deleted.
-///
-/// # Errors
-/// Code `delete-refused`.
-pub(super) fn check_scan(
-    scan: &ScanSummary,
-    directory: impl FnOnce() -> Result<bool, Problem>,
-) -> Result<bool, Problem> {
-    let errors = scan.errors - scan.unfinished;
-    if errors > 0 {
-        let title = format!("nothing is deleted: {errors} items could not be listed at the source");
-        return Err(refused(title).hint("make them readable, and run it again"));
-    }
-    if scan.unfinished > 0 {
-        return Err(incomplete(scan.unfinished));
-    }
-    let empty = || {
-        refused("nothing is deleted: the source is empty")
-            .hint("is it mounted? to empty the target, delete there by hand")
-    };
-    if scan.pages == 0 {
-        return Err(empty());
-    }
-    if !directory()? {
-        return Ok(false);
-    }
-    if scan.entries <= 1 {
-        return Err(empty());
-    }
-    Ok(true)
-}
-
-/// The refusal for a source that lacks files which an interrupted or running copy has still to name
-/// there. The failed items list these files, so the exit code is theirs.
-fn incomplete(unfinished: u64) -> Problem {
-    let title = format!(
-        "nothing is deleted: {unfinished} unfinished files of copies lie at the source, which may \
-         lack what these copies have still to write"
-    );
-    Problem::new(Exit::SomeFailed, DELETE_REFUSED, title).hint(
-        "finish these copies, or remove their files with `penstock copy --clean SRC`, and run it \
-         again; `--exclude '.pst-*'` deletes all the same",
-    )
-}
-
-/// Checks the guard that counts: `found` entries would be deleted of `existed` entries at the
-/// target.
-///
-/// # Errors
-/// Code `delete-refused`.
-pub(super) fn check_amount(
-    update: &UpdateOptions,
-    found: u64,
-    existed: u64,
-) -> Result<(), Problem> {
-    match update.max_delete {
-        Some(most) if found > most => {
-            let title = format!(
-                "nothing is deleted: {found} items would go, more than the {most} that \
-                 --max-delete allows"
-            );
-            Err(refused(title))
-        }
-        None if found > existed => {
-            let title = format!(
-                "nothing is deleted: {found} of the {} items at the target would go, more \
-                 than half",
-                found + existed
-            );
-            let hint = format!("if that is right, say so: --max-delete {found}");
-            Err(refused(title).hint(hint))
-        }
-        _ => Ok(()),
-    }
 }

@@ -18,9 +18,9 @@ use penstock_proto::compared::Comparison;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
 
-use super::control::Shared;
-use super::tasks::hung::{ends_within, no_thread};
 use super::unlisted;
+use crate::runner::shared::RunShared;
+use crate::runner::tasks::hung::{ends_within, no_thread};
 
 /// Encoded pages pulled ahead, about 300 KiB each.
 const AHEAD: usize = 8;
@@ -34,7 +34,7 @@ const TOP_MAX: Duration =
     if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(30) };
 
 /// The reason that is shown while the puller waits without any error.
-pub(super) const THE_SCAN: &str = "the scan at the source";
+pub(crate) const THE_SCAN: &str = "the scan at the source";
 /// The longest time that the thread may take to end; a request to another site ends earlier by
 /// itself.
 const STOP_MAX: Duration = Duration::from_secs(90);
@@ -49,7 +49,7 @@ pub(crate) type Clear = Box<dyn Fn(&ScanSummary, &AtomicBool) -> Result<(), Prob
 
 /// The treatment of pages besides pulling them.
 pub(crate) struct Treatment {
-    /// Compares those pages with the target for which [`Shared::is_compared`] returns true.
+    /// Compares those pages with the target for which [`RunShared::is_compared`] returns true.
     pub(crate) compare: Compare,
     /// Removes obstacles; only where deletion is allowed.
     pub(crate) clear: Option<Clear>,
@@ -123,7 +123,7 @@ impl Puller {
     /// `threads`.
     pub(crate) fn start(
         source: Box<dyn PageSource>,
-        shared: Arc<Shared>,
+        shared: Arc<RunShared>,
         treatment: Treatment,
     ) -> Result<Self, Problem> {
         let inner = Arc::new(Inner::default());
@@ -227,7 +227,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pull(&self, mut source: Box<dyn PageSource>, shared: &Shared, treatment: &Treatment) {
+    fn pull(&self, mut source: Box<dyn PageSource>, shared: &RunShared, treatment: &Treatment) {
         let mut delay = RETRY.0;
         let mut failing = None;
         loop {
@@ -277,7 +277,7 @@ impl Inner {
         &self,
         wanted: &WantedPage,
         reply: PageReply,
-        shared: &Shared,
+        shared: &RunShared,
         treatment: &Treatment,
     ) -> Result<(), Problem> {
         let Treatment { compare, clear } = treatment;
@@ -310,7 +310,7 @@ impl Inner {
         &self,
         number: u32,
         reply: PageReply,
-        shared: &Shared,
+        shared: &RunShared,
         clear: &Clear,
     ) -> Result<(), Problem> {
         let waiting = "the whole list of the source: something at the target is in the way";
@@ -434,8 +434,8 @@ mod tests {
     use penstock_proto::id::TransferId;
 
     use super::*;
-    use crate::runner::begin::machine_of;
     use crate::runner::journal::Journal;
+    use crate::runner::phases::setup::machine_of;
 
     struct Silent;
 
@@ -478,11 +478,11 @@ mod tests {
         }
     }
 
-    fn shared_in(directory: &std::path::Path) -> Arc<Shared> {
+    fn shared_in(directory: &std::path::Path) -> Arc<RunShared> {
         let journal = Journal::open(directory, 0, &[]).unwrap();
         let (options, head) = (TransferOptions::default(), LedgerHead::default());
         let machine = machine_of(&options, &head, false, TransferId([1; 16]));
-        Arc::new(Shared::new(machine, journal, false))
+        Arc::new(RunShared::new(machine, journal, false))
     }
 
     /// Promise: an error of the source's top item that lasts ends the run with that error.
@@ -510,7 +510,8 @@ mod tests {
     #[test]
     fn a_run_without_a_thread_for_pages_is_tried_again() {
         const MARK: &str = "PENSTOCK_TEST_WITHOUT_THREADS";
-        const TEST: &str = "runner::pages::tests::a_run_without_a_thread_for_pages_is_tried_again";
+        const TEST: &str =
+            "runner::pages::puller::tests::a_run_without_a_thread_for_pages_is_tried_again";
         if std::env::var_os(MARK).is_none() {
             let mut alone = Command::new(std::env::current_exe().unwrap());
             alone.args([TEST, "--exact", "--nocapture", "--test-threads=1"]);

@@ -4,7 +4,6 @@
 //! value, which may lie many pages back. A table on disk holds the values of files that have other
 //! names, so that memory does not grow with their number.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use penstock_api::heads::PageHead;
@@ -15,22 +14,19 @@ use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Entry, EntryKind};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::control::Shared;
-use super::outcome::{failed_entries, listed_name};
+use crate::runner::journal::page_log::{Values, failed_entries, listed_name};
+use crate::runner::shared::RunShared;
 
 /// Memory that the table may use, in KiB; the rest is on disk.
 const CACHE_KIB: i64 = 4 * 1024;
-
-/// Values by the index of their entry, as lists write them.
-pub(super) type Values = BTreeMap<u32, String>;
 
 /// Passes every line to `take`: entry, name, value. `values_of` returns the values of a page's own
 /// entries, from its log and head.
 ///
 /// # Errors
 /// The journal cannot be read, or the error that `take` returns.
-pub(super) fn each_line(
-    shared: &Shared,
+pub(crate) fn each_line(
+    shared: &RunShared,
     pages: &[PageHead],
     root: &PathText,
     mut values_of: impl FnMut(&PageHead, &TaskPage, &[JournalRecord]) -> Values,
@@ -65,7 +61,7 @@ struct Linked {
 }
 
 impl Linked {
-    fn new(shared: &Shared) -> Self {
+    fn new(shared: &RunShared) -> Self {
         Self { path: shared.journal().own("linked.sqlite"), table: None }
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! DIR/proof/00000000.json     result of reading a page back; kept for a restart
 //! ```
-//! In `DIR/proof.EPOCH` where a site has several peers: see `epochs`.
+//! In `DIR/proof.EPOCH` where a site has several peers: see `journal::names`.
 //!
 //! Data that differs from the data written becomes *missing* in the ledger, and the run begins
 //! again, as after a restart: only the missing pieces are fetched. After [`ROUNDS_MAX`] such rounds
@@ -24,18 +24,20 @@ use penstock_proto::compared::EntrySet;
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use serde::{Deserialize, Serialize};
 
-use super::control::Shared;
-use super::journal::{failed, write_lines};
-use super::lines::each_line;
-use super::outcome::digests_of;
-use super::tasks::hung::no_thread;
-use super::{Run, RunFiles, WISH_CANCEL, epochs};
+use super::checksum_list::each_line;
+use crate::runner::Run;
+use crate::runner::control::WISH_CANCEL;
+use crate::runner::input::{RunOutcome, VIEW_INTERVAL};
+use crate::runner::journal::page_log::digests_of;
+use crate::runner::journal::{RunFiles, failed, names, write_lines};
+use crate::runner::shared::RunShared;
+use crate::runner::tasks::hung::no_thread;
 
 /// Number of rounds that fetch damaged data again before it counts as failed.
-pub(super) const ROUNDS_MAX: u32 = 3;
+pub(crate) const ROUNDS_MAX: u32 = 3;
 
 /// The result of proving.
-pub(super) enum Proved {
+pub(crate) enum Proved {
     /// All pages were read back; permanent damage is recorded as failed.
     All,
     /// Some data is missing again: the run must begin again.
@@ -56,14 +58,14 @@ struct KeptProof {
 
 /// Totals of proving, for the receipt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ProofTotals {
-    pub(super) bytes: u64,
-    pub(super) bytes_direct: u64,
+pub(crate) struct ProofTotals {
+    pub(crate) bytes: u64,
+    pub(crate) bytes_direct: u64,
 }
 
 impl Run {
     /// Reads everything back, as far as the options ask for it.
-    pub(super) fn prove(&mut self) -> Result<Proved, Problem> {
+    pub(crate) fn prove(&mut self) -> Result<Proved, Problem> {
         if !self.options.proof.reads_again() {
             return Ok(Proved::All);
         }
@@ -153,7 +155,7 @@ impl Run {
                 if self.control.wish.load(Ordering::Acquire) != 0 {
                     self.proving.stop.store(true, Ordering::Release);
                 }
-                if self.viewed_at.elapsed() >= super::VIEW_INTERVAL {
+                if self.viewed_at.elapsed() >= VIEW_INTERVAL {
                     self.show();
                 }
                 std::thread::park_timeout(PARK);
@@ -198,7 +200,7 @@ impl Run {
     }
 
     /// Ends a run that a user has stopped after the last sync: cancels or pauses it.
-    pub(super) fn stop_proving(&mut self) -> Result<super::RunOutcome, Problem> {
+    pub(crate) fn stop_proving(&mut self) -> Result<RunOutcome, Problem> {
         if self.control.wish.load(Ordering::Acquire) == WISH_CANCEL {
             return self.cancel();
         }
@@ -215,8 +217,8 @@ fn file_of(page: u32) -> String {
     format!("{page:08}.json")
 }
 
-fn kept_proof(shared: &Shared, head: &PageHead, options: &Proof) -> Option<PageProof> {
-    let directories = epochs::all(&shared.journal().directory().join(PROOF));
+fn kept_proof(shared: &RunShared, head: &PageHead, options: &Proof) -> Option<PageProof> {
+    let directories = names::all(&shared.journal().directory().join(PROOF));
     directories.into_iter().find_map(|directory| {
         let text = std::fs::read(directory.join(file_of(head.page))).ok()?;
         let kept: KeptProof = serde_json::from_slice(&text).ok()?;
@@ -262,8 +264,8 @@ fn missing(page: &TaskPage, log: &[JournalRecord], damaged: &[u32]) -> Vec<Journ
 }
 
 /// Writes the list of one kind of checksum, page by page from the recorded results.
-pub(super) fn write_checksums(
-    shared: &Shared,
+pub(crate) fn write_checksums(
+    shared: &RunShared,
     pages: &[PageHead],
     root: &penstock_api::transfer::PathText,
     options: &Proof,

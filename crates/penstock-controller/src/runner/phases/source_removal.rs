@@ -4,7 +4,7 @@
 //! ```text
 //! DIR/removed/00000000.json     the results for a page's entries; kept for a restart
 //! ```
-//! In `DIR/removed.EPOCH` where a site has several peers: see `epochs`.
+//! In `DIR/removed.EPOCH` where a site has several peers: see `journal::names`.
 //!
 //! The phase begins when everything else is done: the last sync has returned, the ledger records
 //! that durably, and all data to be read back was right. After a failure from here on nothing is
@@ -15,12 +15,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::heads::{HeadCommit, PageHead};
 use penstock_api::problem::Problem;
 use penstock_api::removal::{RemoveFailure, RemoveOrder};
-use penstock_api::scan::PageSource;
+use penstock_api::scan::PageSource as _;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::IfExists;
@@ -29,28 +28,26 @@ use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use serde::{Deserialize, Serialize};
 
-use super::again::{ROUNDS_MAX, seen_entries};
-use super::journal::{failed, write_lines};
-use super::outcome::{amended_entries, failed_entries};
-use super::{FAILURES_SHOWN, Run, epochs};
+use super::changed_entries::ROUNDS_MAX;
+use crate::runner::Run;
+use crate::runner::input::{FAILURES_SHOWN, VIEW_INTERVAL};
+use crate::runner::journal::page_log::{amended_entries, failed_entries, seen_entries};
+use crate::runner::journal::{failed, names, write_lines};
 
 /// The state that a run shows while it removes.
-pub(super) const REMOVING: &str = "removing at the source what was moved";
+pub(crate) const REMOVING: &str = "removing at the source what was moved";
 /// Code of an item that is not the version that was moved; it counts as a changed source.
-pub(super) const CHANGED: &str = "changed";
-
-/// The source of a run's pages, which removes too.
-pub(super) type Pages = Arc<Mutex<Box<dyn PageSource>>>;
+pub(crate) const CHANGED: &str = "changed";
 
 /// Totals of the removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RemovalTotals {
+pub(crate) struct RemovalTotals {
     /// Items that are gone from the source.
-    pub(super) removed: u64,
+    pub(crate) removed: u64,
     /// Items that stay there.
-    pub(super) stayed: u64,
+    pub(crate) stayed: u64,
     /// Items among these that are reported as failed.
-    pub(super) failures: u64,
+    pub(crate) failures: u64,
 }
 
 /// The recorded result for one page.
@@ -67,7 +64,7 @@ impl Run {
     ///
     /// # Errors
     /// The source cannot be asked, or its store is a different one: a later run continues.
-    pub(super) fn remove_source(&mut self) -> Result<bool, Problem> {
+    pub(crate) fn remove_source(&mut self) -> Result<bool, Problem> {
         if !self.options.remove_source || self.refused.is_some() {
             return Ok(true);
         }
@@ -157,11 +154,10 @@ impl Run {
             if self.control.wish.load(Ordering::Acquire) != 0 {
                 return Ok(None);
             }
-            if self.viewed_at.elapsed() >= super::VIEW_INTERVAL {
+            if self.viewed_at.elapsed() >= VIEW_INTERVAL {
                 self.show();
             }
-            let pages = Arc::clone(&self.pages);
-            let reply = pages.lock().unwrap_or_else(PoisonError::into_inner).remove(&order)?;
+            let reply = self.source.remove(&order)?;
             removed += reply.removed;
             failures.extend(reply.failures);
             if reply.next == 0 || reply.next >= order.below {
@@ -236,12 +232,12 @@ fn kept_path(directory: &Path, page: u32) -> PathBuf {
 /// Returns whether a transfer has begun to remove at its source the entries that it has moved. The
 /// list that it worked on is then the only one with all of them.
 pub fn removal_has_begun(journal: &Path) -> bool {
-    !epochs::all(&journal.join(REMOVED)).is_empty()
+    !names::all(&journal.join(REMOVED)).is_empty()
 }
 
 /// Returns the result for a page that the last controller recorded.
 fn read_kept(journal: &Path, page: u32) -> Option<KeptRemoval> {
-    epochs::all(&journal.join(REMOVED)).into_iter().find_map(|directory| {
+    names::all(&journal.join(REMOVED)).into_iter().find_map(|directory| {
         serde_json::from_slice(&std::fs::read(kept_path(&directory, page)).ok()?).ok()
     })
 }
@@ -258,12 +254,12 @@ fn keep(directory: &Path, page: u32, kept: &KeptRemoval) -> Result<(), Problem> 
 ///
 /// # Errors
 /// The error that `take` returns.
-pub(super) fn each_failure(
+pub(crate) fn each_failure(
     journal: &Path,
     pages: &[PageHead],
     mut take: impl FnMut(&FailedItem) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    if epochs::all(&journal.join(REMOVED)).is_empty() {
+    if names::all(&journal.join(REMOVED)).is_empty() {
         return Ok(());
     }
     for head in pages {

@@ -18,11 +18,11 @@ use penstock_api::task::{Mended, TargetPeer};
 use penstock_proto::id::WriterId;
 use penstock_proto::manifest::Page;
 
-use super::epochs::Kept;
-use super::{Run, outcome};
+use crate::runner::Run;
+use crate::runner::journal::{DurableSet, page_log};
 
 /// A file that may be written late: the writer, a page, and an entry of that page.
-pub(super) type LateFile = (WriterId, u32, u32);
+pub(crate) type LateFile = (WriterId, u32, u32);
 
 /// Files that are named in words; of more there is the count.
 const NAMED_MAX: usize = 3;
@@ -33,11 +33,11 @@ const MEND_MAX: Duration = Duration::from_secs(30);
 const MEND_RATE: u64 = 20 << 20;
 
 /// Name in the journal of the set of files that must be checked again.
-pub(super) const LATE: &str = "late";
+pub(crate) const LATE: &str = "late";
 
 type ByWriter = BTreeMap<WriterId, BTreeSet<u32>>;
 
-fn by_page(late: &Kept<LateFile>) -> BTreeMap<u32, ByWriter> {
+fn by_page(late: &DurableSet<LateFile>) -> BTreeMap<u32, ByWriter> {
     let mut pages: BTreeMap<u32, ByWriter> = BTreeMap::new();
     for (writer, page, entry) in late.known() {
         pages.entry(*page).or_default().entry(*writer).or_default().insert(*entry);
@@ -47,14 +47,14 @@ fn by_page(late: &Kept<LateFile>) -> BTreeMap<u32, ByWriter> {
 
 impl Run {
     /// Records the files that must be checked again at the end.
-    pub(super) fn keep_late(&mut self) -> Result<(), Problem> {
+    pub(crate) fn keep_late(&mut self) -> Result<(), Problem> {
         let found: Vec<LateFile> = self.shared.machine().late_files().collect();
         self.late.add(found)
     }
 
     /// Records the writers that write no more, after the files that they may have written late. The
     /// run does not wait for them from then on, and nothing else would record these files.
-    pub(super) fn keep_settled(&mut self) -> Result<(), Problem> {
+    pub(crate) fn keep_settled(&mut self) -> Result<(), Problem> {
         if self.tasks.has_news_of_settled() {
             self.keep_late()?;
             self.tasks.keep_settled()?;
@@ -64,7 +64,7 @@ impl Run {
 
     /// Returns whether the end of the run waits for a peer that may have written late, and calls it
     /// back.
-    pub(super) fn calls_back(&mut self) -> Result<bool, Problem> {
+    pub(crate) fn calls_back(&mut self) -> Result<bool, Problem> {
         self.keep_late()?;
         let late = self.late.known().map(|(writer, ..)| *writer).collect();
         Ok(self.tasks.call_back(&late))
@@ -72,7 +72,7 @@ impl Run {
 
     /// Reports at the end the abandoned peers that have been silent since and may still write to
     /// finished files.
-    pub(super) fn tell_silent(&self) {
+    pub(crate) fn tell_silent(&self) {
         let late: BTreeSet<WriterId> = self.late.known().map(|(writer, ..)| *writer).collect();
         let silent = self.tasks.silent(late);
         if silent.is_empty() {
@@ -100,7 +100,7 @@ impl Run {
     /// tasks are over by now, except those of silent peers. Only files that the log calls finished
     /// are checked, by their digests. The digest distinguishes a late write, which repeats the same
     /// bytes, from a later change of the file by another program.
-    pub(super) fn mend_late(&mut self) -> Result<(), Problem> {
+    pub(crate) fn mend_late(&mut self) -> Result<(), Problem> {
         self.keep_late()?;
         let late = by_page(&self.late);
         if late.is_empty() {
@@ -111,9 +111,9 @@ impl Run {
             let Some(writers) = late.get(&head.page) else { continue };
             let page = self.shared.read_page(head.page)?;
             let log = self.shared.journal().read_log(head.page, head.log_bytes)?.0;
-            let failed = outcome::failed_entries(&page, &log);
-            let amended: BTreeSet<u32> = outcome::amended_entries(&log).collect();
-            let listed = outcome::listed(&outcome::digests_of(&page, &log));
+            let failed = page_log::failed_entries(&page, &log);
+            let amended: BTreeSet<u32> = page_log::amended_entries(&log).collect();
+            let listed = page_log::listed(&page_log::digests_of(&page, &log));
             let others = |entry: &u32| failed.contains(entry) || amended.contains(entry);
             for (writer, entries) in writers {
                 let digest_of = |entry: &u32| Some((*entry, listed.get(entry)?.clone()));

@@ -10,10 +10,9 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{FAILURE_PARTS, PageReply, PageSource, ScanFailure, ScanSummary};
 use penstock_api::transfer::FailedItem;
 
-use super::control::Shared;
-use super::epochs;
-use super::journal::write_lines;
-use super::outcome::{unlisted_item, write_item};
+use crate::runner::failure_text::{unlisted_item, write_item};
+use crate::runner::journal::{names, write_lines};
+use crate::runner::shared::RunShared;
 
 const UNLISTED: &str = "unlisted.jsonl";
 /// The longest time that one request may wait at the source, in ms: the list exists at the scan's
@@ -21,19 +20,19 @@ const UNLISTED: &str = "unlisted.jsonl";
 const WAIT_MS: u32 = 1_000;
 
 /// Returns the path of the list, as the last controller that fetched it has left it.
-pub(super) fn path_of(journal: &Path) -> PathBuf {
-    epochs::last(&journal.join(UNLISTED))
+pub(crate) fn path_of(journal: &Path) -> PathBuf {
+    names::last(&journal.join(UNLISTED))
 }
 
 /// Returns the known state of a transfer. Drops the end of its scan if the list that belongs to it
 /// is lost; the run then asks for the end again.
-pub(super) fn checked(head: LedgerHead, journal: &Path) -> LedgerHead {
+pub(crate) fn checked(head: LedgerHead, journal: &Path) -> LedgerHead {
     let scan = head.scan.filter(|scan| scan.errors == 0 || path_of(journal).exists());
     LedgerHead { scan, ..head }
 }
 
 /// Returns the first items of the list, for users that watch the run.
-pub(super) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> Vec<FailedItem> {
+pub(crate) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> Vec<FailedItem> {
     if scan.is_none_or(|scan| scan.errors == 0) {
         return Vec::new();
     }
@@ -47,7 +46,7 @@ pub(super) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> 
 ///
 /// # Errors
 /// As [`PageSource::page`].
-pub(super) fn first_of(
+pub(crate) fn first_of(
     source: &mut dyn PageSource,
     scan: &ScanSummary,
     most: usize,
@@ -68,10 +67,10 @@ pub(super) fn first_of(
 /// # Errors
 /// The errors of [`PageSource::page`]; the journal cannot be written; the list differs from the
 /// summary.
-pub(super) fn fetch(
+pub(crate) fn fetch(
     source: &mut dyn PageSource,
     scan: &ScanSummary,
-    shared: &Shared,
+    shared: &RunShared,
 ) -> Result<(), Problem> {
     if scan.errors == 0 {
         return Ok(());

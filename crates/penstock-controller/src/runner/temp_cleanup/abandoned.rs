@@ -15,7 +15,7 @@ use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::wire::Reader;
 
-use super::earlier::{left_page, left_pages};
+use crate::runner::earlier::{left_page, left_pages};
 
 /// Removes the temporary files and sync markers that a transfer has left at the target, as far as
 /// its journal and heads show. Blocks: it checks every entry of every page that is kept.
@@ -74,7 +74,7 @@ fn page(path: &Path) -> io::Result<Option<TaskPage>> {
     Ok(page.map(|page| TaskPage { page, digest: page_digest(&encoded), left: Arc::default() }))
 }
 
-/// The last attempt at any file of which the logs know; see `runner::journal` for their layout.
+/// The last attempt at any file of which the logs know; `runner::journal` has their layout.
 fn generation_max(logs: &Path) -> io::Result<u32> {
     let mut most = 0;
     for path in files(logs)? {

@@ -1,0 +1,84 @@
+//! Names of files of the journal that only one controller writes (B4).
+//!
+//! A deposed controller that does not know it yet may still write, truncate and rename files, and
+//! no file system fences it off. Every file that is rewritten instead of appended to therefore has
+//! its controller's epoch in its name: `NAME.EPOCH`, as the logs of pages. Of several such files,
+//! the one with the greatest epoch counts. Where one daemon is the whole site (epoch 0) the name is
+//! `NAME`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// `path`, as only the controller under `epoch` writes it.
+pub(crate) fn own(path: &Path, epoch: u64) -> PathBuf {
+    if epoch == 0 { path.to_owned() } else { beside(path, &format!(".{epoch:016x}")) }
+}
+
+/// `path` with something behind its name.
+pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(more);
+    PathBuf::from(name)
+}
+
+/// Returns all files that controllers have written as `path`, the last first. A deposed controller
+/// may add further ones at any time, behind those that count.
+pub(crate) fn all(path: &Path) -> Vec<PathBuf> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Vec::new();
+    };
+    let epoch_of = |found: &std::ffi::OsStr| {
+        let behind = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes())?;
+        match behind.strip_prefix(b".") {
+            Some(digits) if digits.len() == 16 => {
+                u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+            }
+            _ => behind.is_empty().then_some(0),
+        }
+    };
+    let found = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let mut found: Vec<_> =
+        found.filter_map(|entry| Some((epoch_of(&entry.file_name())?, entry.path()))).collect();
+    found.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Returns the file that counts among those that controllers wrote as `path`; `path` if none
+/// exists.
+pub(crate) fn last(path: &Path) -> PathBuf {
+    all(path).into_iter().next().unwrap_or_else(|| path.to_owned())
+}
+
+/// Removes the files that controllers before the one under `epoch` have written as `path`: that one
+/// has written its own.
+pub(crate) fn remove_earlier(path: &Path, epoch: u64) {
+    let own = own(path, epoch);
+    for earlier in all(path).into_iter().skip_while(|path| *path != own).skip(1) {
+        let _ = fs::remove_file(earlier);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B4: what a deposed controller writes late is behind what its successor has written; names
+    /// that only begin alike are others.
+    #[test]
+    fn b4_what_the_last_controller_wrote_counts() {
+        let journal = tempfile::tempdir().unwrap();
+        let path = journal.path().join("list");
+        assert_eq!((last(&path), all(&path).len()), (path.clone(), 0));
+        for epoch in [9, 0x10, 0, 7] {
+            fs::write(own(&path, epoch), epoch.to_string()).unwrap();
+        }
+        for other in ["list.new", "list.md5", "lists", "list.000000000000ffff.new"] {
+            fs::write(journal.path().join(other), "").unwrap();
+        }
+        let found = all(&path).into_iter().map(|path| fs::read_to_string(path).unwrap());
+        assert_eq!(found.collect::<Vec<_>>(), ["16", "9", "7", "0"]);
+        remove_earlier(&path, 9);
+        assert_eq!(all(&path), [own(&path, 16), own(&path, 9)], "a later one stays");
+        assert_eq!(last(&path), own(&path, 16));
+    }
+}

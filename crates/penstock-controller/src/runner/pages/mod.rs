@@ -1,0 +1,13 @@
+//! The pages of the source's list.
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`puller`] | pulls pages ahead, and compares them, on a thread of its own |
+//! | [`shared_source`] | one source for several threads and rounds |
+//! | [`found`] | checks a page, and counts what pages hold |
+//! | [`unlisted`] | the list of items that the source could not list |
+
+pub(super) mod found;
+pub(super) mod puller;
+pub(super) mod shared_source;
+pub(super) mod unlisted;

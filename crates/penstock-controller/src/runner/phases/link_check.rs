@@ -1,0 +1,34 @@
+//! Before links are made: the first names of files that have failed (B6).
+
+use penstock_api::heads::PageHead;
+use penstock_api::problem::Problem;
+use penstock_proto::manifest::EntryKind;
+
+use crate::runner::failed_links::FailedLinks;
+use crate::runner::journal::page_log::{amended_entries, failed_entries};
+use crate::runner::shared::RunShared;
+
+/// Reads the logs of the pages in which anything has failed: their failures are committed, and no
+/// file is waited for any more. Where there are `amended` entries, the logs of all pages: a first
+/// name that has come in a newer version may be another file by now.
+///
+/// # Errors
+/// The journal store cannot be read.
+pub(crate) fn failed_links(
+    shared: &RunShared,
+    heads: &[PageHead],
+    amended: bool,
+) -> Result<FailedLinks, Problem> {
+    let mut found = FailedLinks::default();
+    for head in heads.iter().filter(|head| head.failures > 0 || amended) {
+        let page = shared.read_page(head.page)?;
+        let log = shared.journal().read_log(head.page, head.log_bytes)?.0;
+        for index in failed_entries(&page, &log).into_iter().chain(amended_entries(&log)) {
+            let Ok(entry) = page.page.entry(index) else { continue };
+            if entry.linked && entry.kind != EntryKind::HardLink {
+                found.add(&page.page.path(entry));
+            }
+        }
+    }
+    Ok(found)
+}
