@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::{language, modules};
 
 /// Circles of modules, of all crates.
-const CIRCLES_MAX: usize = 9;
+const CIRCLES_MAX: usize = 8;
 /// Modules of the largest circle.
-const CIRCLE_MODULES_MAX: usize = 31;
+const CIRCLE_MODULES_MAX: usize = 25;
 /// Comments of items without a subject, of a thousand.
 const HEADLESS_PER_MILLE_MAX: usize = 80;
 /// Sentences of more than 30 words, of a thousand.

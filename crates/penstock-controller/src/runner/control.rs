@@ -11,7 +11,7 @@ use super::warnings::Warnings;
 /// Steers and watches a run from other threads.
 #[derive(Debug, Default)]
 pub struct RunControl {
-    pub(crate) wish: AtomicU8,
+    wish: AtomicU8,
     /// A rate that was set since the run looked last.
     rate: Mutex<Option<Option<u64>>>,
     view: Mutex<RunView>,
@@ -19,9 +19,17 @@ pub struct RunControl {
     expects_full: AtomicBool,
 }
 
-pub(crate) const WISH_PAUSE: u8 = 1;
+const WISH_PAUSE: u8 = 1;
+const WISH_CANCEL: u8 = 2;
 
-pub(crate) const WISH_CANCEL: u8 = 2;
+/// The end that a user has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Stop and keep the ledger.
+    Pause,
+    /// Stop and remove all files.
+    Cancel,
+}
 
 /// The public view of a run.
 #[derive(Clone, Debug, Default)]
@@ -51,11 +59,16 @@ impl RunControl {
 
     /// Returns whether a user has asked the run to stop.
     pub fn is_asked_to_stop(&self) -> bool {
-        self.wish.load(Ordering::Acquire) != 0
+        self.wish().is_some()
     }
 
-    pub(crate) fn is_asked_to_cancel(&self) -> bool {
-        self.wish.load(Ordering::Acquire) == WISH_CANCEL
+    /// Returns the end that a user has asked for, if one has.
+    pub(crate) fn wish(&self) -> Option<Wish> {
+        match self.wish.load(Ordering::Acquire) {
+            0 => None,
+            WISH_CANCEL => Some(Wish::Cancel),
+            _ => Some(Wish::Pause),
+        }
     }
 
     /// Shows a run that takes place elsewhere.

@@ -1,37 +1,133 @@
-//! The public view of a run: its figures, and the reason why it waits.
+//! The progress of a run, as users see it: figures, failed items, the reason why it waits.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use penstock_api::transfer::Progress;
+use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
+use penstock_api::proof::ProofProgress;
+use penstock_api::scan::ScanSummary;
+use penstock_api::transfer::{FailedItem, Progress};
 use penstock_engine::transfer::Phase;
+use penstock_proto::attributes::AttributeClass;
 
-use super::pages::puller::THE_SCAN;
-use super::phases::outcome;
-use super::phases::source_removal::REMOVING;
-use super::{ASKING_AGAIN, READING_AGAIN, Run};
+use super::context::RunContext;
+use super::failure_text::failed_item;
+use super::input::{FAILURES_SHOWN, VIEW_INTERVAL};
+use super::pages::found::Found;
+use super::pages::puller::{Puller, THE_SCAN};
+use super::pages::scan_end::ScanEnd;
+use super::shared::RunShared;
+use super::tasks::Tasks;
 
-impl Run {
-    /// Returns in words what the thread that pulls pages waits for.
-    fn pulling(&self) -> String {
-        let waiting = self.puller.waiting();
-        let busy = self.shared.comparing.busy.load(Ordering::Acquire);
-        if waiting.is_empty() && busy {
-            return "comparing what is in the files with the source".to_owned();
+/// The limit that a run shows while its files are read again.
+const READING_AGAIN: &str = "reading again at the target";
+/// The reason that a run shows while the source looks again at changed entries.
+const ASKING_AGAIN: &str = "the source looks again at files that have changed";
+/// The reason that a run shows while it removes at the source.
+const REMOVING: &str = "removing at the source what was moved";
+
+/// Totals of the removal at the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RemovalTotals {
+    /// Items that are gone from the source.
+    pub(crate) removed: u64,
+    /// Items that stay there.
+    pub(crate) stayed: u64,
+    /// Items among these that are reported as failed.
+    pub(crate) failures: u64,
+}
+
+/// The figures of one round, to which each phase adds its own.
+pub(crate) struct RunProgress {
+    /// Progress of earlier rounds.
+    carried: Progress,
+    began: Instant,
+    viewed_at: Instant,
+    rate: RateView,
+    failures: Vec<FailedItem>,
+    /// The contents of the pages that were opened.
+    pub(crate) found: Found,
+    /// The progress of reading files back.
+    pub(crate) read_back: Arc<ProofProgress>,
+    /// Totals of the removal at the source; `None` before the removal begins.
+    pub(crate) removal: Option<RemovalTotals>,
+    /// Files that the digest list lacks for their holes.
+    pub(crate) not_listed: u64,
+    /// Set while the source is asked about changed entries.
+    pub(crate) is_asking: bool,
+    /// Set once the deletion at the target has begun.
+    pub(crate) is_deleting: bool,
+}
+
+impl RunProgress {
+    /// Begins with the progress of earlier rounds, and the contents of the pages of an earlier run.
+    pub(crate) fn new(carried: Progress, found: Found) -> Self {
+        Self {
+            carried,
+            began: Instant::now(),
+            viewed_at: Instant::now(),
+            rate: RateView::default(),
+            failures: Vec::new(),
+            found,
+            read_back: Arc::default(),
+            removal: None,
+            not_listed: 0,
+            is_asking: false,
+            is_deleting: false,
         }
-        waiting
     }
 
-    /// Brings the figures up to date.
-    pub(crate) fn show(&mut self) {
+    /// Returns whether the view is due.
+    pub(crate) fn is_due(&self) -> bool {
+        self.viewed_at.elapsed() >= VIEW_INTERVAL
+    }
+
+    /// Returns how many more failed items are shown.
+    pub(crate) fn room_for_failures(&self) -> usize {
+        FAILURES_SHOWN.saturating_sub(self.failures.len())
+    }
+
+    /// Shows failed items, as far as there is room.
+    pub(crate) fn add_failures(&mut self, failures: impl IntoIterator<Item = FailedItem>) {
+        let room = self.room_for_failures();
+        self.failures.extend(failures.into_iter().take(room));
+    }
+
+    /// Counts files that are fetched again because they were damaged.
+    pub(crate) fn add_repairs(&mut self, files: u64) {
+        self.carried.repairs += files;
+    }
+
+    /// Shows the items that have failed since the last call.
+    pub(crate) fn show_failures(&mut self, shared: &RunShared) {
+        let news = shared.machine().take_failures();
+        for (number, failure) in news {
+            if self.room_for_failures() == 0 {
+                return;
+            }
+            let page = shared.read_page(number).ok();
+            self.add_failures(page.and_then(|page| failed_item(&page.page, &failure)));
+        }
+    }
+
+    /// Brings the view up to date.
+    pub(crate) fn show(
+        &mut self,
+        context: &RunContext,
+        tasks: &mut Tasks,
+        puller: &Puller,
+        scan: &ScanEnd,
+    ) {
         self.viewed_at = Instant::now();
-        let totals = self.shared.machine().totals();
-        let (figures, peers) = self.tasks.figures();
+        let shared = &context.shared;
+        let totals = shared.machine().totals();
+        let (figures, peers) = tasks.figures();
         let seconds = self.carried.seconds + self.began.elapsed().as_secs_f64();
         let bytes_verified = self.carried.bytes_verified + figures.bytes_verified;
-        let bytes_read_back = self.proving.bytes.load(Ordering::Relaxed);
+        let bytes_read_back = self.read_back.bytes.load(Ordering::Relaxed);
         self.rate.add(seconds, bytes_verified);
-        let scan = self.scan.as_ref();
+        let scan = scan.summary();
         let removal = self.removal.unwrap_or_default();
         let progress = Progress {
             entries_found: scan.map_or(self.found.entries, |scan| scan.entries),
@@ -51,9 +147,9 @@ impl Run {
             excluded: scan.map_or(0, |scan| scan.excluded),
             sockets: scan.map_or(0, |scan| scan.sockets),
             own_state: scan.map_or(0, |scan| scan.own_state),
-            not_kept: outcome::not_kept(figures.not_kept, scan),
+            not_kept: not_kept(figures.not_kept, scan),
             not_listed: self.not_listed,
-            deleted: self.carried.deleted + self.deleted(),
+            deleted: self.carried.deleted + shared.deleted_here(),
             removed: removal.removed,
             stayed: removal.stayed,
             errors: totals.failures + removal.failures + scan.map_or(0, |scan| scan.errors),
@@ -65,38 +161,61 @@ impl Run {
             cpu_seconds: self.carried.cpu_seconds + figures.cpu_seconds,
             limit: if bytes_read_back > 0 { READING_AGAIN.to_owned() } else { figures.limit },
         };
-        let pulling = self.pulling();
-        let deleting = self.deletion.is_some() && self.shared.machine().phase() == Phase::Deleting;
-        let asking = self.asking.is_some();
-        let reason = match () {
-            () if asking && pulling.is_empty() => ASKING_AGAIN.to_owned(),
-            () if deleting => "deleting what is not at the source".to_owned(),
-            () if self.removal.is_some() => REMOVING.to_owned(),
-            () if figures.waiting.is_empty() => pulling,
-            () if pulling.is_empty() || pulling == THE_SCAN => figures.waiting,
-            // The reason why the list cannot be read is more useful than the fact that no lane
-            // accepts work.
-            () => format!("{pulling}; {}", figures.waiting),
-        };
-        let failures = self.failures_shown.clone();
-        self.control.update(|view| {
+        let reason = self.reason(shared, puller, figures.waiting);
+        let failures = self.failures.clone();
+        context.control.update(|view| {
             view.progress = progress;
             view.reason = reason;
             view.failures = failures;
         });
     }
+
+    /// Returns the reason why the run waits; tasks report theirs as `waiting`.
+    fn reason(&self, shared: &RunShared, puller: &Puller, waiting: String) -> String {
+        let pulling = pulling(shared, puller);
+        let deleting = self.is_deleting && shared.machine().phase() == Phase::Deleting;
+        match () {
+            () if self.is_asking && pulling.is_empty() => ASKING_AGAIN.to_owned(),
+            () if deleting => "deleting what is not at the source".to_owned(),
+            () if self.removal.is_some() => REMOVING.to_owned(),
+            () if waiting.is_empty() => pulling,
+            () if pulling.is_empty() || pulling == THE_SCAN => waiting,
+            // The reason why the list cannot be read is more useful than the fact that no lane
+            // accepts work.
+            () => format!("{pulling}; {waiting}"),
+        }
+    }
+}
+
+/// Returns in words the wait of the thread that pulls pages.
+fn pulling(shared: &RunShared, puller: &Puller) -> String {
+    let waiting = puller.waiting();
+    if waiting.is_empty() && shared.comparing.busy.load(Ordering::Acquire) {
+        return "comparing what is in the files with the source".to_owned();
+    }
+    waiting
+}
+
+/// Returns all attributes that were not kept: at the target, and already at the source.
+fn not_kept(mut told: Vec<NotKept>, scan: Option<&ScanSummary>) -> Vec<NotKept> {
+    let items = scan.map_or(0, |scan| scan.xattrs_left_out);
+    if items > 0 {
+        let (class, why) = (AttributeClass::UserXattrs, NotKeptWhy::Unfit);
+        add_not_kept(&mut told, &[NotKept { class, why, items }]);
+    }
+    told
 }
 
 /// The rate over the last second or so, and the greatest such rate.
 #[derive(Debug, Default)]
-pub(crate) struct RateView {
+struct RateView {
     samples: std::collections::VecDeque<(f64, u64)>,
     now: f64,
     greatest: f64,
 }
 
 impl RateView {
-    pub(crate) fn add(&mut self, seconds: f64, bytes: u64) {
+    fn add(&mut self, seconds: f64, bytes: u64) {
         self.samples.push_back((seconds, bytes));
         while self.samples.len() > 2 && self.samples[1].0 + 1.0 <= seconds {
             self.samples.pop_front();

@@ -1,7 +1,7 @@
 //! State that a run and the sessions of its peers share: machine, journal, pages in memory.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(crate) struct RunShared {
     wake: Condvar,
     /// Number of entries removed because they were in the way of the data set.
     pub(crate) cleared: AtomicU64,
+    /// Number of entries deleted at the end because they are not in the data set.
+    pub(crate) deleted: AtomicU64,
     /// The reason why nothing is deleted, if a guard has refused before the end.
     pub(crate) refused: Mutex<Option<Problem>>,
     /// The failed files that have further names, known before the first of these names is made.
@@ -57,6 +59,7 @@ impl RunShared {
             news: Mutex::new(false),
             wake: Condvar::new(),
             cleared: AtomicU64::new(0),
+            deleted: AtomicU64::new(0),
             refused: Mutex::new(None),
             failed_links: OnceLock::new(),
         }
@@ -94,6 +97,11 @@ impl RunShared {
     pub(crate) fn notify(&self) {
         *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
+    }
+
+    /// Returns the number of entries that this round has deleted at the target.
+    pub(crate) fn deleted_here(&self) -> u64 {
+        self.cleared.load(Ordering::Relaxed) + self.deleted.load(Ordering::Relaxed)
     }
 
     /// Returns whether a page is compared with the target before it is opened.

@@ -1,5 +1,5 @@
-//! Entries that changed during the run: the questions about them to the source, and the entries
-//! that its answers replace (C1, C2).
+//! The phase after all pages are settled: the source is asked about entries that changed during the
+//! run, and its answers replace older entries (C1, C2).
 //!
 //! When all pages are closed, the run reads the logs of pages with changed entries. These are
 //! entries that had changed when they were to be read, and entries that must be looked at again.
@@ -19,33 +19,58 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{Amendment, JournalRecord};
 use penstock_proto::manifest::{EntryKind, Page};
 
-use crate::runner::Run;
+use crate::runner::context::RunContext;
 use crate::runner::journal::page_log::{
     amended_entries, digests_of, failures_of, listed, seen_entries,
 };
+use crate::runner::state::RunState;
 
 /// Rounds of newer versions of a file that are tried; then it is listed as changed.
 pub(crate) const ROUNDS_MAX: u8 = 3;
 /// Pages that are read for one question.
 const PAGES_MAX: usize = 256;
 
-impl Run {
-    /// Asks the source about the next pages with changed entries, or takes over its answer.
-    pub(crate) fn ask_again(&mut self) -> Result<(), Problem> {
-        if let Some(asked) = self.asking.take() {
-            match self.puller.answer() {
-                None => self.asking = Some(asked),
-                Some(pages) => self.take_answer(asked, pages?),
-            }
-            return Ok(());
+/// The question that the source is asked at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedEntries {
+    /// Pages that the source is being asked about.
+    asked: Option<Vec<u32>>,
+}
+
+impl ChangedEntries {
+    /// Asks the source about the next pages with changed entries, or takes over its answer. Never
+    /// waits for the source.
+    ///
+    /// # Errors
+    /// The journal store cannot be read; the source cannot answer.
+    pub(crate) fn step(
+        &mut self,
+        context: &RunContext,
+        state: &mut RunState,
+    ) -> Result<(), Problem> {
+        match self.asked.take() {
+            None => self.ask(context, state)?,
+            Some(asked) => match state.puller.answer() {
+                None => self.asked = Some(asked),
+                Some(pages) => {
+                    let pages = state.scan.extend(pages?);
+                    context.shared.machine().handle_asked(asked, pages);
+                }
+            },
         }
-        let mut question = RecheckRequest { pages: self.pages_known(), asked: Vec::new() };
+        state.progress.is_asking = self.asked.is_some();
+        Ok(())
+    }
+
+    fn ask(&mut self, context: &RunContext, state: &RunState) -> Result<(), Problem> {
+        let shared = &context.shared;
+        let mut question = RecheckRequest { pages: state.scan.pages(), asked: Vec::new() };
         let (mut numbers, mut count) = (Vec::new(), 0);
-        let asking = self.shared.machine().asking(PAGES_MAX);
+        let asking = shared.machine().asking(PAGES_MAX);
         for (number, log_bytes) in asking {
-            let page = self.shared.read_page(number)?;
-            let log = self.shared.journal().read_log(number, log_bytes)?.0;
-            let asked = asked_of(&page, &log, self.spec.digest);
+            let page = shared.read_page(number)?;
+            let log = shared.journal().read_log(number, log_bytes)?.0;
+            let asked = asked_of(&page, &log, context.spec.digest);
             let entries = asked.changed.len() + asked.seen.len();
             if count + entries > ASKED_ENTRIES_MAX {
                 break;
@@ -53,92 +78,74 @@ impl Run {
             numbers.push(number);
             // After the last round an entry that has changed again is a failure; to a plan, any
             // other version is one.
-            let newer = page.page.round < ROUNDS_MAX && self.followed.is_none();
+            let newer = page.page.round < ROUNDS_MAX && context.followed.is_none();
             if entries > 0 && newer {
                 count += entries;
                 question.asked.push(asked);
             }
         }
         if question.asked.is_empty() {
-            let pages = question.pages;
-            self.shared.machine().handle_asked(numbers, pages);
+            shared.machine().handle_asked(numbers, question.pages);
         } else {
-            self.puller.ask(question);
-            self.asking = Some(numbers);
+            state.puller.ask(question);
+            self.asked = Some(numbers);
         }
         Ok(())
     }
+}
 
-    fn pages_known(&self) -> u32 {
-        self.scan.as_ref().map_or(0, |scan| scan.pages)
+/// Returns the older entries that the entries of a further page replace, by the page of the
+/// older.
+///
+/// # Errors
+/// The source amends an entry that does not exist, or one under another path; the journal
+/// cannot be read.
+pub(crate) fn amendments(
+    context: &RunContext,
+    page: &Page,
+    compared: &Comparison,
+) -> Result<BTreeMap<u32, Amendment>, Problem> {
+    let mut by_page: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+    for (index, amends) in (0..).zip(page.amends()) {
+        by_page.entry(amends.page).or_default().push((amends.entry, index));
     }
-
-    fn take_answer(&mut self, asked: Vec<u32>, pages: u32) {
-        let pages = pages.max(self.pages_known());
-        if let Some(scan) = &mut self.scan
-            && scan.pages < pages
-        {
-            scan.amending += pages - scan.pages;
-            scan.pages = pages;
-            // Committed with the word that these pages were asked about.
-            self.scan_committed = false;
-        }
-        self.shared.machine().handle_asked(asked, pages);
-    }
-
-    /// Returns the older entries that the entries of a further page replace, by the page of the
-    /// older.
-    ///
-    /// # Errors
-    /// The source amends an entry that does not exist, or one under another path; the journal
-    /// cannot be read.
-    pub(crate) fn amendments(
-        &self,
-        page: &Page,
-        compared: &Comparison,
-    ) -> Result<BTreeMap<u32, Amendment>, Problem> {
-        let mut by_page: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-        for (index, amends) in (0..).zip(page.amends()) {
-            by_page.entry(amends.page).or_default().push((amends.entry, index));
-        }
-        let mut amendments = BTreeMap::new();
-        // The part of a log beyond its head was never committed, and is cut off.
-        let heads = if by_page.is_empty() { Vec::new() } else { self.heads.load(self.id)?.pages };
-        for (number, pairs) in by_page {
-            let older = self.shared.read_page(number)?;
-            let committed = heads.iter().find(|head| head.page == number);
-            let log_bytes = committed.map_or(0, |head| head.log_bytes);
-            let log = self.shared.journal().read_log(number, log_bytes)?.0;
-            let pieces = slice_without(&older.page, &older.left);
-            let failed: BTreeSet<u32> =
-                failures_of(&log, &pieces).iter().map(|failure| failure.entry).collect();
-            let known: BTreeSet<u32> = amended_entries(&log).collect();
-            let mut amendment = Amendment::default();
-            for (entry, index) in pairs {
-                let (was, is) = (older.page.entry(entry), page.entry(index));
-                let (Ok(was), Ok(is)) = (was, is) else { return Err(wrong_page(page.number)) };
-                if was.kind != EntryKind::File || older.page.path(was) != page.path(is) {
-                    return Err(wrong_page(page.number));
-                }
-                // An entry that stays as it is was moved under the older version.
-                if compared.kept.contains(index) || known.contains(&entry) {
-                    continue;
-                }
-                amendment.entries.push(entry);
-                if failed.contains(&entry) {
-                    amendment.failures += 1;
-                } else {
-                    amendment.files += 1;
-                    amendment.bytes += was.size;
-                }
+    let mut amendments = BTreeMap::new();
+    // The part of a log beyond its head was never committed, and is cut off.
+    let heads = if by_page.is_empty() { Vec::new() } else { context.heads.load(context.id)?.pages };
+    for (number, pairs) in by_page {
+        let older = context.shared.read_page(number)?;
+        let committed = heads.iter().find(|head| head.page == number);
+        let log_bytes = committed.map_or(0, |head| head.log_bytes);
+        let log = context.shared.journal().read_log(number, log_bytes)?.0;
+        let pieces = slice_without(&older.page, &older.left);
+        let failed: BTreeSet<u32> =
+            failures_of(&log, &pieces).iter().map(|failure| failure.entry).collect();
+        let known: BTreeSet<u32> = amended_entries(&log).collect();
+        let mut amendment = Amendment::default();
+        for (entry, index) in pairs {
+            let (was, is) = (older.page.entry(entry), page.entry(index));
+            let (Ok(was), Ok(is)) = (was, is) else { return Err(wrong_page(page.number)) };
+            if was.kind != EntryKind::File || older.page.path(was) != page.path(is) {
+                return Err(wrong_page(page.number));
             }
-            amendment.entries.sort_unstable();
-            if !amendment.entries.is_empty() {
-                amendments.insert(number, amendment);
+            // An entry that stays as it is was moved under the older version.
+            if compared.kept.contains(index) || known.contains(&entry) {
+                continue;
+            }
+            amendment.entries.push(entry);
+            if failed.contains(&entry) {
+                amendment.failures += 1;
+            } else {
+                amendment.files += 1;
+                amendment.bytes += was.size;
             }
         }
-        Ok(amendments)
+        amendment.entries.sort_unstable();
+        if !amendment.entries.is_empty() {
+            amendments.insert(number, amendment);
+        }
     }
+    Ok(amendments)
 }
 
 fn wrong_page(number: u32) -> Problem {

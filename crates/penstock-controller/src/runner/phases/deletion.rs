@@ -14,8 +14,8 @@
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,63 +23,93 @@ use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
-use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
+use penstock_api::task::TaskPage;
 use penstock_api::transfer::FailedItem;
 use penstock_proto::manifest::EntryKind;
 
 use super::deletion_guards::{DELETE_REFUSED, check_amount, check_scan};
-use crate::runner::earlier::Earlier;
-use crate::runner::input::RunInput;
+use crate::runner::context::RunContext;
 use crate::runner::journal::{Scratch, failed};
-use crate::runner::pages::puller::{Clear, Compare};
-use crate::runner::plan::Followed;
-use crate::runner::shared::RunShared;
+use crate::runner::pages::puller::Clear;
+use crate::runner::plan::PLAN_STALE;
+use crate::runner::state::RunState;
 use crate::runner::tasks::hung::{ends_within, no_thread};
 
-/// The inputs for finding the extraneous entries.
-pub(crate) struct DeletionParts {
-    pub(crate) peer: Arc<dyn TargetPeer>,
-    pub(crate) spec: TaskSpec,
-    pub(crate) shared: Arc<RunShared>,
-    pub(crate) scan: ScanSummary,
-    /// The plan with the entries that may be deleted, if one is followed.
-    pub(crate) followed: Option<Arc<Followed>>,
-    /// The work of earlier attempts, if the source was listed anew.
-    pub(crate) earlier: Option<Arc<Earlier>>,
-    /// Directory of the transfer in the journal store.
-    pub(crate) journal: PathBuf,
-    /// Looks at pages that were not opened yet; at the end there are none.
-    pub(crate) compare: Option<Compare>,
+/// The deletion of a round, as its loop drives it.
+#[derive(Default)]
+pub(crate) struct Deleting {
+    deletion: Option<Deletion>,
+    refused: Option<Problem>,
+}
+
+impl Deleting {
+    /// Begins to delete entries that are not in the data set, or takes over the result. Never waits
+    /// for the target.
+    ///
+    /// # Errors
+    /// The target cannot be listed; the thread cannot be started.
+    pub(crate) fn step(
+        &mut self,
+        context: &Arc<RunContext>,
+        state: &mut RunState,
+    ) -> Result<(), Problem> {
+        let shared = &context.shared;
+        // The refusal of a guard before the end holds at the end.
+        let said = shared.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(problem) = said {
+            self.refused = Some(problem);
+            shared.machine().handle_deleted();
+            return Ok(());
+        }
+        let Some(deletion) = &mut self.deletion else {
+            let scan = state.scan.summary().cloned().unwrap_or_default();
+            let search = Search { context: Arc::clone(context), scan, compares: false };
+            self.deletion = Some(Deletion::start(search)?);
+            state.progress.is_deleting = true;
+            return Ok(());
+        };
+        match deletion.poll() {
+            None => return Ok(()),
+            Some(Ok(())) => {}
+            // Nothing was deleted; moved entries are finished in order.
+            Some(Err(problem)) if problem.code == DELETE_REFUSED || problem.code == PLAN_STALE => {
+                self.refused = Some(problem);
+            }
+            Some(Err(problem)) => return Err(problem),
+        }
+        shared.machine().handle_deleted();
+        Ok(())
+    }
+
+    /// Ends the thread early.
+    pub(crate) fn stop(&mut self) {
+        if let Some(deletion) = &mut self.deletion {
+            deletion.stop();
+        }
+    }
+
+    /// Returns the reason why nothing was deleted.
+    pub(crate) fn refused(&self) -> Option<&Problem> {
+        self.refused.as_ref()
+    }
+
+    /// Returns the path of the list of entries that could not be deleted, if any were to be.
+    pub(crate) fn undeleted(&self) -> Option<PathBuf> {
+        self.deletion.as_ref().map(Deletion::undeleted)
+    }
 }
 
 /// Returns the function that removes obstacles. It receives the end of the scan, when all pages are
 /// in the journal store. A refusal by a guard is recorded, and the run continues. `None` if nothing
 /// is deleted.
-pub(crate) fn clearing(
-    input: &RunInput,
-    spec: &TaskSpec,
-    shared: &Arc<RunShared>,
-    compare: &Compare,
-    followed: Option<&Arc<Followed>>,
-    earlier: &Option<Arc<Earlier>>,
-) -> Option<Clear> {
-    if !spec.update.delete {
+pub(crate) fn clearing(context: &Arc<RunContext>) -> Option<Clear> {
+    if !context.spec.update.delete {
         return None;
     }
-    let parts = Mutex::new(DeletionParts {
-        peer: input.peer(),
-        spec: spec.clone(),
-        shared: Arc::clone(shared),
-        scan: ScanSummary::default(),
-        followed: followed.cloned(),
-        earlier: earlier.clone(),
-        journal: input.journal.clone(),
-        compare: Some(Arc::clone(compare)),
-    });
+    let context = Arc::clone(context);
     Some(Box::new(move |scan, stop| {
-        let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.scan = scan.clone();
-        parts.clear(stop)
+        let context = Arc::clone(&context);
+        Search { context, scan: scan.clone(), compares: true }.clear(stop)
     }))
 }
 
@@ -87,10 +117,9 @@ pub(crate) fn clearing(
 const STOP_MAX: Duration = Duration::from_secs(90);
 
 /// A deletion at work.
-pub(crate) struct Deletion {
+struct Deletion {
     thread: Option<JoinHandle<Result<(), Problem>>>,
     stop: Arc<AtomicBool>,
-    pub(crate) deleted: Arc<AtomicU64>,
     scratch: Arc<Scratch>,
 }
 
@@ -99,35 +128,33 @@ impl Deletion {
     ///
     /// # Errors
     /// `threads`; there is no room for its list.
-    pub(crate) fn start(parts: DeletionParts) -> Result<Self, Problem> {
-        let (stop, deleted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let scratch = Arc::new(parts.scratch()?);
-        let (stopping, counting, shared) =
-            (Arc::clone(&stop), Arc::clone(&deleted), Arc::clone(&parts.shared));
-        let within = Arc::clone(&scratch);
+    fn start(search: Search) -> Result<Self, Problem> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let scratch = Arc::new(search.scratch()?);
+        let (stopping, within) = (Arc::clone(&stop), Arc::clone(&scratch));
         let thread = std::thread::Builder::new()
             .name("delete".to_owned())
             .spawn(move || {
-                let outcome = parts.run(&within, &stopping, &counting);
-                shared.notify();
+                let outcome = search.delete(&within, &stopping);
+                search.context.shared.notify();
                 outcome
             })
             .map_err(no_thread)?;
-        Ok(Self { thread: Some(thread), stop, deleted, scratch })
+        Ok(Self { thread: Some(thread), stop, scratch })
     }
 
     /// Returns the path of the list of entries that could not be deleted.
-    pub(crate) fn undeleted(&self) -> PathBuf {
+    fn undeleted(&self) -> PathBuf {
         undeleted_path(&self.scratch)
     }
 
     /// Returns the result if the deletion has ended.
-    pub(crate) fn poll(&mut self) -> Option<Result<(), Problem>> {
+    fn poll(&mut self) -> Option<Result<(), Problem>> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished).then(|| self.join())
     }
 
     /// Ends it early and waits for that.
-    pub(crate) fn stop(&mut self) {
+    fn stop(&mut self) {
         self.stop.store(true, Ordering::Release);
         match self.thread.take_if(|thread| !ends_within(thread, STOP_MAX)) {
             // When it comes back from its call it sees that it is to stop.
@@ -153,17 +180,22 @@ fn surplus_path(scratch: &Scratch) -> PathBuf {
     scratch.path().join("surplus.jsonl")
 }
 
-impl DeletionParts {
+/// A search for the extraneous entries.
+struct Search {
+    context: Arc<RunContext>,
+    scan: ScanSummary,
+    /// Looks at pages that were not opened yet; at the end there are none.
+    compares: bool,
+}
+
+impl Search {
     fn scratch(&self) -> Result<Scratch, Problem> {
-        Scratch::new(&self.journal, self.spec.fence.epoch())
+        Scratch::new(&self.context.journal, self.context.spec.fence.epoch())
     }
 
-    fn run(
-        &self,
-        scratch: &Scratch,
-        stop: &AtomicBool,
-        deleted: &AtomicU64,
-    ) -> Result<(), Problem> {
+    /// Deletes all extraneous entries, if all guards agree.
+    fn delete(&self, scratch: &Scratch, stop: &AtomicBool) -> Result<(), Problem> {
+        let deleted = &self.context.shared.deleted;
         self.find(scratch, stop)?;
         let (list, undeleted) = (surplus_path(scratch), undeleted_path(scratch));
         let lost = |cause: std::io::Error| failed("write", &undeleted, &cause);
@@ -174,7 +206,7 @@ impl DeletionParts {
         };
         let failed = &mut write;
         let order = DeleteOrder { list: &list, only_in_the_way: false, deleted, stop, failed };
-        self.peer.delete(&self.spec, order)?;
+        self.context.peer.delete(&self.context.spec, order)?;
         out.flush().map_err(lost)
     }
 
@@ -185,7 +217,7 @@ impl DeletionParts {
             Ok(()) => {}
             Err(problem) if problem.code == DELETE_REFUSED => {
                 let mut refused =
-                    self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                    self.context.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
                 *refused = Some(problem);
                 return Ok(());
             }
@@ -200,23 +232,25 @@ impl DeletionParts {
         let order = DeleteOrder {
             list: &surplus_path(&scratch),
             only_in_the_way: true,
-            deleted: &self.shared.cleared,
+            deleted: &self.context.shared.cleared,
             stop,
             failed: &mut stays,
         };
-        self.peer.delete(&self.spec, order)
+        self.context.peer.delete(&self.context.spec, order)
     }
 
     /// Returns how many entries of a page existed at the target before the transfer made any of
     /// them.
     fn existed(&self, page: &TaskPage) -> Result<u32, Problem> {
         let number = page.page.number;
-        let logged = || self.shared.journal().find_compared(number);
+        let logged = || self.context.shared.journal().find_compared(number);
         if let Some(compared) = logged()? {
             return Ok(compared.existed.iter().count() as u32);
         }
-        let Some(compare) = &self.compare else { return Ok(0) };
-        let looked = compare(&page.page)?.existed;
+        if !self.compares {
+            return Ok(0);
+        }
+        let looked = (self.context.compare)(&page.page)?.existed;
         // If it was opened meanwhile, some of it may have been made while we looked.
         Ok(logged()?.map_or(looked, |compared| compared.existed).iter().count() as u32)
     }
@@ -233,7 +267,7 @@ impl DeletionParts {
         std::fs::create_dir(&spilled).map_err(|cause| failed("make", &spilled, &cause))?;
         let mut existed = 0;
         let first = std::iter::once(Ok(first));
-        let later = (1..self.scan.pages).map(|number| self.shared.peek_page(number));
+        let later = (1..self.scan.pages).map(|number| self.context.shared.peek_page(number));
         let mut pages = first.chain(later).map(|page: Result<TaskPage, Problem>| {
             let page = page?;
             existed += u64::from(self.existed(&page)?);
@@ -242,8 +276,9 @@ impl DeletionParts {
         // An entry that an earlier attempt has made itself is no sign of a wrong target.
         let mut own = 0;
         let mut choose = |item: PlanItem| {
-            let chosen = self.followed.as_ref().map_or(Ok(true), |plan| plan.deletes(&item))?;
-            if chosen && let Some(earlier) = &self.earlier {
+            let chosen =
+                self.context.followed.as_ref().map_or(Ok(true), |plan| plan.deletes(&item))?;
+            if chosen && let Some(earlier) = &self.context.earlier {
                 own += u64::from(earlier.made(&item.path.0)?);
             }
             Ok(chosen)
@@ -256,18 +291,18 @@ impl DeletionParts {
             list: &list,
             stop,
         };
-        let found = self.peer.find_surplus(&self.spec, query)?;
+        let found = self.context.peer.find_surplus(&self.context.spec, query)?;
         let _ = std::fs::remove_dir_all(&spilled);
-        let cleared = self.shared.cleared.load(Ordering::Relaxed);
-        let own = if self.spec.update.max_delete.is_none() { own } else { 0 };
-        check_amount(&self.spec.update, found.saturating_sub(own) + cleared, existed)
+        let cleared = self.context.shared.cleared.load(Ordering::Relaxed);
+        let own = if self.context.spec.update.max_delete.is_none() { own } else { 0 };
+        check_amount(&self.context.spec.update, found.saturating_sub(own) + cleared, existed)
     }
 
     /// The first page, if the data set is a directory; the guards that need no look at the target.
     fn check_scan(&self) -> Result<Option<TaskPage>, Problem> {
         let mut first = None;
         let directory = || {
-            let page = first.insert(self.shared.peek_page(0)?);
+            let page = first.insert(self.context.shared.peek_page(0)?);
             let root = page.page.entries().first();
             Ok(root.is_none_or(|root| root.kind == EntryKind::Directory))
         };

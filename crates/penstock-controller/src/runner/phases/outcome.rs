@@ -1,17 +1,15 @@
-//! The result of a run: the lists of failed items and of digests, and the exit code.
+//! The outcome of a run: the lists of failed items and of digests, and the exit code.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use penstock_api::heads::LedgerHead;
-use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::PathText;
 use penstock_engine::slice::slice_without;
-use penstock_proto::attributes::AttributeClass;
 use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, FailurePhase, JournalRecord};
 
@@ -61,16 +59,6 @@ impl Tally {
                 .hint("the failed items are listed; `--files-from` moves just these"),
         )
     }
-}
-
-/// Returns all attributes that were not kept: at the target, and already at the source.
-pub(crate) fn not_kept(mut told: Vec<NotKept>, scan: Option<&ScanSummary>) -> Vec<NotKept> {
-    let items = scan.map_or(0, |scan| scan.xattrs_left_out);
-    if items > 0 {
-        let (class, why) = (AttributeClass::UserXattrs, NotKeptWhy::Unfit);
-        add_not_kept(&mut told, &[NotKept { class, why, items }]);
-    }
-    told
 }
 
 /// Writes the list of failures, and the digest list if it was asked for, page by page from the

@@ -11,6 +11,7 @@
 //! the run fails.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use penstock_api::heads::{HeadCommit, PageHead};
@@ -25,12 +26,11 @@ use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, JournalRe
 use serde::{Deserialize, Serialize};
 
 use super::checksum_list::each_line;
-use crate::runner::Run;
-use crate::runner::control::WISH_CANCEL;
-use crate::runner::input::{RunOutcome, VIEW_INTERVAL};
+use crate::runner::context::RunContext;
 use crate::runner::journal::page_log::digests_of;
 use crate::runner::journal::{RunFiles, failed, names, write_lines};
 use crate::runner::shared::RunShared;
+use crate::runner::state::RunState;
 use crate::runner::tasks::hung::no_thread;
 
 /// Number of rounds that fetch damaged data again before it counts as failed.
@@ -39,7 +39,7 @@ pub(crate) const ROUNDS_MAX: u32 = 3;
 /// The result of proving.
 pub(crate) enum Proved {
     /// All pages were read back; permanent damage is recorded as failed.
-    All,
+    All(ProofTotals),
     /// Some data is missing again: the run must begin again.
     Again,
     /// A user wishes to stop.
@@ -63,15 +63,29 @@ pub(crate) struct ProofTotals {
     pub(crate) bytes_direct: u64,
 }
 
-impl Run {
-    /// Reads everything back, as far as the options ask for it.
-    pub(crate) fn prove(&mut self) -> Result<Proved, Problem> {
-        if !self.options.proof.reads_again() {
-            return Ok(Proved::All);
-        }
+/// Reads everything back, as far as the options ask for it. Blocks for as long as a peer reads.
+///
+/// # Errors
+/// No peer can read; the ledger cannot be read or committed.
+pub(crate) fn read_back(context: &RunContext, state: &mut RunState) -> Result<Proved, Problem> {
+    if !context.options.proof.reads_again() {
+        return Ok(Proved::All(ProofTotals::default()));
+    }
+    Readback { context, state }.prove()
+}
+
+/// The reading of all pages.
+struct Readback<'a> {
+    context: &'a RunContext,
+    state: &'a mut RunState,
+}
+
+impl Readback<'_> {
+    fn prove(&mut self) -> Result<Proved, Problem> {
+        let mut totals = ProofTotals::default();
         let mut again = false;
-        for head in self.heads.load(self.id)?.pages {
-            let kept = kept_proof(&self.shared, &head, &self.options.proof);
+        for head in self.context.heads.load(self.context.id)?.pages {
+            let kept = kept_proof(&self.context.shared, &head, &self.context.options.proof);
             let proof = match kept {
                 Some(proof) => proof,
                 None => match self.prove_page(&head)? {
@@ -82,17 +96,17 @@ impl Run {
                     None => return Ok(Proved::Stopped),
                 },
             };
-            self.proved.bytes += proof.bytes;
-            self.proved.bytes_direct += proof.bytes_direct;
+            totals.bytes += proof.bytes;
+            totals.bytes_direct += proof.bytes_direct;
         }
-        Ok(if again { Proved::Again } else { Proved::All })
+        Ok(if again { Proved::Again } else { Proved::All(totals) })
     }
 
     /// Reads one page's files back. Returns the result, and whether no piece is missing again.
     /// `None` if it was stopped.
     fn prove_page(&mut self, head: &PageHead) -> Result<Option<(PageProof, bool)>, Problem> {
-        let page = self.shared.read_page(head.page)?;
-        let log = self.shared.journal().read_log(head.page, head.log_bytes)?.0;
+        let page = self.context.shared.read_page(head.page)?;
+        let log = self.context.shared.journal().read_log(head.page, head.log_bytes)?.0;
         let digests: Vec<EntryDigest> = digests_of(&page, &log);
         let proof = self.ask_peer(&page, &digests)?;
         if proof.stopped {
@@ -100,7 +114,7 @@ impl Run {
         }
         let mut records = Vec::new();
         let mut head = head.clone();
-        let last = self.round >= ROUNDS_MAX;
+        let last = self.context.round >= ROUNDS_MAX;
         // Entries that an earlier attempt has moved are in no piece of this page, and are not
         // fetched again.
         let carried = compared_of(&log).map(|compared| compared.carried.clone());
@@ -117,12 +131,12 @@ impl Run {
         let whole = damaged.is_empty();
         if !whole {
             tracing::error!(
-                transfer = %self.id, page = head.page, files = damaged.len(),
+                transfer = %self.context.id, page = head.page, files = damaged.len(),
                 "read again, files are not what was written: they are fetched again"
             );
             records.extend(missing(&page, &log, &damaged));
             head.complete = false;
-            self.carried.repairs += damaged.len() as u64;
+            self.state.progress.add_repairs(damaged.len() as u64);
         }
         if !records.is_empty() {
             self.commit_records(&mut head, &records)?;
@@ -135,9 +149,9 @@ impl Run {
 
     /// Lets the peer read, and meanwhile shows how far it is and looks for wishes.
     fn ask_peer(&mut self, page: &TaskPage, digests: &[EntryDigest]) -> Result<PageProof, Problem> {
-        let options = self.options.proof.clone();
-        let (peer, spec) = (std::sync::Arc::clone(&self.peer), self.spec.clone());
-        let progress = std::sync::Arc::clone(&self.proving);
+        let options = self.context.options.proof.clone();
+        let (peer, spec) = (Arc::clone(&self.context.peer), self.context.spec.clone());
+        let progress = Arc::clone(&self.state.progress.read_back);
         std::thread::scope(|scope| {
             let asked = std::thread::Builder::new().name("prove".to_owned());
             let asked = asked.spawn_scoped(scope, move || {
@@ -152,12 +166,10 @@ impl Run {
             });
             let asked = asked.map_err(no_thread)?;
             while !asked.is_finished() {
-                if self.control.wish.load(Ordering::Acquire) != 0 {
-                    self.proving.stop.store(true, Ordering::Release);
+                if self.context.control.is_asked_to_stop() {
+                    self.state.progress.read_back.stop.store(true, Ordering::Release);
                 }
-                if self.viewed_at.elapsed() >= VIEW_INTERVAL {
-                    self.show();
-                }
+                self.state.show_if_due(self.context);
                 std::thread::park_timeout(PARK);
             }
             asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -174,37 +186,31 @@ impl Run {
         records.iter().for_each(|record| record.append_to(&mut append));
         head.log_bytes += append.len() as u64;
         {
-            let mut journal = self.shared.journal();
+            let mut journal = self.context.shared.journal();
             journal.append(head.page, &append, head.log_bytes)?;
             head.log = journal.log_epoch(head.page);
             journal.sync([head.page])?;
         }
         let pages = vec![head.clone()];
-        self.heads.commit(self.id, &HeadCommit { pages, durable: true, ..HeadCommit::default() })
+        self.context
+            .heads
+            .commit(self.context.id, &HeadCommit { pages, durable: true, ..HeadCommit::default() })
     }
 
     fn keep_proof(&self, head: &PageHead, proof: &PageProof) -> Result<(), Problem> {
         let kept = KeptProof {
             page_digest: head.digest.to_hex(),
             log_bytes: head.log_bytes,
-            options: self.options.proof.clone(),
+            options: self.context.options.proof.clone(),
             proof: proof.clone(),
         };
-        let directory = self.shared.journal().own(PROOF);
+        let directory = self.context.shared.journal().own(PROOF);
         let path = directory.join(file_of(head.page));
         std::fs::create_dir_all(&directory).map_err(|cause| failed("make", &directory, &cause))?;
         write_lines(&path, |out| {
             let text = serde_json::to_string(&kept).unwrap_or_default();
             out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
         })
-    }
-
-    /// Ends a run that a user has stopped after the last sync: cancels or pauses it.
-    pub(crate) fn stop_proving(&mut self) -> Result<RunOutcome, Problem> {
-        if self.control.wish.load(Ordering::Acquire) == WISH_CANCEL {
-            return self.cancel();
-        }
-        self.pause()
     }
 }
 

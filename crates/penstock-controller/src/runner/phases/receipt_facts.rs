@@ -14,97 +14,105 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{DigestForm, JournalRecord};
 
 use super::checksum_list::each_line;
+use super::readback::ProofTotals;
 use crate::clock::now_seconds;
 use crate::root::RootHasher;
-use crate::runner::Run;
+use crate::runner::context::RunContext;
 use crate::runner::journal::page_log::{digests_of, listed};
 use crate::runner::journal::{failed, write_lines};
+use crate::runner::tasks::Tasks;
 
-impl Run {
-    /// Gathers the facts and stores them in the journal, for the receipt.
-    pub(crate) fn keep_facts(
-        &mut self,
-        head: &LedgerHead,
-        scan: &ScanSummary,
-    ) -> Result<(), Problem> {
-        let paths = self.tasks.figures().0.paths;
-        let progress = self.control.view().progress;
-        let mut facts = ReceiptFacts {
-            pages: scan.pages,
-            entries_found: scan.entries,
-            files_found: scan.files,
-            bytes_found: scan.bytes,
-            files: progress.files,
-            bytes: progress.bytes,
-            skipped: progress.skipped,
-            failed: progress.errors,
-            removed: progress.removed,
-            stayed: progress.stayed,
-            verified: self.verified(&progress),
-            paths,
-            ..ReceiptFacts::default()
-        };
-        self.add_digests(head, &mut facts)?;
-        for kind in &self.options.proof.also_digests {
-            let path = self.files().checksums(*kind);
-            let (lines, list_digest) =
-                digest_of_list(&path).map_err(|cause| failed("read", &path, &cause))?;
-            facts.catalogue.push(CatalogueList { kind: *kind, lines, list_digest });
-        }
-        let path = self.files().facts;
-        write_lines(&path, |out| {
-            let text = serde_json::to_string(&facts).unwrap_or_default();
-            out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
-        })
+/// Gathers the facts and stores them in the journal, for the receipt. Blocks: reads all pages.
+///
+/// # Errors
+/// The journal store cannot be read or written.
+pub(crate) fn keep_facts(
+    context: &RunContext,
+    (tasks, proved): (&mut Tasks, &ProofTotals),
+    head: &LedgerHead,
+    scan: &ScanSummary,
+) -> Result<(), Problem> {
+    let paths = tasks.figures().0.paths;
+    let progress = context.control.view().progress;
+    let mut facts = ReceiptFacts {
+        pages: scan.pages,
+        entries_found: scan.entries,
+        files_found: scan.files,
+        bytes_found: scan.bytes,
+        files: progress.files,
+        bytes: progress.bytes,
+        skipped: progress.skipped,
+        failed: progress.errors,
+        removed: progress.removed,
+        stayed: progress.stayed,
+        verified: verified(context, proved, &progress),
+        paths,
+        ..ReceiptFacts::default()
+    };
+    add_digests(context, head, &mut facts)?;
+    for kind in &context.options.proof.also_digests {
+        let path = context.files().checksums(*kind);
+        let (lines, list_digest) =
+            digest_of_list(&path).map_err(|cause| failed("read", &path, &cause))?;
+        facts.catalogue.push(CatalogueList { kind: *kind, lines, list_digest });
     }
+    let path = context.files().facts;
+    write_lines(&path, |out| {
+        let text = serde_json::to_string(&facts).unwrap_or_default();
+        out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
+    })
+}
 
-    fn verified(&self, progress: &Progress) -> Vec<Verified> {
-        let (digest, until) = (self.options.digest, now_seconds());
-        let verified = |what: &str, bytes, bytes_direct| Verified {
-            what: what.to_owned(),
-            digest,
-            bytes,
-            bytes_direct,
-            until,
-        };
-        let mut all = vec![verified("arrival", progress.bytes, 0)];
-        if self.options.proof.reads_again() {
-            let what = if self.options.proof.readback { "readback" } else { "again" };
-            all.push(verified(what, self.proved.bytes, self.proved.bytes_direct));
-        }
-        all
+fn verified(context: &RunContext, proved: &ProofTotals, progress: &Progress) -> Vec<Verified> {
+    let (digest, until) = (context.options.digest, now_seconds());
+    let verified = |what: &str, bytes, bytes_direct| Verified {
+        what: what.to_owned(),
+        digest,
+        bytes,
+        bytes_direct,
+        until,
+    };
+    let mut all = vec![verified("arrival", progress.bytes, 0)];
+    if context.options.proof.reads_again() {
+        let what = if context.options.proof.readback { "readback" } else { "again" };
+        all.push(verified(what, proved.bytes, proved.bytes_direct));
     }
+    all
+}
 
-    fn add_digests(&self, head: &LedgerHead, facts: &mut ReceiptFacts) -> Result<(), Problem> {
-        let mut manifest = blake3::Hasher::new();
-        let mut root = RootHasher::new(self.shared.journal().directory());
-        let cannot = |cause: std::io::Error| {
-            failed("keep leaves in", self.shared.journal().directory(), &cause)
-        };
-        for page_head in &head.pages {
-            manifest.update(&page_head.digest.0);
-        }
-        let blake3 = self.options.digest == DigestKind::Blake3;
-        let (mut sparse_files, mut bytes) = (0, 0_u64);
-        let values = |_: &_, page: &TaskPage, log: &[JournalRecord]| {
-            let digests = digests_of(page, log);
-            sparse_files +=
-                digests.iter().filter(|digest| digest.form == DigestForm::Sparse).count() as u64;
-            listed(&digests)
-        };
-        let pages = if blake3 { &head.pages[..] } else { &[] };
-        each_line(&self.shared, pages, &self.spec.root, values, |entry, name, digest| {
-            bytes = bytes.saturating_add(entry.size);
-            root.add_line(&format_line(digest, name)).map_err(cannot)
-        })?;
-        (facts.sparse_files, facts.root_bytes) = (sparse_files, bytes);
-        facts.manifest_digest = manifest.finalize().to_hex().to_string();
-        facts.root_files = root.count();
-        if blake3 {
-            facts.root_digest = Some(root.finish().map_err(cannot)?.to_hex());
-        }
-        Ok(())
+fn add_digests(
+    context: &RunContext,
+    head: &LedgerHead,
+    facts: &mut ReceiptFacts,
+) -> Result<(), Problem> {
+    let mut manifest = blake3::Hasher::new();
+    let mut root = RootHasher::new(context.shared.journal().directory());
+    let cannot = |cause: std::io::Error| {
+        failed("keep leaves in", context.shared.journal().directory(), &cause)
+    };
+    for page_head in &head.pages {
+        manifest.update(&page_head.digest.0);
     }
+    let blake3 = context.options.digest == DigestKind::Blake3;
+    let (mut sparse_files, mut bytes) = (0, 0_u64);
+    let values = |_: &_, page: &TaskPage, log: &[JournalRecord]| {
+        let digests = digests_of(page, log);
+        sparse_files +=
+            digests.iter().filter(|digest| digest.form == DigestForm::Sparse).count() as u64;
+        listed(&digests)
+    };
+    let pages = if blake3 { &head.pages[..] } else { &[] };
+    each_line(&context.shared, pages, &context.spec.root, values, |entry, name, digest| {
+        bytes = bytes.saturating_add(entry.size);
+        root.add_line(&format_line(digest, name)).map_err(cannot)
+    })?;
+    (facts.sparse_files, facts.root_bytes) = (sparse_files, bytes);
+    facts.manifest_digest = manifest.finalize().to_hex().to_string();
+    facts.root_files = root.count();
+    if blake3 {
+        facts.root_digest = Some(root.finish().map_err(cannot)?.to_hex());
+    }
+    Ok(())
 }
 
 /// Lines and BLAKE3 of a list.

@@ -1,24 +1,118 @@
-//! The setup of a run: the task that its peers receive, and their answers about the store.
+//! The setup of a round: what the ledger and the store say, and the start of tasks and threads.
+
+use std::fs;
+use std::sync::Arc;
 
 use penstock_api::heads::{HeadCommit, LedgerHead};
 use penstock_api::peers::Member;
 use penstock_api::problem::Problem;
 use penstock_api::task::{TaskSpec, TaskStart};
-use penstock_api::transfer::TransferOptions;
+use penstock_api::transfer::{Progress, TransferOptions};
 use penstock_engine::transfer::{PageStanding, TransferMachine, WindowLimits};
 use penstock_proto::id::TransferId;
 
+use super::content_compare;
+use super::deletion::clearing;
+use super::late_writes::LateWrites;
+use super::moving::Moving;
 use crate::runner::any_peer::{in_order, nobody};
-use crate::runner::input::RunInput;
-use crate::runner::journal::began;
-use crate::runner::tasks::spec_for;
+use crate::runner::context::RunContext;
+use crate::runner::earlier;
+use crate::runner::input::{FAILURES_SHOWN, RunInput};
+use crate::runner::journal::{Journal, RunFiles, began};
+use crate::runner::pages::puller::{Puller, Treatment};
+use crate::runner::pages::scan_end::ScanEnd;
+use crate::runner::pages::shared_source::SharedSource;
+use crate::runner::pages::unlisted;
+use crate::runner::plan::Followed;
+use crate::runner::progress::RunProgress;
+use crate::runner::shared::RunShared;
+use crate::runner::state::RunState;
+use crate::runner::tasks::{TaskParts, Tasks, spec_for};
+use crate::runner::temp_cleanup::touched_pages::in_work;
+
+/// The inputs of one round of a run, besides those of the run.
+pub(crate) struct Round {
+    pub(crate) number: u32,
+    /// The source of all rounds.
+    pub(crate) source: SharedSource,
+    /// Progress of earlier rounds.
+    pub(crate) carried: Progress,
+    /// The plan that is followed, if one is.
+    pub(crate) followed: Option<Arc<Followed>>,
+}
+
+/// The result of a setup.
+pub(crate) struct Prepared {
+    pub(crate) context: Arc<RunContext>,
+    pub(crate) state: RunState,
+    pub(crate) moving: Moving,
+}
+
+/// Loads the ledger, asks a peer about the store, opens the pages of an earlier run, and starts the
+/// first task and the puller. Blocks for as long as these take.
+///
+/// # Errors
+/// The ledger cannot be read; no peer can take part; a thread cannot be started. No task is left at
+/// work then.
+pub(crate) fn set_up(input: &RunInput, round: Round) -> Result<Prepared, Problem> {
+    let earlier = earlier::begin(input)?;
+    let head = unlisted::checked(input.heads.load(input.id)?, &input.journal);
+    // The facts of an earlier run do not hold for this one.
+    let epoch = input.fence.epoch();
+    let _ = fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
+    let journal = Journal::open(&input.journal, epoch, &head.pages)?;
+    let late = LateWrites::open(&input.journal, epoch)?;
+    let in_work = in_work(&*input.peers, &journal, &head)?;
+    let (spec, first, start) = prepared(input, &head)?;
+    let mut machine = machine_of(&input.options, &head, spec.doubt, input.id);
+    if spec.update.delete {
+        machine.wait_for_deletion();
+    }
+    let compares = spec.update.compares() || round.followed.is_some();
+    let shared = Arc::new(RunShared::new(machine, journal, compares || earlier.is_some()));
+    input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
+    let (moving, found) = Moving::resume(&shared, head.pages, spec.doubt)?;
+    let followed = round.followed.as_ref();
+    let compare =
+        content_compare::compare_of(input, &spec, &shared, round.source.clone(), followed);
+    let compare = earlier::carrying(earlier.as_ref(), input.peer(), &spec, compares, compare);
+    let parts = TaskParts::of(input, &shared, &spec, head.epochs, in_work);
+    let context = Arc::new(RunContext {
+        id: input.id,
+        options: input.options.clone(),
+        spec,
+        peer: input.peer(),
+        heads: Arc::clone(&input.heads),
+        control: Arc::clone(&input.control),
+        shared,
+        compare,
+        earlier,
+        followed: round.followed,
+        journal: input.journal.clone(),
+        source: round.source,
+        round: round.number,
+    });
+    let mut tasks = Tasks::begin(parts, first, start)?;
+    let puller = start_puller(&context).inspect_err(|_| tasks.stop(false))?;
+    let mut progress = RunProgress::new(round.carried, found);
+    if let Some(scan) = &head.scan {
+        context.shared.machine().handle_scan_end(scan.pages);
+        progress.add_failures(unlisted::first(Some(scan), &input.journal, FAILURES_SHOWN));
+    }
+    let state = RunState::new((tasks, puller), ScanEnd::committed(head.scan), late, progress);
+    Ok(Prepared { context, state, moving })
+}
+
+fn start_puller(context: &Arc<RunContext>) -> Result<Puller, Problem> {
+    let treatment = Treatment { compare: Arc::clone(&context.compare), clear: clearing(context) };
+    let (source, shared) = (Box::new(context.source.clone()), Arc::clone(&context.shared));
+    Puller::start(source, shared, treatment)
+}
 
 /// Returns the task for the peers of a run, the first peer that can look at the store, and the
 /// state of the store that this peer reports.
-pub(crate) fn prepared(
-    input: &RunInput,
-    head: &LedgerHead,
-) -> Result<(TaskSpec, Member, TaskStart), Problem> {
+fn prepared(input: &RunInput, head: &LedgerHead) -> Result<(TaskSpec, Member, TaskStart), Problem> {
     let mut spec = input.task_spec(head);
     if spec.update.backup_dir.is_some() {
         spec.began = began(&input.journal, input.fence.epoch())?;

@@ -14,7 +14,6 @@
 //! moment. The source checks that it is still the version that was moved (C6).
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use penstock_api::heads::{HeadCommit, PageHead};
 use penstock_api::problem::Problem;
@@ -29,26 +28,14 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use serde::{Deserialize, Serialize};
 
 use super::changed_entries::ROUNDS_MAX;
-use crate::runner::Run;
-use crate::runner::input::{FAILURES_SHOWN, VIEW_INTERVAL};
+use crate::runner::context::RunContext;
 use crate::runner::journal::page_log::{amended_entries, failed_entries, seen_entries};
 use crate::runner::journal::{failed, names, write_lines};
+use crate::runner::progress::RemovalTotals;
+use crate::runner::state::RunState;
 
-/// The state that a run shows while it removes.
-pub(crate) const REMOVING: &str = "removing at the source what was moved";
 /// Code of an item that is not the version that was moved; it counts as a changed source.
 pub(crate) const CHANGED: &str = "changed";
-
-/// Totals of the removal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RemovalTotals {
-    /// Items that are gone from the source.
-    pub(crate) removed: u64,
-    /// Items that stay there.
-    pub(crate) stayed: u64,
-    /// Items among these that are reported as failed.
-    pub(crate) failures: u64,
-}
 
 /// The recorded result for one page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -58,23 +45,33 @@ struct KeptRemoval {
     failures: Vec<FailedItem>,
 }
 
-impl Run {
-    /// Removes the moved entries at the source, if the options ask for it; `false` if a user wishes
-    /// to stop.
-    ///
-    /// # Errors
-    /// The source cannot be asked, or its store is a different one: a later run continues.
-    pub(crate) fn remove_source(&mut self) -> Result<bool, Problem> {
-        if !self.options.remove_source || self.refused.is_some() {
-            return Ok(true);
-        }
+/// Removes the moved entries at the source. Blocks for as long as source and target take; `false`
+/// if a user wishes to stop.
+///
+/// # Errors
+/// The source cannot be asked, or its store is a different one: a later run continues.
+pub(crate) fn remove_source(context: &RunContext, state: &mut RunState) -> Result<bool, Problem> {
+    SourceRemoval { context, state }.run()
+}
+
+/// The removal of all pages' entries.
+struct SourceRemoval<'a> {
+    context: &'a RunContext,
+    state: &'a mut RunState,
+}
+
+impl SourceRemoval<'_> {
+    fn run(&mut self) -> Result<bool, Problem> {
         // The ledger must first record durably that nothing will be fetched again.
-        self.heads.commit(self.id, &HeadCommit { durable: true, ..HeadCommit::default() })?;
-        let directory = self.shared.journal().own(REMOVED);
+        self.context
+            .heads
+            .commit(self.context.id, &HeadCommit { durable: true, ..HeadCommit::default() })?;
+        let directory = self.context.shared.journal().own(REMOVED);
         std::fs::create_dir_all(&directory).map_err(|cause| failed("make", &directory, &cause))?;
-        self.removal = Some(RemovalTotals::default());
-        for head in self.heads.load(self.id)?.pages.iter().rev() {
-            let kept = read_kept(&self.journal, head.page).filter(|kept| kept.failures.is_empty());
+        self.state.progress.removal = Some(RemovalTotals::default());
+        for head in self.context.heads.load(self.context.id)?.pages.iter().rev() {
+            let kept =
+                read_kept(&self.context.journal, head.page).filter(|kept| kept.failures.is_empty());
             let kept = match kept {
                 Some(kept) => kept,
                 None => match self.remove_page(head)? {
@@ -84,35 +81,36 @@ impl Run {
             };
             self.count(&kept);
         }
-        self.show();
+        self.state.show(self.context);
         Ok(true)
     }
 
     fn count(&mut self, kept: &KeptRemoval) {
-        let totals = self.removal.get_or_insert_default();
+        let progress = &mut self.state.progress;
+        let totals = progress.removal.get_or_insert_default();
         totals.removed += kept.removed;
         totals.stayed += kept.stayed;
         totals.failures += kept.failures.len() as u64;
-        let room = FAILURES_SHOWN.saturating_sub(self.failures_shown.len());
-        self.failures_shown.extend(kept.failures.iter().take(room).cloned());
+        progress.add_failures(kept.failures.iter().cloned());
     }
 
     /// Removes the entries of one page; `None` if a user wishes to stop.
     fn remove_page(&mut self, head: &PageHead) -> Result<Option<KeptRemoval>, Problem> {
-        let page = self.shared.read_page(head.page)?;
-        let log = self.shared.journal().read_log(head.page, head.log_bytes)?.0;
+        let page = self.context.shared.read_page(head.page)?;
+        let log = self.context.shared.journal().read_log(head.page, head.log_bytes)?.0;
         // An entry that does not count here is an entry of a later page, in a newer version.
         let amended: EntrySet = amended_entries(&log).collect();
         let failed: EntrySet = failed_entries(&page, &log).into_iter().collect();
         // Entries that were read while they were young, and were not checked again, may have
         // changed since.
-        let asked = page.page.round < ROUNDS_MAX && self.followed.is_none();
+        let asked = page.page.round < ROUNDS_MAX && self.context.followed.is_none();
         let doubtful: EntrySet = match asked {
             true => EntrySet::default(),
             false => seen_entries(&log).into_keys().collect(),
         };
         // A further name of a file that stays as it is at the target was made of that one's bytes.
-        let links = !self.spec.update.sync && self.spec.update.if_exists == IfExists::Replace;
+        let links = !self.context.spec.update.sync
+            && self.context.spec.update.if_exists == IfExists::Replace;
         let carried = compared_of(&log).into_iter().flat_map(|compared| &compared.carried);
         let carried: EntrySet = carried.map(|digest| digest.entry).collect();
         let moved = moved_entries(&page, &[&failed, &amended, &doubtful], &carried, links);
@@ -121,7 +119,7 @@ impl Run {
         let young = told.map(|entry| RemoveFailure { entry, errno: 0 });
         kept.failures = young.filter_map(|failure| item(&page.page, &failure)).collect();
         if !moved.is_empty() {
-            let stands = self.peer.confirm(&self.spec, &page.page, &moved)?;
+            let stands = self.context.peer.confirm(&self.context.spec, &page.page, &moved)?;
             kept.failures.extend(unconfirmed(&page.page, &moved, &stands));
             let Some(told) = self.order(&page, head, &stands)? else { return Ok(None) };
             kept.removed = told.0;
@@ -132,7 +130,7 @@ impl Run {
             !is_root(&page.page, entry) && !amended.contains(*index)
         };
         kept.stayed = (entries.filter(counts).count() as u64).saturating_sub(kept.removed);
-        keep(&self.shared.journal().own(REMOVED), head.page, &kept)?;
+        keep(&self.context.shared.journal().own(REMOVED), head.page, &kept)?;
         Ok(Some(kept))
     }
 
@@ -150,14 +148,13 @@ impl Run {
             below: page.page.entries().len() as u32,
         };
         let (mut removed, mut failures) = (0, Vec::new());
+        let mut source = self.context.source.clone();
         loop {
-            if self.control.wish.load(Ordering::Acquire) != 0 {
+            if self.context.control.is_asked_to_stop() {
                 return Ok(None);
             }
-            if self.viewed_at.elapsed() >= VIEW_INTERVAL {
-                self.show();
-            }
-            let reply = self.source.remove(&order)?;
+            self.state.show_if_due(self.context);
+            let reply = source.remove(&order)?;
             removed += reply.removed;
             failures.extend(reply.failures);
             if reply.next == 0 || reply.next >= order.below {

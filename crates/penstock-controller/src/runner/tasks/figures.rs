@@ -13,7 +13,7 @@ use super::Tasks;
 impl Tasks {
     /// Returns the sums over all tasks, ended ones included. Returns also the activity of each
     /// peer, where there was ever more than one.
-    pub(in crate::runner) fn figures(&mut self) -> (TaskFigures, Vec<PeerShare>) {
+    pub(crate) fn figures(&mut self) -> (TaskFigures, Vec<PeerShare>) {
         if self.grant().is_none()
             && let [only] = &self.working[..]
         {

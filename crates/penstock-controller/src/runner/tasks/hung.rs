@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Returns the error of a thread that did not start: a limit of tasks, which may be raised or cease
 /// to be reached.
-pub(in crate::runner) fn no_thread(cause: io::Error) -> Problem {
+pub(crate) fn no_thread(cause: io::Error) -> Problem {
     Problem::no_thread(cause)
 }
 
@@ -68,7 +68,7 @@ impl Tasks {
 
 /// Waits for a thread, for `most` at the longest. Returns whether it has ended. A thread that has
 /// not is abandoned: a call that it makes hangs.
-pub(in crate::runner) fn ends_within<T>(thread: &JoinHandle<T>, most: Duration) -> bool {
+pub(crate) fn ends_within<T>(thread: &JoinHandle<T>, most: Duration) -> bool {
     let until = Instant::now() + most;
     while !thread.is_finished() {
         if Instant::now() >= until {

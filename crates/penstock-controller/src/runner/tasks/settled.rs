@@ -110,12 +110,12 @@ impl Settled {
 
 impl Tasks {
     /// Returns whether a writer that writes no more is not in the record yet.
-    pub(in crate::runner) fn has_news_of_settled(&self) -> bool {
+    pub(crate) fn has_news_of_settled(&self) -> bool {
         self.grant().is_some() && self.settled.writers != self.settled.noted.settled
     }
 
     /// Records the writers that write no more.
-    pub(in crate::runner) fn keep_settled(&mut self) -> Result<(), Problem> {
+    pub(crate) fn keep_settled(&mut self) -> Result<(), Problem> {
         self.settled.noted.settled.clone_from(&self.settled.writers);
         self.settled.write(&self.parts)
     }

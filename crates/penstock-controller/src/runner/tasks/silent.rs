@@ -48,7 +48,7 @@ impl Silence {
 impl Tasks {
     /// Calls back those of `writers` that may still write and have a live process. Returns whether
     /// the end of the run waits for one. Never blocks.
-    pub(in crate::runner) fn call_back(&mut self, writers: &BTreeSet<WriterId>) -> bool {
+    pub(crate) fn call_back(&mut self, writers: &BTreeSet<WriterId>) -> bool {
         let is_silent = |member: &Member| {
             let silence = &self.silence;
             let other = |(_, process): &(String, u64)| *process != member.instance;
@@ -82,13 +82,13 @@ impl Tasks {
     }
 
     /// Marks a peer as silent because it does not answer: its late writes are unknown.
-    pub(in crate::runner) fn unhear(&mut self, writer: WriterId) {
+    pub(crate) fn unhear(&mut self, writer: WriterId) {
         self.silence.heard.remove(&writer);
     }
 
     /// Returns the peer of `writer`, if its late writes are over. Its own client knows of these
     /// before others do.
-    pub(in crate::runner) fn heard(&self, writer: WriterId) -> Option<Arc<dyn TargetPeer>> {
+    pub(crate) fn heard(&self, writer: WriterId) -> Option<Arc<dyn TargetPeer>> {
         let mut present = self.parts.peers.present().into_iter();
         let known = self.silence.heard.contains(&writer);
         present.find(|member| known && member.writer == writer).map(|member| member.peer)
@@ -96,10 +96,7 @@ impl Tasks {
 
     /// Returns those of `writers` that may still write, in words as far as their names are known. A
     /// peer that runs in another process than the one that was lost writes no more.
-    pub(in crate::runner) fn silent(
-        &self,
-        writers: BTreeSet<WriterId>,
-    ) -> BTreeMap<WriterId, String> {
+    pub(crate) fn silent(&self, writers: BTreeSet<WriterId>) -> BTreeMap<WriterId, String> {
         let present = self.parts.peers.present();
         let silent = writers.into_iter().filter(|writer| !self.silence.heard.contains(writer));
         let told = silent.filter_map(|writer| {
