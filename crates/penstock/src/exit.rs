@@ -204,6 +204,27 @@ pub(crate) fn failure(problem: Problem) -> Failure {
     if problem.detail.is_empty() { failure } else { failure.caused_by(problem.detail) }
 }
 
+/// An error of this program as the other end is told it.
+pub(crate) fn problem_of(error: &anyhow::Error) -> Problem {
+    let exit = match code_of(error) {
+        ExitCode::Done => Exit::Done,
+        ExitCode::Unclassified => Exit::Unclassified,
+        ExitCode::Usage => Exit::Usage,
+        ExitCode::SomeFailed => Exit::SomeFailed,
+        ExitCode::SourceChanged => Exit::SourceChanged,
+        ExitCode::Temporary => Exit::Temporary,
+        ExitCode::Refused => Exit::Refused,
+        ExitCode::Fatal => Exit::Fatal,
+        ExitCode::Integrity => Exit::Integrity,
+        ExitCode::NotAuthorised => Exit::NotAuthorised,
+        ExitCode::Interrupted => Exit::Interrupted,
+    };
+    let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
+    Problem::new(exit, "ssh", error.to_string())
+        .because(causes.join(": "))
+        .hint(hint_of(error).unwrap_or_default())
+}
+
 /// The exit code of a problem or a transfer.
 pub(crate) fn exit_code(exit: Exit) -> ExitCode {
     match exit {

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod cause;
-mod clean;
 mod client;
 mod commands;
 mod config;
@@ -21,7 +20,6 @@ mod output;
 mod receipt;
 mod reference;
 mod site_directory;
-mod ssh;
 mod token;
 mod wiring;
 
@@ -39,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Copy(Box<copy::CopyArgs>),
+    Copy(Box<commands::copy::CopyArgs>),
     Daemon(daemon::DaemonArgs),
     Transfer(commands::transfer::TransferArgs),
     Site(Box<commands::site::SiteArgs>),
@@ -47,7 +45,7 @@ enum Command {
     Store(commands::store::StoreArgs),
     Doctor(doctor::DoctorArgs),
     #[command(hide = true)]
-    SshServe(ssh::ServeArgs),
+    SshServe(copy::ssh::ServeArgs),
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
     Dataset(dataset::DatasetArgs),
     Verify(commands::verify::VerifyArgs),
@@ -64,14 +62,14 @@ fn command() -> clap::Command {
 
 fn main() -> process::ExitCode {
     let result = match Cli::parse().command {
-        Command::Copy(args) => copy::run(*args),
+        Command::Copy(args) => commands::copy::run(*args),
         Command::Daemon(args) => daemon::run(args),
         Command::Transfer(args) => commands::transfer::run(args),
         Command::Site(args) => commands::site::run(*args),
         Command::Peer(args) => commands::peer::run(args),
         Command::Store(args) => commands::store::run(args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::SshServe(args) => ssh::serve(&args),
+        Command::SshServe(args) => copy::ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Receipt(args) => receipt::run(&args),

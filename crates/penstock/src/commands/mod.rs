@@ -1,6 +1,7 @@
 //! The commands, a module each: what a command takes, and what it prints.
 
 pub(crate) mod cluster;
+pub(crate) mod copy;
 pub(crate) mod events;
 pub(crate) mod join;
 pub(crate) mod paths;

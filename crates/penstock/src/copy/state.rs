@@ -19,7 +19,8 @@ use penstock_io::sys::{LockError, LockFile};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, RunTag, own_name};
 
-use super::absolute;
+use super::places::absolute;
+use super::source_lists::{source_has_begun_to_remove, source_in};
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 use penstock_io::sys::now_seconds;
@@ -127,7 +128,7 @@ impl State {
     /// Returns whether this process may change the source. A move does, and a file that an earlier
     /// move has put aside there gets its name back.
     pub(crate) fn writes_source(&self, removes: bool) -> bool {
-        removes || penstock_peer::has_begun_to_remove(&self.source(), self.id)
+        removes || source_has_begun_to_remove(&self.directory, self.id)
     }
 
     /// The state of a copy whose other end, at another host, has its id and counts its lists.
@@ -315,12 +316,7 @@ impl State {
 /// Returns whether the state in `directory` is of a move, with this id, that has begun to remove at
 /// its source.
 pub(crate) fn has_begun_to_remove(directory: &Path, id: TransferId) -> bool {
-    removal_has_begun(&directory.join("journal"))
-        || penstock_peer::has_begun_to_remove(&source_in(directory), id)
-}
-
-fn source_in(directory: &Path) -> PathBuf {
-    directory.join("source")
+    removal_has_begun(&directory.join("journal")) || source_has_begun_to_remove(directory, id)
 }
 
 /// Digest, in hex, of all options but those that say how fast a copy is.

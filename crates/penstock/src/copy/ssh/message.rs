@@ -20,7 +20,7 @@ use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::id::TransferId;
 use serde::{Deserialize, Serialize};
 
-use crate::copy::SourceFacts;
+use crate::copy::places::{DirectoryIdentity, SourceFacts};
 
 /// Version of all that is said here; both ends must be of the same, and of the same release.
 pub(super) const SSH_PROTOCOL: u32 = 5;
@@ -61,7 +61,7 @@ pub(super) struct Begin {
     /// What the source is, if it is here.
     pub(super) facts: Option<SourceFacts>,
     /// Where the source's directories are, if it is here.
-    pub(super) trace: Vec<Place>,
+    pub(super) trace: Vec<DirectoryIdentity>,
     /// The local end's authority, for this copy only, in hex.
     pub(super) authority: String,
     /// Ports on which the far end may listen: the local end dials no others.
@@ -78,14 +78,6 @@ pub(super) struct Begin {
     pub(super) delete: bool,
 }
 
-/// A directory, as any process of the same host knows it: boot id, device, inode.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
-    pub(super) boot: String,
-    pub(super) device: u64,
-    pub(super) inode: u64,
-}
-
 /// The far end's answer to [`Begin`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Begun {
@@ -96,7 +88,7 @@ pub(super) struct Begun {
     /// What the source is, if it is there.
     pub(super) facts: Option<SourceFacts>,
     /// Where the source's directories are, if it is there.
-    pub(super) trace: Vec<Place>,
+    pub(super) trace: Vec<DirectoryIdentity>,
     /// What connections that the far end makes begin with, in hex: 32 bytes of its own.
     pub(super) token: String,
     /// The port at which it listens for lanes. Where that is, the local end knows by itself.

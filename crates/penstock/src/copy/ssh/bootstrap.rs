@@ -5,9 +5,9 @@ use std::io::{self, Read as _};
 
 use penstock_proto::units::format_bytes;
 
-use super::client::note;
-use super::{Destination, SshArgs};
-use crate::exit::{ExitCode, Failure};
+use super::arguments::SshArgs;
+use super::destination::Destination;
+use crate::exit::{self, ExitCode, Failure};
 
 /// The running program.
 const OWN: &str = "/proc/self/exe";
@@ -98,7 +98,7 @@ pub(super) fn send(
     }
     let program = fs::read(OWN).map_err(|error| Failure::io("read the own program", error))?;
     let size = format_bytes(program.len() as u64);
-    note(&format!(
+    exit::warn(&format!(
         "{what}: sending this one, {size}, to ~/.cache/penstock/bin/penstock-{release}-{digest}"
     ));
     let sent = writeln!(input, "{}", program.len())

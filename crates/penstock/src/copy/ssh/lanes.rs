@@ -33,7 +33,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::link::Link;
 use super::message::Message;
-use crate::copy::target_name;
+use crate::copy::job::target_name;
 use penstock_io::sys::now_seconds;
 
 /// How long a probe may take: on any path on which a copy makes sense it is far less.

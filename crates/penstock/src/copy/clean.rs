@@ -14,7 +14,7 @@ use penstock_proto::name::{self, OwnKind, RunTag, STORE_PRIVATE_NAME};
 use penstock_proto::units::format_bytes;
 use serde_json::json;
 
-use crate::copy::{has_begun_to_remove, remove_state, state_home};
+use super::state::{has_begun_to_remove, remove_state, state_home};
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 use crate::output::output_file::successor::is_being_written;

@@ -1,10 +1,11 @@
 //! The far end: what ssh starts at the other host (`penstock ssh-serve`). It speaks on standard
 //! input and output and ends with them; what it keeps for a resume is below its state home.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -14,15 +15,17 @@ use penstock_controller::runner::{RunControl, RunFiles, RunOutcome};
 use penstock_io::sys;
 use penstock_proto::name;
 
-use super::ends::{self, SourceEnd, SourceServer, TargetParts};
+use super::bootstrap::own_digest;
+use super::ends::{SourceEnd, SourceServer, TargetParts};
 use super::lanes::{self, Keys, Listening, Token, Way, probe, token_of, token_text};
 use super::link::{Incoming, Link, missing, unexpected};
 use super::message::{
     self, Begin, Begun, Message, Open, Opened, Outcome, PART_BYTES, READY, Role, RunFile, View,
 };
-use super::{problem_of, read_part};
-use crate::copy::{SourcePlace, State, TargetPlace, run_at};
-use crate::exit::{self, ExitCode, Failure};
+use crate::copy::job::run_at;
+use crate::copy::places::{self, SourcePlace, TargetPlace};
+use crate::copy::state::State;
+use crate::exit::{self, ExitCode, Failure, problem_of};
 use crate::options::limits::bind_to_cpus;
 
 /// How often the local end is told how it stands.
@@ -52,7 +55,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if let Some(version) = &args.check {
         let digest = args.digest.as_ref();
         let same = *version == message::version()
-            && digest.is_none_or(|digest| super::own_digest().is_ok_and(|own| own == *digest));
+            && digest.is_none_or(|digest| own_digest().is_ok_and(|own| own == *digest));
         return Ok(if same { ExitCode::Done } else { ExitCode::Usage });
     }
     sys::raise_file_limit();
@@ -181,12 +184,12 @@ impl Far {
         let (place, shown, facts, trace) = match (begin.far, &begin.facts) {
             (Role::Source, _) => {
                 let place = SourcePlace::find(&path).map_err(|error| problem_of(&error))?;
-                let (facts, trace) = (place.facts(), ends::trace(&place.path));
+                let (facts, trace) = (place.facts(), places::trace(&place.path));
                 let shown = place.path.clone();
                 (FarPlace::Source(place), shown, Some(facts), trace)
             }
             (Role::Target, Some(facts)) => {
-                let apart = |to: &std::path::Path| ends::check_apart(&begin.trace, to);
+                let apart = |to: &std::path::Path| places::check_traces(&begin.trace, to);
                 let place = TargetPlace::find(&path, facts, &apart, !begin.dry_run, begin.delete)
                     .map_err(|error| problem_of(&error))?;
                 let shown = place.path.clone();
@@ -281,11 +284,11 @@ impl Far {
                     way,
                     rtt: open.rtt_ms.map(Duration::from_millis),
                     capability: &open.capability,
-                    control: &self.control,
                     places: open.places,
                 };
                 let target = parts.place.path.clone();
-                let input = parts.input()?;
+                let input = parts.run_parts()?.input(Arc::clone(&self.control));
+                let input = input.map_err(|error| problem_of(&error))?;
                 let (tell, ended) = mpsc::channel();
                 std::thread::Builder::new()
                     .name("run".to_owned())
@@ -336,7 +339,7 @@ impl Far {
     fn give_file(&self, which: RunFile, offset: u64) {
         let part = match &self.end {
             End::Target { state, .. } => {
-                let path = which.path(&RunFiles::of(&ends::journal(state)));
+                let path = which.path(&RunFiles::of(&state.journal()));
                 read_part(&path, offset, PART_BYTES).map_err(|error| {
                     let title = format!("cannot read `{}`", path.display());
                     Problem::new(Exit::Fatal, "state", title).because(error)
@@ -377,6 +380,18 @@ fn claim(open: &Open) -> Result<State, Problem> {
             }
         }
     }
+}
+
+/// Up to `bytes_max` bytes of a file; none at its end or if there is no such file.
+fn read_part(path: &Path, offset: u64, bytes_max: usize) -> std::io::Result<Vec<u8>> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    file.seek(SeekFrom::Start(offset))?;
+    let mut part = Vec::new();
+    file.take(bytes_max as u64).read_to_end(&mut part)?;
+    Ok(part)
 }
 
 /// The path at this host that was meant: relative to the home directory, where ssh starts

@@ -15,7 +15,9 @@ use penstock_api::site::OpenScan;
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome, RunView};
 
-use super::client::{Ssh, Starting, note};
+use super::arguments::SshArgs;
+use super::client::{Ssh, Starting};
+use super::destination::Remote;
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
 use super::lanes::{
     self, ADDRESSES_MAX, Keys, Listening, PROBE_MAX, Token, Way, draw_ports, probe, source_name,
@@ -23,11 +25,9 @@ use super::lanes::{
 };
 use super::link::{ANSWER_MAX, Incoming, Link, missing, unexpected};
 use super::message::{Begin, Begun, Message, Open, Opened, Outcome, Role, RunFile, View};
-use super::{Remote, SshArgs};
-use crate::copy::{
-    Copy, Job, Papers, SourceFacts, SourcePlace, State, TargetPlace, check_kind, run_at,
-    scan_request,
-};
+use crate::copy::job::{Copy, Job, Papers, check_kind, run_at, scan_request};
+use crate::copy::places::{self, SourceFacts, SourcePlace, TargetPlace};
+use crate::copy::state::State;
 use crate::exit::{self, ExitCode, Failure, failure};
 use crate::output::progress::Mode;
 
@@ -135,7 +135,7 @@ impl Session {
             far: if self.wish.push { Role::Target } else { Role::Source },
             path: PathText(self.wish.remote.path.clone()),
             facts: place.map(SourcePlace::facts),
-            trace: place.map(|place| ends::trace(&place.path)).unwrap_or_default(),
+            trace: place.map(|place| places::trace(&place.path)).unwrap_or_default(),
             authority: keys.certificate(),
             ports: self.ports,
             lane_addresses: self.lane_addresses()?,
@@ -200,7 +200,7 @@ impl Session {
         let forwarded = self.ssh.forward(port);
         match forwarded.and_then(|address| probe(&[address], &self.token)) {
             Ok(address) => {
-                note(&format!(
+                exit::warn(&format!(
                     "direct lanes failed ({why}); moving through ssh, which costs about four times \
                      the CPU and seldom carries more than 3 Gbit/s. `--ports A-B` with ports that \
                      are open avoids it"
@@ -323,7 +323,7 @@ impl Session {
         let capability = end.capability.clone();
         self.open(&state, dial, None, capability)?;
         let control = Arc::new(RunControl::default());
-        let journal = ends::journal(&state);
+        let journal = state.journal();
         let follower = Follower {
             link: Arc::clone(&self.link),
             server,
@@ -357,7 +357,7 @@ impl Session {
         let facts: SourceFacts =
             begun.facts.ok_or_else(|| failure(missing("what the source is")))?;
         ends::check_asked(&self.wish.remote.path, &facts).map_err(failure)?;
-        let apart = |to: &Path| ends::check_apart(&begun.trace, to);
+        let apart = |to: &Path| places::check_traces(&begun.trace, to);
         let (make, delete) = (!self.wish.dry_run(), options.update.delete);
         let place = TargetPlace::find(&self.wish.target, &facts, &apart, make, delete)?;
         let from = PathBuf::from(self.wish.remote.to_string());
@@ -376,11 +376,10 @@ impl Session {
             way,
             rtt: self.rtt,
             capability: &opened.capability,
-            control: &control,
             places: self.wish.places(),
         };
         let target = place.path.clone();
-        let input = parts.input().map_err(failure)?;
+        let input = parts.run_parts().map_err(failure)?.input(Arc::clone(&control))?;
         let (link, watched) = (Arc::clone(&self.link), Arc::clone(&control));
         let (leaving, journal) = (Arc::clone(&self.link), input.journal.clone());
         let job = Job {

@@ -22,8 +22,11 @@ use anyhow::Context as _;
 use penstock_proto::text;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::arguments::SshArgs;
+use super::bootstrap::{own_digest, send, unfit};
+use super::destination::Destination;
 use super::message::{MAGIC, READY, version};
-use super::{Destination, SshArgs};
+
 use crate::exit::{self, ExitCode, Failure};
 
 /// How long a login may take, with a person who types a password; and again, once the program was
@@ -201,7 +204,7 @@ impl Ssh {
         let words = split(&args.ssh)?;
         check_program(words.first().map_or("", String::as_str))?;
         let control = ControlDirectory::make()?;
-        let digest = super::own_digest()?;
+        let digest = own_digest()?;
         let script = script(&digest, args.remote_penstock.as_deref());
         let mut command = Command::new("sh");
         // ssh keeps an ignored signal ignored: at Ctrl-C the far end is asked to stop in order,
@@ -252,11 +255,11 @@ impl Ssh {
                 Greeting::Absent(words) => {
                     let mut watched = Watched::start(input, Arc::clone(&self.child))?;
                     let to = &self.destination;
-                    super::bootstrap::send(args, to, &words, digest, &mut watched)?;
+                    send(args, to, &words, digest, &mut watched)?;
                     until = Instant::now() + START_MAX;
                 }
                 Greeting::Unfit(words) => {
-                    return Err(super::bootstrap::unfit(&self.destination, &words).into());
+                    return Err(unfit(&self.destination, &words).into());
                 }
                 Greeting::Closed(noise) => return Err(self.failed(&noise).into()),
             }
@@ -568,11 +571,6 @@ fn split(text: &str) -> anyhow::Result<Vec<String>> {
         return Err(Failure::new(ExitCode::Usage, message).into());
     }
     Ok(words)
-}
-
-/// Tells the user what is no error.
-pub(super) fn note(text: &str) {
-    exit::warn(text);
 }
 
 #[cfg(test)]

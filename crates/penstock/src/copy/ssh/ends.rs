@@ -2,16 +2,12 @@
 //! target runs the transfer and keeps the ledger.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use penstock_api::peers::OnePeer;
-use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
@@ -20,10 +16,8 @@ use penstock_api::scan::{
 };
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferOptions};
-use penstock_controller::runner::{RunControl, RunInput};
 use penstock_io::net::SocketOptions;
 use penstock_io::store::IoMode;
-use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
@@ -31,10 +25,11 @@ use penstock_proto::network::DataAddress;
 
 use super::lanes::{Keys, Server, Way, source_name, target_store};
 use super::link::{Link, unexpected};
-use super::message::{Message, Place};
-use super::problem_of;
-use crate::copy::{SourceFacts, SourcePlace, State, TargetPlace, ends_in_slash, keeping_state};
-use crate::exit::{ExitCode, Failure, failure};
+use super::message::Message;
+use crate::copy::job::RunParts;
+use crate::copy::places::{SourceFacts, SourcePlace, TargetPlace, ends_in_slash};
+use crate::copy::state::State;
+use crate::exit::failure;
 
 /// How long a page may take beyond the wait that was asked for.
 const PAGE_MAX: Duration = Duration::from_secs(60);
@@ -210,7 +205,7 @@ impl PageSource for LinkPages {
     }
 }
 
-/// What a target's end is made of.
+/// The parts of a target's end.
 pub(super) struct TargetParts<'a> {
     pub(super) place: &'a TargetPlace,
     pub(super) state: &'a State,
@@ -222,28 +217,22 @@ pub(super) struct TargetParts<'a> {
     pub(super) rtt: Option<Duration>,
     /// In hex.
     pub(super) capability: &'a str,
-    pub(super) control: &'a Arc<RunControl>,
     /// From where and to where, as it was written.
     pub(super) places: (PathText, PathText),
 }
 
-impl TargetParts<'_> {
-    /// What the run needs.
+impl<'a> TargetParts<'a> {
+    /// Opens the target's store and the way to the source; returns the parts of the run.
     ///
     /// # Errors
-    /// The state cannot be used.
-    pub(super) fn input(self) -> Result<RunInput, Problem> {
+    /// The keys or the right to read cannot be used.
+    pub(super) fn run_parts(self) -> Result<RunParts<'a>, Problem> {
         let store = target_store()?;
         let stores = stores(store.clone(), self.place.kind.clone(), false);
         let (address, connect) = self.way.connect(Arc::clone(self.link));
         let lanes = Some(self.keys.lane_config()?);
         let target = TargetService::new(stores, lanes, SocketOptions::default());
         let target = Arc::new(target.with_connect(connect, self.rtt));
-        let heads = self.state.open_heads().map_err(|error| problem_of(&error))?;
-        let at = (&store, &self.place.root[..]);
-        let makes_plan = self.options.plan == Some(PlanUse::Make);
-        let is_new_target =
-            !makes_plan && self.state.settle_target(&heads, &*target, at, &self.place.path);
         let capability = data_encoding::HEXLOWER.decode(self.capability.as_bytes());
         let capability = capability.map_err(|error| {
             Problem::new(Exit::Fatal, "capability", "the right to read cannot be read")
@@ -252,23 +241,15 @@ impl TargetParts<'_> {
         let site = self.keys.other.clone();
         let (peer, network, rate_bits_per_s) = (site.clone(), None, None);
         let peers = vec![DataAddress { peer, address, network, rate_bits_per_s }];
-        Ok(RunInput {
-            id: self.state.id,
-            listing: self.state.listing,
-            is_new_target,
-            options: keeping_state(self.options, &self.place.path),
+        Ok(RunParts {
+            state: self.state,
+            options: self.options,
+            place: self.place,
             store,
-            root: PathText(self.place.root.clone()),
+            target,
             pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
             source: SourceAccess::Remote { site, own_site: false, peers, capability },
-            find_source: None,
-            peers: Arc::new(OnePeer(target)),
-            heads: Arc::new(heads),
-            journal: journal(self.state),
-            control: Arc::clone(self.control),
             places: self.places,
-            known_rate: None,
-            fence: Default::default(),
         })
     }
 }
@@ -282,45 +263,6 @@ pub(super) fn leave_other_target(place: &TargetPlace, state: &mut State) -> anyh
     let stores = stores(store.clone(), place.kind.clone(), false);
     let target = TargetService::new(stores, None, SocketOptions::default());
     state.leave_other_target(&target, &store)
-}
-
-/// Where a run keeps its journal and its lists.
-pub(super) fn journal(state: &State) -> PathBuf {
-    state.directory.join("journal")
-}
-
-/// The path and the directories that it lies in, itself first, as far as they exist.
-pub(crate) fn trace(path: &Path) -> Vec<Place> {
-    let Ok(boot) = sys::boot_id() else { return Vec::new() };
-    let boot = data_encoding::HEXLOWER.encode(&boot);
-    let place = |path: &Path| {
-        let meta = fs::symlink_metadata(path).ok()?;
-        Some(Place { boot: boot.clone(), device: meta.dev(), inode: meta.ino() })
-    };
-    if !path.is_absolute() {
-        return Vec::new();
-    }
-    path.ancestors().filter_map(place).collect()
-}
-
-/// Refuses a target that overlaps its source, for a host may be reached from itself, or share a
-/// file system under the same boot (B8). `source` is the source's [`trace`].
-///
-/// # Errors
-/// Refused.
-pub(crate) fn check_apart(source: &[Place], to: &Path) -> anyhow::Result<()> {
-    let Some(root) = source.first() else { return Ok(()) };
-    let target = trace(to);
-    let within = target.contains(root);
-    let exists = fs::symlink_metadata(to).is_ok();
-    let around = exists && target.first().is_some_and(|target| source.contains(target));
-    if !within && !around {
-        return Ok(());
-    }
-    let message = format!("the source and the target `{}` overlap", to.display());
-    Err(Failure::new(ExitCode::Refused, message)
-        .hint("choose a target that neither contains the source nor lies within it")
-        .into())
 }
 
 /// Refuses what the other end says that its source is, if that is not what was asked for with
@@ -385,20 +327,5 @@ mod tests {
         }
         assert!(!asked("..", facts("b", false, false)));
         assert!(!asked("..", facts("b", true, true)));
-    }
-
-    /// B8: a tree is not copied into itself by way of ssh to the own host.
-    #[test]
-    fn b8_a_tree_and_itself_are_not_apart() {
-        let work = tempfile::tempdir().unwrap();
-        let root = work.path().canonicalize().unwrap();
-        let source = root.join("a/b");
-        fs::create_dir_all(&source).unwrap();
-        let places = trace(&source);
-        for (to, apart) in
-            [("a/b", false), ("a", false), ("a/b/c/d", false), ("a/x", true), ("x/a/b", true)]
-        {
-            assert_eq!(check_apart(&places, &root.join(to)).is_ok(), apart, "{to}");
-        }
     }
 }

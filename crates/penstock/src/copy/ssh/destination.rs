@@ -1,94 +1,33 @@
-//! `penstock copy` from or to another host by the user's own ssh: no daemon, no configuration.
-//!
-//! ```text
-//! local:  ssh host penstock ssh-serve ──── messages (`message`, `link`) ────▶ far: `serve`
-//!         one end is the source: scan, pages, lanes   (`ends::SourceEnd`)
-//!         the other the target: runner, ledger        (`ends::TargetParts`)
-//!         lanes: direct, or through a port that ssh forwards (`lanes`, `client`)
-//! ```
-//! Whoever may log in is trusted, for this copy alone: the ends exchange authorities made for it
-//! over the ssh channel (docs/design/0011). State for a resume stays where it is needed: the
-//! ledger at the target, pages at the source, and at the local end the id under which the far end
-//! keeps its part. The same command again finds it. After a copy that is done nothing is left but
-//! the program in the far user's cache, if it had to be sent.
-
-mod bootstrap;
-mod client;
-mod ends;
-mod lanes;
-mod link;
-mod local;
-mod message;
-mod serve;
+//! A place at another host, as the command line names it.
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use penstock_api::problem::{Exit, Problem};
 use penstock_proto::name;
 
-use crate::exit::{self, ExitCode, Failure};
-
-use bootstrap::own_digest;
-pub(crate) use ends::{check_apart, trace};
-pub(crate) use local::{Wish, run};
-pub(crate) use serve::{ServeArgs, run as serve};
-
-/// How another host is reached.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Over ssh")]
-pub(crate) struct SshArgs {
-    /// The command that logs in, as in `ssh -p 2222 -i key`; OpenSSH or something that takes its
-    /// options
-    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
-    ssh: String,
-    /// Ports at which lanes may be listened for, as in 50000-50100; by default 64 that are drawn
-    #[arg(long, value_name = "A-B", value_parser = parse_ports)]
-    ports: Option<(u16, u16)>,
-    /// Address or name of the other host to dial lanes at, where it also listens if it can; by
-    /// default the host name of the ssh configuration. No address that the other host tells is
-    /// dialled
-    #[arg(long, value_name = "ADDRESS")]
-    lane_address: Option<String>,
-    /// The program at the other host; by default the one in its PATH or in ~/.cache/penstock
-    #[arg(long, value_name = "PATH")]
-    remote_penstock: Option<PathBuf>,
-    /// Never send this program to the other host
-    #[arg(long)]
-    no_bootstrap: bool,
-}
-
-fn parse_ports(text: &str) -> Result<(u16, u16), String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.trim().parse(), last.trim().parse()) {
-        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),
-        _ => Err("two ports, the lower first, as in 50000-50100".to_owned()),
-    }
-}
+use crate::exit::{ExitCode, Failure};
 
 /// Whom ssh logs in to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     /// `host` or `user@host`, as ssh takes it.
-    login: String,
-    port: Option<u16>,
+    pub(super) login: String,
+    pub(super) port: Option<u16>,
 }
 
 impl Destination {
     /// Adds it to a command of OpenSSH; what follows is the far command.
-    fn add_to(&self, command: &mut Command) {
+    pub(super) fn add_to(&self, command: &mut Command) {
         if let Some(port) = self.port {
             command.arg("-p").arg(port.to_string());
         }
         command.arg("--").arg(&self.login);
     }
 
-    fn host(&self) -> &str {
+    pub(super) fn host(&self) -> &str {
         self.login.rsplit_once('@').map_or(&self.login, |(_, host)| host)
     }
 }
@@ -103,8 +42,8 @@ impl fmt::Display for Destination {
 /// A path at another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remote {
-    destination: Destination,
-    path: Vec<u8>,
+    pub(super) destination: Destination,
+    pub(super) path: Vec<u8>,
 }
 
 impl fmt::Display for Remote {
@@ -227,39 +166,6 @@ fn destination(argument: &Path, login: &[u8], port: Option<u16>) -> anyhow::Resu
 fn unreadable(argument: &Path, why: &str) -> Failure {
     Failure::new(ExitCode::Usage, format!("`{}` cannot be read: {why}", argument.display()))
         .hint("write `[user@]host:path`, or `./a:b` for a local file with a colon in its name")
-}
-
-/// An error of this program as the other end is told it.
-fn problem_of(error: &anyhow::Error) -> Problem {
-    let exit = match exit::code_of(error) {
-        ExitCode::Done => Exit::Done,
-        ExitCode::Unclassified => Exit::Unclassified,
-        ExitCode::Usage => Exit::Usage,
-        ExitCode::SomeFailed => Exit::SomeFailed,
-        ExitCode::SourceChanged => Exit::SourceChanged,
-        ExitCode::Temporary => Exit::Temporary,
-        ExitCode::Refused => Exit::Refused,
-        ExitCode::Fatal => Exit::Fatal,
-        ExitCode::Integrity => Exit::Integrity,
-        ExitCode::NotAuthorised => Exit::NotAuthorised,
-        ExitCode::Interrupted => Exit::Interrupted,
-    };
-    let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
-    Problem::new(exit, "ssh", error.to_string())
-        .because(causes.join(": "))
-        .hint(exit::hint_of(error).unwrap_or_default())
-}
-
-/// Up to `bytes_max` bytes of a file; none at its end or if there is no such file.
-fn read_part(path: &Path, offset: u64, bytes_max: usize) -> std::io::Result<Vec<u8>> {
-    let mut file = match File::open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        opened => opened?,
-    };
-    file.seek(SeekFrom::Start(offset))?;
-    let mut part = Vec::new();
-    file.take(bytes_max as u64).read_to_end(&mut part)?;
-    Ok(part)
 }
 
 #[cfg(test)]
