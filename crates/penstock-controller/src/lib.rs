@@ -11,7 +11,6 @@
 //! | [`runner`] | one running transfer: pages, grants, ledger |
 //! | [`root`] | the root digest of a data set |
 //! | [`sites`] | the requests of the manager to other sites |
-//! | [`rest`] | the local API `/api/v1` |
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +19,6 @@ pub mod cluster;
 pub mod etcd;
 pub mod manager;
 mod pages_ahead;
-pub mod rest;
 pub mod root;
 pub mod runner;
 pub mod sites;

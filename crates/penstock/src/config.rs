@@ -501,7 +501,7 @@ fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exports::Exports;
+    use crate::daemon::site::exports::Exports;
 
     const TEXT: &str = r#"
         site = "lab"

@@ -11,7 +11,6 @@ mod daemon;
 mod dataset;
 mod doctor;
 mod exit;
-mod exports;
 mod grants;
 mod http;
 mod networks;
@@ -21,7 +20,6 @@ mod receipt;
 mod reference;
 mod site_directory;
 mod token;
-mod wiring;
 
 use std::process;
 

@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::config::{
     ClusterConfig, Config, ETCD_PORT_DEFAULT, OwnEtcdConfig, lease_seconds_default,
 };
-use crate::daemon::etcd::files::{Files, KnownMember, MemberNote};
-use crate::daemon::etcd::program::Program;
+use crate::daemon::managed_etcd::files::{Files, KnownMember, MemberNote};
+use crate::daemon::managed_etcd::program::Program;
 use crate::exit::{self, ExitCode, Failure};
 
 /// Hosts on which etcd runs unless told otherwise.

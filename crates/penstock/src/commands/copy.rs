@@ -1,4 +1,4 @@
-//! `penstock copy`: reads the command line and chooses between a copy on this host and one over ssh.
+//! `penstock copy`: reads the command line, and chooses a copy on this host or one over ssh.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -9,7 +9,7 @@ use penstock_controller::etcd::Etcd;
 use penstock_proto::units::format_bytes;
 
 use crate::config::ClusterConfig;
-use crate::daemon::etcd::client;
+use crate::daemon::managed_etcd::client;
 
 /// How long an endpoint may take for each question.
 const ASK: Duration = Duration::from_secs(2);

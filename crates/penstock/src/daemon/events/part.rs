@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_api::peers::PartNews;
 use penstock_proto::id::TransferId;
 
-use super::EventLog;
+use super::log::EventLog;
 
 impl EventLog {
     /// Takes note of what became of a peer's part in a transfer.

@@ -9,9 +9,9 @@ use std::time::Duration;
 use penstock_proto::id::Name;
 use tokio::sync::watch;
 
-use super::EventLog;
+use super::log::EventLog;
 use crate::config::StoreConfig;
-use crate::wiring;
+use crate::daemon::site::store_cards::store_cards;
 
 /// How often stores are looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -61,7 +61,7 @@ impl EventLog {
             loop {
                 let stores = stores.clone();
                 let look = move || {
-                    let cards = wiring::store_cards(&stores).into_iter().zip(&stores);
+                    let cards = store_cards(&stores).into_iter().zip(&stores);
                     let sights = cards.map(|(card, store)| {
                         let sight = Sight::of(store, card.identity);
                         (card.store, sight)

@@ -16,6 +16,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::daemon::http::reply::{ProblemReply, blocking};
+use crate::daemon::http::request::BODY_BYTES_MAX;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
@@ -27,7 +29,6 @@ use penstock_api::rpc::task::{
 };
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
 use penstock_controller::cluster::ClusterNow;
-use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, blocking};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::Page;

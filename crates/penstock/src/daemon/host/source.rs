@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use crate::daemon::http::reply::{ProblemReply, blocking};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use penstock_api::problem::Problem;
 use penstock_api::rpc::source::{SourceCall, SourceRequest};
 use penstock_api::scan::{ScanRequest, SourcePeer};
-use penstock_controller::rest::{ProblemReply, blocking};
 use penstock_peer::OrderedSource;
 
 use super::{Host, SOURCE_BYTES_MAX, read_whole};

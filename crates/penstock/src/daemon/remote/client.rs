@@ -12,7 +12,7 @@ use reqwest::{Body, Method, Response};
 use serde::de::DeserializeOwned;
 
 use crate::cause::innermost;
-use crate::daemon::site::Site;
+use crate::daemon::site::context::Site;
 use crate::http;
 
 /// How long a connection to another peer may take.

@@ -29,9 +29,9 @@ use tokio::sync::watch;
 use super::client::PeerClient;
 use super::orders::Orders;
 use super::peer::RemotePeer;
-use crate::daemon::events::EventLog;
-use crate::daemon::target_side::TargetSide;
-use crate::wiring::IN_MEMORY;
+use crate::daemon::cluster::target_side::TargetSide;
+use crate::daemon::events::log::EventLog;
+use crate::daemon::site::store_cards::IN_MEMORY;
 
 /// The other peers of the site, as its controller sees them.
 #[derive(Clone)]

@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use super::client::PEER_UNREACHABLE;
 use super::peer::{RemotePeer, unreadable};
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
-use crate::daemon::site::STORE_ELSEWHERE;
+use crate::daemon::site::context::STORE_ELSEWHERE;
 use crate::http;
 
 /// How long a peer may take to look at a data set's root.

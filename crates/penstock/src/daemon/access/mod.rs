@@ -1,0 +1,23 @@
+//! Who may do what here: keys and certificates, pairings, tokens, and what each may take.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `keys` | the own keys, statements about them, and keys that are revoked |
+//! | `rotation` | replacing the keys of the site, at all peers and at paired sites |
+//! | `renewal` | renewing this peer's certificate |
+//! | `signing` | the key that signs receipts |
+//! | `pairing` | making another site known, by a token |
+//! | `join` | taking a host into the site, by a token |
+//! | `rights` | ending lanes whose rights have ended |
+//! | `admission` | limits to connections without credentials |
+//! | `budget` | limits to what each paired site takes |
+
+pub(crate) mod admission;
+pub(crate) mod budget;
+pub(crate) mod join;
+pub(crate) mod keys;
+pub(crate) mod pairing;
+pub(crate) mod renewal;
+pub(crate) mod rights;
+pub(crate) mod rotation;
+pub(crate) mod signing;

@@ -1,0 +1,14 @@
+//! What has happened at this site, as this peer has seen it.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `log` | the events, in memory and in two files of the site directory |
+//! | `membership`, `etcd`, `stores`, `paths`, `transfers`, `part` | events of these |
+
+mod etcd;
+pub(crate) mod log;
+mod membership;
+mod part;
+mod paths;
+mod stores;
+mod transfers;

@@ -1,0 +1,52 @@
+//! Bodies and parameters of requests.
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, Json, Request};
+use penstock_api::problem::{Exit, Problem};
+use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
+use penstock_proto::id::Name;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::reply::ProblemReply;
+
+/// Longest body of a request that names paths: of a transfer or a scan.
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// A JSON body; a faulty one is answered with a problem.
+#[derive(Clone, Debug)]
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = ProblemReply;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        let Json(value) =
+            Json::<T>::from_request(request, state).await.map_err(|rejection: JsonRejection| {
+                let problem = Problem::new(Exit::Usage, "body", "the request's body is wrong");
+                ProblemReply(problem.because(rejection.body_text()))
+            })?;
+        Ok(Self(value))
+    }
+}
+
+/// The position of a part of a plan.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct PlanQuery {
+    /// The site that will own the transfer; `None` for this one.
+    pub(crate) site: Option<Name>,
+    /// The store that the transfer writes to.
+    pub(crate) store: Name,
+    /// Bytes of the plan before this part.
+    pub(crate) offset: u64,
+}
+
+/// Returns the checksum that a path names.
+///
+/// # Errors
+/// Status 404: there is none of that name.
+pub(crate) fn checksum_kind(text: &str) -> Result<ChecksumKind, Problem> {
+    text.parse().map_err(|error: UnknownChecksum| {
+        Problem::new(Exit::Usage, "checksum", error.to_string()).status(404)
+    })
+}

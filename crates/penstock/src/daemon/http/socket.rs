@@ -1,0 +1,55 @@
+//! Serves the local API on a Unix socket, to root and the daemon's own user alone.
+
+use std::io;
+
+use axum::Router;
+use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::{Extension, Request};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::serve::IncomingStream;
+use penstock_api::problem::{Exit, Problem};
+use tokio::net::UnixListener;
+
+use super::reply::ProblemReply;
+
+/// The user at the other end, according to the kernel (SO_PEERCRED, unix(7)).
+#[derive(Clone, Debug)]
+struct PeerUser(Option<u32>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for PeerUser {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(stream.io().peer_cred().ok().map(|credentials| credentials.uid()))
+    }
+}
+
+/// Serves `router` until `shutdown` resolves; root and `own_user` alone are let in.
+///
+/// # Errors
+/// The listener fails.
+pub(crate) async fn serve(
+    listener: UnixListener,
+    router: Router,
+    own_user: u32,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let guarded = router.layer(middleware::from_fn(move |user, request, next| {
+        admit(user, request, next, own_user)
+    }));
+    axum::serve(listener, guarded.into_make_service_with_connect_info::<PeerUser>())
+        .with_graceful_shutdown(shutdown)
+        .await
+}
+
+async fn admit(
+    Extension(ConnectInfo(PeerUser(user))): Extension<ConnectInfo<PeerUser>>,
+    request: Request,
+    next: Next,
+    own_user: u32,
+) -> Response {
+    if user == Some(0) || user == Some(own_user) {
+        return next.run(request).await;
+    }
+    let title = "only root and the daemon's own user may use its socket";
+    ProblemReply(Problem::new(Exit::NotAuthorised, "not-authorised", title)).into_response()
+}
