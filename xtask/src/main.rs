@@ -1,5 +1,5 @@
-//! The one door to the project's own checks: `cargo xtask verify | fix | reference | man | tidy |
-//! fuzz | bench | lab`.
+//! The one door to the project's own checks: `cargo xtask verify | fix | wrap | reference | man |
+//! tidy | fuzz | bench | lab`.
 //!
 //! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
 //! machine can repair. Each step says its name before and its duration after; all steps run, and
@@ -9,10 +9,12 @@
 
 mod bench;
 mod dependencies;
+mod documents;
 mod fuzz;
 mod lab;
 mod language;
 mod layers;
+mod markdown;
 mod modules;
 mod ratchet;
 mod reference;
@@ -34,11 +36,13 @@ Usage: cargo xtask <COMMAND>
 
   verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference docs
                     deny fuzz bench
-  fix               formats, and applies what clippy suggests
+  fix               formats, wraps Markdown, and applies what clippy suggests
+  wrap              wraps Markdown at 100 columns
   reference         writes docs/reference.md from the program
   man DIR           writes a man page for each command into DIR
-  tidy [--places]   only the limits on sizes, on imports between crates and modules, and on the
-                    language of comments; `--places` lists each place that the figures count
+  tidy [--places]   only the limits on sizes, on imports between crates and modules, on the
+                    language of comments, and on Markdown; `--places` lists each place that
+                    the figures count
   fuzz [SECONDS]    runs every fuzz target for so many seconds each (default 10)
   bench [ARG...]    builds a release, and compares it with the rivals that are installed;
                     `bench --help` lists the arguments
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["verify", steps @ ..] => verify(steps),
         ["fix"] => fix(),
+        ["wrap"] => documents::wrap(&root()),
         ["reference"] => reference::write(&root()),
         ["man", directory] => reference::man(&root(), directory),
         ["tidy"] => Steps::all().run("tidy", || tidy::check(&root(), false)).finish(),
@@ -116,6 +121,7 @@ fn fix() -> anyhow::Result<()> {
     Steps::all()
         .run("clippy", || cargo(&[&clippy[..], &["--all-targets"]].concat(), &[]))
         .run("format", || cargo(&["fmt", "--all"], &[]))
+        .run("documents", || documents::wrap(&root()))
         .finish()
 }
 

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
+use crate::markdown;
+
 const PLACE: &str = "docs/reference.md";
 
 /// Writes `docs/reference.md`.
@@ -13,7 +15,7 @@ const PLACE: &str = "docs/reference.md";
 /// # Errors
 /// The program does not build, or the file cannot be written.
 pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
-    let text = program(root, &["reference"])?;
+    let text = wrapped(&program(root, &["reference"])?);
     fs::write(root.join(PLACE), text).with_context(|| format!("write {PLACE}"))?;
     println!("wrote {PLACE}");
     Ok(())
@@ -29,12 +31,11 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     if !output.status.success() {
         bail!("`penstock reference` failed: {}", output.status);
     }
-    let wanted = output.stdout;
-    let found = fs::read(root.join(PLACE)).unwrap_or_default();
+    let wanted = wrapped(&output.stdout);
+    let found = fs::read_to_string(root.join(PLACE)).unwrap_or_default();
     if found == wanted {
         return Ok(());
     }
-    let (wanted, found) = (String::from_utf8_lossy(&wanted), String::from_utf8_lossy(&found));
     if let Some(line) = wanted.lines().find(|line| !found.lines().any(|known| known == *line)) {
         println!("missing: {line}");
     }
@@ -51,6 +52,11 @@ pub(crate) fn man(root: &Path, directory: &str) -> anyhow::Result<()> {
     program(root, &["reference", "--man", directory])?;
     println!("wrote {directory}/penstock*.1");
     Ok(())
+}
+
+/// Text that the program has printed, within the width of all documents.
+fn wrapped(printed: &[u8]) -> String {
+    markdown::wrap(&String::from_utf8_lossy(printed))
 }
 
 /// Builds the program, runs it, and gives what it prints.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::{layers, ratchet, source};
+use crate::{documents, layers, ratchet, source};
 
 /// Columns of a line, as in rustfmt.toml.
 const LINE_COLUMNS_MAX: usize = 100;
@@ -35,8 +35,8 @@ const UNDONE: [&str; 5] = [
     concat!("TO", "DO"),
 ];
 
-/// Checks every Rust source and shell script of the project. `with_places` lists what the figures
-/// of [`ratchet`] count.
+/// Checks every Rust source, shell script and Markdown document of the project. `with_places` lists
+/// what the figures of [`ratchet`] count.
 ///
 /// # Errors
 /// Something is over its limit; each place has been printed as `path:line: what`.
@@ -48,6 +48,7 @@ pub(crate) fn check(root: &Path, with_places: bool) -> anyhow::Result<()> {
     files.sort();
     let mut complaints = layers::check(root)?;
     complaints.extend(ratchet::check(root, with_places)?);
+    complaints.extend(documents::check(root)?);
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         let name = file.strip_prefix(root).unwrap_or(file).display();
