@@ -10,6 +10,8 @@ use crate::markdown;
 
 /// Tables that `bench/` writes.
 const WRITTEN_BY_BENCH: &str = "bench/runs";
+/// Documents that link to everything that lies beside them.
+const INDEXES: [&str; 2] = ["docs/design/README.md", "bench/runs/README.md"];
 /// The document whose code spans name folders of crates.
 const MAP: &str = "ARCHITECTURE.md";
 
@@ -27,6 +29,13 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
             found.extend(markdown::complain(&text));
         }
         found.extend(broken_links(&path, &text));
+        if INDEXES.iter().any(|index| name == Path::new(index)) {
+            found.extend(unlisted(&path, &text)?);
+        }
+        if name.starts_with("docs/design") && !name.ends_with("README.md") {
+            let has_status = text.lines().any(|line| line.starts_with("Status: "));
+            found.extend((!has_status).then(|| "1: a decision without `Status: `".to_owned()));
+        }
         if name == Path::new(MAP) {
             found.extend(wrong_places(root, &text));
         }
@@ -80,6 +89,21 @@ fn collect(dir: &Path, deep: bool, documents: &mut Vec<PathBuf>) -> anyhow::Resu
         }
     }
     Ok(())
+}
+
+/// Whatever lies beside an index and is not linked in it, as `line: what`.
+fn unlisted(index: &Path, text: &str) -> anyhow::Result<Vec<String>> {
+    let directory = index.parent().unwrap_or(Path::new(""));
+    let mut complaints = Vec::new();
+    for entry in fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))? {
+        let name = entry.with_context(|| format!("list {}", directory.display()))?.file_name();
+        let name = name.to_string_lossy();
+        if name != "README.md" && !text.contains(&format!("]({name})")) {
+            complaints.push(format!("1: `{name}` has no line here"));
+        }
+    }
+    complaints.sort();
+    Ok(complaints)
 }
 
 /// Links of a document to files or headings of the project that are not there, as `line: what`.
@@ -177,6 +201,16 @@ mod tests {
         assert_eq!(
             broken_links(&document, &text),
             ["3: the link `none.md` leads nowhere", "4: the link `#none` leads nowhere"]
+        );
+    }
+
+    /// Promise: an index that leaves something out is reported.
+    #[test]
+    fn unlisted_neighbours_are_found() {
+        let index = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        assert_eq!(
+            unlisted(&index, "[a](Cargo.toml)").unwrap(),
+            ["1: `src` has no line here".to_owned()]
         );
     }
 
