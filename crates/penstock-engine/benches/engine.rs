@@ -6,6 +6,7 @@ use std::time::Duration;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use penstock_engine::fetch::{FetchMachine, Item};
 use penstock_engine::page::PageLedger;
+use penstock_engine::queue::{Limits, Queue, Request};
 use penstock_engine::slice::slice;
 use penstock_engine::transfer::{Joining, Phase, TransferMachine, WindowLimits};
 use penstock_proto::compared::Comparison;
@@ -40,6 +41,7 @@ fn main() {
     transfers(&mut criterion);
     requests(&mut criterion);
     replay(&mut criterion);
+    decisions(&mut criterion);
     criterion.final_summary();
 }
 
@@ -299,5 +301,41 @@ fn replay(criterion: &mut Criterion) {
             });
         });
     }
+    group.finish();
+}
+
+/// Measures a decision of a queue of 10,000 transfers of 50 users, and the list of its first 100.
+fn decisions(criterion: &mut Criterion) {
+    let mut queue = Queue::new(Limits::of_site(4));
+    for number in 0..10_000_u32 {
+        let mut id = [0; 16];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        let request = Request {
+            id: TransferId(id),
+            user: format!("user{}", number % 50),
+            group: String::new(),
+            pair: None,
+            source_store: None,
+            target_store: None,
+            priority: (number % 100) as u8,
+            urgent: false,
+            created: u64::from(number),
+            not_before: None,
+            start_by: None,
+            forecast_seconds: None,
+            forecast_bytes: None,
+            nearly_done_items: None,
+        };
+        queue.handle_submitted(request, 0);
+    }
+    let mut group = criterion.benchmark_group("queue");
+    group.bench_function("decision", |bench| {
+        bench.iter_batched(
+            || queue.clone(),
+            |mut queue| black_box(queue.poll_starts(1)),
+            BatchSize::LargeInput,
+        );
+    });
+    group.bench_function("list", |bench| bench.iter(|| black_box(queue.order(100, 1))));
     group.finish();
 }

@@ -1,0 +1,247 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+
+fn id(number: u32) -> TransferId {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&number.to_be_bytes());
+    TransferId(bytes)
+}
+
+fn request(number: u32, user: &str) -> Request {
+    Request {
+        id: id(number),
+        user: user.to_owned(),
+        group: String::new(),
+        pair: Some("hpc".parse().unwrap()),
+        source_store: None,
+        target_store: Some("scratch".parse().unwrap()),
+        priority: PRIORITY_DEFAULT,
+        urgent: false,
+        created: u64::from(number),
+        not_before: None,
+        start_by: None,
+        forecast_seconds: Some(3600),
+        forecast_bytes: Some(1 << 30),
+        nearly_done_items: None,
+    }
+}
+
+fn queue(running_max: u32) -> Queue {
+    Queue::new(Limits { short_extra: 0, ..Limits::of_site(running_max) })
+}
+
+/// Promise Q1: a user with one transfer starts before another user's thousand that came first.
+#[test]
+fn one_transfer_starts_before_another_users_thousand() {
+    let mut queue = queue(2);
+    (0..1000).for_each(|number| queue.handle_submitted(request(number, "anna"), 0));
+    assert_eq!(queue.poll_starts(1), [id(0), id(1)]);
+    queue.handle_submitted(request(5000, "bert"), 2);
+    assert_eq!(queue.poll_starts(2), []);
+    queue.handle_ended(id(0));
+    assert_eq!(queue.poll_starts(3), [id(5000)]);
+}
+
+/// Promise Q1: over a long time, users that always have work are served by their weights.
+#[test]
+fn served_bytes_follow_the_weights() {
+    for seed in 0..5 {
+        println!("seed {seed}");
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let users = [("anna", 1), ("bert", 2), ("cleo", 4)];
+        let mut queue = queue(4);
+        let mut limits = queue.limits.clone();
+        limits.weights.users = users.map(|(user, weight)| (user.to_owned(), weight)).into();
+        queue.handle_limits(limits);
+        let (mut number, mut served) = (0, BTreeMap::<String, u64>::new());
+        let mut running: Vec<(TransferId, String, u64)> = Vec::new();
+        for now in (0..3_000).map(|minute| minute * 60_000) {
+            for (user, _) in users {
+                if queue.waiting.values().filter(|waiting| waiting.request.user == user).count() > 4
+                {
+                    continue;
+                }
+                number += 1;
+                let bytes = rng.random_range(1 << 28..1 << 32);
+                let asked = Request { forecast_bytes: Some(bytes), ..request(number, user) };
+                queue.handle_submitted(asked, now);
+            }
+            for id in queue.poll_starts(now) {
+                let request = &queue.running[&id];
+                running.push((id, request.user.clone(), request.bytes()));
+            }
+            let (id, user, bytes) = running.swap_remove(rng.random_range(0..running.len()));
+            queue.handle_served(id, bytes, now);
+            queue.handle_ended(id);
+            *served.entry(user).or_default() += bytes;
+        }
+        let per_weight = users.map(|(user, weight)| served[user] / u64::from(weight));
+        let (least, most) = (per_weight.iter().min().unwrap(), per_weight.iter().max().unwrap());
+        assert!((most - least) * 10 < *most, "served per weight: {per_weight:?}");
+    }
+}
+
+/// Promise: an operator's urgent transfer and a deadline come before fair shares; priorities count
+/// within one user only; what comes back keeps its age.
+#[test]
+fn urgency_deadlines_priorities_and_age_are_ordered() {
+    let mut queue = queue(1);
+    queue.handle_submitted(request(1, "anna"), 0);
+    queue.handle_submitted(Request { priority: 90, ..request(2, "anna") }, 0);
+    queue.handle_submitted(Request { start_by: Some(50), ..request(3, "bert") }, 0);
+    queue.handle_submitted(Request { urgent: true, ..request(4, "cleo") }, 0);
+    queue.handle_submitted(
+        Request { nearly_done_items: Some(3), created: 99, ..request(5, "anna") },
+        0,
+    );
+    let mut started = Vec::new();
+    for _ in 0..5 {
+        let starts = queue.poll_starts(60);
+        assert_eq!(starts.len(), 1, "one place");
+        queue.handle_ended(starts[0]);
+        started.extend(starts);
+    }
+    assert_eq!(started, [4, 3, 5, 2, 1].map(id));
+}
+
+/// Promise: a short transfer has a place even while long ones take all others.
+#[test]
+fn short_transfers_have_a_place_of_their_own() {
+    let mut queue = Queue::new(Limits::of_site(2));
+    (0..4).for_each(|number| queue.handle_submitted(request(number, "anna"), 0));
+    assert_eq!(queue.poll_starts(0).len(), 2);
+    let short = Request { forecast_seconds: Some(5), ..request(9, "anna") };
+    queue.handle_submitted(short, 1);
+    assert_eq!(queue.poll_starts(1), [id(9)]);
+    let stopped = Limits { running: [(Counter::Site, 0)].into(), ..Limits::of_site(0) };
+    queue.handle_limits(stopped);
+    queue.handle_ended(id(9));
+    queue.handle_submitted(Request { forecast_seconds: Some(5), ..request(10, "anna") }, 2);
+    assert_eq!(queue.poll_starts(2), [], "a limit of zero is zero for short ones too");
+}
+
+/// Promise: limits of pairs, stores and users hold, and a full one delays no other.
+#[test]
+fn a_full_limit_delays_only_its_own() {
+    let mut queue = queue(10);
+    let mut limits = queue.limits.clone();
+    limits.running.insert(Counter::Target("scratch".parse().unwrap()), 1);
+    queue.handle_limits(limits);
+    (0..3).for_each(|number| queue.handle_submitted(request(number, "anna"), 0));
+    let other = Request { target_store: Some("tape".parse().unwrap()), ..request(7, "anna") };
+    queue.handle_submitted(other, 0);
+    assert_eq!(queue.poll_starts(0), [id(0), id(7)]);
+    assert_eq!(queue.wait(id(1), 0).unwrap().code, WaitCode::Turn);
+}
+
+/// Promise Q5: a window that opens is a time to wake, and its transfers start then.
+#[test]
+fn windows_and_start_times_end_by_themselves() {
+    let mut queue = queue(4);
+    let mut limits = queue.limits.clone();
+    limits.closed.insert("hpc".parse().unwrap(), 1000);
+    queue.handle_limits(limits);
+    queue.handle_submitted(request(1, "anna"), 0);
+    queue.handle_submitted(Request { pair: None, not_before: Some(500), ..request(2, "anna") }, 0);
+    assert_eq!(queue.poll_starts(0), []);
+    assert_eq!(queue.poll_wake(0), Some(500));
+    assert_eq!(queue.wait(id(1), 0).unwrap().code, WaitCode::Window);
+    assert_eq!(queue.wait(id(2), 0).unwrap().code, WaitCode::NotBefore);
+    assert_eq!(queue.poll_starts(500), [id(2)]);
+    assert_eq!(queue.poll_wake(500), Some(1000));
+    assert_eq!(queue.poll_starts(1000), [id(1)]);
+}
+
+/// Promise: codes are unique, in kebab-case, and each has an advice.
+#[test]
+fn wait_codes_are_a_closed_table() {
+    let codes: BTreeSet<_> = WaitCode::ALL.iter().map(|code| code.as_str()).collect();
+    assert_eq!(codes.len(), WaitCode::ALL.len());
+    for code in WaitCode::ALL {
+        assert!(code.as_str().chars().all(|c| c.is_ascii_lowercase() || c == '-'));
+        assert!(code.advice().ends_with('.'), "{}", code.as_str());
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit(u32, u8),
+    Hold(u32, bool),
+    Served(u32, u64),
+    End(u32),
+    Limit(u32),
+    Pause(bool),
+    Start,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..12u32, 0..3u8).prop_map(|(number, user)| Step::Submit(number, user)),
+        1 => (0..12u32, any::<bool>()).prop_map(|(number, held)| Step::Hold(number, held)),
+        2 => (0..12u32, 0..3u64 << 30).prop_map(|(number, bytes)| Step::Served(number, bytes)),
+        2 => (0..12u32).prop_map(Step::End),
+        1 => (0..4u32).prop_map(Step::Limit),
+        1 => any::<bool>().prop_map(Step::Pause),
+        4 => Just(Step::Start),
+    ]
+}
+
+proptest! {
+    /// Promise Q4: whatever operators and users do, a transfer runs or waits for a reason, limits
+    /// are never exceeded by a start, and nothing that may start is left waiting.
+    #[test]
+    fn every_wait_has_a_reason(steps in prop::collection::vec(step(), 1..200)) {
+        let mut queue = queue(2);
+        let mut known = BTreeSet::new();
+        for (now, step) in steps.into_iter().enumerate() {
+            let now = now as u64 * 1000;
+            match step {
+                Step::Submit(number, user) => {
+                    known.insert(id(number));
+                    queue.handle_submitted(request(number, &format!("user{user}")), now);
+                }
+                Step::Hold(number, held) => {
+                    let hold = Hold { code: WaitCode::Room, on: "scratch".into(), until: None };
+                    queue.handle_hold(id(number), held.then_some(hold), now);
+                }
+                Step::Served(number, bytes) => queue.handle_served(id(number), bytes, now),
+                Step::End(number) => {
+                    prop_assert_eq!(queue.handle_ended(id(number)), known.remove(&id(number)));
+                }
+                Step::Limit(most) => {
+                    let running = [(Counter::Site, most)].into();
+                    queue.handle_limits(Limits { running, ..queue.limits.clone() });
+                }
+                Step::Pause(paused) => {
+                    let rule = ("user1".to_owned(), "maintenance".to_owned());
+                    let paused_users = paused.then_some(rule).into_iter().collect();
+                    queue.handle_limits(Limits { paused_users, ..queue.limits.clone() });
+                }
+                Step::Start => {
+                    let before = queue.running.len();
+                    let most = queue.limits.running[&Counter::Site] as usize;
+                    queue.poll_starts(now);
+                    prop_assert!(queue.running.len() <= most.max(before));
+                    let waits = queue.order(usize::MAX, now);
+                    prop_assert_eq!(waits.len(), queue.waiting.len());
+                    let full = queue.running.len() >= most;
+                    for (id, wait) in waits {
+                        prop_assert!(wait.code != WaitCode::Turn || full, "{} could start", id.short());
+                        prop_assert!(wait.since <= now);
+                    }
+                }
+            }
+            for id in &known {
+                prop_assert!(queue.running.contains_key(id) != queue.wait(*id, now).is_some());
+            }
+            let expected: u64 = queue.running.values().map(Request::bytes).sum();
+            let users = (0..3).map(|user| queue.served("", &format!("user{user}"), now).1);
+            prop_assert_eq!(users.sum::<u64>(), expected);
+        }
+    }
+}
