@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::UnixMs;
+use super::wait::UnixMs;
 
 /// Time in which a served byte loses half of its weight: 12 hours.
 pub const HALF_LIFE_MS: u64 = 12 * 3600 * 1000;

@@ -32,10 +32,7 @@ use penstock_proto::id::{Name, TransferId};
 
 use fair_share::FairShare;
 pub use fair_share::{HALF_LIFE_MS, Weights};
-pub use wait::{Hold, Wait, WaitCode};
-
-/// Milliseconds since 1970.
-pub type UnixMs = u64;
+pub use wait::{Hold, UnixMs, Wait, WaitCode};
 
 /// A transfer that is forecast to take no longer may use the places reserved for short ones.
 pub const SHORT_SECONDS: u64 = 60;

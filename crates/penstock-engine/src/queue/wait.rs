@@ -1,6 +1,7 @@
 //! The reasons for which a transfer waits.
 
-use super::UnixMs;
+/// Milliseconds since 1970.
+pub type UnixMs = u64;
 
 macro_rules! wait_codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal: $advice:literal,)+) => {
