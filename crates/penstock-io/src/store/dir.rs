@@ -6,17 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use penstock_proto::attributes::Owner;
+use penstock_proto::attributes::{AttributeClass, Owner};
 use penstock_proto::name;
-use penstock_proto::units::Instant;
+use penstock_proto::units::{FileTime, Instant};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::durability::{DurabilityMethod, Mount};
-use super::error::StoreError;
-use super::mode;
-use super::sandbox::shortages;
+use crate::store::error::StoreError;
+use crate::store::meta::Meta;
+use crate::store::posix::file_system::durability_method::DurabilityMethod;
+use crate::store::posix::file_system::mount::Mount;
+use crate::store::posix::file_system::stamps::Step;
+use crate::store::posix::file_system::{mode, stamps};
+use crate::store::posix::sandbox::shortages;
 
 /// An open directory of a store; clones are the same handle.
 ///
@@ -40,13 +43,13 @@ struct Handle {
 }
 
 impl Dir {
-    pub(super) fn posix(path: &[u8], fd: OwnedFd, mount: Arc<Mount>) -> Self {
+    pub(crate) fn posix(path: &[u8], fd: OwnedFd, mount: Arc<Mount>) -> Self {
         let handle = Handle { fd, mount, plain: OnceLock::new(), gives_owner: OnceLock::new() };
         Self(Arc::new(Inner { path: path.into(), handle: Some(handle) }))
     }
 
     /// A directory of a store that has no descriptors.
-    pub(super) fn imagined(path: &[u8]) -> Self {
+    pub(crate) fn imagined(path: &[u8]) -> Self {
         Self(Arc::new(Inner { path: path.into(), handle: None }))
     }
 
@@ -61,32 +64,32 @@ impl Dir {
         self.0.handle.as_ref().map_or(DurabilityMethod::Nothing, |handle| handle.mount.method())
     }
 
-    pub(super) fn mount(&self) -> Option<&Mount> {
+    pub(crate) fn mount(&self) -> Option<&Mount> {
         self.0.handle.as_ref().map(|handle| &*handle.mount)
     }
 
     /// Returns whether a file made here with `mode` has exactly that mode. Blocks the first time.
-    pub(super) fn gives_mode(&self, mode: u32) -> bool {
+    pub(crate) fn gives_mode(&self, mode: u32) -> bool {
         mode::is_exact(mode) && self.inherits_nothing()
     }
 
     /// Returns whether a file made here inherits nothing from the directory but its group. Blocks
     /// the first time.
-    pub(super) fn inherits_nothing(&self) -> bool {
+    pub(crate) fn inherits_nothing(&self) -> bool {
         self.0.handle.as_ref().is_some_and(|Handle { fd, mount, plain, .. }| {
             *plain.get_or_init(|| mode::inherits_nothing(fd.as_fd(), mount.kind()))
         })
     }
 
     /// The group of new files here, once one was made.
-    pub(super) fn gives_group(&self) -> Option<u32> {
+    pub(crate) fn gives_group(&self) -> Option<u32> {
         let known = self.0.handle.as_ref().and_then(|handle| handle.gives_owner.get());
         known.map(|owner| owner.gid)
     }
 
     /// Returns the owner of `made`, a file that was made here and not touched since. It is read
     /// from the first such file, as setgid directories, mount options and servers influence it.
-    pub(super) fn owner_given(&self, made: BorrowedFd<'_>) -> Result<Owner, Errno> {
+    pub(crate) fn owner_given(&self, made: BorrowedFd<'_>) -> Result<Owner, Errno> {
         let known = self.0.handle.as_ref().and_then(|handle| handle.gives_owner.get());
         if let Some(owner) = known {
             return Ok(*owner);
@@ -100,7 +103,7 @@ impl Dir {
     }
 
     /// The descriptor, or an error if this directory is of another kind of store.
-    pub(super) fn fd(&self) -> Result<BorrowedFd<'_>, StoreError> {
+    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>, StoreError> {
         match &self.0.handle {
             Some(handle) => Ok(handle.fd.as_fd()),
             None => Err(StoreError::io("open", self.path(), Errno::BADF)),
@@ -109,11 +112,36 @@ impl Dir {
 
     /// Returns the descriptor as [`Dir::fd`] does, for calls that are repeated on an error of the
     /// system.
-    pub(super) fn fd_raw(&self) -> Result<BorrowedFd<'_>, Errno> {
+    pub(crate) fn fd_raw(&self) -> Result<BorrowedFd<'_>, Errno> {
         self.fd().map_err(|_| Errno::BADF)
     }
 
-    pub(super) fn error(
+    /// Returns whether files here may have the times that were set. Returns false once the file
+    /// system has rejected a time for a file that this process made.
+    pub fn takes_times(&self) -> bool {
+        self.mount().is_none_or(|mount| mount.refusals().of(AttributeClass::Times).is_none())
+    }
+
+    /// Returns whether `there`, an item of this directory, has the time `wanted` as far as its file
+    /// system can keep it. The source counts in steps of `source`, and differences below a step do
+    /// not count.
+    pub fn has_time(&self, there: &Meta, wanted: FileTime, source: Step) -> bool {
+        if there.mtime == wanted {
+            return true;
+        }
+        let Some(mount) = self.mount() else { return false };
+        let step = mount.stamps().seen([there.ctime, there.mtime]).max(source);
+        step.truncated(there.mtime) == step.truncated(wanted)
+            || stamps::is_limit(mount.kind(), wanted, there.mtime)
+    }
+
+    /// The step in which the file system of this directory counts time, after the stamps of `item`
+    /// in it were seen.
+    pub fn step(&self, item: &Meta) -> Step {
+        self.mount().map_or(Step::EXACT, |mount| mount.stamps().seen([item.ctime, item.mtime]))
+    }
+
+    pub(crate) fn error(
         &self,
         operation: &'static str,
         item: &[u8],

@@ -6,7 +6,7 @@ use penstock_proto::attributes::AttributeClass;
 use penstock_proto::name;
 use rustix::io::Errno;
 
-use super::Kind;
+use crate::store::meta::Kind;
 
 /// The reason why an operation on a store failed. Paths are escaped for people ([`name::escape`]).
 #[derive(Debug, thiserror::Error)]

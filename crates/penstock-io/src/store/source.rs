@@ -5,13 +5,15 @@ use std::ops::ControlFlow;
 use penstock_proto::attributes::ClassSet;
 use rustix::io::Errno;
 
-use super::dir::Dir;
-use super::error::{StoreError, StoreOffline};
-use super::identity::StoreFingerprint;
-use super::mem::MemStore;
-use super::posix::PosixStore;
-use super::read::{ListBuffer, ReadFile};
-use super::{DirEntry, Meta};
+use crate::store::dir::Dir;
+use crate::store::error::{StoreError, StoreOffline};
+use crate::store::mem::store::MemStore;
+use crate::store::meta::{DirEntry, Meta};
+use crate::store::posix::identity::StoreFingerprint;
+use crate::store::posix::read::sizes::measure;
+use crate::store::posix::read::xattrs;
+use crate::store::posix::store::PosixStore;
+use crate::store::read_file::{ListBuffer, ReadFile};
 
 /// A store that is listed and read. Clones are the same store; all methods block, and may be called
 /// from many threads at once.
@@ -60,7 +62,7 @@ impl Source {
     }
 
     /// See [`PosixStore::stat`]; the empty name is `dir` itself. The size of a file is that of its
-    /// content, which is read where the file system does not report it ([`PosixStore::measure`]).
+    /// content, which is read where the file system does not report it ([`ReadFile::measured`]).
     ///
     /// # Errors
     /// `BadPath`; `Io`, with `EFBIG` of a file without an end.
@@ -80,7 +82,7 @@ impl Source {
     fn stat_as_sure(&self, dir: &Dir, name: &[u8], certain: bool) -> Result<Meta, StoreError> {
         match self {
             Self::Posix(store) => {
-                store.stat(dir, name).and_then(|meta| store.measure(dir, name, meta, certain))
+                store.stat(dir, name).and_then(|meta| measure(store, dir, name, meta, certain))
             }
             Self::Mem(store) => store.stat(dir, name),
         }
@@ -97,10 +99,18 @@ impl Source {
         }
     }
 
-    /// See [`PosixStore::xattrs`]; generated entries have none.
+    /// Returns the extended attributes of `name` in `dir` (the empty name is `dir` itself),
+    /// encoded, if they are in `classes` and fit. Returns also how many were left out because they
+    /// do not fit or may not be read. Links are not followed. Makes one call for an entry without
+    /// attributes, and none on a file system that has no attributes.
     ///
     /// # Errors
-    /// `BadPath`; `Io`.
+    /// `BadPath`; `Io`, with `E2BIG` where user attributes are wanted and the names of all take
+    /// more than 64 KiB.
+    /// # Sources
+    /// xattr(7); listxattrat since Linux 6.13. Before that proc_pid_fd(5): a descriptor's path
+    /// leads to what it is open on, so that only the last component is looked up, and `l*xattr` do
+    /// not follow that.
     pub fn xattrs(
         &self,
         dir: &Dir,
@@ -108,7 +118,7 @@ impl Source {
         classes: ClassSet,
     ) -> Result<(Vec<u8>, usize), StoreError> {
         match self {
-            Self::Posix(store) => store.xattrs(dir, name, classes),
+            Self::Posix(_) => xattrs::xattrs(dir, name, classes),
             Self::Mem(_) => Ok((Vec::new(), 0)),
         }
     }

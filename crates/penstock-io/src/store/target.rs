@@ -1,21 +1,30 @@
 //! The stores that a data set can go to, behind one set of operations.
 
+use std::ops::ControlFlow;
+
 use penstock_proto::attributes::DeviceNumber;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name;
+use penstock_proto::units::FileTime;
 use rustix::io::Errno;
 
-use super::attributes::{Attributes, NotSet};
-use super::dir::Dir;
-use super::durability::DurabilityMethod;
-use super::error::{StoreError, StoreOffline};
-use super::identity::StoreIdentity;
-use super::nameless::Nameless;
-use super::posix::{Gate, PosixStore, Space};
-use super::read::ReadFile;
-use super::read_back::ReadBackFile;
-use super::write::{LeftOver, WriteFile};
-use super::{Kind, Meta, TemporaryName, check_item_name, check_item_path};
+use crate::store::dir::Dir;
+use crate::store::error::{StoreError, StoreOffline};
+use crate::store::item::{check_item_name, check_item_path};
+use crate::store::meta::{DirEntry, Kind, Meta};
+use crate::store::posix::file_system::durability_method::DurabilityMethod;
+use crate::store::posix::identity::StoreIdentity;
+use crate::store::posix::read::read_back::{ReadBackFile, open_read_back};
+use crate::store::posix::read::xattrs;
+use crate::store::posix::remove::seen::{self, Removal};
+use crate::store::posix::store::{Gate, PosixStore, Space};
+use crate::store::posix::write::attributes::{Attributes, NotSet};
+use crate::store::posix::write::create::LeftOver;
+use crate::store::posix::write::file::WriteFile;
+use crate::store::posix::write::nameless::Nameless;
+use crate::store::posix::write::{attributes, nodes};
+use crate::store::read_file::{ListBuffer, ReadFile};
+use crate::store::temporary::TemporaryName;
 
 /// A store that is written. Clones are the same store; all methods block, and may be called from
 /// many threads at once.
@@ -121,13 +130,13 @@ impl Target {
         }
     }
 
-    /// See [`PosixStore::open_read_back`].
+    /// Opens the file `name` in `dir` to read back synced data. Links are not followed.
     ///
     /// # Errors
     /// `BadPath`; `WrongKind`; `Io`.
     pub fn open_read_back(&self, dir: &Dir, name: &[u8]) -> Result<ReadBackFile, StoreError> {
         match self {
-            Self::Posix(store) => store.open_read_back(dir, name),
+            Self::Posix(_) => open_read_back(dir, name),
             Self::Null => Err(dir.error("open", name, Errno::NOENT)),
         }
     }
@@ -212,21 +221,24 @@ impl Target {
         }
     }
 
-    /// See [`PosixStore::make_symlink`].
+    /// Makes the symbolic link `name` in `dir`, pointing to `target`, whatever that is; a left-over
+    /// of that name is replaced. Then set its attributes and publish it.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.
     pub fn make_symlink(&self, dir: &Dir, name: &[u8], target: &[u8]) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.make_symlink(dir, name, target),
+            Self::Posix(store) => nodes::make_symlink(store, dir, name, target),
             Self::Null => check_item_name(dir, name),
         }
     }
 
-    /// See [`PosixStore::make_node`].
+    /// Makes the pipe or device `name` in `dir`, mode 0600; a left-over of that name is replaced.
+    /// Then set its attributes and publish it.
     ///
     /// # Errors
-    /// `BadPath`; `ReadOnly`; `Io`.
+    /// `BadPath`, also for a kind that is neither; `ReadOnly`; `Io`, with `EPERM` for devices
+    /// without the right to make them (mknod(2), `CAP_MKNOD`).
     pub fn make_node(
         &self,
         dir: &Dir,
@@ -235,15 +247,21 @@ impl Target {
         number: DeviceNumber,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.make_node(dir, name, kind, number),
+            Self::Posix(store) => nodes::make_node(store, dir, name, kind, number),
             Self::Null => check_item_name(dir, name),
         }
     }
 
-    /// See [`PosixStore::make_hard_link`].
+    /// Makes `name` in `dir` another name of `primary` in `of`, which is not followed if it is a
+    /// link; a left-over is replaced. Publish it afterwards.
+    ///
+    /// A network file system may do it and lose the reply. To a repeated request the server answers
+    /// `EEXIST`, or `ENOENT` if another process has moved the primary since (RFC 1813, 3.3.15). So
+    /// the existing entry is checked before that counts as an answer.
     ///
     /// # Errors
-    /// `BadPath`; `ReadOnly`; `Io`.
+    /// `BadPath`; `ReadOnly`; `Io`: `ENOENT` if there is no primary, `EMLINK` if it has as many
+    /// names as its file system allows, `EXDEV` if it lies on another.
     pub fn make_hard_link(
         &self,
         of: &Dir,
@@ -252,12 +270,13 @@ impl Target {
         name: &[u8],
     ) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.make_hard_link(of, primary, dir, name),
+            Self::Posix(store) => nodes::make_hard_link(store, of, primary, dir, name),
             Self::Null => check_item_name(dir, name),
         }
     }
 
-    /// See [`PosixStore::has_xattrs`].
+    /// Returns whether `name` in `dir` has exactly the wanted extended attributes of the wanted
+    /// classes. Makes one call for an entry that has none.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
@@ -268,15 +287,16 @@ impl Target {
         wanted: &Attributes<'_>,
     ) -> Result<bool, StoreError> {
         match self {
-            Self::Posix(store) => store.has_xattrs(dir, name, wanted),
+            Self::Posix(_) => xattrs::has_xattrs(dir, name, wanted.xattrs, wanted.classes),
             Self::Null => Ok(true),
         }
     }
 
-    /// See [`PosixStore::set_node_attributes`].
+    /// Sets the attributes of the link, pipe or device `name` in `dir`, which was just made there
+    /// under a temporary name. Publish it afterwards.
     ///
     /// # Errors
-    /// `BadPath`; `ReadOnly`; `Io`.
+    /// `BadPath`; `ReadOnly`; `WrongKind` if a file or directory is there; `Io`.
     pub fn set_node_attributes(
         &self,
         dir: &Dir,
@@ -284,7 +304,7 @@ impl Target {
         wanted: &Attributes<'_>,
     ) -> Result<NotSet, StoreError> {
         match self {
-            Self::Posix(store) => store.set_node_attributes(dir, name, wanted),
+            Self::Posix(store) => attributes::set_node_attributes(store, dir, name, wanted),
             Self::Null => check_item_name(dir, name).map(|()| NotSet::default()),
         }
     }
@@ -335,7 +355,7 @@ impl Target {
         }
     }
 
-    /// See [`PosixStore::set_dir_attributes`].
+    /// Sets the attributes of the directory at `path`, after everything within it is done.
     ///
     /// # Errors
     /// `BadPath`; `NotDirectory`; `ReadOnly`; `Io`.
@@ -345,7 +365,7 @@ impl Target {
         wanted: &Attributes<'_>,
     ) -> Result<NotSet, StoreError> {
         match self {
-            Self::Posix(store) => store.set_dir_attributes(path, wanted),
+            Self::Posix(store) => attributes::set_dir_attributes(store, path, wanted),
             Self::Null => check_item_path(path).map(|()| NotSet::default()),
         }
     }
@@ -528,6 +548,72 @@ impl Target {
     pub fn remove_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
         match self {
             Self::Posix(store) => store.remove_marker(of),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// Removes `name` in `dir` if it is still the entry `seen`; a directory only if it is empty.
+    /// Between the check and the removal is a moment, as short as two calls.
+    ///
+    /// # Errors
+    /// `BadPath`, also for our own temporary names; `ReadOnly`; `Io`.
+    pub fn remove_seen(&self, dir: &Dir, name: &[u8], seen: &Meta) -> Result<Removal, StoreError> {
+        match self {
+            Self::Posix(store) => seen::remove_seen(store, dir, name, seen),
+            Self::Null => Ok(Removal::Vanished),
+        }
+    }
+
+    /// Moves an entry, unless it is a directory, to `to`, with the checks of
+    /// [`Target::remove_seen`]. An entry that has that name there is replaced.
+    ///
+    /// # Errors
+    /// Those of [`Target::remove_seen`]; `Io` with `EXDEV` if `to` is on another file system.
+    pub fn move_seen(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        seen: &Meta,
+        to: (&Dir, &[u8]),
+    ) -> Result<Removal, StoreError> {
+        match self {
+            Self::Posix(store) => seen::move_seen(store, dir, name, seen, to),
+            Self::Null => Ok(Removal::Vanished),
+        }
+    }
+
+    /// Gives the entry at `name`, unless it is a directory, the further name `to`, so that it stays
+    /// when `name` is replaced. An entry at `to` is replaced, unless it was made there at `since`
+    /// or later. It is then the one to keep, and the entry at `name` is not. Where a file system
+    /// has no hard links the entry is moved, and for a moment no entry has its name.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn keep_aside(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        to: (&Dir, &[u8]),
+        since: FileTime,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => seen::keep_aside(store, dir, name, to, since),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// Lists a directory, see [`crate::store::Source::list`]; `null:` holds nothing.
+    ///
+    /// # Errors
+    /// `Io`: the listing is not complete, and nothing may be deleted on its word (promise (e)).
+    pub fn list(
+        &self,
+        dir: &Dir,
+        buffer: &mut ListBuffer,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.list(dir, buffer, visit),
             Self::Null => Ok(()),
         }
     }

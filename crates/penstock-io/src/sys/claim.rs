@@ -30,7 +30,8 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::system::uname;
 
 use super::host::boot_id;
-use super::lock::{LockError, LockSort};
+use super::lock_error::LockError;
+use super::lock_sort::LockSort;
 
 /// Attempts of a process that meets another claim, which may be withdrawn at the same time.
 const ATTEMPTS: u32 = 4;

@@ -9,116 +9,14 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::claim::Claim;
-use super::mounts::options_of;
-use crate::store::FileSystemKind;
-
-/// The reason why a lock was not acquired.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LockError {
-    /// The lock is held by another process.
-    #[error("`{}` is locked by another process{}", .path.display(), written_holder(*.process_id))]
-    Held {
-        /// The lock file.
-        path: PathBuf,
-        /// The process that recorded that it holds the lock, if it had the time to write that down.
-        process_id: Option<u32>,
-    },
-    /// A process that cannot be looked at from here claims it: one of another host or container.
-    #[error(
-        "process {process_id} of host `{host}` has claimed the lock {age_seconds} s ago; if that \
-         process does not run any more, remove `{}`",
-        .path.display()
-    )]
-    Claimed {
-        /// The file of the claim.
-        path: PathBuf,
-        /// The host, as it calls itself.
-        host: String,
-        /// The process, as that host numbers it.
-        process_id: u32,
-        /// Age of the claim in seconds, by the file's time and this host's clock.
-        age_seconds: u64,
-    },
-    /// The lock file could not be made, opened or locked.
-    #[error("lock `{}`", .path.display())]
-    Io {
-        /// The lock file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-}
-
-fn written_holder(process_id: Option<u32>) -> String {
-    process_id.map_or_else(String::new, |id| format!(" (process {id})"))
-}
-
-/// `f_type` of further file systems that one kernel mounts at a time: F2FS, bcachefs, ZFS, ramfs,
-/// FAT, JFS.
-const LOCAL: [u32; 6] = [0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0x8584_58f6, 0x4d44, 0x3153_464a];
-
-/// How far a lock that a process holds excludes others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LockSort {
-    /// It holds none.
-    None,
-    /// All processes that reach the file reach it through this kernel.
-    Local,
-    /// The server keeps it for all hosts that mount the file system in this way.
-    Server,
-    /// It may hold for this host only.
-    Unproven,
-}
-
-impl LockSort {
-    /// The sort of a lock on `file`. Blocks while the table of mounts is read.
-    fn of(file: &File) -> Self {
-        let Ok(kind) = FileSystemKind::of(file) else { return Self::Unproven };
-        let options = || options_of(file).unwrap_or_default();
-        let has = |options: &str, wanted: &[&str]| {
-            options.split([',', ' ']).any(|option| wanted.contains(&option))
-        };
-        match kind {
-            FileSystemKind::Ext4
-            | FileSystemKind::Xfs
-            | FileSystemKind::Btrfs
-            | FileSystemKind::Tmpfs
-            | FileSystemKind::Overlay => Self::Local,
-            FileSystemKind::Other(f_type) if LOCAL.contains(&f_type) => Self::Local,
-            FileSystemKind::Nfs if has(&options(), &["local_lock=none"]) => Self::Server,
-            FileSystemKind::Lustre if has(&options(), &["flock"]) => Self::Server,
-            FileSystemKind::Gpfs | FileSystemKind::Ceph => Self::Server,
-            _ => Self::Unproven,
-        }
-    }
-
-    /// Whether a process that gets such a lock knows that no other one holds one of this sort.
-    pub(super) fn excludes(self) -> bool {
-        matches!(self, Self::Local | Self::Server)
-    }
-
-    /// As it stands in the name of a claim.
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Local => "local",
-            Self::Server => "server",
-            Self::Unproven => "unproven",
-        }
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let sorts = [Self::None, Self::Local, Self::Server, Self::Unproven];
-        sorts.into_iter().find(|sort| sort.text() == text)
-    }
-}
+use super::lock_error::LockError;
+use super::lock_sort::LockSort;
 
 /// An exclusive lock on a file, held until this is dropped or the process ends in whatever way. The
 /// file stays, holding the number of the last process that had it.

@@ -6,9 +6,13 @@
 mod claim;
 mod clock;
 mod cpu;
+mod descriptor;
 mod event;
+mod file_system;
 mod host;
 mod lock;
+mod lock_error;
+mod lock_sort;
 mod mounts;
 mod thread;
 mod users;
@@ -16,12 +20,15 @@ mod xattr;
 
 pub use clock::{clock_error, now_seconds};
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
+pub use descriptor::close_file;
 pub use event::EventFd;
+pub use file_system::FileSystemKind;
 pub use host::{
     boot_id, boottime_now, is_mount_root, keep_memory_private, kernel_version, mount_identity,
     peak_memory_bytes, raise_file_limit, wall_clock_now,
 };
-pub use lock::{LockError, LockFile};
+pub use lock::LockFile;
+pub use lock_error::LockError;
 pub use mounts::{MountWithin, mounts_within};
 pub use thread::{sleeps_of, thread_number};
 pub use users::{group_name, group_number, own_numbers, user_name, user_number};

@@ -9,7 +9,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use penstock_io::store::{DirCache, PosixStore, TemporaryKey, TemporaryName, aside_name};
+use penstock_io::store::{
+    DirCache, PosixStore, TemporaryKey, TemporaryName, aside_name, give_name_back,
+};
 use penstock_io::sys;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::{TransferId, WriterId};
@@ -106,7 +108,7 @@ fn give_page_back(store: &PosixStore, transfer: TransferId, root: &[u8], encoded
         let (parent, leaf) = place(root, &page, entry);
         let aside = name_of(transfer, digest, index, entry);
         let opened = dirs.get(sys::boottime_now(), &parent, |path| store.open_dir(path));
-        match opened.and_then(|dir| store.give_name_back(&dir, &leaf, &aside)) {
+        match opened.and_then(|dir| give_name_back(store, &dir, &leaf, &aside)) {
             Ok(_) => {}
             Err(error) if error.is_vanished() => {}
             Err(error) => {

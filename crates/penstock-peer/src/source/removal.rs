@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveFailure, RemoveOrder, RemoveReply};
-use penstock_io::store::{DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError};
+use penstock_io::store::{
+    DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError, remove_empty_dir, take_away,
+};
 use penstock_io::sys;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::TransferId;
@@ -107,7 +109,7 @@ impl Remover<'_> {
         if entry.kind == EntryKind::Directory {
             dirs.forget(&name::join(&parent, &leaf));
             let inode = if self.inodes { entry.identity.inode } else { 0 };
-            return self.store.remove_empty_dir(&dir, &leaf, inode);
+            return remove_empty_dir(self.store, &dir, &leaf, inode);
         }
         let aside = interrupted_removal::name_of(self.transfer, self.digest, index, entry);
         let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
@@ -127,7 +129,7 @@ impl Remover<'_> {
                 Look::Aside => moved && seen.get() == Some(now.inode),
             }
         };
-        self.store.take_away(&dir, &leaf, &aside, &is_same)
+        take_away(self.store, &dir, &leaf, &aside, &is_same)
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use penstock_api::problem::{Exit, Problem};
 use penstock_io::store::{
     Attributes, Dir, Kind, ListBuffer, Meta, PosixOptions, PosixStore, StoreError,
+    set_dir_attributes,
 };
 use penstock_proto::name::{self, Own, OwnKind};
 
@@ -93,7 +94,7 @@ fn clean(
     if removed && let Ok(before) = before {
         let time = Attributes { mtime: Some(before.mtime), ..Attributes::default() };
         // Of a directory of others it cannot be set, and nothing is lost by that.
-        let _ = store.set_dir_attributes(dir.path(), &time);
+        let _ = set_dir_attributes(store, dir.path(), &time);
     }
 }
 

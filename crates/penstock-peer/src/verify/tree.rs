@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use penstock_io::store::{
-    Dir, Inspection, Kind, ListBuffer, Meta, PosixOptions, PosixStore, StoreError,
+    Dir, Inspection, Kind, ListBuffer, Meta, PosixOptions, PosixStore, StoreError, inspect,
+    tells_size,
 };
 use penstock_proto::name;
 
@@ -344,7 +345,7 @@ impl Trees<'_> {
     }
 
     fn is_socket(&self, pair: &DirPair, item: &[u8]) -> bool {
-        self.source.inspect(&pair.source, item, false).is_ok_and(|found| found.file_type == SOCKET)
+        inspect(&pair.source, item, false).is_ok_and(|found| found.file_type == SOCKET)
     }
 
     fn file(&self, item: &Item<'_>, worker: &mut Worker) {
@@ -353,15 +354,14 @@ impl Trees<'_> {
             let message = format!("{target} B at the target, {source} B at the source");
             told.say(Finding::Differs, item.path, &message);
         };
-        let tell = self.source.tells_size(&pair.source, &item.source)
-            && self.target.tells_size(&pair.target, &item.target);
+        let tell = tells_size(&pair.source, &item.source) && tells_size(&pair.target, &item.target);
         if tell && item.source.size != item.target.size {
             return differ(item.source.size, item.target.size);
         }
         let open = |store: &PosixStore, dir, name, seen: Meta| {
             let file = store.open_read(dir, name)?;
             let meta = file.measured(true)?;
-            let sized = meta.size == seen.size || !store.tells_size(dir, &seen);
+            let sized = meta.size == seen.size || !tells_size(dir, &seen);
             let stamped = meta.mtime == seen.mtime || meta.made;
             Ok((file, meta, sized && stamped))
         };
@@ -454,8 +454,8 @@ impl Trees<'_> {
     }
 
     fn inspect(&self, item: &Item<'_>, xattrs: bool) -> Option<(Inspection, Inspection)> {
-        let source = self.source.inspect(&item.pair.source, item.source_name, xattrs);
-        let target = self.target.inspect(&item.pair.target, item.target_name, xattrs);
+        let source = inspect(&item.pair.source, item.source_name, xattrs);
+        let target = inspect(&item.pair.target, item.target_name, xattrs);
         match (source, target) {
             (Ok(source), Ok(target)) => Some((source, target)),
             (Err(error), _) => {

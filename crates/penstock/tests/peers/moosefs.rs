@@ -341,7 +341,8 @@ fn b6_b7_d7_what_it_does_not_do_is_gone_without() {
     file.finish(&Attributes::plain(0o644, MTIME), true).unwrap();
     one.publish(one.root(), b".pst-d", b"direct", false).unwrap();
     assert!(read_all(other, b"direct") == bytes);
-    one.make_hard_link(one.root(), b"direct", one.root(), b"linked").unwrap();
+    let target = Target::Posix(one.clone());
+    target.make_hard_link(one.root(), b"direct", one.root(), b"linked").unwrap();
     let (first, second) = (b"direct".as_slice(), b"linked".as_slice());
     let inode = |store: &PosixStore, name: &[u8]| {
         let meta = store.stat(store.root(), name).unwrap();
@@ -349,8 +350,8 @@ fn b6_b7_d7_what_it_does_not_do_is_gone_without() {
     };
     assert_eq!(inode(other, first), inode(other, second));
     assert_eq!(inode(other, first).1, 2);
-    one.make_symlink(one.root(), b"link", b"no/where").unwrap();
+    target.make_symlink(one.root(), b"link", b"no/where").unwrap();
     assert_eq!(other.read_link(other.root(), b"link").unwrap(), b"no/where");
     assert_eq!(other.stat(other.root(), b"link").unwrap().kind, Kind::Symlink);
-    assert!(Target::Posix(one.clone()).space().unwrap().free_bytes > 0);
+    assert!(target.space().unwrap().free_bytes > 0);
 }

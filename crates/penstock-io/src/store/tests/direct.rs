@@ -2,9 +2,9 @@
 
 use std::os::fd::AsRawFd as _;
 
-use super::super::direct::DirectFile;
 use super::*;
 use crate::buffer::BufferPool;
+use crate::store::posix::write::direct::DirectFile;
 
 const STRIDE: usize = 512 * 1024;
 

@@ -62,12 +62,12 @@ fn j_paths_longer_than_the_kernel_takes_work() {
         let again = store.open_dir(&path).unwrap();
         let file = store.open_read(&again, b"file").unwrap();
         assert_eq!(conformance::read_all(&file), b"deep");
-        store
-            .set_dir_attributes(
-                &path,
-                &Attributes::plain(0o700, FileTime { seconds: 9, nanoseconds: 0 }),
-            )
-            .unwrap();
+        set_dir_attributes(
+            &store,
+            &path,
+            &Attributes::plain(0o700, FileTime { seconds: 9, nanoseconds: 0 }),
+        )
+        .unwrap();
         assert_eq!(store.stat(&again, b"").unwrap().mtime.seconds, 9);
     }
 }

@@ -133,17 +133,17 @@ fn a_read_only_store_refuses_every_change() {
         store.create_temporary(root, b".pst-1", LeftOver::Replace).err(),
         store.create_whole(root, b".pst-1", Some(0o644), None).err(),
         store.open_temporary(root, b"file").err(),
-        store.make_symlink(root, b".pst-1", b"x").err(),
-        store
-            .set_node_attributes(
-                root,
-                b"file",
-                &Attributes { mtime: Some(MTIME), ..Attributes::default() },
-            )
-            .err(),
+        make_symlink(&store, root, b".pst-1", b"x").err(),
+        set_node_attributes(
+            &store,
+            root,
+            b"file",
+            &Attributes { mtime: Some(MTIME), ..Attributes::default() },
+        )
+        .err(),
         store.publish(root, b"file", b"other", true).err(),
         store.remove(root, b"file").err(),
-        store.set_dir_attributes(b"", &Attributes::plain(0o777, MTIME)).err(),
+        set_dir_attributes(&store, b"", &Attributes::plain(0o777, MTIME)).err(),
         store.open_or_init_identity().err(),
         store.write_marker(transfer, 1).err(),
         store.remove_marker(transfer).err(),
@@ -229,7 +229,7 @@ fn b4_bytes_ask_the_grant_and_names_the_controller_too() {
     store.make_dirs(b"a/b").unwrap();
     assert!(store.remove(&root, &two).unwrap());
     fenced(store.publish(&root, &one, b"final", true));
-    fenced(store.set_dir_attributes(b"a", &Attributes::plain(0o700, MTIME)).map(drop));
+    fenced(set_dir_attributes(&store, b"a", &Attributes::plain(0o700, MTIME)).map(drop));
     tenure.store(true, Ordering::Release);
     store.publish(&root, &one, b"final", true).unwrap();
     tenure.store(false, Ordering::Release);

@@ -1,0 +1,13 @@
+//! Facts about file systems and mounts: stated by the kernel, or learned from the first attempt.
+
+pub(crate) mod device;
+pub(crate) mod durability_method;
+pub(crate) mod mode;
+pub(crate) mod mount;
+pub(crate) mod nameless_support;
+pub(crate) mod refusals;
+pub(crate) mod stamps;
+
+pub use durability_method::DurabilityMethod;
+pub use mount::FailedSyncs;
+pub use stamps::Step;
