@@ -17,7 +17,7 @@ const LONG_PER_MILLE_MAX: usize = 4;
 /// Source files directly in one folder.
 const FOLDER_FILES_MAX: usize = 29;
 /// Files of one crate with an inherent `impl` of one type.
-const SPREAD_MAX: usize = 15;
+const SPREAD_MAX: usize = 11;
 
 /// Compares the figures with their limits and prints them; returns those that are over.
 /// `with_places` prints every place that counts.

@@ -2,33 +2,32 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use penstock_proto::id::{Name, PeerId};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
-use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
 use super::capability::CapabilityKey;
+use super::error::TrustError;
+use super::facts::{Fingerprint, inspect_authority};
 use super::identity::PeerCertificate;
 use super::pairing::pairing_statement;
-use super::store::{Fingerprint, inspect_authority};
-use super::succession::LINKS_MAX;
-use super::{TrustError, files};
+use super::pem::{self, read_chain, read_key, write_key};
+use super::validity::{DAY, PEER_CERTIFICATE_DAYS};
 
-/// Validity of a peer's certificate in days; its daemon issues another in good time before it ends.
-pub const PEER_CERTIFICATE_DAYS: u64 = 730;
 /// Validity of an authority in days: longer than the life of a host.
 const AUTHORITY_DAYS: u64 = 20 * 365;
+/// Rotations that a paired site may miss, as when it is switched off. A site that misses more has
+/// to be paired anew.
+pub const LINKS_MAX: usize = 4;
 /// Days by which the validity of an authority and its certificates begins before they are made, for
 /// peers whose clocks are behind.
 const CLOCK_SKEW_DAYS: u64 = 1;
-pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
-
 const AUTHORITY_CERTIFICATE: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const CAPABILITY_KEY: &str = "capability.key";
@@ -88,18 +87,18 @@ impl SiteAuthority {
     /// # Errors
     /// `File` names the file that could not be written.
     pub fn save(&self, directory: &Path) -> Result<(), TrustError> {
-        files::make_directory(directory)?;
+        pem::make_directory(directory)?;
         let key = Zeroizing::new(self.issuer.key().serialize_der());
         let capability_key = self.capability_key.to_pkcs8()?;
         write_key(&directory.join(AUTHORITY_KEY), &key)?;
         write_key(&directory.join(CAPABILITY_KEY), &capability_key)?;
         if !self.links.is_empty() {
-            let links = self.links.iter().map(|der| files::pem("CERTIFICATE", der).to_string());
+            let links = self.links.iter().map(|der| pem::section("CERTIFICATE", der).to_string());
             let links: String = links.collect();
-            files::write_file(&directory.join(LINKS), 0o644, links.as_bytes())?;
+            pem::write_file(&directory.join(LINKS), 0o644, links.as_bytes())?;
         }
-        let certificate = files::pem("CERTIFICATE", &self.certificate);
-        files::write_file(&directory.join(AUTHORITY_CERTIFICATE), 0o644, certificate.as_bytes())
+        let certificate = pem::section("CERTIFICATE", &self.certificate);
+        pem::write_file(&directory.join(AUTHORITY_CERTIFICATE), 0o644, certificate.as_bytes())
     }
 
     /// Reads the files that [`SiteAuthority::save`] wrote. Blocks on storage.
@@ -262,23 +261,4 @@ fn name_constraint(site: &Name) -> CustomExtension {
     let mut extension = CustomExtension::from_oid_content(&[2, 5, 29, 30], der);
     extension.set_criticality(true);
     extension
-}
-
-pub(super) fn write_key(path: &Path, pkcs8: &[u8]) -> Result<(), TrustError> {
-    files::write_file(path, 0o600, files::pem("PRIVATE KEY", pkcs8).as_bytes())
-}
-
-pub(super) fn read_key(path: &Path) -> Result<PrivatePkcs8KeyDer<'static>, TrustError> {
-    let text = files::read_private(path)?;
-    PrivatePkcs8KeyDer::from_pem_slice(&text)
-        .map_err(|_| TrustError::Content { path: path.to_owned(), what: "private key" })
-}
-
-pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
-    let text = files::read_public(path)?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match chain {
-        Ok(chain) if !chain.is_empty() => Ok(chain),
-        _ => Err(TrustError::Content { path: path.to_owned(), what: "certificate" }),
-    }
 }

@@ -8,7 +8,7 @@ use penstock_proto::capability::{CAPABILITY_BYTES_MAX, Capability};
 use penstock_proto::wire::DecodeError;
 use zeroize::Zeroizing;
 
-use super::TrustError;
+use super::error::TrustError;
 
 const SIGNATURE_BYTES: usize = 64;
 

@@ -15,10 +15,11 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::authority::{DAY, PEER_CERTIFICATE_DAYS, read_chain, read_key, write_key};
-use super::config::provider_for_checks;
-use super::store::{Fingerprint, key_of, peer_id_of};
-use super::{TrustError, files};
+use super::error::TrustError;
+use super::facts::{Fingerprint, key_of, peer_id_of};
+use super::pem::{self, read_chain, read_key, write_key};
+use super::provider::provider_for_checks;
+use super::validity::{DAY, PEER_CERTIFICATE_DAYS};
 
 const PEER_CERTIFICATE: &str = "peer.pem";
 const PEER_KEY: &str = "peer.key";
@@ -119,12 +120,12 @@ impl PeerCertificate {
     /// # Errors
     /// `File` names the file that could not be written.
     pub fn save(&self, directory: &Path) -> Result<(), TrustError> {
-        files::make_directory(directory)?;
+        pem::make_directory(directory)?;
         let issued = self.shown.issued();
         write_key(&directory.join(PEER_KEY), issued.key.secret_pkcs8_der())?;
         let chain = issued.certified.cert.iter();
-        let chain: String = chain.map(|der| files::pem("CERTIFICATE", der).to_string()).collect();
-        files::write_file(&directory.join(PEER_CERTIFICATE), 0o644, chain.as_bytes())
+        let chain: String = chain.map(|der| pem::section("CERTIFICATE", der).to_string()).collect();
+        pem::write_file(&directory.join(PEER_CERTIFICATE), 0o644, chain.as_bytes())
     }
 
     /// Reads the files that [`PeerCertificate::save`] wrote. Blocks on storage.

@@ -24,10 +24,11 @@ use rustls::{ClientConfig, ConnectionCommon};
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
-use super::config::{ALPN_HTTP1, ALPN_HTTP2, CipherSuite, provider};
+use super::error::TrustError;
+use super::facts::{Fingerprint, inspect_authority};
+use super::provider::{ALPN_HTTP1, ALPN_HTTP2, CipherSuite, provider};
 use super::receipt::verify_by_authority;
 use super::verify::{PinnedVerifier, find_authority};
-use super::{Fingerprint, TrustError, inspect_authority};
 
 /// Validity of an offer in seconds.
 pub const PAIRING_SECONDS: u64 = 15 * 60;

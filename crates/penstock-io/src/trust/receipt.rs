@@ -13,9 +13,9 @@ use aws_lc_rs::signature::{
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
-use super::authority::{read_key, write_key};
-use super::store::inspect_authority;
-use super::{AuthorityFacts, TrustError, files};
+use super::error::TrustError;
+use super::facts::{AuthorityFacts, inspect_authority};
+use super::pem::{self, read_key, write_key};
 
 /// A private Ed25519 key that signs receipts.
 pub struct ReceiptKey {
@@ -34,7 +34,7 @@ impl ReceiptKey {
             return pair.map(|pair| Self { pair }).map_err(|_| TrustError::Key);
         }
         if let Some(parent) = path.parent() {
-            files::make_directory(parent)?;
+            pem::make_directory(parent)?;
         }
         let pair = Ed25519KeyPair::generate().map_err(|_| TrustError::Key)?;
         let document = pair.to_pkcs8().map_err(|_| TrustError::Key)?;
@@ -105,5 +105,5 @@ pub(super) fn verify_by_authority(
 /// # Errors
 /// The file cannot be read, or holds none.
 pub fn read_authorities(path: &Path) -> Result<Vec<AuthorityFacts>, TrustError> {
-    super::authority::read_chain(path)?.iter().map(inspect_authority).collect()
+    pem::read_chain(path)?.iter().map(inspect_authority).collect()
 }

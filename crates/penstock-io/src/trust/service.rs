@@ -16,8 +16,10 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use x509_parser::extensions::GeneralName;
 
-use super::authority::{DAY, PEER_CERTIFICATE_DAYS, SiteAuthority, read_chain, write_key};
-use super::{TrustError, files};
+use super::authority::SiteAuthority;
+use super::error::TrustError;
+use super::pem::{self, read_chain, write_key};
+use super::validity::{DAY, PEER_CERTIFICATE_DAYS};
 
 /// A certificate for a service of one host, with its private key.
 pub struct ServiceCertificate {
@@ -73,8 +75,8 @@ impl ServiceCertificate {
     /// `File` names the file that could not be written.
     pub fn save(&self, certificate: &Path, key: &Path) -> Result<(), TrustError> {
         write_key(key, self.key.secret_pkcs8_der())?;
-        let text = files::pem("CERTIFICATE", &self.certificate);
-        files::write_file(certificate, 0o644, text.as_bytes())
+        let text = pem::section("CERTIFICATE", &self.certificate);
+        pem::write_file(certificate, 0o644, text.as_bytes())
     }
 }
 
@@ -115,7 +117,7 @@ impl ServiceFacts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::store::peer_id_of;
+    use super::super::facts::peer_id_of;
     use super::*;
 
     /// D4: a service's certificate is nobody's as a peer; it names its addresses, and is replaced

@@ -6,12 +6,11 @@
 
 use std::path::Path;
 
+use super::authority::SiteAuthority;
+use super::error::TrustError;
+use super::facts::AuthorityFacts;
+use super::pem;
 use super::receipt::verify_by_authority;
-use super::{AuthorityFacts, SiteAuthority, TrustError, files};
-
-/// Rotations that a paired site may miss, as when it is switched off. A site that misses more has
-/// to be paired anew.
-pub const LINKS_MAX: usize = 4;
 
 /// Beginning of the signed bytes, so that no other signature of an authority is one of these.
 const DOMAIN: &[u8] = b"penstock keys of a site 1\n";
@@ -48,13 +47,13 @@ pub fn verify_keys(
 /// # Errors
 /// `File` if it cannot be written.
 pub fn save_authority(path: &Path, certificate: &[u8]) -> Result<(), TrustError> {
-    files::write_file(path, 0o644, files::pem("CERTIFICATE", certificate).as_bytes())
+    pem::write_file(path, 0o644, pem::section("CERTIFICATE", certificate).as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{handshake, name, paired, peer};
-    use super::super::{PeerCertificate, Purpose, SiteAuthority};
+    use super::super::{LINKS_MAX, PeerCertificate, Purpose};
     use super::*;
 
     /// Promise: peers with certificates of a new authority are accepted where the old one is still

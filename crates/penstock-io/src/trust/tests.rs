@@ -1,10 +1,11 @@
 //! The promises of trust, on handshakes in memory and keys in temporary directories.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use penstock_proto::capability::Capability;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{Name, PeerId, TransferId};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
 use super::*;

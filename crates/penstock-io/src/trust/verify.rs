@@ -11,9 +11,10 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::config::provider_for_checks;
-use super::store::{TrustStore, inspect_authority, peer_id_of, single_root};
-use super::{Fingerprint, TrustError, refused};
+use super::error::{TrustError, refused};
+use super::facts::{Fingerprint, inspect_authority, peer_id_of, single_root};
+use super::provider::provider_for_checks;
+use super::store::TrustStore;
 
 /// The signature half of both verifier traits, which is the same everywhere: TLS 1.3 and no other.
 macro_rules! tls13_signatures {

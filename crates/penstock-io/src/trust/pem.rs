@@ -7,15 +7,17 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::Path;
 
 use data_encoding::BASE64;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
-use super::TrustError;
+use super::error::TrustError;
 
 /// Characters of base64 on one line of PEM (RFC 7468, section 2).
 const PEM_LINE: usize = 64;
 
 /// Returns a PEM section.
-pub(super) fn pem(label: &str, der: &[u8]) -> Zeroizing<String> {
+pub(super) fn section(label: &str, der: &[u8]) -> Zeroizing<String> {
     let body = Zeroizing::new(BASE64.encode(der));
     let mut text = Zeroizing::new(format!("-----BEGIN {label}-----\n"));
     // Base64 is ASCII, so any byte index is a character border.
@@ -67,7 +69,7 @@ pub(super) fn read_public(path: &Path) -> Result<Vec<u8>, TrustError> {
     })
 }
 
-/// Reads a private key, which only its owner may be able to read.
+/// Reads a file with a secret, which only its owner may be able to read.
 pub(super) fn read_private(path: &Path) -> Result<Zeroizing<Vec<u8>>, TrustError> {
     let metadata = fs::metadata(path).map_err(|source| TrustError::File {
         action: "look at",
@@ -79,4 +81,26 @@ pub(super) fn read_private(path: &Path) -> Result<Zeroizing<Vec<u8>>, TrustError
         return Err(TrustError::KeyExposed { path: path.to_owned(), mode });
     }
     read_public(path).map(Zeroizing::new)
+}
+
+/// Writes a private key that only its owner may read.
+pub(super) fn write_key(path: &Path, pkcs8: &[u8]) -> Result<(), TrustError> {
+    write_file(path, 0o600, section("PRIVATE KEY", pkcs8).as_bytes())
+}
+
+/// Reads a private key, which only its owner may be able to read.
+pub(super) fn read_key(path: &Path) -> Result<PrivatePkcs8KeyDer<'static>, TrustError> {
+    let text = read_private(path)?;
+    PrivatePkcs8KeyDer::from_pem_slice(&text)
+        .map_err(|_| TrustError::Content { path: path.to_owned(), what: "private key" })
+}
+
+/// Reads the certificates of a file that all users may read: at least one.
+pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+    let text = read_public(path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match chain {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        _ => Err(TrustError::Content { path: path.to_owned(), what: "certificate" }),
+    }
 }
