@@ -9,11 +9,10 @@
 //!
 //! Nothing here blocks; only making a key allocates.
 
-use std::mem::{MaybeUninit, needs_drop};
-
 use aws_lc_rs::aead as aws;
 use ring::aead as ring;
-use zeroize::Zeroize;
+
+use crate::sys::Wiped;
 
 /// Bytes of a nonce, of all three ciphers (RFC 5116, RFC 8439).
 pub const NONCE_BYTES: usize = 12;
@@ -86,29 +85,8 @@ pub struct Failed;
 
 enum Inner {
     AwsLc(aws::LessSafeKey),
-    Ring(Wiped),
-}
-
-/// A key of ring, overwritten when it goes. aws-lc does that itself, ring does not.
-struct Wiped(Box<MaybeUninit<ring::LessSafeKey>>);
-
-impl Wiped {
-    fn new(key: ring::LessSafeKey) -> Self {
-        // Overwriting it in place of dropping it leaves nothing behind that drop would free.
-        const { assert!(!needs_drop::<ring::LessSafeKey>()) };
-        Self(Box::new(MaybeUninit::new(key)))
-    }
-
-    fn key(&self) -> &ring::LessSafeKey {
-        // SAFETY: `new` has put a key there, and only `drop` takes it away.
-        unsafe { self.0.assume_init_ref() }
-    }
-}
-
-impl Drop for Wiped {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
+    /// Overwritten when it goes: aws-lc does that itself, ring does not.
+    Ring(Wiped<ring::LessSafeKey>),
 }
 
 /// A key, ready for use.
@@ -212,7 +190,7 @@ impl Key {
                 out[content_bytes] = last;
                 let (plain, tag) = out.split_at_mut(content_bytes + 1);
                 let sum = key
-                    .key()
+                    .get()
                     .seal_in_place_separate_tag(nonce, additional, plain)
                     .map_err(|_| Failed)?;
                 tag.copy_from_slice(sum.as_ref());
@@ -246,7 +224,7 @@ impl Key {
                 let nonce = ring::Nonce::assume_unique_for_key(nonce);
                 let additional = ring::Aad::from(additional);
                 out.copy_from_slice(sealed);
-                key.key()
+                key.get()
                     .open_in_place_separate_tag(nonce, additional, (*tag).into(), out, 0..)
                     .map(|_| ())
                     .map_err(|_| Failed)
@@ -271,7 +249,7 @@ impl Key {
             }
             Inner::Ring(key) => {
                 let nonce = ring::Nonce::assume_unique_for_key(nonce);
-                key.key()
+                key.get()
                     .open_in_place(nonce, ring::Aad::from(additional), sealed)
                     .map_err(|_| Failed)
             }

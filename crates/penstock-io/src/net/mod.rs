@@ -39,7 +39,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use bind::{InterfaceAddress, device_is_bindable, interface_addresses, leads_to, listen};
+pub use crate::sys::{InterfaceAddress, interface_addresses};
+pub use bind::{device_is_bindable, leads_to, listen};
 pub use control::{begin_unpaced, settle};
 pub use error::{ConnectError, LaneError};
 pub use handshake::{

@@ -1,13 +1,14 @@
 //! The socket options of a lane, and the socket's knowledge of the path.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::net::sockopt;
 
 use super::control::{is_bbr, settle};
 use super::tcp_info::{NEAR, rtt_of};
+use crate::sys;
 
 /// Paths with a shorter round trip than this are within one room. [`ROOM_BUFFER_BYTES`] carry at
 /// least 2 GB/s per lane there.
@@ -166,7 +167,7 @@ impl SocketOptions {
 /// Binds to a network interface, so that packets leave by it whatever the routes say (hard case
 /// E5). Without CAP_NET_RAW it works since Linux 5.7 if the socket is not bound yet.
 pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(), SocketError> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())
+    sys::bind_to_device(socket, device)
         .map_err(|source| SocketError::new(format!("bind to network interface `{device}`"), source))
 }
 
@@ -174,34 +175,8 @@ pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(),
 /// Unlike SO_RCVBUF this does not end its autotuning. A low-water mark makes the buffer as large as
 /// it needs, and leaves it so (`tcp_set_rcvlowat` in Linux, from 4.18 on).
 fn open_window(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
-    set_receive_low_water(socket, bytes)?;
-    set_receive_low_water(socket, 1)
-}
-
-/// SO_RCVLOWAT: how many bytes must have come before a waiting receive is woken.
-pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
-    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &value.to_ne_bytes())
-}
-
-fn set_option(
-    socket: BorrowedFd<'_>,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: &[u8],
-) -> io::Result<()> {
-    // SAFETY: pointer and length are those of `value`, which outlives the call, and the descriptor
-    // is open as long as it is borrowed. `socket_options_are_set` would see a wrong length.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    sys::set_receive_low_water(socket, bytes)?;
+    sys::set_receive_low_water(socket, 1)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Figures that TCP keeps of a connection (`TCP_INFO`, tcp(7)).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
+
+use crate::sys::{TCP_INFO_BYTES, tcp_info};
 
 /// Paths with a shorter round trip than this are of one site: a queue on the way may be many round
 /// trips deep.
@@ -28,9 +30,6 @@ pub struct Segments {
     pub bytes: u32,
 }
 
-/// Bytes of `struct tcp_info` that are read: up to `tcpi_rcv_ooopack` (Linux 5.4). Older kernels
-/// return fewer, and the rest stays 0.
-const TCP_INFO_BYTES: usize = 228;
 /// Offset of `tcpi_rcv_mss`, bytes of payload of a segment as they come.
 const TCP_INFO_SEGMENT: usize = 20;
 /// Offset of `tcpi_last_data_recv`, milliseconds since then.
@@ -104,21 +103,4 @@ fn word_of(info: &[u8; TCP_INFO_BYTES], at: usize) -> u32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&info[at..at + 4]);
     u32::from_ne_bytes(bytes)
-}
-
-fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_BYTES]> {
-    let mut info = [0u8; TCP_INFO_BYTES];
-    let mut length = std::mem::size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long, and the
-    // descriptor is open as long as it is borrowed. `rtt_of_loopback_is_short` reads the result.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }

@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::RecvFlags;
 
-use super::socket::set_receive_low_water;
+use crate::sys::set_receive_low_water;
 
 /// Longest wait for a low-water mark; then whatever is there is taken. A path that brings a payload
 /// more slowly than this gains nothing by waking less often.

@@ -10,12 +10,16 @@ mod descriptor;
 mod event;
 mod file_system;
 mod host;
+mod interfaces;
 mod lock;
 mod lock_error;
 mod lock_sort;
 mod mounts;
+mod page_cache;
+mod socket;
 mod thread;
 mod users;
+mod wiped;
 mod xattr;
 
 pub use clock::{clock_error, now_seconds};
@@ -27,9 +31,13 @@ pub use host::{
     boot_id, boottime_now, is_mount_root, keep_memory_private, kernel_version, mount_identity,
     peak_memory_bytes, raise_file_limit, wall_clock_now,
 };
+pub use interfaces::{InterfaceAddress, interface_addresses};
 pub use lock::LockFile;
 pub use lock_error::LockError;
 pub use mounts::{MountWithin, mounts_within};
+pub use page_cache::cached_pages;
+pub use socket::{TCP_INFO_BYTES, bind_to_device, set_receive_low_water, tcp_info};
 pub use thread::{sleeps_of, thread_number};
 pub use users::{group_name, group_number, own_numbers, user_name, user_number};
+pub use wiped::Wiped;
 pub use xattr::list_xattrs_at;

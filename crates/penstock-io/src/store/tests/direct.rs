@@ -1,10 +1,9 @@
 //! Large files past the page cache, and what happens where that cannot be.
 
-use std::os::fd::AsRawFd as _;
-
 use super::*;
 use crate::buffer::BufferPool;
 use crate::store::posix::write::direct::DirectFile;
+use crate::sys::cached_pages;
 
 const STRIDE: usize = 512 * 1024;
 
@@ -98,24 +97,6 @@ fn no_direct_writes_without_a_disk() {
     assert!(!begin(&store, STRIDE).is_direct());
 }
 
-/// Which pages of 4 KiB of a file the page cache holds, found without reading any of them: to try
-/// and read one that is not there has the kernel fetch it.
-fn cached_pages(file: &std::fs::File) -> Vec<bool> {
-    let length = file.metadata().unwrap().len() as usize;
-    let mut pages = vec![0u8; length.div_ceil(4096)];
-    // SAFETY: a new mapping, whose address is the kernel's to choose.
-    let at = unsafe {
-        let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-        libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0)
-    };
-    assert_ne!(at, libc::MAP_FAILED);
-    // SAFETY: the mapping is of this length, and nobody else has it; the vector has a byte for
-    // each of its pages, and some left over where those are larger than 4 KiB (mincore(2)).
-    let told = unsafe { (libc::mincore(at, length, pages.as_mut_ptr()), libc::munmap(at, length)) };
-    assert_eq!(told, (0, 0));
-    pages.iter().map(|page| page & 1 == 1).collect()
-}
-
 /// Promise: what is written directly does not fill the page cache; what is not a whole block is
 /// in it. Needs ext4 or XFS below the directory of temporary files.
 #[test]
@@ -134,7 +115,7 @@ fn direct_writes_pass_the_page_cache_by() {
     assert!(file.is_direct());
     file.write_at(0, &buffer[..STRIDE + 4100]).unwrap();
     let reader = std::fs::File::open(tree.path().join(".pst-1")).unwrap();
-    let mut cached = cached_pages(&reader);
+    let mut cached = cached_pages(&reader).unwrap();
     assert_eq!(cached.pop(), Some(true), "the last partial block is in the cache");
     assert!(!cached.contains(&true), "whole blocks are in the cache: {cached:?}");
     assert!(publish(&store, file).iter().all(|byte| *byte == 7));

@@ -161,8 +161,8 @@ fn reading_as_a_stranger_works_and_denial_is_named() {
         return;
     }
     let stranger = std::thread::spawn(move || {
-        // SAFETY: changes the file-system user of this thread alone, which ends right after.
-        unsafe { libc::setfsuid(65_534) };
+        // Of this thread alone, which ends right after.
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
         let read = conformance::read_all(&store.open_read(store.root(), b"open").unwrap());
         (read, store.open_read(store.root(), b"closed").unwrap_err())
     });
