@@ -11,7 +11,7 @@ I/O; needs root). fio writes the same number of bytes in 1 MiB blocks by two job
 through the page cache, directly, and directly with a queue of 8; its own runtime counts, which
 leaves out its start, while the whole command counts for Penstock.
 
-"plain" is the plainest mover there can be (examples/disk.rs of penstock-io: read, hash, send,
+"plain" is the plainest mover there can be (examples/disk.rs of penstock-net: read, hash, send,
 receive, hash, write, sync; no frames, requests, ledger or names), with four lanes, and by its own
 clock: what two cores and this disk allow for that data path. It writes directly, "plain buffered"
 through the page cache; "penstock buffered" is Penstock with `io = "buffered"` for its store.

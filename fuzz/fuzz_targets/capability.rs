@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_io::trust::verify_capability;
+use penstock_net::trust::verify_capability;
 use penstock_proto::capability::Capability;
 
 fuzz_target!(|bytes: &[u8]| {

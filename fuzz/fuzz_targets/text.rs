@@ -3,10 +3,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_api::transfer::Location;
-use penstock_io::store::{MemSpec, StoreFingerprint};
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_proto::name;
 use penstock_proto::units::{format_bytes, parse_size};
+use penstock_store::{MemSpec, StoreFingerprint};
 
 fuzz_target!(|bytes: &[u8]| {
     assert_eq!(name::unescape(&name::escape(bytes)).as_deref(), Some(bytes));

@@ -4,7 +4,7 @@
 use aws_lc_rs::digest;
 use data_encoding::BASE64URL_NOPAD;
 use libfuzzer_sys::fuzz_target;
-use penstock_io::trust::PairingToken;
+use penstock_net::trust::PairingToken;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {

@@ -13,7 +13,7 @@ const HARNESS: &str = "bench/loopback.py";
 /// The build or the harness failed, or a run of Penstock was not verified.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     super::cargo(&["build", "--release", "--locked", "--package", "penstock"], &[])?;
-    let primitives = ["build", "--release", "--locked", "--package", "penstock-io"];
+    let primitives = ["build", "--release", "--locked", "--package", "penstock-net"];
     super::cargo(&[primitives.as_slice(), &["--example", "primitives"]].concat(), &[])?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);

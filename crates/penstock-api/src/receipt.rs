@@ -2,7 +2,7 @@
 //!
 //! A receipt is one JSON object: a [`ReceiptBody`] and signatures of it. docs/protocol.md
 //! ("Receipts") defines the signed bytes, so that others can check them; [`signed_bytes`] makes
-//! them. This crate has no keys; `penstock_io::trust` signs and checks.
+//! them. This crate has no keys; `penstock_net::trust` signs and checks.
 
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::digest::DigestKind;

@@ -1,9 +1,10 @@
 //! One host's data plane at run time: scan, serve, fetch, verify, write, publish.
 //!
-//! The machines of `penstock-engine` decide, `penstock-io` makes the system calls; this crate holds
-//! the threads between them. Nothing in this crate is async. A lane is one thread that blocks on
-//! its socket and takes a hot buffer when bytes are there. It runs each stride to completion
-//! (receive, open, hash, compare, write) before the next (docs/design/0003).
+//! The machines of `penstock-engine` decide, and `penstock-net` and `penstock-store` make the
+//! calls of the system; this crate holds the threads between them. Nothing in this crate is async.
+//! A lane is one thread that blocks on its socket and takes a hot buffer when bytes are there. It
+//! runs each stride to completion (receive, open, hash, compare, write) before the next
+//! (docs/design/0003).
 //!
 //! - `stores`: the stores that this host reaches, calls on them that may hang, and their errors.
 //! - `scan`: lists a data set in parallel, into pages on disk, alone or with other peers.

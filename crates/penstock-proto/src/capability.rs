@@ -3,7 +3,7 @@
 //! A source peer keeps no list of approved transfers. Its own controller signs one capability per
 //! transfer, the target's peers show it in the hello of every lane, and any source peer can check
 //! it alone. The signature is Ed25519 over [`Capability::encode`]; signing and checking are in
-//! `penstock-io`, which has the keys.
+//! `penstock-net`, which has the keys.
 
 use crate::id::{Name, TransferId};
 use crate::name;

@@ -8,7 +8,7 @@
 //! SHA256 (name) = b5bb9d8014a0f9b1…                 the same with --tag, and the BSDs
 //! ```
 //! The first form does not say which checksum it holds: its length allows one to three kinds, see
-//! [`ChecksumKind::candidates`]. Nothing here hashes; `penstock_io::checksum` does.
+//! [`ChecksumKind::candidates`]. Nothing here hashes; `penstock_store::checksum` does.
 //!
 //! Sources: coreutils 9.1, `src/digest.c` (`split_3`, `filename_unescape`); b3sum 1.2, `main.rs`;
 //! xxhsum(1).

@@ -10,9 +10,9 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Context as _;
 use penstock_api::cluster::StoreRights;
 use penstock_api::rest::StoreView;
-use penstock_io::store::IoMode;
-use penstock_io::trust::CipherSuite;
+use penstock_net::trust::CipherSuite;
 use penstock_proto::id::Name;
+use penstock_store::IoMode;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{ExitCode, Failure};

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use penstock_io::net::{InterfaceAddress, interface_addresses};
+use penstock_net::{InterfaceAddress, interface_addresses};
 use penstock_peer::LocalEnd;
 use penstock_proto::id::Name;
 use penstock_proto::network::{DataAddress, Role};

@@ -18,7 +18,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
 use penstock_api::transfer::PeerShare;
 use penstock_controller::runner::RunOutcome;
-use penstock_io::store::{PosixOptions, PosixStore};
+use penstock_store::{PosixOptions, PosixStore};
 
 const MIB: usize = 1 << 20;
 /// Long enough that none lapses by itself.

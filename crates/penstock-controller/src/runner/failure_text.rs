@@ -44,7 +44,7 @@ pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedI
 /// Returns the reason, in words, why an entry could not be listed.
 fn why_at_source(error: &std::io::Error) -> String {
     match error.kind() {
-        // The only cause that `io::store` reports in this way while it lists.
+        // The only cause that `penstock_store` reports in this way while it lists.
         ErrorKind::FileTooLarge => "its file system does not tell its length, and reading it \
                                     reached no end within 64 MiB (64 GiB on FUSE), or waited for \
                                     10 s"

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_io::net::{ConnectError, LaneError};
+use penstock_net::{ConnectError, LaneError};
 use penstock_proto::units::Instant;
 
 /// The pause after the first breach, which doubles with each further one, and the longest.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use penstock_io::sys::{self};
 use penstock_proto::id::LaneId;
 use penstock_proto::units::Instant;
 
@@ -18,13 +17,13 @@ pub(crate) struct ByteTally {
 
 impl ByteTally {
     pub(crate) fn new(lane: LaneId) -> Self {
-        Self { lane, bytes: 0, told: sys::boottime_now() }
+        Self { lane, bytes: 0, told: penstock_sys::boottime_now() }
     }
 
     /// Adds payload bytes of a lane that has carried `carried` bytes in all.
     pub(crate) fn add(&mut self, shared: &TaskContext, bytes: u64, carried: u64) {
         self.bytes += bytes;
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         if self.bytes >= TELL_BYTES || now.since(self.told) >= TELL_INTERVAL {
             self.told = now;
             shared.count_bytes(self.lane, std::mem::take(&mut self.bytes), carried);

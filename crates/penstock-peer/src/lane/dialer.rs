@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use penstock_api::task::TaskSpec;
 use penstock_engine::paths::{LocalEnd, PathEnds, PathId, PathSpec, pair_further};
-use penstock_io::net::Dialled;
-use penstock_io::net::{self, ConnectError, LaneStream, SocketOptions, Welcome};
+use penstock_net::Dialled;
+use penstock_net::{ConnectError, LaneStream, SocketOptions, Welcome};
 use penstock_proto::frame::Hello;
 use penstock_proto::id::{LaneId, Name};
 use penstock_proto::network::DataAddress;
@@ -103,7 +103,7 @@ impl Dialer {
             Some(connect) => connect(address, most, &options)?,
             None => match self.book.ahead.take(&self.site, ends, most, &options) {
                 Ok(dialled) => dialled,
-                Err(left) => net::dial(address, &bind_of(&ends.local), left, &options)?,
+                Err(left) => penstock_net::dial(address, &bind_of(&ends.local), left, &options)?,
             },
         };
         if let Some(rtt) = self.rtt {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use penstock_io::net::{LaneCloser, LaneStream};
-use penstock_io::sys;
+use penstock_net::{LaneCloser, LaneStream};
 use penstock_proto::units::Instant;
 
 use crate::stores::pacer::Pacer;
@@ -97,7 +96,7 @@ pub(crate) struct Working {
 impl Working {
     /// Notes that work begins.
     pub(crate) fn begin(&self) {
-        self.since.store(sys::boottime_now().0, Ordering::Relaxed);
+        self.since.store(penstock_sys::boottime_now().0, Ordering::Relaxed);
     }
 
     /// Notes that work has ended.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use penstock_api::problem::Problem;
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
-use penstock_io::store::Source;
 use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
+use penstock_store::Source;
 
 use crate::lane::byte_tally::ByteTally;
 use crate::source::read::{FrameSink, PieceReader, ServeError};

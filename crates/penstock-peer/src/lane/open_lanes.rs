@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use penstock_io::net::LaneCloser;
+use penstock_net::LaneCloser;
 use penstock_proto::id::Name;
 
 /// Says why a right has ended, if it has. Does not block.

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use penstock_engine::paths::{PATHS_MAX, Pairs, PathEnds, PathState};
-use penstock_io::sys;
 use penstock_proto::id::Name;
 
 use crate::lane::open_lanes::{OpenLanes, PairingEndings};
@@ -53,7 +52,7 @@ impl PathBook {
             rtt: None,
             rate: 0.0,
             state: PathState::Untried,
-            since: sys::now_seconds(),
+            since: penstock_sys::now_seconds(),
             why: String::new(),
         };
         let note = notes.entry(key_of(site, ends)).or_insert_with(fresh);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_engine::paths::{LocalEnd, PathEnds, PathState};
-use penstock_io::net::LocalBind;
+use penstock_net::LocalBind;
 use penstock_proto::id::{Name, TransferId};
 
 /// Gives where lanes may leave from at this moment: interfaces come and go.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use penstock_engine::paths::{PathId, PathSight, PathSpec, PathState};
-use penstock_io::sys;
 use penstock_proto::id::TransferId;
 use penstock_proto::network::DataAddress;
 use penstock_proto::units::Instant;
@@ -114,7 +113,7 @@ fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
         }
         let was = dialer.book.get(site, &ends).map_or(PathState::Untried, |note| note.state);
         dialer.book.note(site, &ends, |note| {
-            (note.state, note.since) = (news, sys::now_seconds());
+            (note.state, note.since) = (news, penstock_sys::now_seconds());
             match news {
                 PathState::Carrying => note.why.clear(),
                 PathState::Crawling => "it brought next to nothing".clone_into(&mut note.why),

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self};
 use std::time::Duration;
 
 use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
-use penstock_io::net::{self, SocketOptions};
+use penstock_net::SocketOptions;
 use penstock_proto::id::Name;
 use penstock_proto::network::DataAddress;
 
@@ -74,7 +74,7 @@ pub(crate) fn dial(
         let thread = std::thread::Builder::new().name("ahead".to_owned());
         let started = thread.spawn(move || {
             let address = ends.remote.address;
-            match net::dial(address, &bind_of(&ends.local), KEPT, &options) {
+            match penstock_net::dial(address, &bind_of(&ends.local), KEPT, &options) {
                 Ok(dialled) => {
                     // A lane that waits for the connection takes it; otherwise it is closed after
                     // the wait.
@@ -98,7 +98,7 @@ mod tests {
     use std::io::Read as _;
     use std::net::{SocketAddr, TcpListener};
 
-    use penstock_io::net::Dialled;
+    use penstock_net::Dialled;
 
     use super::*;
 

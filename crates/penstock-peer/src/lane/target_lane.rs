@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::{Exit, Problem};
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
-use penstock_io::net::{ConnectError, LANE_STACK_BYTES, LaneError, LaneStream, Wake};
-use penstock_io::sys::EventFd;
-use penstock_io::trust::is_distrust;
+use penstock_net::trust::is_distrust;
+use penstock_net::{ConnectError, LANE_STACK_BYTES, LaneError, LaneStream, Wake};
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
 use penstock_proto::id::LaneId;
+use penstock_sys::EventFd;
 
 use crate::lane::breach::{is_breach, is_breach_of_opening};
 use crate::lane::byte_tally::ByteTally;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_engine::paths::PathEnds;
-use penstock_io::net::{Dialled, SocketOptions};
+use penstock_net::{Dialled, SocketOptions};
 use penstock_proto::id::Name;
 
 use crate::lane::path_notes::{Key, key_of};

@@ -2,12 +2,11 @@
 
 use penstock_api::task::{Report, TaskPage};
 use penstock_api::update::IfExists;
-use penstock_io::store::{Dir, Kind, Meta, Step, StoreError, Target};
-use penstock_io::sys;
 use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, EntryKind};
 use penstock_proto::name;
 use penstock_proto::slicing::PieceRef;
+use penstock_store::{Dir, Kind, Meta, Step, StoreError, Target};
 
 use super::publisher::Publisher;
 use crate::publish::name_races::{refreshed, settled};
@@ -142,7 +141,8 @@ impl Publisher<'_> {
         if name::own(primary).is_some() || failed {
             return Err(LinkError::NoPrimary);
         }
-        let of = self.dirs.get(sys::boottime_now(), parent, |path| tree.target.open_dir(path));
+        let of =
+            self.dirs.get(penstock_sys::boottime_now(), parent, |path| tree.target.open_dir(path));
         let of = of.map_err(LinkError::of_primary)?;
         let found = self.waits.look(&tree.target, of, primary, tree.is_shared())?;
         let (of, there) = found.ok_or(LinkError::NoPrimary)?;
@@ -161,8 +161,9 @@ impl Publisher<'_> {
             return Err(LinkError::NoPrimary);
         }
         let (parent, leaf) = place(&tree.root, &page.page, entry);
-        let dir =
-            self.dirs.get(sys::boottime_now(), &parent, |path| tree.target.make_dirs(path))?;
+        let dir = self
+            .dirs
+            .get(penstock_sys::boottime_now(), &parent, |path| tree.target.make_dirs(path))?;
         let is_it = |meta: Meta| (meta.inode, meta.device) == (there.inode, there.device);
         if tree.target.meta(&dir, &leaf)?.is_some_and(is_it) {
             return Ok(());

@@ -13,7 +13,7 @@ mod recheck;
 mod sync;
 
 use penstock_engine::epoch::EpochAction;
-use penstock_io::store::DirCache;
+use penstock_store::DirCache;
 use publisher::{Next, Publisher};
 
 use crate::publish::name_races::NameWaits;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use penstock_io::store::DurabilityMethod;
+use penstock_store::DurabilityMethod;
 
 use crate::write::target_tree::TargetTree;
 

@@ -9,7 +9,7 @@
 use std::thread;
 use std::time::Duration;
 
-use penstock_io::store::{Dir, DurabilityMethod, Kind, Meta, StoreError, Target};
+use penstock_store::{Dir, DurabilityMethod, Kind, Meta, StoreError, Target};
 
 /// Waits between look-ups of a first name that is not visible; each is twice the one before.
 const LOOKS: u32 = 5;
@@ -101,7 +101,7 @@ pub(crate) fn settled(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_io::store::{PosixOptions, PosixStore};
+    use penstock_store::{PosixOptions, PosixStore};
 
     /// B6: a rename that says that there is nothing to rename was done, if what was to be renamed
     /// stands under the final name; what is something else does not count.

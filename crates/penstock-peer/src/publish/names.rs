@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use penstock_api::task::{Report, TaskPage};
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::{Piece, travels_whole};
-use penstock_io::store::{Dir, Meta, Nameless, Step, StoreError};
-use penstock_io::sys;
 use penstock_proto::journal::EntryFailure;
+use penstock_store::{Dir, Meta, Nameless, Step, StoreError};
 
 use super::publisher::{Before, Named, Publisher};
 use super::recheck::remove_temporary;
@@ -39,7 +38,7 @@ impl Publisher<'_> {
         let files = done.iter().map(|(_, outcome)| outcome.as_ref().map_or(0, |o| o.0)).sum();
         let mut guard = self.shared.lock();
         let state = &mut *guard;
-        let epoch = state.epochs.handle_renamed(sys::boottime_now(), pieces.len(), files);
+        let epoch = state.epochs.handle_renamed(penstock_sys::boottime_now(), pieces.len(), files);
         for (Publication { piece, generation }, outcome) in done {
             state.excepted.remove(&piece);
             let report = match outcome {

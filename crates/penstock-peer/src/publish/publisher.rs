@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use penstock_api::task::{Report, Work};
 use penstock_engine::epoch::EpochAction;
-use penstock_io::store::{Dir, DirCache, StoreError};
-use penstock_io::sys;
 use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
+use penstock_store::{Dir, DirCache, StoreError};
 
 use crate::publish::name_races::NameWaits;
 use crate::stores::chain;
@@ -76,7 +75,7 @@ impl Publisher<'_> {
             if !stopping && let Some(chore) = state.chores.pop_front() {
                 return Next::Chore(chore);
             }
-            let now = sys::boottime_now();
+            let now = penstock_sys::boottime_now();
             if let Some(action) = state.epochs.poll_action(now) {
                 return Next::Action(action);
             }
@@ -110,7 +109,7 @@ impl Publisher<'_> {
 
     pub(super) fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {
         let target = &self.shared.tree.target;
-        self.dirs.get(sys::boottime_now(), path, |path| target.make_dirs(path))
+        self.dirs.get(penstock_sys::boottime_now(), path, |path| target.make_dirs(path))
     }
 
     pub(super) fn chore(&mut self, chore: Work) {
@@ -148,7 +147,7 @@ impl Publisher<'_> {
     pub(super) fn tail_done(&self, entries: u64, report: impl FnOnce(u64) -> Report) {
         let mut guard = self.shared.lock();
         let state = &mut *guard;
-        let epoch = state.epochs.handle_renamed(sys::boottime_now(), 0, entries);
+        let epoch = state.epochs.handle_renamed(penstock_sys::boottime_now(), 0, entries);
         self.shared.report(state, report(epoch));
     }
 }

@@ -3,10 +3,9 @@
 use penstock_api::task::{Report, TaskPage};
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::Piece;
-use penstock_io::store::{ReadFile, Step, StoreError};
-use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure};
 use penstock_proto::slicing::PieceRef;
+use penstock_store::{ReadFile, Step, StoreError};
 
 use super::publisher::Publisher;
 use crate::source::read::place;
@@ -58,7 +57,7 @@ impl Publisher<'_> {
         }
         let publication = pack.then_some(Publication { piece, generation });
         let files = if pack { digests.len() as u64 } else { 0 };
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         let epoch = state.epochs.handle_written(now, 0, files, publication);
         let fetched = false;
         let report = Report::Written { piece, generation, epoch, digests, failures, fetched };

@@ -6,8 +6,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::Report;
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::Piece;
-use penstock_io::store::{DurabilityMethod, StoreError};
-use penstock_io::sys;
+use penstock_store::{DurabilityMethod, StoreError};
 
 use super::publisher::Publisher;
 use crate::stores::errors::short_problem;
@@ -124,7 +123,7 @@ impl Publisher<'_> {
         let finishes: Vec<Publication> = pieces.iter().filter(is_finish).copied().collect();
         let mut guard = self.shared.lock();
         let state = &mut *guard;
-        let epoch = state.epochs.handle_renamed(sys::boottime_now(), pieces.len(), 0);
+        let epoch = state.epochs.handle_renamed(penstock_sys::boottime_now(), pieces.len(), 0);
         state.epochs.handle_synced(false);
         finishes.into_iter().for_each(|finish| state.epochs.handle_finish(finish));
         self.shared.report(state, Report::SyncFailed { epoch, errno });

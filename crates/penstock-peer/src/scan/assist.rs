@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Dir, DirEntry, ListBuffer, Source};
 use penstock_proto::listing::{
     LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, ListPart, ListWork, ListedEntry, ListedKind,
 };
 use penstock_proto::name;
+use penstock_store::{Dir, DirEntry, ListBuffer, Source};
 
 use super::found::{is_mount, kind_of, listed_kind};
 use super::state::Scan;

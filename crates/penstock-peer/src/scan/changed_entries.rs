@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, RecheckRequest, ScanSummary, SeenEntry};
-use penstock_io::store::{Dir, DirCache, Kind, Meta, Source};
-use penstock_io::sys;
 use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use penstock_proto::units::FileTime;
+use penstock_store::{Dir, DirCache, Kind, Meta, Source};
 
 use super::found::Found;
 use super::page_files::kept;
@@ -165,7 +164,8 @@ impl Scan {
         let entry = asked.page.entry(asked.index).ok()?;
         let (parent, leaf) = place(&self.options.root, asked.page, entry);
         self.lookups.take(1);
-        let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
+        let dir =
+            dirs.get(penstock_sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
         source.stat_certain(&dir, &leaf).ok()
     }
 
@@ -185,7 +185,8 @@ impl Scan {
             return None;
         }
         let (parent, leaf) = place(&self.options.root, asked.page, entry);
-        let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
+        let dir =
+            dirs.get(penstock_sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
         let seen = asked.seen.filter(|_| is_same(entry, &meta));
         let same_bytes = seen.is_some_and(|seen| {
             stamps_tell(seen, &meta)

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use penstock_api::problem::Problem;
 use penstock_api::scan::{FAILURE_PART_BYTES, PageReply, ScanFailure};
 use penstock_api::transfer::PathText;
-use penstock_io::store::StoreError;
 use penstock_proto::name;
+use penstock_store::StoreError;
 
 use super::page_files::kept;
 use super::state::{FailedPart, Scan, State};

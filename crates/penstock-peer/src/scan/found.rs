@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::preserve::Preserve;
-use penstock_io::store::{Dir, Kind, Meta, Source, StoreError};
-use penstock_io::sys;
 use penstock_proto::attributes::{AttributeClass, ClassSet};
 use penstock_proto::listing::{ListedEntry, ListedKind};
 use penstock_proto::manifest::{EntryDraft, EntryKind};
+use penstock_store::{Dir, Kind, Meta, Source, StoreError};
 
 /// Names of owners that are remembered; beyond that all are asked for again.
 const NAMES_MAX: usize = 16 * 1024;
@@ -60,8 +59,8 @@ impl WantedAttributes {
 impl OwnerNames {
     fn of(&self, meta: &Meta) -> Names {
         [
-            name_of(&self.users, meta.owner.uid, sys::user_name),
-            name_of(&self.groups, meta.owner.gid, sys::group_name),
+            name_of(&self.users, meta.owner.uid, penstock_sys::user_name),
+            name_of(&self.groups, meta.owner.gid, penstock_sys::group_name),
         ]
     }
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use penstock_io::store::Meta;
+use penstock_store::Meta;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 /// Memory that the table may use, in KiB; the rest is on disk.
@@ -106,9 +106,9 @@ impl Drop for LinkTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_io::store::Kind;
     use penstock_proto::attributes::{DeviceNumber, Owner};
     use penstock_proto::units::FileTime;
+    use penstock_store::Kind;
 
     fn meta(device: u64, inode: u64, links: u32) -> Meta {
         Meta {

@@ -50,13 +50,12 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{FAILURE_PARTS, PageReply, ScanSummary};
-use penstock_io::store::{DirCache, Kind, Meta, Source};
-use penstock_io::sys;
 use penstock_proto::id::Name;
 use penstock_proto::listing::ListWork;
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
 use penstock_proto::name::{self};
 use penstock_proto::units::FileTime;
+use penstock_store::{DirCache, Kind, Meta, Source};
 use tokio::sync::watch;
 
 use crate::source::interrupted_removal::{self, REMOVING};
@@ -512,7 +511,8 @@ impl Scan {
             let Some(page) = self.read_sealed(number)? else { break };
             for entry in page.entries().iter().filter(|entry| entry.linked) {
                 let parent = name::join(&self.options.root, page.directory(entry));
-                let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path));
+                let dir =
+                    dirs.get(penstock_sys::boottime_now(), &parent, |path| source.open_dir(path));
                 if let Ok(meta) = dir.and_then(|dir| source.stat(&dir, page.name(entry)))
                     && meta.links > 1
                 {
@@ -724,7 +724,7 @@ impl Scan {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(kept(&path, &error)),
         }
-        let now = sys::wall_clock_now();
+        let now = penstock_sys::wall_clock_now();
         let began = match now.nanoseconds.checked_sub(TICK_NS) {
             Some(nanoseconds) => FileTime { nanoseconds, ..now },
             None => FileTime {

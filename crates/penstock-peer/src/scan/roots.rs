@@ -4,8 +4,8 @@ use std::io;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{RootKind, SOURCE_ROOT};
-use penstock_io::store::{Dir, Kind, Meta, Source, StoreError};
 use penstock_proto::name::{self, Own};
+use penstock_store::{Dir, Kind, Meta, Source, StoreError};
 
 use crate::stores::chain;
 use crate::stores::guard::is_missing;

@@ -21,12 +21,12 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Dir, Kind, Meta, Source};
 use penstock_proto::id::Name;
 use penstock_proto::listing::{
     LIST_DIRECTORIES_MAX, LIST_REQUEST_BYTES_MAX, ListPart, ListWork, ListedEntry,
 };
 use penstock_proto::name;
+use penstock_store::{Dir, Kind, Meta, Source};
 
 use super::found::{Found, kind_of, listed_kind};
 use super::helpers::Helpers;
@@ -551,7 +551,7 @@ impl Here<'_> {
         Some(found)
     }
 
-    fn look(&mut self, leaf: &[u8]) -> Result<Meta, penstock_io::store::StoreError> {
+    fn look(&mut self, leaf: &[u8]) -> Result<Meta, penstock_store::StoreError> {
         let dir = match &self.dir {
             Some(dir) => dir,
             None => {

@@ -3,15 +3,15 @@
 use std::sync::mpsc;
 
 use penstock_api::scan::ScanFailure;
-use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::select::{Glob, Rule};
+use penstock_store::{PosixOptions, PosixStore};
 
 use super::*;
 use penstock_api::preserve::Preserve;
-use penstock_io::store::StoreError;
 use penstock_proto::id::TransferId;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
+use penstock_store::StoreError;
 
 fn source_of(root: &Path) -> Source {
     let options = PosixOptions { read_only: true, ..PosixOptions::default() };

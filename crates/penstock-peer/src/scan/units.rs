@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_io::store::{Kind, Meta, StoreError};
 use penstock_proto::id::Name;
+use penstock_store::{Kind, Meta, StoreError};
 
 use super::found::Found;
 use crate::scan::path_stack::PathStack;

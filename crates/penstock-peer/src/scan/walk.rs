@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source};
 use penstock_proto::name::{self, Own};
 use penstock_proto::select::Verdict;
+use penstock_store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source};
 
 use super::found::{Found, is_mount};
 use super::page_files::kept;

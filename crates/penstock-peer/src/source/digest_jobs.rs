@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{DigestWish, WishedDigests};
-use penstock_io::store::{Meta, ReadFile, Source, StoreError};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use penstock_store::{Meta, ReadFile, Source, StoreError};
 
 use crate::source::read::place;
 use crate::source::read_check::is_same;
@@ -132,7 +132,7 @@ fn hash_files(source: &Source, root: &[u8], page: &Page, job: &Job) -> WishedDig
     let shared: Vec<OnceLock<Shared>> = wish.iter().map(|_| OnceLock::new()).collect();
     let found = Mutex::new(vec![None; wish.len()]);
     let next = AtomicUsize::new(0);
-    let workers = penstock_io::sys::available_cpus().clamp(1, WORKERS_MAX).min(units.len());
+    let workers = penstock_sys::available_cpus().clamp(1, WORKERS_MAX).min(units.len());
     worker_pool::at_once(workers, &|| {
         let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
         while let Some((slot, extent)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {

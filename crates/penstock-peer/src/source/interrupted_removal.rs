@@ -9,13 +9,12 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use penstock_io::store::{
-    DirCache, PosixStore, TemporaryKey, TemporaryName, aside_name, give_name_back,
-};
-use penstock_io::sys;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
+use penstock_store::{
+    DirCache, PosixStore, TemporaryKey, TemporaryName, aside_name, give_name_back,
+};
 
 use crate::source::read::place;
 use crate::stores::chain;
@@ -107,7 +106,7 @@ fn give_page_back(store: &PosixStore, transfer: TransferId, root: &[u8], encoded
     for (index, entry) in entries.filter(|(_, entry)| entry.kind != EntryKind::Directory) {
         let (parent, leaf) = place(root, &page, entry);
         let aside = name_of(transfer, digest, index, entry);
-        let opened = dirs.get(sys::boottime_now(), &parent, |path| store.open_dir(path));
+        let opened = dirs.get(penstock_sys::boottime_now(), &parent, |path| store.open_dir(path));
         match opened.and_then(|dir| give_name_back(store, &dir, &leaf, &aside)) {
             Ok(_) => {}
             Err(error) if error.is_vanished() => {}

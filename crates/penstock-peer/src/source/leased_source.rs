@@ -139,11 +139,11 @@ mod tests {
     use penstock_api::preserve::Preserve;
     use penstock_api::select::Selection;
     use penstock_api::transfer::PathText;
-    use penstock_io::store::IoMode;
     use penstock_proto::id::PeerId;
     use penstock_proto::manifest::Page;
     use penstock_proto::name;
     use penstock_proto::slicing::Slicing;
+    use penstock_store::IoMode;
 
     use super::*;
     use crate::stores::{StoreKind, StoreSpec, Stores};

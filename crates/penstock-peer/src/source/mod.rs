@@ -32,16 +32,15 @@ use penstock_api::scan::{
 };
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
-use penstock_io::buffer::BufferPool;
-use penstock_io::net::PendingLane;
-use penstock_io::store::Source;
-use penstock_io::sys;
+use penstock_net::PendingLane;
 use penstock_proto::capability::Capability;
 use penstock_proto::frame::Refusal;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_proto::listing::{ListPart, ListWork};
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use penstock_store::Source;
+use penstock_sys::buffer::BufferPool;
 use rustls::pki_types::CertificateDer;
 
 use crate::lane::open_lanes::{OpenLanes, RightHolds};
@@ -197,7 +196,7 @@ impl SourceService {
         peer: PeerId,
         verifier: Option<LaneVerifier>,
     ) -> Self {
-        let cpus = sys::available_cpus();
+        let cpus = penstock_sys::available_cpus();
         let workers = cpus.clamp(2, 8);
         Self {
             scans: ScanRegistry::new(Arc::clone(&stores), directory, peer.clone(), workers),
@@ -274,7 +273,7 @@ impl SourceService {
 
     /// Creates the memory for strides of files that the lanes of one other end share.
     pub fn buffers() -> BufferPool {
-        BufferPool::new(STRIDE_BYTES_MAX as usize, (sys::available_cpus() * 2).max(64))
+        BufferPool::new(STRIDE_BYTES_MAX as usize, (penstock_sys::available_cpus() * 2).max(64))
     }
 
     /// Ends the lanes whose rights have ended. Does not block; call it every second, and at once

@@ -13,14 +13,13 @@
 use std::borrow::Cow;
 
 use penstock_engine::slice::travels_whole;
-use penstock_io::buffer::{Buffer, BufferPool};
-use penstock_io::store::{Dir, DirCache, ReadFile, Source, StoreError};
-use penstock_io::sys;
 use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
+use penstock_store::{Dir, DirCache, ReadFile, Source, StoreError};
+use penstock_sys::buffer::{Buffer, BufferPool};
 
 use crate::lane::slow_start::{FIRST_FRAME_BYTES, may_part, part_bytes};
 use crate::source::read_check::{Freshness, ReadCheck};
@@ -328,7 +327,8 @@ impl PieceReader {
     fn open(&mut self, page: &Page, entry: &Entry) -> Result<ReadFile, StoreError> {
         let (parent, leaf) = place(&self.root, page, entry);
         let source = &self.source;
-        let dir = self.dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path))?;
+        let dir =
+            self.dirs.get(penstock_sys::boottime_now(), &parent, |path| source.open_dir(path))?;
         let opened = self.open_in(&dir, &leaf);
         if let Err(error) = &opened
             && error.is_vanished()

@@ -10,11 +10,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use penstock_engine::fetch::Part;
-use penstock_io::store::{Meta, ReadFile, StoreError};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::manifest::Entry;
 use penstock_proto::units::FileTime;
+use penstock_store::{Meta, ReadFile, StoreError};
 
 /// Age below which a change time may repeat for a later change. Clocks of file systems are coarse,
 /// those of some servers by a second or two.

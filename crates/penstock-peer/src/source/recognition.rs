@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Meta, Source};
 use penstock_proto::id::Name;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_store::{Meta, Source};
 
 use crate::source::read::place;
 use crate::stores::store_offline;

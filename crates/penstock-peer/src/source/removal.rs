@@ -12,15 +12,14 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveFailure, RemoveOrder, RemoveReply};
-use penstock_io::store::{
-    DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError, remove_empty_dir, take_away,
-};
-use penstock_io::sys;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
+use penstock_store::{
+    DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError, remove_empty_dir, take_away,
+};
 
 use crate::scan::Scan;
 use crate::source::interrupted_removal;
@@ -98,7 +97,8 @@ impl Remover<'_> {
 
     fn entry(&self, index: u32, entry: &Entry, dirs: &mut DirCache) -> Result<Removal, StoreError> {
         let (parent, leaf) = place(self.scan.root(), self.page, entry);
-        let opened = dirs.get(sys::boottime_now(), &parent, |path| self.store.open_dir(path));
+        let opened =
+            dirs.get(penstock_sys::boottime_now(), &parent, |path| self.store.open_dir(path));
         let dir = match opened {
             Ok(dir) => dir,
             Err(error) if error.is_vanished() => return Ok(Removal::Vanished),

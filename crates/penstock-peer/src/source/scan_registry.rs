@@ -20,11 +20,11 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{RootKind, SCAN_OPENING, ScanRequest};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
-use penstock_io::store::{PosixStore, Source, Target};
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_proto::name;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
+use penstock_store::{PosixStore, Source, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};

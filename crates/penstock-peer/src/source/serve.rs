@@ -12,16 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::Problem;
-use penstock_io::buffer::BufferPool;
-use penstock_io::net::{LaneError, LaneStream, PendingLane, Wake};
-use penstock_io::store::Source;
-use penstock_io::sys;
+use penstock_net::{LaneError, LaneStream, PendingLane, Wake};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
     self, Data, Fetch, FrameKind, Framing, Header, Hello, Record, Refusal, RefusalCode,
 };
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::version;
+use penstock_store::Source;
+use penstock_sys::buffer::BufferPool;
 
 use crate::lane::open_lanes::RightHolds;
 use crate::lane::slow_start::FAR;
@@ -127,7 +126,7 @@ fn admit(
         return Err(refusal(RefusalCode::Policy, text));
     }
     let expires = capability.expires;
-    let holds: RightHolds = Box::new(move || match sys::now_seconds() >= expires {
+    let holds: RightHolds = Box::new(move || match penstock_sys::now_seconds() >= expires {
         true => Err("the capability has expired".to_owned()),
         false => holds(),
     });
@@ -195,7 +194,7 @@ struct Server<'a> {
     source: Source,
     reader: PieceReader,
     body: Vec<u8>,
-    interrupt: sys::EventFd,
+    interrupt: penstock_sys::EventFd,
     /// Number of refused requests.
     refused: u64,
 }
@@ -222,7 +221,7 @@ impl<'a> Server<'a> {
             source,
             reader,
             body: Vec::new(),
-            interrupt: sys::EventFd::new().map_err(LaneError::Io)?,
+            interrupt: penstock_sys::EventFd::new().map_err(LaneError::Io)?,
             refused: 0,
         })
     }

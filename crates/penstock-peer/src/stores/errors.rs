@@ -3,8 +3,8 @@
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
-use penstock_io::store::{StoreError, StoreOffline, Target};
 use penstock_proto::id::Name;
+use penstock_store::{StoreError, StoreOffline, Target};
 
 /// Returns the problem of an error that concerns the store or passes; `None` if it is the item's.
 /// Asks the store after an I/O error, and so may block.
@@ -131,8 +131,8 @@ pub const STORE_OFFLINE: &str = "store-offline";
 mod tests {
     use std::io;
 
-    use penstock_io::store::{PosixOptions, PosixStore};
     use penstock_proto::journal::{EntryFailure, FailurePhase};
+    use penstock_store::{PosixOptions, PosixStore};
 
     use super::*;
 

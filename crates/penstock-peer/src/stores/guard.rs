@@ -9,10 +9,10 @@ use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Source, StoreError, StoreFingerprint, StoreOffline};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::Name;
 use penstock_proto::name;
+use penstock_store::{Source, StoreError, StoreFingerprint, StoreOffline};
 
 use crate::stores::{Stores, chain, store_gone, store_offline};
 

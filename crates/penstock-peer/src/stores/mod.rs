@@ -23,11 +23,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_io::store::{
+use penstock_proto::id::Name;
+use penstock_store::{
     FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreFingerprint,
     Target,
 };
-use penstock_proto::id::Name;
 
 pub use errors::STORE_OFFLINE;
 pub(crate) use errors::{chain, store_gone, store_offline, store_unreachable};

@@ -11,9 +11,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use penstock_api::problem::Problem;
 use penstock_api::task::{MountSeen, TaskSpec};
 use penstock_api::transfer::PathText;
-use penstock_io::store::Target;
-use penstock_io::sys;
 use penstock_proto::name;
+use penstock_store::Target;
 
 use crate::stores::{chain, store_offline};
 
@@ -26,7 +25,7 @@ const AUTOMOUNT: &str = "autofs";
 /// The store is offline.
 pub(crate) fn mounts_of(target: &Target, spec: &TaskSpec) -> Result<Vec<MountSeen>, Problem> {
     let Target::Posix(store) = target else { return Ok(Vec::new()) };
-    let found = sys::mounts_within(store.root_path())
+    let found = penstock_sys::mounts_within(store.root_path())
         .map_err(|error| store_offline(&spec.store, chain(&error)))?;
     let seen = found.into_iter().map(|mount| MountSeen {
         at: PathText(mount.at.as_os_str().as_bytes().to_vec()),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use penstock_api::limits::ShareUsed;
 use penstock_engine::pace::Pace;
-use penstock_io::sys;
 
 /// Longest part of a sleep, so that long sleeps show in the figures while they last.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
@@ -25,7 +24,7 @@ impl Pacer {
     /// Creates a pacer of `rate` units per second; 0 is no limit.
     pub(crate) fn new(rate: u64) -> Self {
         Self {
-            pace: Mutex::new(Pace::new(sys::boottime_now(), rate)),
+            pace: Mutex::new(Pace::new(penstock_sys::boottime_now(), rate)),
             wake: Condvar::new(),
             held: AtomicBool::new(rate > 0),
             ended: AtomicBool::new(false),
@@ -45,7 +44,7 @@ impl Pacer {
 
     /// Sets another rate, which holds for waiting threads too.
     pub(crate) fn set_rate(&self, rate: u64) {
-        self.lock().set_rate(sys::boottime_now(), rate);
+        self.lock().set_rate(penstock_sys::boottime_now(), rate);
         self.held.store(rate > 0, Ordering::Release);
         self.wake.notify_all();
     }
@@ -64,11 +63,11 @@ impl Pacer {
             return;
         }
         self.taken.fetch_add(units, Ordering::Relaxed);
-        let mut since = sys::boottime_now();
+        let mut since = penstock_sys::boottime_now();
         let mut pace = self.lock();
         let ticket = pace.take(since, units);
         while !self.ended.load(Ordering::Acquire) {
-            let wait = pace.wait(sys::boottime_now(), ticket);
+            let wait = pace.wait(penstock_sys::boottime_now(), ticket);
             if wait.is_zero() {
                 break;
             }
@@ -77,7 +76,7 @@ impl Pacer {
                 .wait_timeout(pace, wait.min(TELL_INTERVAL))
                 .unwrap_or_else(PoisonError::into_inner);
             pace = held;
-            let now = sys::boottime_now();
+            let now = penstock_sys::boottime_now();
             self.waited_ns.fetch_add(now.since(since).as_nanos() as u64, Ordering::Relaxed);
             since = now;
         }
@@ -85,7 +84,7 @@ impl Pacer {
 
     /// Returns whether a thread that takes now must wait.
     pub(crate) fn is_in_debt(&self) -> bool {
-        self.holds() && self.lock().is_in_debt(sys::boottime_now())
+        self.holds() && self.lock().is_in_debt(penstock_sys::boottime_now())
     }
 
     /// Returns the amount used while there was a rate, and the time that all threads together have

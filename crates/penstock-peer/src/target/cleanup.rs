@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_io::store::{
+use penstock_proto::name::{self, Own, OwnKind};
+use penstock_store::{
     Attributes, Dir, Kind, ListBuffer, Meta, PosixOptions, PosixStore, StoreError,
     set_dir_attributes,
 };
-use penstock_proto::name::{self, Own, OwnKind};
 
 use crate::scan::path_stack::PathStack;
 

@@ -13,12 +13,11 @@ use std::thread::ScopedJoinHandle;
 use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::{IfExists, UpdateOptions};
-use penstock_io::store::{Attributes, Dir, DirCache, Kind, Meta, Step, StoreError, Target};
-use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet, refused};
 use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::units::FileTime;
+use penstock_store::{Attributes, Dir, DirCache, Kind, Meta, Step, StoreError, Target};
 
 use crate::source::read::place;
 use crate::stores::chain;
@@ -533,7 +532,8 @@ impl Dirs {
         {
             return Ok(place.clone());
         }
-        let opened = self.cache.get(sys::boottime_now(), path, |path| target.open_dir(path));
+        let opened =
+            self.cache.get(penstock_sys::boottime_now(), path, |path| target.open_dir(path));
         let place = Place::of(opened)?;
         if !matches!(place, Place::Directory(_)) {
             self.missing = Some((path.into(), place.clone()));

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::UpdateOptions;
-use penstock_io::store::{Kind, Meta, Target};
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_store::{Kind, Meta, Target};
 
 use crate::source::read::place;
 use crate::target::compare::Comparer;

@@ -5,11 +5,10 @@ use penstock_api::plan::{ItemKind, PlanAction, PlanItem, ThereItem, plan_time};
 use penstock_api::problem::Problem;
 use penstock_api::transfer::PathText;
 use penstock_api::update::IfExists;
-use penstock_io::store::{DirCache, Kind, Meta, StoreError, Target};
-use penstock_io::sys;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
+use penstock_store::{DirCache, Kind, Meta, StoreError, Target};
 
 use crate::stores::chain;
 use crate::target::compare::{Compared, Comparer, Verdict};
@@ -146,6 +145,6 @@ fn link(
 
 fn meta_of(target: &Target, path: &[u8], dirs: &mut DirCache) -> Result<Option<Meta>, StoreError> {
     let (parent, leaf) = name::split(path).unwrap_or_default();
-    let dir = dirs.get(sys::boottime_now(), parent, |path| target.open_dir(path))?;
+    let dir = dirs.get(penstock_sys::boottime_now(), parent, |path| target.open_dir(path))?;
     target.meta(&dir, leaf)
 }

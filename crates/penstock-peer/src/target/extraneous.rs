@@ -35,10 +35,9 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{TaskPage, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::{IfExists, UpdateOptions};
-use penstock_io::store::{DirCache, Removal, StoreError, Target};
-use penstock_io::sys;
 use penstock_proto::manifest::EntryKind;
 use penstock_proto::name;
+use penstock_store::{DirCache, Removal, StoreError, Target};
 
 use crate::stores::chain;
 use crate::stores::errors::{full_problem, is_of_store};
@@ -497,7 +496,8 @@ impl Remover<'_> {
             return Ok(Removal::Changed);
         }
         let target = self.target;
-        let opened = self.dirs.get(sys::boottime_now(), parent, |path| target.open_dir(path));
+        let opened =
+            self.dirs.get(penstock_sys::boottime_now(), parent, |path| target.open_dir(path));
         let dir = match opened {
             Ok(dir) => dir,
             Err(error) if error.is_vanished() => return Ok(Removal::Vanished),
@@ -513,7 +513,8 @@ impl Remover<'_> {
         }
         let kept = backup_path(root, &backup.0, &surplus.path.0);
         let Some((kept_in, kept_as)) = name::split(&kept) else { return Ok(Removal::Vanished) };
-        let to = self.dirs.get(sys::boottime_now(), kept_in, |path| target.make_dirs(path))?;
+        let to =
+            self.dirs.get(penstock_sys::boottime_now(), kept_in, |path| target.make_dirs(path))?;
         target.move_seen(&dir, leaf, &seen, (&to, kept_as))
     }
 }

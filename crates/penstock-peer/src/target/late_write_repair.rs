@@ -19,10 +19,10 @@
 
 use penstock_api::problem::Problem;
 use penstock_api::task::Mended;
-use penstock_io::buffer::BufferPool;
-use penstock_io::store::{Dir, Kind, Meta, ReadFile, Step, StoreError, Target};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, Page};
+use penstock_store::{Dir, Kind, Meta, ReadFile, Step, StoreError, Target};
+use penstock_sys::buffer::BufferPool;
 
 use crate::source::read::place;
 use crate::stores::chain;

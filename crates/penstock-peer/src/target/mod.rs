@@ -25,12 +25,7 @@ use penstock_api::task::{
 };
 use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
-use penstock_io::buffer::BufferPool;
-use penstock_io::net::SocketOptions;
-use penstock_io::store::{
-    Attributes, Kind, ListBuffer, StoreError, StoreIdentity, StoreOffline, Target,
-};
-use penstock_io::sys;
+use penstock_net::SocketOptions;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::Name;
@@ -39,6 +34,10 @@ use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use penstock_store::{
+    Attributes, Kind, ListBuffer, StoreError, StoreIdentity, StoreOffline, Target,
+};
+use penstock_sys::buffer::BufferPool;
 
 use crate::lane::dialer::{Dialer, LaneConnect};
 use crate::lane::path_book::PathBook;
@@ -338,7 +337,7 @@ impl Ground {
     /// Examines a store in which no task of the same transfer and writer runs any more, and
     /// reserves room for the marker.
     fn at(target: &Target, spec: &TaskSpec, identity: &StoreIdentity) -> Result<Self, Problem> {
-        let boot = sys::boot_id().unwrap_or_else(|error| {
+        let boot = penstock_sys::boot_id().unwrap_or_else(|error| {
             tracing::debug!(%error, "no boot id here: an earlier process counts as one of another");
             *BOOT_OF_PROCESS.get_or_init(rand::random)
         });
@@ -518,7 +517,7 @@ impl TargetPeer for TargetService {
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
         // Before anything else: the controller counts it from our answer (B4).
-        let asked = sys::boottime_now();
+        let asked = penstock_sys::boottime_now();
         let grant = spec.grant.map(|duration| Arc::new(Grant::new(duration, asked)));
         // Shut when one of the task's threads hangs and is abandoned, so that its last system call
         // cannot change the store.

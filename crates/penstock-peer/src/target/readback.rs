@@ -12,14 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::task::TaskPage;
-use penstock_io::buffer::BufferPool;
-use penstock_io::checksum::Checksums;
-use penstock_io::store::{ReadBackFile, ReadFile, Step, StoreError, Target};
-use penstock_io::sys;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, Page};
+use penstock_store::checksum::Checksums;
+use penstock_store::{ReadBackFile, ReadFile, Step, StoreError, Target};
+use penstock_sys::buffer::BufferPool;
 
 use crate::source::read::place;
 use crate::stores::chain;
@@ -96,7 +95,7 @@ impl Readback<'_> {
             request.digests.iter().map(|_| OnceLock::new()).collect();
         let (proof, problem) = (Mutex::new(PageProof::default()), OnceLock::new());
         let next = AtomicUsize::new(0);
-        let workers = sys::available_cpus().clamp(2, WORKERS_MAX).min(units.len());
+        let workers = penstock_sys::available_cpus().clamp(2, WORKERS_MAX).min(units.len());
         worker_pool::at_once(workers, &|| {
             while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if request.progress.is_stopped() || problem.get().is_some() {

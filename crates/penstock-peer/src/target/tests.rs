@@ -7,7 +7,6 @@ use penstock_api::preserve::Preserve;
 use penstock_api::select::Selection;
 use penstock_api::task::{Report, Work, WorkReply};
 use penstock_api::update::UpdateOptions;
-use penstock_io::store::IoMode;
 use penstock_proto::digest::Digest;
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{TransferId, WriterId};
@@ -15,6 +14,7 @@ use penstock_proto::journal::{DigestForm, EntryDigest};
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::FileTime;
+use penstock_store::IoMode;
 
 use super::*;
 use crate::stores::dead_mount::DeadMount;

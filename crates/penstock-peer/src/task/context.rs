@@ -12,14 +12,14 @@ use penstock_engine::epoch::{EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
 use penstock_engine::paths::{PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
-use penstock_io::buffer::BufferPool;
-use penstock_io::net::LaneStream;
-use penstock_io::store::{StoreIdentity, Target};
-use penstock_io::sys::{self, EventFd};
+use penstock_net::LaneStream;
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
+use penstock_store::{StoreIdentity, Target};
+use penstock_sys::EventFd;
+use penstock_sys::buffer::BufferPool;
 
 use crate::lane::breach::Breaches;
 use crate::lane::dialer::Dialer;
@@ -107,7 +107,7 @@ impl TaskState {
             closers: BTreeMap::new(),
             looked: Instant(0),
             waiting: String::new(),
-            moved: sys::boottime_now(),
+            moved: penstock_sys::boottime_now(),
             news: false,
             repairs: 0,
             share: spec.share(),
@@ -229,14 +229,14 @@ impl TaskContext {
     pub(crate) fn is_overdue(&self) -> bool {
         !self.may_write()
             || (self.is_stopping()
-                && sys::boottime_now().0 >= self.stop_until.load(Ordering::Acquire))
+                && penstock_sys::boottime_now().0 >= self.stop_until.load(Ordering::Acquire))
     }
 
     /// Ends the task's part in the transfer: its pieces belong to another peer.
     pub(crate) fn end(&self) {
         self.kept.end();
         self.stopping.store(true, Ordering::Release);
-        self.stop_until.store(sys::boottime_now().0, Ordering::Release);
+        self.stop_until.store(penstock_sys::boottime_now().0, Ordering::Release);
         self.end_pacing();
         self.notify_all();
     }
@@ -255,7 +255,7 @@ impl TaskContext {
     pub(crate) fn begin_to_stop(&self, discard: bool) {
         let patience = if discard { Duration::ZERO } else { STOP_PATIENCE };
         if !self.stopping.swap(true, Ordering::AcqRel) {
-            let until = sys::boottime_now().plus(patience);
+            let until = penstock_sys::boottime_now().plus(patience);
             self.stop_until.store(until.0, Ordering::Release);
         }
         self.lock().epochs.handle_flush();
@@ -295,7 +295,8 @@ impl TaskContext {
         tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
         self.control.broken(problem);
         self.stopping.store(true, Ordering::Release);
-        self.stop_until.store(sys::boottime_now().plus(STOP_PATIENCE).0, Ordering::Release);
+        self.stop_until
+            .store(penstock_sys::boottime_now().plus(STOP_PATIENCE).0, Ordering::Release);
         self.end_pacing();
         self.notify_all();
     }
@@ -329,7 +330,7 @@ impl TaskContext {
         if self.is_stopping() {
             return None;
         }
-        self.lock().fetch.poll_request(sys::boottime_now(), lane)
+        self.lock().fetch.poll_request(penstock_sys::boottime_now(), lane)
     }
 
     /// Returns whether a lane will end after the answers that it has asked for.
@@ -348,7 +349,7 @@ impl TaskContext {
 
     /// Notes the answer to a request, with the results of its entries.
     pub(crate) fn handle_answered(&self, request: Request, pieces: &Pieces, written: Written) {
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         if let Some(problem) = of_answer(&request.item, &written) {
             self.broken(problem);
             return;
@@ -426,7 +427,7 @@ impl TaskContext {
 
     /// Notes that the source refused a request.
     pub(crate) fn handle_refused(&self, request: Request, retry_after: Duration, why: String) {
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         let mut state = self.lock();
         state.fetch.handle_refused(now, request.request, retry_after);
         state.waiting = format!("{why}; next try in {:.1} s", retry_after.as_secs_f64());
@@ -474,7 +475,7 @@ impl TaskContext {
         rtt: Duration,
         closer: Option<LaneHandle>,
     ) {
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         let mut state = self.lock();
         state.fetch.handle_lane_up_on(now, lane, path);
         state.fetch.handle_rtt_of(path, rtt);
@@ -492,7 +493,7 @@ impl TaskContext {
     /// Notes that the other end of a lane broke the protocol: holds lanes back for a pause, or ends
     /// the task.
     pub(crate) fn note_breach(&self, why: &str) {
-        match self.breaches.note(sys::boottime_now()) {
+        match self.breaches.note(penstock_sys::boottime_now()) {
             Some(until) => self.lock().lanes.hold(until),
             None => {
                 let title = "the source breaks the lane protocol again and again";
@@ -506,7 +507,7 @@ impl TaskContext {
 
     /// Notes that a lane is gone, or could not be opened. `why` gives the reason if it failed.
     pub(crate) fn lane_down(&self, lane: LaneId, why: Option<String>) {
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         let mut guard = self.lock();
         let state = &mut *guard;
         let beside = state.lanes.path_of_lane(lane).is_some_and(|path| state.lanes.has_other(path));
@@ -533,7 +534,7 @@ impl TaskContext {
     /// Bytes of payload have come and are verified; see [`ByteTally`].
     pub(crate) fn count_bytes(&self, lane: LaneId, bytes: u64, carried: u64) {
         self.verified.fetch_add(bytes, Ordering::Relaxed);
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         let mut state = self.lock();
         state.fetch.handle_bytes(now, lane, bytes);
         state.lanes.handle_bytes(lane, carried);
@@ -587,7 +588,7 @@ impl TaskContext {
                 other => chores.push(other),
             }
         }
-        let settled = sys::boottime_now().plus(settle_time(&self.tree));
+        let settled = penstock_sys::boottime_now().plus(settle_time(&self.tree));
         let mut state = self.lock();
         let fetches = !items.is_empty();
         for item in items {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use penstock_api::problem::{Exit, Problem};
 use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_engine::paths::PathAction;
-use penstock_io::sys::{self, EventFd};
 use penstock_proto::units::Instant;
+use penstock_sys::EventFd;
 
 use crate::lane::paths;
 use crate::lane::target_lane;
@@ -20,7 +20,7 @@ use crate::task::write_lease;
 pub(super) fn coordinate(shared: &Arc<TaskContext>) {
     let lanes = Mutex::new(Vec::new());
     while !shared.is_stopping() {
-        shared.hang.lasts(sys::boottime_now());
+        shared.hang.lasts(penstock_sys::boottime_now());
         hand_over(shared);
         if let Some(grant) = &shared.grant {
             write_lease::keep(shared, grant);
@@ -41,7 +41,7 @@ pub(super) fn coordinate(shared: &Arc<TaskContext>) {
         }
         tend_lanes(shared, &lanes);
         let state = shared.lock();
-        let due = state.fetch.poll_timeout().is_some_and(|at| at <= sys::boottime_now());
+        let due = state.fetch.poll_timeout().is_some_and(|at| at <= penstock_sys::boottime_now());
         if due {
             state.wakers.values().for_each(|waker| waker.signal());
         }
@@ -66,7 +66,7 @@ pub(super) fn coordinate(shared: &Arc<TaskContext>) {
 
 /// Dials, drains and cuts lanes as the machines say.
 fn tend_lanes(shared: &Arc<TaskContext>, threads: &Mutex<Vec<JoinHandle<()>>>) {
-    let now = sys::boottime_now();
+    let now = penstock_sys::boottime_now();
     cut_silent_lanes(shared, now);
     if let Reach::Remote { dialer } = &shared.reach {
         paths::look(shared, dialer, now);

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use penstock_io::sys;
 use penstock_proto::units::Instant;
 
 /// The permission of a task to write. Each write checks it, at the cost of a read of the clock.
@@ -38,12 +37,12 @@ impl Grant {
     /// Creates the grant of the controller's own task where other peers share the transfer. It has
     /// no end, and its task returns pieces like any other.
     pub(crate) fn endless() -> Self {
-        Self::new(Duration::MAX, sys::boottime_now())
+        Self::new(Duration::MAX, penstock_sys::boottime_now())
     }
 
     /// Returns whether the task may write now.
     pub(crate) fn holds(&self) -> bool {
-        sys::boottime_now().0 < self.until.load(Ordering::Acquire)
+        penstock_sys::boottime_now().0 < self.until.load(Ordering::Acquire)
     }
 
     /// Extends the grant from `asked`, the time of a request that was answered. A grant that has
@@ -92,7 +91,7 @@ mod tests {
     #[test]
     fn b4_a_late_answer_renews_nothing() {
         let minute = Duration::from_secs(60);
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         let grant = Grant::new(minute, now);
         assert!(grant.holds() && !grant.is_due(now.plus(minute / 8)));
         assert!(grant.is_due(now.plus(minute / 4)));

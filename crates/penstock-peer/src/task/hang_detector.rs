@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_io::sys;
 use penstock_proto::units::Instant;
 
 /// Interval at which a long call is examined; shorter calls are not examined.
@@ -38,12 +37,12 @@ struct Seen {
 impl HangDetector {
     /// Names the calling thread as the one to observe.
     pub(crate) fn attend(&self) {
-        self.thread.store(sys::thread_number(), Ordering::Relaxed);
+        self.thread.store(penstock_sys::thread_number(), Ordering::Relaxed);
     }
 
     /// Notes that the publisher calls its store, in the next step of its work.
     pub(crate) fn step(&self) {
-        self.since.store(sys::boottime_now().0, Ordering::Relaxed);
+        self.since.store(penstock_sys::boottime_now().0, Ordering::Relaxed);
     }
 
     /// Notes that the publisher waits for something other than its store.
@@ -63,7 +62,7 @@ impl HangDetector {
             *seen = Seen { since, sleeps: None, alive: now, looked: Instant(0) };
         }
         if now.since(seen.looked) >= LOOK {
-            let sleeps = sys::sleeps_of(self.thread.load(Ordering::Relaxed));
+            let sleeps = penstock_sys::sleeps_of(self.thread.load(Ordering::Relaxed));
             if sleeps.is_none() || sleeps != seen.sleeps {
                 seen.alive = now;
             }
@@ -104,7 +103,7 @@ mod tests {
             let mut lasts = Duration::ZERO;
             while std::time::Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(20));
-                lasts = hang.lasts(sys::boottime_now());
+                lasts = hang.lasts(penstock_sys::boottime_now());
             }
             lasts
         };
@@ -118,7 +117,7 @@ mod tests {
         act.send(false).unwrap();
         assert!(lasts_after(4.5) >= Duration::from_secs(2), "it hangs");
         hang.step();
-        assert_eq!(hang.lasts(sys::boottime_now()), Duration::ZERO, "the next step");
+        assert_eq!(hang.lasts(penstock_sys::boottime_now()), Duration::ZERO, "the next step");
         hang.rest();
         drop(act);
         thread.join().unwrap();

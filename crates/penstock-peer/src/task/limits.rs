@@ -6,9 +6,8 @@ use penstock_api::limits::Share;
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::{Durability, LANES_MAX};
 use penstock_engine::lanes::LaneLimits;
-use penstock_io::store::Target;
-use penstock_io::sys;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use penstock_store::Target;
 
 use crate::task::reach::Reach;
 
@@ -25,7 +24,7 @@ pub(crate) fn lane_limits(
     reach: &Reach,
     target: &Target,
 ) -> LaneLimits {
-    let workers = sys::available_cpus().clamp(1, 16) as u32;
+    let workers = penstock_sys::available_cpus().clamp(1, 16) as u32;
     let direct = spec.durability != Durability::None && target.writes_directly();
     let workers = if direct { workers.max(LANES_DIRECT) } else { workers };
     let lanes_max = if share.lanes_max == 0 { LANES_MAX } else { share.lanes_max };

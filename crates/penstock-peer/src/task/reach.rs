@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_io::store::Source;
+use penstock_store::Source;
 
 use crate::lane::dialer::Dialer;
 use crate::stores::guard::Guard;

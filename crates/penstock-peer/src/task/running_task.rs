@@ -10,7 +10,6 @@ use penstock_api::limits::Share;
 use penstock_api::problem::Problem;
 use penstock_api::task::{Adopted, LIMIT_SCAN, Task, TaskControl, TaskFigures, TaskSpec};
 use penstock_api::transfer::Durability;
-use penstock_io::sys::{self};
 use penstock_proto::id::WriterId;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::network::DataAddress;
@@ -98,7 +97,7 @@ impl RunningTask {
             verified: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
             worked_ns: AtomicU64::new(0),
-            cpu_before: sys::cpu_seconds(),
+            cpu_before: penstock_sys::cpu_seconds(),
             paths: Mutex::default(),
         });
         let (threads, adopted) = (Mutex::new(Vec::new()), Mutex::new(parts.adopted));
@@ -134,7 +133,7 @@ impl Task for RunningTask {
         let held = held.as_nanos() as f64 + named;
         // Lanes make names while they work, and wait for that limit.
         let worked = (worked - named).max(0.0);
-        let (state, now) = (shared.lock(), sys::boottime_now());
+        let (state, now) = (shared.lock(), penstock_sys::boottime_now());
         let local = matches!(shared.reach, Reach::Local { .. });
         let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
             "making it durable at the target"
@@ -158,7 +157,7 @@ impl Task for RunningTask {
             waiting: waiting_of(shared, &state, local, now),
             hangs_s: shared.hang.lasts(now).as_secs(),
             not_kept: shared.tree.keeper.not_kept(),
-            cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
+            cpu_seconds: penstock_sys::cpu_seconds() - shared.cpu_before,
             paths: shared.paths().iter().cloned().collect(),
             share: state.share,
             rate_used,
@@ -171,7 +170,7 @@ impl Task for RunningTask {
     }
 
     fn hangs_for(&self) -> Duration {
-        self.shared.hang.lasts(sys::boottime_now())
+        self.shared.hang.lasts(penstock_sys::boottime_now())
     }
 
     fn set_share(&self, share: &Share) {

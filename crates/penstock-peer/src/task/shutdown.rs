@@ -7,7 +7,6 @@ use std::time::Duration;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rpc::task::TASK_HANGS;
 use penstock_engine::fetch::LANE_SILENCE_MAX;
-use penstock_io::sys;
 use penstock_proto::units::Instant;
 
 use crate::task::context::{STOP_PATIENCE, TaskContext, TaskState};
@@ -28,7 +27,7 @@ const SHOWN_OF_GRANT: u32 = 4;
 /// name and begins no write any more. Until it has ended, its store gets no new work from this
 /// host.
 pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
-    let begun = sys::boottime_now();
+    let begun = penstock_sys::boottime_now();
     let mut left = Vec::new();
     for thread in threads {
         while !thread.is_finished() && !is_given_up(shared, begun) {
@@ -54,7 +53,7 @@ pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
 }
 
 fn is_given_up(shared: &TaskContext, begun: Instant) -> bool {
-    let now = sys::boottime_now();
+    let now = penstock_sys::boottime_now();
     let waited = now.since(begun);
     let grant = shared.spec.grant.map_or(HUNG_PATIENCE, |grant| grant / HUNG_OF_GRANT);
     let hung = grant.min(HUNG_PATIENCE);

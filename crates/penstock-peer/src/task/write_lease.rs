@@ -2,7 +2,6 @@
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{LeaseStatus, Report};
-use penstock_io::sys;
 
 use crate::task::context::TaskContext;
 use crate::task::grant::Grant;
@@ -11,7 +10,7 @@ use crate::task::grant::Grant;
 /// answers although its known tenure has run out, the task can give no names: it ends, so that it
 /// can begin anew (B4).
 pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
-    let asked = sys::boottime_now();
+    let asked = penstock_sys::boottime_now();
     if !grant.is_due(asked) {
         return;
     }
@@ -30,7 +29,7 @@ pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
 /// sooner (B3).
 pub(crate) fn give_back(shared: &TaskContext, bytes: u64) {
     if let Some(grant) = shared.share() {
-        grant.note_given(sys::boottime_now());
+        grant.note_given(penstock_sys::boottime_now());
     }
     let mut guard = shared.lock();
     let state = &mut *guard;
@@ -41,12 +40,12 @@ pub(crate) fn give_back(shared: &TaskContext, bytes: u64) {
 
 /// Notes whether the controller gave nothing though something was wanted.
 pub(crate) fn note_dry(shared: &TaskContext, wanted: u64, given: usize) {
-    shared.lock().fetch.handle_dry(sys::boottime_now(), wanted > 0 && given == 0);
+    shared.lock().fetch.handle_dry(penstock_sys::boottime_now(), wanted > 0 && given == 0);
 }
 
 /// Returns how many bytes of work a task wants, and whether it asks at all.
 pub(crate) fn wants(shared: &TaskContext) -> (u64, bool) {
-    let now = sys::boottime_now();
+    let now = penstock_sys::boottime_now();
     let (wanted, idle) = {
         let state = shared.lock();
         let leaves = shared.share().is_some_and(|grant| grant.has_just_given(now));

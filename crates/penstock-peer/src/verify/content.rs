@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use penstock_io::store::{Meta, ReadFile, StoreError};
+use penstock_store::{Meta, ReadFile, StoreError};
 
 use crate::verify::hashing::CHUNK_BYTES;
 

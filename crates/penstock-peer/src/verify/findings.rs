@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use penstock_io::store::StoreError;
 use penstock_proto::name::Own;
+use penstock_store::StoreError;
 
 use crate::stores::chain;
 

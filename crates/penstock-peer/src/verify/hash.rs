@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use penstock_io::store::{Kind, ListBuffer, PosixOptions, PosixStore, StoreError};
 use penstock_proto::digest::Digest;
 use penstock_proto::name::{self, RunTag};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use penstock_store::{Kind, ListBuffer, PosixOptions, PosixStore, StoreError};
 
 use super::jobs::Jobs;
 use crate::stores::chain;

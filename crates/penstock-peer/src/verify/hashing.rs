@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use penstock_io::checksum::Checksums;
-use penstock_io::store::{Meta, ReadFile, StoreError};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::slicing::Slicing;
+use penstock_store::checksum::Checksums;
+use penstock_store::{Meta, ReadFile, StoreError};
 
 /// Bytes per read: they fit a core's cache, so that several kinds of checksum cost one read.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
@@ -141,8 +141,8 @@ impl TreeHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_io::store::{PosixOptions, PosixStore};
     use penstock_proto::checksum::ChecksumKind;
+    use penstock_store::{PosixOptions, PosixStore};
 
     /// D1, D2: a file hashed in extents, and one whose holes were not read, have the standard
     /// digest.

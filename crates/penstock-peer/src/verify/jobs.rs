@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use penstock_io::store::StoreError;
 use penstock_proto::name;
+use penstock_store::StoreError;
 
 use crate::scan::path_stack::PathStack;
 

@@ -14,15 +14,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use penstock_io::checksum::Checksums;
-use penstock_io::store::{
-    Dir, DirCache, Kind, ListBuffer, Meta, PosixOptions, PosixStore, ReadFile, StoreError,
-};
-use penstock_io::sys;
 use penstock_proto::checksum::{Checksum, ChecksumKind, LineError, ListLine, parse_line};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::name;
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
+use penstock_store::checksum::Checksums;
+use penstock_store::{
+    Dir, DirCache, Kind, ListBuffer, Meta, PosixOptions, PosixStore, ReadFile, StoreError,
+};
 
 use super::findings::{Finding, Teller, Told, VerifyFigures};
 use super::jobs::{Jobs, WaitingPath, WaitingPaths};
@@ -254,7 +253,7 @@ impl Check<'_> {
         };
         let (parent, leaf) = name::split(&path).unwrap_or((b"", b""));
         let opened = dirs
-            .get(sys::boottime_now(), parent, |parent| self.store.open_dir(parent))
+            .get(penstock_sys::boottime_now(), parent, |parent| self.store.open_dir(parent))
             .and_then(|dir| self.store.open_read(&dir, leaf))
             .and_then(|file| file.measured(true).map(|meta| (file, meta)));
         let (file, before) = match opened {

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use penstock_io::store::{
+use penstock_proto::name;
+use penstock_store::{
     Dir, Inspection, Kind, ListBuffer, Meta, PosixOptions, PosixStore, StoreError, inspect,
     tells_size,
 };
-use penstock_proto::name;
 
 use super::content::{Buffers, FilePair, SideError, Verdict};
 use super::findings::{Finding, Teller, Told, VerifyFigures};

@@ -10,12 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use penstock_api::preserve::{NotKept, NotKeptWhy, OwnerRule, Preserve};
 use penstock_api::problem::{Exit, Problem};
-use penstock_io::store::{Attributes, NotSet, StoreError};
-use penstock_io::sys;
 use penstock_proto::attributes::{
     ACL_ACCESS, AttributeClass, ClassSet, Owner, acl_group_bits, class_of,
 };
 use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_store::{Attributes, NotSet, StoreError};
 
 /// Owners that are remembered; beyond that all are mapped again.
 const OWNERS_MAX: usize = 64 * 1024;
@@ -54,7 +53,7 @@ impl AttributePolicy {
             let classes = AttributeClass::ALL.into_iter();
             ClassSet::of(classes.filter(|c| wished.contains(*c) && allowed(c) == allows))
         };
-        let (uid, gid) = sys::own_numbers();
+        let (uid, gid) = penstock_sys::own_numbers();
         Self {
             preserve: preserve.clone(),
             kept: set_of(true),
@@ -221,7 +220,10 @@ impl OwnerMap {
             number_of,
             known: Mutex::default(),
         };
-        Self { users: mapping(false, sys::user_number), groups: mapping(true, sys::group_number) }
+        Self {
+            users: mapping(false, penstock_sys::user_number),
+            groups: mapping(true, penstock_sys::group_number),
+        }
     }
 
     fn owner(&self, page: &Page, owner: Owner) -> Owner {
@@ -262,7 +264,11 @@ impl Mapping {
 pub(crate) fn check_rules(rules: &[OwnerRule]) -> Result<(), Problem> {
     let is_known = |rule: &&OwnerRule| {
         let name = rule.to.as_bytes();
-        let number = if rule.group { sys::group_number(name) } else { sys::user_number(name) };
+        let number = if rule.group {
+            penstock_sys::group_number(name)
+        } else {
+            penstock_sys::user_number(name)
+        };
         rule.to.parse::<u32>().is_ok() || number.is_some()
     };
     let Some(rule) = rules.iter().find(|rule| !is_known(rule)) else { return Ok(()) };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use penstock_api::task::TaskPage;
 use penstock_engine::fetch::Item;
-use penstock_io::store::{Dir, LeftOver, Meta, StoreError, WriteFile};
+use penstock_store::{Dir, LeftOver, Meta, StoreError, WriteFile};
 
 use crate::source::read::place;
 use crate::write::target_tree::TargetTree;

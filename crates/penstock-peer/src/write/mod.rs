@@ -17,13 +17,12 @@ use std::sync::Arc;
 
 use penstock_engine::fetch::{Item, Part};
 use penstock_engine::slice::travels_whole;
-use penstock_io::store::{DirCache, StoreError, WriteFile};
-use penstock_io::sys;
 use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::Entry;
 use penstock_proto::units::FileTime;
+use penstock_store::{DirCache, StoreError, WriteFile};
 
 use penstock_api::task::TaskPage;
 
@@ -359,7 +358,9 @@ impl PieceWriter {
         } else {
             let (parent, leaf) = place(&self.tree.root, &page.page, entry);
             let target = &self.tree.target;
-            let dir = self.dirs.get(sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
+            let dir = self
+                .dirs
+                .get(penstock_sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
             let made = self.tree.make_whole(&dir, &leaf, page, (index, item.generation));
             if made.is_err() {
                 self.dirs.forget(&parent);

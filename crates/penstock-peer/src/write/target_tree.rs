@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use penstock_api::task::TaskPage;
-use penstock_io::store::{
-    Dir, Nameless, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
-};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
+use penstock_store::{
+    Dir, Nameless, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
+};
 
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;

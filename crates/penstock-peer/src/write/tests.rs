@@ -1,14 +1,14 @@
-use penstock_io::store::Target;
 use penstock_proto::id::{TransferId, WriterId};
+use penstock_store::Target;
 
 use super::*;
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;
 use crate::write::unnamed_files::NamedLater;
 use penstock_api::preserve::Preserve;
-use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
+use penstock_store::{PosixOptions, PosixStore};
 
 const FILES: u32 = 40;
 
@@ -123,7 +123,7 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
 /// a limit for names (promise (d): theirs would come late). Where files in memory have no names.
 #[test]
 fn b1_no_file_without_a_name_follows_one_with() {
-    penstock_io::sys::raise_file_limit();
+    penstock_sys::raise_file_limit();
     let mut base = tempfile::tempdir_in("/dev/shm").unwrap();
     let sizes = [10, 4096, 0, 500];
     let (page, item) = (page(&sizes), item_of(&sizes));
@@ -187,7 +187,7 @@ fn b1_b5_a_large_file_is_one_inode_and_a_pack_is_its_writers() {
         attempt: 1,
     };
     let (mine, its) = (LargeFiles::default(), LargeFiles::default());
-    let inode = |file: &penstock_io::store::WriteFile| file.meta().unwrap().unwrap().inode;
+    let inode = |file: &penstock_store::WriteFile| file.meta().unwrap().unwrap().inode;
     let found = std::thread::scope(|scope| {
         let looks = scope.spawn(|| its.get(&two, &page, &item(1)).unwrap());
         mine.begin(0, 0, 0);

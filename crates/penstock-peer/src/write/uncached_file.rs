@@ -8,7 +8,7 @@
 
 use std::ops::Deref;
 
-use penstock_io::store::ReadFile;
+use penstock_store::ReadFile;
 
 /// An open file whose pages leave the cache with it.
 pub(crate) struct UncachedFile {

@@ -1,7 +1,7 @@
 //! Finished files that have no name yet, until their piece gets its names.
 //!
 //! A small file whose name waits for no disk is written without one
-//! (`penstock_io::store::Nameless`). Its lane hands the file over with the answer, and the
+//! (`penstock_store::Nameless`). Its lane hands the file over with the answer, and the
 //! publisher names it when the epoch is over. A file that is dropped here is gone, like a removed
 //! temporary file: the publisher reports to the ledger that it must be fetched again.
 
@@ -13,8 +13,8 @@ use penstock_api::task::TaskSpec;
 use penstock_api::transfer::Durability;
 use penstock_engine::epoch::EpochLimits;
 use penstock_engine::fetch::Item;
-use penstock_io::store::{Nameless, nameless_max};
 use penstock_proto::slicing::PieceRef;
+use penstock_store::{Nameless, nameless_max};
 
 /// The pages of a task whose small files are made without names.
 ///
@@ -76,7 +76,7 @@ pub(crate) fn epoch_limits(elected: bool) -> EpochLimits {
 /// Files without a name that arrived with one answer, by ascending entries.
 pub(crate) type NamelessFiles = Vec<(u32, Nameless)>;
 
-/// Files of a task without names, by piece; bounded by `penstock_io::store::nameless_max`.
+/// Files of a task without names, by piece; bounded by `penstock_store::nameless_max`.
 #[derive(Debug, Default)]
 pub(crate) struct UnnamedFiles(BTreeMap<PieceRef, NamelessFiles>);
 

@@ -3,8 +3,8 @@
 use penstock_api::problem::Problem;
 use penstock_engine::fetch::ATTEMPTS_MAX;
 use penstock_engine::fetch::{Item, Part};
-use penstock_io::store::StoreError;
 use penstock_proto::journal::{EntryDigest, EntryFailure};
+use penstock_store::StoreError;
 
 use crate::stores::errors::{full_problem, short_problem};
 use crate::write::unnamed_files::NamelessFiles;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use penstock_io::sys::LockFile;
+use penstock_sys::LockFile;
 use serde::Serialize;
 
 use crate::config::{

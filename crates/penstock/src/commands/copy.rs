@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use penstock_api::plan::{PlanHead, PlanUse};
 use penstock_api::transfer::{PathText, TransferOptions};
-use penstock_io::sys;
 use penstock_proto::digest::DigestKind;
 
 use super::transfer::{DurabilityArg, parse_digest, xxh3_warning};
@@ -136,7 +135,7 @@ fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
     };
     if args.plans.makes() {
         options.plan = Some(PlanUse::Make);
-        options.select = options.select.settled(sys::now_seconds());
+        options.select = options.select.settled(penstock_sys::now_seconds());
     }
     let (source, target) = (ssh::parse(&from)?, ssh::parse(&to)?);
     let push = target.is_some();
@@ -160,7 +159,7 @@ fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
 
 /// Refuses to begin what would stop for want of descriptors.
 fn check_descriptors() -> Result<(), Failure> {
-    let limit = sys::raise_file_limit();
+    let limit = penstock_sys::raise_file_limit();
     if limit >= DESCRIPTORS_MIN {
         return Ok(());
     }

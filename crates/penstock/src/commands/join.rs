@@ -9,8 +9,8 @@ use std::path::{Component, Path};
 use anyhow::Context as _;
 use penstock_api::rest::TokenReply;
 use penstock_api::site::JoinFile;
-use penstock_io::net::interface_addresses;
-use penstock_io::trust::SiteAuthority;
+use penstock_net::interface_addresses;
+use penstock_net::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
 use crate::client::Client;
@@ -49,7 +49,7 @@ pub(crate) struct JoinArgs {
 pub(crate) fn invite(client: &Client) -> anyhow::Result<()> {
     let reply: TokenReply = client.post("/peers/token", &())?;
     exit::print(&reply.token)?;
-    let minutes = reply.expires.saturating_sub(penstock_io::sys::now_seconds()).div_ceil(60);
+    let minutes = reply.expires.saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
         "good once, for {minutes} minutes; at the other host: \
          penstock site join - --peer NAME\n\

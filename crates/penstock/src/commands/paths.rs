@@ -7,7 +7,7 @@ use penstock_proto::units::format_rate;
 
 use crate::client::Client;
 use crate::exit;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// Has the daemon try the paths to one site, or to all that are paired, and prints them.
 ///

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::commands::rotation;
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// How often a peer that drains is looked at.
 const LOOK: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use penstock_api::paths::PairReport;
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply};
-use penstock_io::trust::SiteAuthority;
+use penstock_net::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
 use crate::client::Client;
@@ -291,7 +291,7 @@ fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
 fn offer(client: &Client, directory: &Path) -> anyhow::Result<()> {
     let reply: TokenReply = client.post("/sites/token", &())?;
     exit::print(&reply.token)?;
-    let minutes = reply.expires.saturating_sub(penstock_io::sys::now_seconds()).div_ceil(60);
+    let minutes = reply.expires.saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
         "good once, for {minutes} minutes; at the other site: penstock site pair -\n\
          fingerprint of this site: {}",

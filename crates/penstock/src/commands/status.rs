@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::commands::peer::{lasting, peer_state};
 use crate::doctor;
 use crate::exit::{self, ExitCode};
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// Prints how the site is, and ends as that is: 0 well, 3 with warnings, 7 if something does not
 /// work.

@@ -658,7 +658,7 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         exit::print(&format!("{key:<11} {value}"))?;
     }
     let peers = if runs { progress.peers.as_slice() } else { &[] };
-    for line in shares::lines(&shares, peers, penstock_io::sys::now_seconds()) {
+    for line in shares::lines(&shares, peers, penstock_sys::now_seconds()) {
         exit::print(&line)?;
     }
     for item in &view.failures {

@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use penstock_io::sys;
 use penstock_peer::verify::{
     Finding, TreeEnd, TreeOptions, VerifyFigures, verify_list, verify_trees,
 };
@@ -65,7 +64,7 @@ pub(crate) struct VerifyArgs {
 
 /// Runs the command; blocks until everything is compared.
 pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    sys::raise_file_limit();
+    penstock_sys::raise_file_limit();
     let figures = VerifyFigures::default();
     let watch = Watch::new(&figures, args);
     let broken = Mutex::new(None);
@@ -74,7 +73,7 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     };
-    let workers = sys::available_cpus().clamp(2, WORKERS_MAX);
+    let workers = penstock_sys::available_cpus().clamp(2, WORKERS_MAX);
     let settled = std::thread::scope(|scope| {
         // Where there can be no other thread, nobody shows how far it is.
         let shown = std::thread::Builder::new().spawn_scoped(scope, || watch.show()).ok();

@@ -6,12 +6,12 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use penstock_io::store::StoreError;
-use penstock_io::sys::{self, LockFile};
 use penstock_peer::{Cleaner, LeftOver, clean_below};
 use penstock_proto::id::TransferId;
 use penstock_proto::name::{self, OwnKind, RunTag, STORE_PRIVATE_NAME};
 use penstock_proto::units::format_bytes;
+use penstock_store::StoreError;
+use penstock_sys::LockFile;
 use serde_json::json;
 
 use super::state::{has_begun_to_remove, remove_state, state_home};
@@ -40,7 +40,7 @@ pub(crate) struct Show {
 /// The directory cannot be opened.
 pub(crate) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
     let runs = Runs::of_user()?;
-    let (now, shown) = (i64::try_from(sys::now_seconds()).unwrap_or(i64::MAX), Ok(()));
+    let (now, shown) = (i64::try_from(penstock_sys::now_seconds()).unwrap_or(i64::MAX), Ok(()));
     // A path that cannot be resolved is told as one that cannot be opened.
     let top = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let (removed, bytes, kept, failed) = (0, 0, 0, 0);

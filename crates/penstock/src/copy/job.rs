@@ -22,7 +22,6 @@ use penstock_api::transfer::{Location, PathText, TransferOptions, TransferState,
 use penstock_controller::runner::{
     self, RunControl, RunFiles, RunInput, RunOutcome, TARGET_REPLACED,
 };
-use penstock_io::sys;
 use penstock_proto::id::Name;
 use penstock_proto::name::RunTag;
 use penstock_proto::slicing::Slicing;
@@ -210,7 +209,7 @@ impl Copy {
     /// # Errors
     /// How it ended, if not well.
     pub(crate) fn run(self, job: Job, mode: Mode, papers: &Papers) -> anyhow::Result<ExitCode> {
-        sys::raise_file_limit();
+        penstock_sys::raise_file_limit();
         let outputs = match papers.open(&self, mode) {
             Ok(outputs) => outputs,
             Err(error) => {

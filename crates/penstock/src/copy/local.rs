@@ -7,10 +7,10 @@ use penstock_api::plan::PlanUse;
 use penstock_api::scan::{OwnPages, SourcePeer as _};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferOptions};
-use penstock_io::net::SocketOptions;
-use penstock_io::store::IoMode;
+use penstock_net::SocketOptions;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::id::{Name, PeerId};
+use penstock_store::IoMode;
 
 use super::job::{Copy, Job, Papers, RunParts, check_kind, run_at, scan_request, target_name};
 use super::places::{SourcePlace, TargetPlace, check_apart};

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use penstock_api::transfer::PathText;
-use penstock_io::store::MemSpec;
-use penstock_io::sys;
 use penstock_peer::StoreKind;
 use penstock_proto::name;
+use penstock_store::MemSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{ExitCode, Failure};
@@ -278,7 +277,7 @@ pub(crate) struct DirectoryIdentity {
 
 /// The path and the directories that it lies in, itself first, as far as they exist.
 pub(crate) fn trace(path: &Path) -> Vec<DirectoryIdentity> {
-    let Ok(boot) = sys::boot_id() else { return Vec::new() };
+    let Ok(boot) = penstock_sys::boot_id() else { return Vec::new() };
     let boot = data_encoding::HEXLOWER.encode(&boot);
     let place = |path: &Path| {
         let meta = fs::symlink_metadata(path).ok()?;

@@ -15,15 +15,15 @@ use penstock_controller::runner::{
     RunFiles, clean_abandoned, drop_damaged_proofs, removal_has_begun,
 };
 use penstock_controller::state::SqliteState;
-use penstock_io::sys::{LockError, LockFile};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, RunTag, own_name};
+use penstock_sys::{LockError, LockFile};
 
 use super::places::absolute;
 use super::source_lists::{source_has_begun_to_remove, source_in};
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// Where a state says to which place its copy writes.
 const TARGET: &str = "target";

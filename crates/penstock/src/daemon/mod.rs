@@ -34,7 +34,7 @@ use std::path::Path;
 use std::thread::Builder;
 
 use anyhow::Context as _;
-use penstock_io::sys::{self, LockError, LockFile};
+use penstock_sys::{LockError, LockFile};
 
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
@@ -73,7 +73,7 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         config.listen = listen;
     }
     args.cpus.apply(config.cpus)?;
-    if let Err(error) = sys::keep_memory_private() {
+    if let Err(error) = penstock_sys::keep_memory_private() {
         tracing::warn!(%error, "a crash may write this daemon's keys to a core file");
     }
     let lock = lock(&directory)?;

@@ -3,7 +3,6 @@
 use std::fs;
 
 use penstock_api::operate::{Finding, Level};
-use penstock_io::sys;
 use penstock_proto::units::format_bytes;
 
 use penstock_proto::units::format_rate;
@@ -29,7 +28,7 @@ pub(super) fn clock() -> Finding {
     let code = "clock";
     let why = "certificates, capabilities and the times in receipts and events go by the clock; \
                leases do not";
-    match sys::clock_error() {
+    match penstock_sys::clock_error() {
         Ok(Some(error)) => Finding::ok(code, format!("the clock is kept, within {error:?}")),
         Ok(None) => Finding::new(
             Level::Warning,
@@ -46,7 +45,7 @@ pub(super) fn clock() -> Finding {
 }
 
 pub(super) fn open_files() -> Finding {
-    let (code, limit) = ("nofile", sys::raise_file_limit());
+    let (code, limit) = ("nofile", penstock_sys::raise_file_limit());
     let level = match limit {
         FILES_WANTED.. => return Finding::ok(code, "files that may be open: enough"),
         FILES_LEAST.. => Level::Warning,
@@ -75,7 +74,7 @@ const LACKS: [((u32, u32), Level, &str); 5] = [
 ];
 
 pub(super) fn kernel() -> Finding {
-    let (code, version) = ("kernel", sys::kernel_version());
+    let (code, version) = ("kernel", penstock_sys::kernel_version());
     let lacks: Vec<_> = LACKS.iter().filter(|(since, ..)| version < *since).collect();
     let Some(level) = lacks.iter().map(|(_, level, _)| *level).max() else {
         return Finding::ok(code, format!("Linux {}.{}", version.0, version.1));

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use penstock_api::operate::{Finding, Level, worst};
 use penstock_api::paths::PairReport;
-use penstock_io::trust::PeerCertificate;
+use penstock_net::trust::PeerCertificate;
 use penstock_proto::id::Name;
 
 use crate::client::Client;
@@ -26,7 +26,7 @@ use crate::exit::{self, ExitCode, Failure};
 use crate::site_directory::TRUST_DIRECTORY;
 pub(crate) use host::host_load;
 pub(crate) use measured::Measured;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 const DAY: u64 = 24 * 3600;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 
 use penstock_api::operate::{Finding, Level};
-use penstock_io::net::{self, InterfaceAddress};
+use penstock_net::InterfaceAddress;
 use penstock_proto::network::Role;
 use penstock_proto::units::parse_rate;
 
@@ -34,7 +34,7 @@ fn devices(config: &Config) -> BTreeMap<String, Option<Ipv4Addr>> {
 }
 
 pub(super) fn look(config: &Config, several: bool) -> Vec<Finding> {
-    let interfaces = net::interface_addresses().unwrap_or_default();
+    let interfaces = penstock_net::interface_addresses().unwrap_or_default();
     let mut findings: Vec<_> =
         config.networks.iter().filter_map(|network| present(network, &interfaces)).collect();
     let devices = devices(config);
@@ -79,7 +79,7 @@ fn present(network: &NetworkConfig, interfaces: &[InterfaceAddress]) -> Option<F
 }
 
 fn bindable(device: &str) -> Option<Finding> {
-    let error = net::device_is_bindable(device).err()?;
+    let error = penstock_net::device_is_bindable(device).err()?;
     Some(Finding::new(
         Level::Warning,
         "cap-net-raw",
@@ -180,7 +180,8 @@ fn address_flux(devices: &BTreeMap<String, Option<Ipv4Addr>>) -> Vec<Finding> {
 /// Whether anything beyond its own subnet is reached by an interface.
 fn routed(device: &str, from: Ipv4Addr) -> Option<Finding> {
     // Documentation addresses (RFC 5737): only a default route leads there. Nothing is sent.
-    let error = net::leads_to(device, from.into(), Ipv4Addr::new(192, 0, 2, 1).into()).err()?;
+    let error =
+        penstock_net::leads_to(device, from.into(), Ipv4Addr::new(192, 0, 2, 1).into()).err()?;
     Some(Finding::new(
         Level::Note,
         "routes",

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use penstock_api::operate::{Finding, Level};
-use penstock_io::store::{DurabilityMethod, FileSystemKind, PosixOptions, PosixStore, Space};
 use penstock_proto::units::format_bytes;
+use penstock_store::{DurabilityMethod, FileSystemKind, PosixOptions, PosixStore, Space};
 
 use crate::config::{Config, StoreConfig};
 

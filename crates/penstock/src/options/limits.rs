@@ -2,7 +2,6 @@
 
 use penstock_api::limits::{Limits, RATE_MIN};
 use penstock_api::transfer::LANES_MAX;
-use penstock_io::sys;
 use penstock_proto::units::parse_rate;
 
 use crate::exit::{ExitCode, Failure};
@@ -86,7 +85,7 @@ impl CpuArgs {
 /// The kernel refuses; exit 7.
 pub(crate) fn bind_to_cpus(most: Option<u32>) -> Result<(), Failure> {
     let Some(cpus) = most else { return Ok(()) };
-    sys::bind_to_cpus(cpus as usize).map_err(|error| {
+    penstock_sys::bind_to_cpus(cpus as usize).map_err(|error| {
         Failure::new(ExitCode::Fatal, format!("cannot keep to {cpus} CPUs"))
             .caused_by(error)
             .hint("leave out --cpus, and limit the CPUs by a cgroup or taskset(1)")

@@ -7,8 +7,7 @@ use penstock_api::receipt::{
     RECEIPT_BYTES_MAX, RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptSignature, Role,
 };
 use penstock_controller::root::RootHasher;
-use penstock_io::sys;
-use penstock_io::trust::{AuthorityFacts, read_authorities};
+use penstock_net::trust::{AuthorityFacts, read_authorities};
 use penstock_peer::verify::{Hashed, hash_tree};
 use penstock_proto::name;
 use penstock_proto::units::format_bytes;
@@ -237,7 +236,7 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
     let mut bytes = 0;
     let mut problem = None;
     let (mut unfinished, mut first) = (0_u64, String::new());
-    let workers = sys::available_cpus().clamp(2, 32);
+    let workers = penstock_sys::available_cpus().clamp(2, 32);
     let hashed = hash_tree(path, workers, &mut |found: Hashed<'_>| match found {
         Hashed::File { path, digest, size } => {
             bytes += size;

@@ -9,7 +9,6 @@ use std::sync::PoisonError;
 
 use penstock_api::receipt::ReceiptBody;
 use penstock_controller::root::RootHasher;
-use penstock_io::sys;
 use penstock_peer::verify::{Finding, VerifyFigures, verify_list};
 use penstock_proto::checksum::{ChecksumKind, parse_line};
 use penstock_proto::digest::Digest;
@@ -90,7 +89,7 @@ fn judge(findings: &mut Findings, list: &mut File, directory: &Path) -> anyhow::
             lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
     };
-    let workers = sys::available_cpus().clamp(2, 32);
+    let workers = penstock_sys::available_cpus().clamp(2, 32);
     let kind = Some(ChecksumKind::Blake3);
     verify_list(list, directory, kind, workers, &figures, &tell).map_err(|problem| {
         let message = format!("cannot compare `{}` with the list", directory.display());

@@ -18,13 +18,13 @@ use penstock_api::receipt::{
 use penstock_api::transfer::{PathText, TransferRequest, TransferView};
 use penstock_controller::manager::{ReceiptParts, receipt_body, receipt_text};
 use penstock_controller::runner::RunFiles;
-use penstock_io::trust::{ReceiptKey, SiteAuthority};
+use penstock_net::trust::{ReceiptKey, SiteAuthority};
 use penstock_proto::id::Name;
 
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 use crate::output::output_file::OutputFile;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 pub(crate) use check::CheckArgs;
 use signature::USER_SITE;
@@ -162,7 +162,7 @@ pub(crate) fn write_own(
 pub(crate) fn check_countersignature(
     body: &ReceiptBody,
     signature: &ReceiptSignature,
-    pinned: penstock_io::trust::Fingerprint,
+    pinned: penstock_net::trust::Fingerprint,
 ) -> Result<(), Problem> {
     let value = serde_json::to_value(body).map_err(|error| cannot_write(&error))?;
     let refused = |why: String| {

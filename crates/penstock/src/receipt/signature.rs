@@ -1,7 +1,7 @@
 //! One signature of a receipt: whether it is sound, and of which authority.
 
 use penstock_api::receipt::{ReceiptSignature, key_bytes, signed_bytes};
-use penstock_io::trust::verify_certification;
+use penstock_net::trust::verify_certification;
 
 /// The site of a user's own copies.
 pub(super) const USER_SITE: &str = "local";
@@ -10,7 +10,7 @@ pub(super) const USER_SITE: &str = "local";
 #[derive(Debug)]
 pub(crate) struct Signed {
     /// Fingerprint of the site's authority; none for a user's own key.
-    pub(crate) authority: Option<penstock_io::trust::Fingerprint>,
+    pub(crate) authority: Option<penstock_net::trust::Fingerprint>,
 }
 
 /// Checks one signature of a receipt's body, as it stands in its JSON.
@@ -31,7 +31,7 @@ pub(crate) fn check_signature(
     };
     let key = hex(&signature.key, "key")?;
     let bytes = signed_bytes(body, signature).map_err(|error| error.to_string())?;
-    let sound = penstock_io::trust::verify_receipt_signature(
+    let sound = penstock_net::trust::verify_receipt_signature(
         &key,
         &bytes,
         &hex(&signature.signature, "signature")?,

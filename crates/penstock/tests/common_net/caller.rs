@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_io::trust::{
+use penstock_net::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config,
     peer_server_name,
 };

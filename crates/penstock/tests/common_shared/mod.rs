@@ -29,9 +29,7 @@ use penstock_api::task::{
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{self, RunControl, RunInput, RunOutcome};
 use penstock_controller::state::SqliteState;
-use penstock_io::net::SocketOptions;
-use penstock_io::store::{IoMode, TemporaryKey, temporary_name};
-use penstock_io::sys;
+use penstock_net::SocketOptions;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
@@ -40,6 +38,7 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::Instant;
+use penstock_store::{IoMode, TemporaryKey, temporary_name};
 
 /// No wait of a test is longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -453,7 +452,7 @@ impl Peers for TestPeers {
     }
 
     fn now(&self) -> Instant {
-        sys::boottime_now()
+        penstock_sys::boottime_now()
     }
 
     fn tell(&self, _: TransferId, peer: &str, news: &PartNews) {

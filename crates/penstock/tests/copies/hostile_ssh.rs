@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use penstock_io::trust::SiteAuthority;
+use penstock_net::trust::SiteAuthority;
 use penstock_proto::text;
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::PathText;
-use penstock_io::trust::{
+use penstock_net::trust::{
     ALPN_HTTP1, CipherSuite, PeerCertificate, Purpose, TrustStore, client_config, peer_server_name,
 };
 use penstock_proto::slicing::Slicing;
@@ -454,8 +454,8 @@ fn d4_who_is_not_paired_or_not_of_this_version_gets_nothing() {
     assert!(reply.starts_with("HTTP/1.1 404"), "{reply}");
     let foreign = talk(lab.address, &client_of(&spy, &lab), &request("/health", "1"));
     assert!(foreign.is_err(), "a certificate of a site that is not paired: {foreign:?}");
-    let authority = penstock_io::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
-    let anonymous = penstock_io::trust::pairing_client_config(
+    let authority = penstock_net::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
+    let anonymous = penstock_net::trust::pairing_client_config(
         authority.fingerprint(),
         &CipherSuite::preferred(),
     );
@@ -550,8 +550,8 @@ fn bodies_are_as_long_as_they_need_to_be() {
     let id = lab.ok(&args);
     lab.watch(id.trim(), |event| event["type"] == "summary");
     assert!(hpc.data.join("in/sub/f1").exists());
-    let authority = penstock_io::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
-    let stranger = penstock_io::trust::pairing_client_config(
+    let authority = penstock_net::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
+    let stranger = penstock_net::trust::pairing_client_config(
         authority.fingerprint(),
         &CipherSuite::preferred(),
     );

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use penstock_io::net::LaneStream;
+use penstock_net::LaneStream;
 use penstock_proto::id::TransferId;
 use serde_json::json;
 use tempfile::TempDir;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_io::net::{self, LocalBind, SocketOptions};
-use penstock_io::trust::{CipherSuite, pairing_client_config, peer_server_name};
+use penstock_net::trust::{CipherSuite, pairing_client_config, peer_server_name};
+use penstock_net::{LocalBind, SocketOptions};
 use rustls::{ClientConfig, ClientConnection};
 
 use crate::common_net::Site;
@@ -43,7 +43,7 @@ struct Member(Option<TcpStream>, usize);
 impl Crowd {
     /// Connects from one address to a site, and returns when all have been opened once.
     pub(super) fn start(from: IpAddr, to: SocketAddr, site: &Site, kinds: Kinds) -> Self {
-        penstock_io::sys::raise_file_limit();
+        penstock_sys::raise_file_limit();
         let fingerprint = authority(site).fingerprint();
         let tls = pairing_client_config(fingerprint, &CipherSuite::preferred()).unwrap();
         let mut crowd = Self { stop: Arc::default(), opened: Arc::default(), threads: Vec::new() };
@@ -118,7 +118,7 @@ impl Member {
 fn open(kind: usize, from: IpAddr, to: SocketAddr, tls: &Arc<ClientConfig>) -> Option<TcpStream> {
     let bind = LocalBind { address: Some(from), device: None };
     let limit = Duration::from_millis(500);
-    let mut tcp = net::dial(to, &bind, limit, &SocketOptions::default()).ok()?.into_tcp();
+    let mut tcp = penstock_net::dial(to, &bind, limit, &SocketOptions::default()).ok()?.into_tcp();
     if kind == 0 {
         tcp.write_all(&HELLO_BEGINS).ok()?;
     }

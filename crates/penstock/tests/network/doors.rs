@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use futures_util::{StreamExt as _, stream};
-use penstock_io::net::{self, LaneStream, LocalBind, SocketOptions, Wake};
-use penstock_io::sys::EventFd;
-use penstock_io::trust::{
+use penstock_net::trust::{
     CipherSuite, PairingToken, Purpose, SiteAuthority, pairing_client_config, pairing_exporter,
     peer_server_name,
 };
+use penstock_net::{LaneStream, LocalBind, SocketOptions, Wake};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::LaneId;
+use penstock_sys::EventFd;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
@@ -151,14 +151,14 @@ fn lane_for(world: &World, id: &str, seconds: u64) -> LaneStream {
     let (bind, options) = (LocalBind::default(), SocketOptions::default());
     let (site, limit) = (name("a"), Duration::from_secs(20));
     let address = world.proxy_a.upstream();
-    net::connect(address, &bind, &config, &site, &hello, limit, &options).unwrap().0
+    penstock_net::connect(address, &bind, &config, &site, &hello, limit, &options).unwrap().0
 }
 
 /// Pings over a lane until it ends, and gives how long that took.
 fn until_lane_ends(mut lane: LaneStream) -> Duration {
     let (began, never) = (Instant::now(), EventFd::new().unwrap());
     let mut body = Vec::new();
-    let mut ping = || -> Result<(), penstock_io::net::LaneError> {
+    let mut ping = || -> Result<(), penstock_net::LaneError> {
         let stamp = frame::encode_stamp(7);
         lane.send(&Header::of(FrameKind::Ping, 0, &stamp), &stamp, &[])?;
         // An end wakes as well as an answer.

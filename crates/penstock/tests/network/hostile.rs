@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use penstock_io::net::{self, ConnectError, LaneStream, LocalBind, SocketOptions};
-use penstock_io::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
+use penstock_net::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
+use penstock_net::{ConnectError, LaneStream, LocalBind, SocketOptions};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{Fetch, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::{LaneId, TransferId};
@@ -30,7 +30,7 @@ pub(super) struct Hostile<'a> {
 
 impl<'a> Hostile<'a> {
     pub(super) fn new(site: &'a Site, a: &'a Site, address: SocketAddr) -> Self {
-        penstock_io::sys::raise_file_limit();
+        penstock_sys::raise_file_limit();
         Self { site, a, address }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Hostile<'a> {
         };
         let config = config_of(self.site, self.a, Purpose::Lane);
         let (bind, options) = (LocalBind::default(), SocketOptions::default());
-        net::connect(self.address, &bind, &config, &name("a"), &hello, PATIENCE, &options)
+        penstock_net::connect(self.address, &bind, &config, &name("a"), &hello, PATIENCE, &options)
             .map(|(lane, _)| lane)
     }
 }
@@ -235,7 +235,7 @@ fn break_lane(mut tcp: TcpStream, told: &Told) -> Result<(), Box<dyn std::error:
         connection.complete_io(&mut tcp)?;
     }
     let options = SocketOptions::default();
-    let pending = net::accept(tcp, connection, PATIENCE, &options)?;
+    let pending = penstock_net::accept(tcp, connection, PATIENCE, &options)?;
     let mut lane = pending.welcome(1, identity.peer())?;
     let mut body = Vec::new();
     let asked = lane.recv_header(&mut body)?;

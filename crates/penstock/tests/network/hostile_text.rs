@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use penstock_io::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
+use penstock_net::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
 use penstock_proto::text;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
-use penstock_io::trust::{
+use penstock_net::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config,
 };
 use rustls::ClientConfig;

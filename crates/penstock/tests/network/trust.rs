@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use penstock_io::net::{self, ConnectError, LocalBind, SocketOptions};
-use penstock_io::trust::{
+use penstock_net::trust::{
     CapabilityKey, CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config,
     peer_server_name,
 };
+use penstock_net::{ConnectError, LocalBind, SocketOptions};
 use penstock_proto::capability::Capability;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{Framing, Hello, Refusal, RefusalCode};
@@ -49,7 +49,15 @@ impl Spy {
     fn dial(&self, hello: &Hello) -> Result<(), Refusal> {
         let (bind, options) = (LocalBind::default(), SocketOptions::default());
         let limit = Duration::from_secs(20);
-        match net::connect(self.address, &bind, &self.config, &name("a"), hello, limit, &options) {
+        match penstock_net::connect(
+            self.address,
+            &bind,
+            &self.config,
+            &name("a"),
+            hello,
+            limit,
+            &options,
+        ) {
             Ok(_) => Ok(()),
             Err(ConnectError::Refused(refusal)) => Err(refusal),
             Err(error) => panic!("neither a lane nor a reason: {error}"),

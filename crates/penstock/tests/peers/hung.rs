@@ -13,10 +13,10 @@ use penstock_api::problem::Exit;
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer as _};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
-use penstock_io::store::IoMode;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores};
 use penstock_proto::id::{PeerId, TransferId};
 use penstock_proto::slicing::Slicing;
+use penstock_store::IoMode;
 
 use crate::common_fuse::Fuse;
 use crate::common_moosefs::MooseFs;

@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::Exit;
-use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::manifest::EntryKind;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
+use penstock_store::{PosixOptions, PosixStore};
 
 use super::*;
 use crate::scan::ScanOptions;

@@ -6,10 +6,10 @@ use penstock_api::preserve::Preserve;
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer as _};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
-use penstock_io::store::IoMode;
 use penstock_proto::id::PeerId;
 use penstock_proto::manifest::{EntryDraft, Identity, PageBuilder, page_digest};
 use penstock_proto::slicing::Slicing;
+use penstock_store::IoMode;
 
 use super::*;
 use crate::source::SourceService;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use penstock_api::removal::RemoveOrder;
 use penstock_api::scan::{PageReply, RecheckRequest, SourcePeer as _};
-use penstock_io::store::IoMode;
+use penstock_store::IoMode;
 
 use super::*;
 use crate::source::SourceService;

@@ -1,12 +1,12 @@
 use std::io;
 
 use penstock_api::preserve::Preserve;
-use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::FailurePhase;
 use penstock_proto::manifest::{Amends, EntryDraft, PageBuilder};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
+use penstock_store::{PosixOptions, PosixStore};
 
 use super::*;
 use crate::stores::dead_mount::{DeadMount, ENOTCONN};

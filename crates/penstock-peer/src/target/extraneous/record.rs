@@ -6,8 +6,8 @@ use std::path::Path;
 use penstock_api::delete::{Surplus, SurplusKind};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::PathText;
-use penstock_io::store::{Kind, Meta};
 use penstock_proto::units::FileTime;
+use penstock_store::{Kind, Meta};
 
 use super::path_hash::{PathHash, hash_of};
 

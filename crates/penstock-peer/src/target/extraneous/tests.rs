@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicBool;
 
 use penstock_api::select::SelectRule;
 use penstock_api::transfer::PathText;
-use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::Slicing;
+use penstock_store::{PosixOptions, PosixStore};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 

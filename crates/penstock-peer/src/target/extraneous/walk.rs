@@ -14,9 +14,9 @@ use std::path::Path;
 use penstock_api::delete::Surplus;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::PathText;
-use penstock_io::store::{Kind, ListBuffer, Meta, StoreError, Target};
 use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
+use penstock_store::{Kind, ListBuffer, Meta, StoreError, Target};
 
 use super::path_hash::{PathHash, Wish, spill_failed};
 use super::record::{key_of, own_at, surplus_of};

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use penstock_api::preserve::Preserve;
-use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
+use penstock_store::{PosixOptions, PosixStore};
 
 use super::*;
 

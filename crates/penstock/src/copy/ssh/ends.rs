@@ -16,12 +16,12 @@ use penstock_api::scan::{
 };
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferOptions};
-use penstock_io::net::SocketOptions;
-use penstock_io::store::IoMode;
+use penstock_net::SocketOptions;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 use penstock_proto::network::DataAddress;
+use penstock_store::IoMode;
 
 use super::lanes::{Keys, Server, Way, source_name, target_store};
 use super::link::{Link, unexpected};

@@ -18,23 +18,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_io::buffer::BufferPool;
-use penstock_io::net::{self, ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
-use penstock_io::sys;
-use penstock_io::trust::{
+use penstock_net::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
     server_config, verify_capability,
 };
+use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
 use penstock_peer::{LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceService};
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_sys::buffer::BufferPool;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 
 use super::link::Link;
 use super::message::Message;
 use crate::copy::job::target_name;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// How long a probe may take: on any path on which a copy makes sense it is far less.
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(3);
@@ -135,7 +134,7 @@ impl Keys {
     pub(super) fn verifier(&self) -> LaneVerifier {
         let key = self.authority.capability_key().public_key();
         Arc::new(move |_, bytes| {
-            let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
+            let now = u64::try_from(penstock_sys::wall_clock_now().seconds).unwrap_or(0);
             let capability = verify_capability(bytes, &key, now);
             let capability = capability.map_err(|error| error.to_string())?;
             Ok(LaneRight { capability, holds: Box::new(|| Ok(())), may_be_clear: true })
@@ -209,7 +208,7 @@ impl Listening {
         ports: Option<(u16, u16)>,
     ) -> std::io::Result<SocketAddr> {
         let listener = bind(address, ports)?;
-        net::begin_unpaced(&listener);
+        penstock_net::begin_unpaced(&listener);
         let at = listener.local_addr()?;
         let (token, give) = (self.token, self.give.clone());
         let strangers = Arc::clone(&self.strangers);
@@ -270,7 +269,7 @@ fn greet(
             // Whoever probes and goes away has its answer.
             FOR_PROBE => drop(tcp.write_all(&token)),
             FOR_LANE => {
-                net::settle(&tcp);
+                penstock_net::settle(&tcp);
                 let _ = give.send(tcp);
             }
             _ => {}
@@ -289,7 +288,7 @@ fn dial(
     deadline: Duration,
     options: &SocketOptions,
 ) -> Result<Dialled, ConnectError> {
-    let mut dialled = net::dial(address, &LocalBind::default(), deadline, options)?;
+    let mut dialled = penstock_net::dial(address, &LocalBind::default(), deadline, options)?;
     let mut said = [FOR_LANE; TOKEN_BYTES + 1];
     said[..TOKEN_BYTES].copy_from_slice(token);
     dialled.send_ahead(&said)?;
@@ -430,7 +429,7 @@ impl Server {
 
     fn serve(&self, tcp: TcpStream) {
         let options = SocketOptions::default();
-        match net::accept_blocking(tcp, &self.config, HELLO_MAX, &options) {
+        match penstock_net::accept_blocking(tcp, &self.config, HELLO_MAX, &options) {
             Ok(pending) => {
                 if let Err(refusal) = self.service.serve(pending, &self.buffers) {
                     tracing::warn!(%refusal, "lane refused");
@@ -516,7 +515,7 @@ mod tests {
         let served = std::thread::spawn(move || {
             let options = SocketOptions::default();
             let tcp = dial(address, &token, PROBE_MAX, &options).unwrap().into_tcp();
-            let pending = net::accept_blocking(tcp, &config, HELLO_MAX, &options);
+            let pending = penstock_net::accept_blocking(tcp, &config, HELLO_MAX, &options);
             let protocol = version::known().lane.newest;
             pending.and_then(|pending| pending.welcome(protocol, &peer)).is_ok()
         });

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::runner::{RunControl, RunFiles, RunOutcome};
-use penstock_io::sys;
 use penstock_proto::name;
 
 use super::bootstrap::own_digest;
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
             && digest.is_none_or(|digest| own_digest().is_ok_and(|own| own == *digest));
         return Ok(if same { ExitCode::Done } else { ExitCode::Usage });
     }
-    sys::raise_file_limit();
+    penstock_sys::raise_file_limit();
     exit::start_log("error");
     // Where ssh starts programs, whatever start-up files have made of it. Without a home directory
     // only absolute paths mean something.

@@ -29,9 +29,9 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use penstock_api::problem::{Exit, Problem};
-use penstock_io::buffer::BufferPool;
 use penstock_peer::SourceService;
 use penstock_proto::id::Name;
+use penstock_sys::buffer::BufferPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hyper::Method;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::{JoinFile, JoinHalf, JoinedSite};
-use penstock_io::trust::{
+use penstock_net::trust::{
     ALPN_HTTP1, CipherSuite, PairingToken, pairing_client_config, pairing_exporter,
     peer_server_name,
 };
@@ -141,7 +141,7 @@ pub(crate) async fn join(token: &str, peer: &Name) -> Result<(Config, Vec<JoinFi
 }
 
 async fn talk(token: &PairingToken, peer: &Name) -> Result<JoinedSite, Problem> {
-    let internal = |error: penstock_io::trust::TrustError| {
+    let internal = |error: penstock_net::trust::TrustError| {
         Problem::new(Exit::Fatal, "trust", "joining cannot begin").because(error)
     };
     let suites = CipherSuite::preferred();

@@ -14,7 +14,7 @@ use penstock_api::keys::{KeyStatement, KeysRecord, REVOKED_MAX, RevokedKey, Sign
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::JoinFile;
 use penstock_controller::state::Pairing;
-use penstock_io::trust::{
+use penstock_net::trust::{
     Fingerprint, LINKS_MAX, PeerCertificate, SiteAuthority, inspect_authority, save_authority,
     verify_keys,
 };

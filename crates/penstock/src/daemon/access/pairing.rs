@@ -8,7 +8,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::JoinReply;
 use penstock_api::site::PairHalf;
 use penstock_controller::state::Pairing;
-use penstock_io::trust::{
+use penstock_net::trust::{
     ALPN_HTTP1, Fingerprint, PROOF_BYTES, PairingToken, explain, inspect_authority,
     issuing_authority, pairing_client_config, pairing_exporter, peer_server_name, verify_pairing,
 };
@@ -41,7 +41,7 @@ pub(crate) async fn join(site: &Site, token: &str, now: u64) -> Result<JoinReply
 }
 
 async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, Problem> {
-    let internal = |error: penstock_io::trust::TrustError| {
+    let internal = |error: penstock_net::trust::TrustError| {
         Problem::new(Exit::Fatal, "trust", "pairing cannot begin").because(error)
     };
     let mut config =

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use penstock_io::trust::{PeerCertificate, SiteAuthority, TrustError};
+use penstock_net::trust::{PeerCertificate, SiteAuthority, TrustError};
 use penstock_proto::id::PeerId;
 use tokio::sync::watch;
 

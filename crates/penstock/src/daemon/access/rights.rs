@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_io::trust::Fingerprint;
+use penstock_net::trust::Fingerprint;
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::Name;
 use tokio::sync::watch;

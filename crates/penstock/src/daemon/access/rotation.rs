@@ -14,8 +14,8 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::etcd::Etcd;
 use penstock_controller::state::Pairing;
-use penstock_io::sys::now_seconds;
 use penstock_proto::id::Name;
+use penstock_sys::now_seconds;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

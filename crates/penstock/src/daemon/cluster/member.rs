@@ -19,7 +19,6 @@ use penstock_api::site::SiteAddresses;
 use penstock_controller::cluster::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
 use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_controller::state::{EtcdState, Keys, SharedJournal, SiteState as _, SqliteState};
-use penstock_io::sys;
 use penstock_peer::SourceService;
 use penstock_proto::id::Name;
 use penstock_proto::version;
@@ -136,7 +135,7 @@ impl Member {
             Some(own) => Some(Keeper::start(&site, own, &etcd)?),
             None => check_compaction(&etcd, &site.config.site).map(|()| None)?,
         };
-        let boot = sys::boot_id().context("cannot read this host's boot id")?;
+        let boot = penstock_sys::boot_id().context("cannot read this host's boot id")?;
         let SiteAddresses { addresses, data } = told_addresses(&site);
         let card = PeerCard {
             peer: site.config.peer.clone(),
@@ -149,7 +148,7 @@ impl Member {
             boot: data_encoding::HEXLOWER.encode(&boot),
             stores: store_cards(&site.config.stores),
             running: 0,
-            since: penstock_io::sys::now_seconds(),
+            since: penstock_sys::now_seconds(),
             key: site.own_key(),
             keys_at: site.own_addresses().addresses,
         };
@@ -159,7 +158,7 @@ impl Member {
             site: site.config.site.clone(),
             card,
             lease_seconds: settings.lease_seconds,
-            clock: || sys::boottime_now().0,
+            clock: || penstock_sys::boottime_now().0,
             eligible: stands(eligible(settings), Arc::clone(&stood_back)),
         };
         let cluster =

@@ -15,7 +15,6 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::rpc::streaming::OrderLeft;
 use penstock_api::rpc::task::{Caller, TenureLeft, tenure_beat};
 use penstock_controller::cluster::{ClusterNow, epoch_of};
-use penstock_io::sys;
 use tokio::sync::watch;
 
 use crate::daemon::remote::client::PeerClient;
@@ -44,7 +43,7 @@ impl Told {
         if self.over.load(Ordering::Acquire) {
             return false;
         }
-        let now = sys::boottime_now().0;
+        let now = penstock_sys::boottime_now().0;
         let holds = now < self.until.load(Ordering::Acquire);
         if !holds {
             self.over.store(true, Ordering::Release);
@@ -111,13 +110,13 @@ impl Tenures {
             known.get(&what).cloned()
         };
         if let Some(told) = known {
-            told.used.store(sys::boottime_now().0, Ordering::Release);
+            told.used.store(penstock_sys::boottime_now().0, Ordering::Release);
             return Ok(told);
         }
         let (until, left) = self.ask(caller, order).await?;
         let told = Arc::new(Told {
             until: AtomicU64::new(until),
-            used: AtomicU64::new(sys::boottime_now().0),
+            used: AtomicU64::new(penstock_sys::boottime_now().0),
             over: AtomicBool::new(false),
         });
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,14 +139,14 @@ impl Tenures {
         tenure: Fence,
     ) -> Result<Fence, Problem> {
         let (until, _) = self.ask(caller, Some(order)).await?;
-        let holds = move || sys::boottime_now().0 < until && tenure.holds();
+        let holds = move || penstock_sys::boottime_now().0 < until && tenure.holds();
         Ok(Fence::new(caller.epoch, Arc::new(holds)))
     }
 
     /// Until when the caller's tenure, or an order of it, holds by the clock of this host, and how
     /// long that was when it was told.
     async fn ask(&self, caller: &Caller, order: Option<u64>) -> Result<(u64, Duration), Problem> {
-        let asked = sys::boottime_now();
+        let asked = penstock_sys::boottime_now();
         let left_ms = match order {
             None => {
                 let path = "/peer/v1/tenure";
@@ -184,7 +183,8 @@ impl Tenures {
         while told.holds() {
             let newer = now.wait_for(|now| is_older(caller.epoch, now));
             let newer = tokio::time::timeout(wait, async { newer.await.is_ok() }).await;
-            let unused = sys::boottime_now().0.saturating_sub(told.used.load(Ordering::Acquire));
+            let unused =
+                penstock_sys::boottime_now().0.saturating_sub(told.used.load(Ordering::Acquire));
             // Beside whoever acts by it there are the table, and we.
             let idle = Arc::strong_count(&told) <= 2 && u128::from(unused) > UNUSED.as_nanos();
             if newer == Ok(true) || idle {
@@ -250,7 +250,7 @@ mod tests {
     /// B4: a tenure that was over stays so, whatever is heard later.
     #[test]
     fn b4_a_tenure_that_was_over_stays_so() {
-        let now = sys::boottime_now();
+        let now = penstock_sys::boottime_now();
         let told = Told {
             until: AtomicU64::new(now.plus(Duration::from_secs(60)).0),
             used: AtomicU64::new(0),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use penstock_io::trust::Vouched;
+use penstock_net::trust::Vouched;
 
 /// What is known of the connection that a request came over.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use data_encoding::HEXLOWER;
 use penstock_api::keys::KEYS_HEADER;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
-use penstock_io::trust::{Fingerprint, Vouched};
+use penstock_net::trust::{Fingerprint, Vouched};
 use penstock_proto::id::PeerId;
 
 use crate::cause::innermost;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn client() -> reqwest::Client {
-        let tls = penstock_io::trust::web_client_config(None, None).unwrap();
+        let tls = penstock_net::trust::web_client_config(None, None).unwrap();
         let client = reqwest::Client::builder().tls_backend_preconfigured((*tls).clone());
         client.no_proxy().build().unwrap()
     }

@@ -17,8 +17,8 @@ use axum::middleware::{from_fn_with_state, map_request};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use penstock_io::net::{self, LANE_STACK_BYTES};
-use penstock_io::trust::{ALPN_LANE, Vouched, explain, pairing_exporter};
+use penstock_net::LANE_STACK_BYTES;
+use penstock_net::trust::{ALPN_LANE, Vouched, explain, pairing_exporter};
 use penstock_proto::network::Role;
 use rustls::server::Acceptor;
 use rustls::{ServerConfig, ServerConnection};
@@ -103,7 +103,7 @@ impl Port {
             let why = "it came over a network for `never`";
             return self.note_refused(from, &why);
         }
-        net::settle(&tcp);
+        penstock_net::settle(&tcp);
         match self.greet(tcp, from).await {
             Ok(Some((tls, true))) => self.give_lane(tls, from),
             Ok(Some((tls, false))) => self.serve_http(tls, from, stop).await,

@@ -24,7 +24,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::StatusView;
 use penstock_api::site::SiteHealth;
 use penstock_controller::cluster::ClusterNow;
-use penstock_io::trust::Vouched;
+use penstock_net::trust::Vouched;
 use penstock_peer::SourceService;
 use penstock_proto::version;
 use tokio::runtime::Handle;

@@ -50,7 +50,7 @@ use crate::daemon::site::context::Site;
 use crate::daemon::site::foreign_scans::{ForeignScans, foreign_scan};
 use crate::daemon::site::reported_addresses::believable;
 use crate::daemon::site::submission;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// How often a request that waits for a page looks for it, without news of the scan: at first, and
 /// in the end.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use penstock_controller::etcd::EtcdConfig;
-use penstock_io::trust::{ServiceFacts, SiteAuthority};
+use penstock_net::trust::{ServiceFacts, SiteAuthority};
 use penstock_proto::id::Name;
 
 use super::files::{AUTHORITY, DIRECTORY, Files, PASSWORD};
@@ -77,7 +77,7 @@ fn http_as(settings: &ClusterConfig, directory: &Path) -> anyhow::Result<reqwest
         (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
         _ => None,
     };
-    let tls = penstock_io::trust::web_client_config(
+    let tls = penstock_net::trust::web_client_config(
         ca.as_deref(),
         identity.as_ref().map(|(cert, key)| (cert.as_slice(), key.as_slice())),
     )

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use penstock_controller::etcd::{Etcd, EtcdMember, EtcdStatus};
 use penstock_controller::state::Keys;
-use penstock_io::net::interface_addresses;
-use penstock_io::trust::{ServiceFacts, SiteAuthority};
+use penstock_net::interface_addresses;
+use penstock_net::trust::{ServiceFacts, SiteAuthority};
 
 use super::site::context::Site;
 use crate::config::OwnEtcdConfig;

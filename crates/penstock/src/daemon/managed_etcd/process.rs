@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use penstock_io::sys::{LockError, LockFile};
+use penstock_sys::{LockError, LockFile};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Bytes of its log above which it is begun anew.

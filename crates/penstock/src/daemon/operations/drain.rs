@@ -16,7 +16,7 @@ use super::{Operate, no_such_peer};
 use crate::daemon::cluster::member::Member;
 use crate::daemon::site::store_cards::store_cards;
 use crate::daemon::site::store_reach::reaches;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 impl Operate {
     fn ordering(&self) -> Result<&Arc<Member>, Problem> {

@@ -24,7 +24,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::etcd::Compaction;
 use penstock_controller::state::Keys;
-use penstock_io::trust::{Purpose, client_config};
+use penstock_net::trust::{Purpose, client_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::{Name, TransferId};
 use serde::Serialize;
@@ -90,7 +90,7 @@ impl Operate {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(ASK)
             .build()?;
-        let (started, alone) = (penstock_io::sys::now_seconds(), OnceLock::new());
+        let (started, alone) = (penstock_sys::now_seconds(), OnceLock::new());
         Ok(Self { site, sites, target, source, events, runtime, started, member, alone, client })
     }
 

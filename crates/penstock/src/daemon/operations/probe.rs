@@ -14,7 +14,7 @@ use axum::http::HeaderMap;
 use penstock_api::paths::{PairReport, PathView, PathsView, PeerProbe, SiteProbe};
 use penstock_api::problem::Problem;
 use penstock_api::site::{SPEAKS_HEADER, SiteAddresses, VERSION_HEADER};
-use penstock_io::net::{self, ConnectError, LocalBind, SocketOptions};
+use penstock_net::{ConnectError, LocalBind, SocketOptions};
 use penstock_peer::{LocalEnd, PathEnds, PathNote, pair};
 use penstock_proto::id::Name;
 use penstock_proto::version;
@@ -84,7 +84,7 @@ impl Operate {
     pub(crate) fn doctor_pair(&self, other: &Name) -> Result<PairReport, Problem> {
         let (paths, ours, theirs) = self.paths(other)?;
         let key = self.site.pairing(other)?.map(|pairing| key_text(&pairing.capability_key));
-        let (now, key) = (penstock_io::sys::now_seconds(), key.unwrap_or_default());
+        let (now, key) = (penstock_sys::now_seconds(), key.unwrap_or_default());
         let findings = crate::doctor::pair::judge(&paths, &ours, theirs.as_ref(), &key, now);
         Ok(PairReport { paths, ours, theirs, findings })
     }
@@ -156,7 +156,7 @@ impl Operate {
         let LocalEnd { address, device, .. } = ends.local.clone();
         let bind = LocalBind { address, device };
         let to = ends.remote.address;
-        let dialled = net::dial(to, &bind, PROBE_MAX, &SocketOptions::default());
+        let dialled = penstock_net::dial(to, &bind, PROBE_MAX, &SocketOptions::default());
         let rtt = dialled.as_ref().ok().and_then(|dialled| dialled.rtt().ok());
         let why = match &dialled {
             Ok(_) => String::new(),
@@ -297,7 +297,7 @@ fn same(a: &PathEnds, b: &PathEnds) -> bool {
 /// Why this host cannot connect to an address of its own; empty if it can.
 fn self_test(address: SocketAddr) -> String {
     let bind = LocalBind { address: None, device: None };
-    match net::dial(address, &bind, PROBE_MAX, &SocketOptions::default()) {
+    match penstock_net::dial(address, &bind, PROBE_MAX, &SocketOptions::default()) {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rpc::task::{PEER_API_VERSION, PEER_VERSION_HEADER, check_peer_answer};
-use penstock_io::trust::{Purpose, client_config};
+use penstock_net::trust::{Purpose, client_config};
 use reqwest::{Body, Method, Response};
 use serde::de::DeserializeOwned;
 

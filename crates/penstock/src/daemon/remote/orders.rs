@@ -11,7 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use penstock_api::rpc::streaming::OrderLeft;
-use penstock_io::sys;
 
 /// Where a controller is asked about an order, with its number behind.
 pub(crate) const ORDER: &str = "/peer/v1/order/";
@@ -55,7 +54,7 @@ impl Orders {
             return OrderLeft { left_ms: 0 };
         };
         // Clocks do not run alike: an eighth more, as for grants.
-        given.until = sys::boottime_now().plus(given.holds + given.holds / 8).0;
+        given.until = penstock_sys::boottime_now().plus(given.holds + given.holds / 8).0;
         OrderLeft { left_ms: given.holds.as_millis() as u64 }
     }
 
@@ -68,7 +67,7 @@ impl Orders {
     /// eighth at most.
     pub(crate) fn give_up(&self, order: u64) {
         let until = self.lock().remove(&order).map_or(0, |given| given.until);
-        let left = until.saturating_sub(sys::boottime_now().0);
+        let left = until.saturating_sub(penstock_sys::boottime_now().0);
         std::thread::sleep(Duration::from_nanos(left));
     }
 }
@@ -85,7 +84,7 @@ mod tests {
         let (one, other) = (orders.begin(holds), orders.begin(holds));
         let left = |order: u64| orders.left(&order_path(order)).left_ms;
         assert_eq!(u128::from(left(one)), holds.as_millis());
-        assert!(orders.lock()[&one].until > sys::boottime_now().plus(holds).0);
+        assert!(orders.lock()[&one].until > penstock_sys::boottime_now().plus(holds).0);
         orders.answered(one);
         orders.give_up(other);
         assert_eq!((left(one), left(other), left(7)), (0, 0, 0));

@@ -17,7 +17,6 @@ use penstock_api::task::{
 };
 use penstock_api::transfer::PathText;
 use penstock_controller::cluster::ClusterNow;
-use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::manifest::Page;
@@ -245,7 +244,7 @@ impl Peers for SitePeers {
     }
 
     fn now(&self) -> Instant {
-        sys::boottime_now()
+        penstock_sys::boottime_now()
     }
 
     fn tell(&self, transfer: TransferId, peer: &str, news: &PartNews) {
@@ -391,7 +390,7 @@ impl TargetPeer for SiteTarget {
 
 #[cfg(test)]
 mod tests {
-    use penstock_io::store::StoreIdentity;
+    use penstock_store::StoreIdentity;
 
     use super::*;
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_api::site::SiteAddresses;
-use penstock_io::net;
 use penstock_proto::id::Name;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -77,7 +76,7 @@ fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mu
         if listeners.open.contains_key(&(address, device.clone())) {
             continue;
         }
-        let listener = net::listen(address, device.as_deref())
+        let listener = penstock_net::listen(address, device.as_deref())
             .map_err(|error| format!("{error}: {}", error.source))
             .and_then(|listener| TcpListener::from_std(listener).map_err(|e| e.to_string()));
         match listener {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::daemon::http::local::admin::SiteAdmin;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
-use penstock_io::trust::PairingOffer;
+use penstock_net::trust::PairingOffer;
 use penstock_proto::id::Name;
 use tokio::runtime::Handle;
 
@@ -13,7 +13,7 @@ use super::client::Sites;
 use super::context::Site;
 use crate::daemon::access::pairing;
 use crate::daemon::cluster::member::Member;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// The site, for its own operators.
 pub(crate) struct Admin {

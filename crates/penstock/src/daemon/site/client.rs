@@ -24,7 +24,7 @@ use penstock_api::site::{
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
-use penstock_io::trust::{
+use penstock_net::trust::{
     Fingerprint, Purpose, client_config, explain, is_distrust, peer_server_name,
 };
 use penstock_proto::id::{Name, TransferId};

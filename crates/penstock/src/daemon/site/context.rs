@@ -15,7 +15,7 @@ use penstock_api::scan::ScanRequest;
 use penstock_api::site::SiteAddresses;
 use penstock_api::task::SourceAccess;
 use penstock_controller::state::{Pairing, SiteState};
-use penstock_io::trust::{
+use penstock_net::trust::{
     CapabilityError, CipherSuite, PairingOffer, PeerCertificate, TrustError, TrustStore, Vouched,
     verify_capability,
 };
@@ -34,7 +34,7 @@ use crate::daemon::access::keys::{
     CAPABILITY_SECONDS, OwnKeys, fingerprint_text, follow, revoked_of,
 };
 use crate::networks::Networks;
-use penstock_io::sys::now_seconds;
+use penstock_sys::now_seconds;
 
 /// Code of a problem: no peer that is up can read from a store, and an absent one may.
 pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";

@@ -1,8 +1,7 @@
 //! The stores of this peer, as its card names them.
 
 use penstock_api::cluster::StoreCard;
-use penstock_io::store::{PosixOptions, PosixStore};
-use penstock_io::sys;
+use penstock_store::{PosixOptions, PosixStore};
 
 use super::store_look;
 use crate::config::StoreConfig;
@@ -49,7 +48,7 @@ fn store_card(store: &StoreConfig) -> StoreCard {
 fn mounts_text(store: &StoreConfig) -> String {
     const NAMED_MAX: usize = 4;
     // A store that cannot be looked at has no identity either: it is left out for that.
-    let found = store.directory().and_then(|root| sys::mounts_within(&root).ok());
+    let found = store.directory().and_then(|root| penstock_sys::mounts_within(&root).ok());
     let names: Vec<String> = found
         .unwrap_or_default()
         .iter()

@@ -8,9 +8,8 @@ use std::time::Duration;
 use penstock_api::fence::Fence;
 use penstock_api::scan::SourcePeer;
 use penstock_api::task::TargetPeer;
-use penstock_io::net::{self, SocketOptions};
-use penstock_io::sys;
-use penstock_io::trust::{Purpose, Vouched, client_config};
+use penstock_net::SocketOptions;
+use penstock_net::trust::{Purpose, Vouched, client_config};
 use penstock_peer::{
     LaneConfig, LaneRight, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
 };
@@ -47,7 +46,7 @@ pub(crate) struct PeerParts {
 /// # Errors
 /// The configuration of a store cannot be read.
 pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts> {
-    sys::raise_file_limit();
+    penstock_sys::raise_file_limit();
     let specs: Vec<StoreSpec> =
         site.config.stores.iter().map(store_spec).collect::<anyhow::Result<_>>()?;
     let stores = Arc::new(Stores::new(specs));
@@ -67,7 +66,7 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
         let options = SocketOptions::default();
         let refusal = refusal_of(&own, &tcp);
         let from = tcp.peer_addr();
-        match net::accept(tcp, connection, HELLO_DEADLINE, &options) {
+        match penstock_net::accept(tcp, connection, HELLO_DEADLINE, &options) {
             Ok(pending) => match (refusal, place) {
                 (Some(refusal), _) => pending.refuse(refusal),
                 (None, None) => pending.refuse(too_many_lanes()),
@@ -142,7 +141,7 @@ fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
 fn verifier(site: &Arc<Site>) -> LaneVerifier {
     let site = Arc::clone(site);
     Arc::new(move |certificates, bytes| {
-        let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
+        let now = u64::try_from(penstock_sys::wall_clock_now().seconds).unwrap_or(0);
         let vouched = site.trust.vouched(certificates).map_err(|error| error.to_string())?;
         let capability = site.verify_capability(bytes, now).map_err(|error| error.to_string())?;
         let (site, store) = (Arc::clone(&site), capability.store.clone());
@@ -187,7 +186,7 @@ mod tests {
     use crate::config::Config;
     use crate::daemon::access::keys::OwnKeys;
     use penstock_controller::state::{Pairing, SqliteState};
-    use penstock_io::trust::SiteAuthority;
+    use penstock_net::trust::SiteAuthority;
     use penstock_proto::capability::Capability;
     use penstock_proto::id::{PeerId, TransferId};
 

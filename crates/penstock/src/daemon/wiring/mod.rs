@@ -15,8 +15,7 @@ use axum::Router;
 use penstock_api::fence::Fence;
 use penstock_api::rest::SOCKET_NAME;
 use penstock_controller::state::SqliteState;
-use penstock_io::net;
-use penstock_io::trust::{PeerCertificate, Purpose, server_config};
+use penstock_net::trust::{PeerCertificate, Purpose, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
 use tokio::net::{TcpListener, UnixListener};
@@ -53,7 +52,7 @@ const LINGER: Duration = Duration::from_millis(400);
 
 fn bind(config: &Config) -> anyhow::Result<TcpListener> {
     let listen = config.listen;
-    let listener = net::listen(listen, None).map_err(|error| error.source);
+    let listener = penstock_net::listen(listen, None).map_err(|error| error.source);
     listener.and_then(TcpListener::from_std).map_err(|error| {
         let message = format!("cannot listen on {listen}");
         let failure = Failure::new(ExitCode::Fatal, message);

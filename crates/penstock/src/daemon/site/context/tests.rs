@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use penstock_controller::state::SqliteState;
-use penstock_io::trust::SiteAuthority;
+use penstock_net::trust::SiteAuthority;
 use penstock_proto::id::PeerId;
 
 use super::*;

@@ -1,0 +1,168 @@
+//! Final names: gives them to finished files and links, and removes them.
+
+use std::os::fd::BorrowedFd;
+
+use penstock_proto::name;
+use rustix::fs::{
+    AtFlags, FileType, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::dir::Dir;
+use crate::error::StoreError;
+use crate::item::check_item_name;
+use crate::meta::Kind;
+use crate::posix::stat::wrong_kind;
+use crate::posix::store::PosixStore;
+use crate::posix::write::nameless::Nameless;
+use crate::temporary::TemporaryName;
+
+impl PosixStore {
+    /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
+    /// same directory. With `replace`, a file or link of that name is replaced; a directory never
+    /// is. A device, pipe or socket is replaced only by one of its own kind, or where the data set
+    /// may replace these ([`PosixStore::for_data_set`]).
+    ///
+    /// Where a file system cannot refuse to replace in one step (NFS), a hard link does it. Where
+    /// it has no hard links either, a check before the rename leaves a moment for a race.
+    ///
+    /// # Errors
+    /// `Exists` without `replace`; `WrongKind` if a directory is there; `SpecialFile` if a device,
+    /// pipe or socket is; `BadPath`; `ReadOnly`; `Io` with `ENOENT` if the temporary name is gone.
+    pub fn publish(
+        &self,
+        dir: &Dir,
+        temporary: &[u8],
+        name: &[u8],
+        replace: bool,
+    ) -> Result<(), StoreError> {
+        check_item_name(dir, temporary)?;
+        check_item_name(dir, name)?;
+        if name::own(name).is_some() {
+            return Err(StoreError::bad_path(&name::join(dir.path(), name)));
+        }
+        self.check_item_writable("rename", dir, name)?;
+        let replaces = match (replace, self.rules.replaces_special) {
+            (false, _) => Replaces::Nothing,
+            (true, false) => Replaces::Files,
+            (true, true) => Replaces::All,
+        };
+        let mut outcome = self.rules.unlocked(dir, || rename(dir, temporary, name, replaces));
+        if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
+            // The handle may be of a directory that was replaced; its path is what counts.
+            let reopened = self.open_dir_unlocked(dir.path())?;
+            outcome =
+                self.rules.unlocked(&reopened, || rename(&reopened, temporary, name, replaces));
+        }
+        outcome.map_err(|errno| match errno {
+            Errno::EXIST if !replace => {
+                StoreError::Exists { path: name::escape(&name::join(dir.path(), name)) }
+            }
+            Errno::ISDIR => wrong_kind(dir, name, Kind::Directory),
+            Errno::SPIPE => {
+                StoreError::SpecialFile { path: name::escape(&name::join(dir.path(), name)) }
+            }
+            other => dir.error("rename", name, other),
+        })
+    }
+
+    /// Unlinks the file or link `name`; returns whether it was there.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind` for a directory; `Io`.
+    pub fn remove(&self, dir: &Dir, name: &[u8]) -> Result<bool, StoreError> {
+        check_item_name(dir, name)?;
+        self.check_item_writable("remove", dir, name)?;
+        let parent = dir.fd()?;
+        match self.rules.unlocked(dir, || unlinkat(parent, name, AtFlags::empty())) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(Errno::ISDIR) => Err(wrong_kind(dir, name, Kind::Directory)),
+            Err(errno) => Err(dir.error("remove", name, errno)),
+        }
+    }
+
+    /// Gives a finished file without a name its final `name` in `dir`: the directory in which it
+    /// was made, or the one at that path now. An entry of that name, a file or a link, is replaced
+    /// in one step, by way of the name that `temporary` returns; a directory never is.
+    ///
+    /// # Errors
+    /// `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`, with `ENOENT` if `dir` is
+    /// gone, or lies in another file system than the file.
+    pub fn publish_nameless(
+        &self,
+        dir: &Dir,
+        file: &Nameless,
+        name: &[u8],
+        temporary: impl FnOnce() -> TemporaryName,
+    ) -> Result<(), StoreError> {
+        check_item_name(dir, name)?;
+        if name::own(name).is_some() {
+            return Err(StoreError::bad_path(&name::join(dir.path(), name)));
+        }
+        self.check_item_writable("link", dir, name)?;
+        let parent = dir.fd()?;
+        let in_dir = |name: &[u8]| self.rules.unlocked(dir, || file.link(parent, name));
+        match in_dir(name) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => {
+                // A try that was cut short may have left it.
+                let temporary = temporary();
+                self.remove(dir, &temporary)?;
+                in_dir(&temporary).map_err(|errno| dir.error("link", &temporary, errno))?;
+                self.publish(dir, &temporary, name, true)
+            }
+            // Another file system is mounted there now: entries of the old one are out of reach.
+            Err(Errno::XDEV) => Err(dir.error("link", name, Errno::NOENT)),
+            Err(errno) => Err(dir.error("link", name, errno)),
+        }
+    }
+}
+
+/// The kinds of entries that a name may replace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replaces {
+    Nothing,
+    /// Files and links; a device, pipe or socket only if it is one itself.
+    Files,
+    All,
+}
+
+fn rename(dir: &Dir, from: &[u8], to: &[u8], replaces: Replaces) -> Result<(), Errno> {
+    let Ok(fd) = dir.fd() else { return Err(Errno::BADF) };
+    match replaces {
+        Replaces::All => return renameat(fd, from, fd, to),
+        Replaces::Files => return rename_over_files(fd, from, to),
+        Replaces::Nothing => {}
+    }
+    match renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        outcome => return outcome,
+    }
+    match linkat(fd, from, fd, to, AtFlags::empty()) {
+        Ok(()) => unlinkat(fd, from, AtFlags::empty()),
+        Err(Errno::EXIST) => Err(Errno::EXIST),
+        Err(_) => match statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => renameat(fd, from, fd, to),
+            Err(errno) => Err(errno),
+        },
+    }
+}
+
+/// Renames over files and links. Costs one call for a new name, as a plain rename does.
+fn rename_over_files(fd: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    match renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        outcome => return outcome,
+    }
+    let kind_of = |name| {
+        let told = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        told.map(|told| FileType::from_raw_mode(told.st_mode))
+    };
+    let plain = [FileType::RegularFile, FileType::Symlink, FileType::Directory];
+    match kind_of(to) {
+        Ok(there) if !plain.contains(&there) && kind_of(from)? != there => Err(Errno::SPIPE),
+        _ => renameat(fd, from, fd, to),
+    }
+}

@@ -1,0 +1,181 @@
+//! A file open for reading, and memory for listings.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use penstock_proto::name;
+use rustix::fs::{Advice, SeekFrom, fadvise, seek};
+use rustix::io::{Errno, pread};
+
+use crate::dir::Dir;
+use crate::error::StoreError;
+use crate::mem::file::MemFile;
+use crate::meta::{Kind, Meta};
+use crate::posix::stat::{stat_open, wrong_kind};
+
+/// Size of the buffer of one getdents(2) call: some 1,600 entries with names of 16 bytes.
+const LIST_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Memory for listing, 64 KiB; one per worker, used again for each directory.
+pub struct ListBuffer(Vec<u8>);
+
+impl ListBuffer {
+    /// Memory for one listing at a time.
+    pub fn new() -> Self {
+        Self(Vec::with_capacity(LIST_BUFFER_BYTES))
+    }
+
+    pub(crate) fn memory(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.0.spare_capacity_mut()
+    }
+}
+
+impl Default for ListBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ListBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListBuffer").finish_non_exhaustive()
+    }
+}
+
+/// A file open for reading. Reads at several offsets may run at once on one `ReadFile`.
+pub struct ReadFile {
+    pub(crate) dir: Dir,
+    pub(crate) name: Box<[u8]>,
+    pub(crate) handle: Handle,
+    /// A descriptor and its position, for a file that takes no offset.
+    pub(crate) stream: Mutex<Option<(OwnedFd, u64)>>,
+}
+
+pub(crate) enum Handle {
+    Posix(OwnedFd),
+    Mem(MemFile),
+}
+
+impl ReadFile {
+    pub(crate) fn posix(dir: Dir, name: &[u8], fd: OwnedFd) -> Self {
+        Self { dir, name: name.into(), handle: Handle::Posix(fd), stream: Mutex::default() }
+    }
+
+    pub(crate) fn mem(dir: Dir, name: &[u8], file: MemFile) -> Self {
+        Self { dir, name: name.into(), handle: Handle::Mem(file), stream: Mutex::default() }
+    }
+
+    pub(crate) fn error(&self, operation: &'static str, errno: Errno) -> StoreError {
+        self.dir.error(operation, &self.name, errno)
+    }
+
+    /// Returns the current attributes of the open file; on network file systems from the server
+    /// (C1). Read them before and after reading: same size, mtime and identity mean the same
+    /// version.
+    ///
+    /// # Errors
+    /// `WrongKind` if it is not a regular file; `Io`.
+    pub fn meta(&self) -> Result<Meta, StoreError> {
+        let meta = match &self.handle {
+            Handle::Posix(fd) => {
+                stat_open(fd.as_fd(), &self.dir).map_err(|errno| self.error("stat", errno))?
+            }
+            Handle::Mem(file) => file.meta(),
+        };
+        match meta.kind {
+            Kind::File => Ok(meta),
+            other => Err(wrong_kind(&self.dir, &self.name, other)),
+        }
+    }
+
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read. Fewer
+    /// than asked for means that the file ends there now. Blocks.
+    ///
+    /// # Errors
+    /// `Io`, for instance `EIO` of a broken disk or `ESTALE` of a lost server; `EFBIG` of a file
+    /// that makes its readers wait, as logs of the kernel do.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        match &self.handle {
+            Handle::Posix(fd) => {
+                let read = match read_fully(fd.as_fd(), offset, buffer) {
+                    Err(Errno::SPIPE) => self.read_streamed(offset, buffer),
+                    read => read,
+                };
+                read.map_err(|errno| match errno {
+                    Errno::AGAIN => self.error("read to its end", Errno::FBIG),
+                    errno => self.error("read", errno),
+                })
+            }
+            Handle::Mem(file) => Ok(file.read_at(offset, buffer)),
+        }
+    }
+
+    /// Drops the clean pages of the file from this host's cache, so that the next read asks the
+    /// file system. Where other hosts write to the file, a page read before their write shows the
+    /// old content (A9). The call is advice (posix_fadvise(2)): pages that a process has mapped
+    /// stay, and so do those in the cache of the file system's own client.
+    pub fn drop_cache(&self) {
+        if let Handle::Posix(fd) = &self.handle
+            && let Err(errno) = fadvise(fd, 0, None, Advice::DontNeed)
+        {
+            tracing::debug!(%errno, file = ?self, "page cache not dropped");
+        }
+    }
+
+    /// Returns the begin of the next data at or after `offset`; `None` if only a hole, or nothing,
+    /// is left. File systems without this knowledge report that everything is data.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>, StoreError> {
+        let size = match &self.handle {
+            Handle::Mem(file) => file.meta().size,
+            Handle::Posix(fd) => match seek(fd, SeekFrom::Data(offset)) {
+                Ok(data) => return Ok(Some(data)),
+                Err(Errno::NXIO) => return Ok(None),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => self.meta()?.size,
+                Err(errno) => return Err(self.error("seek data", errno)),
+            },
+        };
+        Ok((offset < size).then_some(offset))
+    }
+
+    /// Returns the begin of the next hole at or after `offset`; the end of the file counts as one.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn next_hole(&self, offset: u64) -> Result<u64, StoreError> {
+        let size = match &self.handle {
+            Handle::Mem(file) => file.meta().size,
+            Handle::Posix(fd) => match seek(fd, SeekFrom::Hole(offset)) {
+                Ok(hole) => return Ok(hole),
+                // The offset lies at or after the end.
+                Err(Errno::NXIO) => return Ok(offset),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => self.meta()?.size,
+                Err(errno) => return Err(self.error("seek hole", errno)),
+            },
+        };
+        Ok(size.max(offset))
+    }
+}
+
+impl fmt::Debug for ReadFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadFile({})", name::escape(&name::join(self.dir.path(), &self.name)))
+    }
+}
+
+fn read_fully(fd: BorrowedFd<'_>, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match pread(fd, &mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
+}

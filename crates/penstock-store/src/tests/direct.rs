@@ -1,0 +1,184 @@
+//! Large files past the page cache, and what happens where that cannot be.
+
+use penstock_sys::buffer::BufferPool;
+use penstock_sys::cached_pages;
+
+use super::*;
+use crate::posix::write::direct::DirectFile;
+
+const STRIDE: usize = 512 * 1024;
+
+fn open_with(root: &Path, io: IoMode) -> PosixStore {
+    PosixStore::open(root, PosixOptions { io, ..PosixOptions::default() }).unwrap()
+}
+
+/// Whether direct writes can be tried where temporary files are; says so if not.
+fn has_direct_disk() -> bool {
+    let place = tempfile::tempdir().unwrap();
+    let kind = open_with(place.path(), IoMode::Buffered).file_system();
+    let has = matches!(kind, FileSystemKind::Ext4 | FileSystemKind::Xfs);
+    #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+    if !has {
+        eprintln!("SKIPPED: needs temporary files on ext4 or XFS, found {kind}");
+    }
+    has
+}
+
+fn begin(store: &PosixStore, size: usize) -> WriteFile {
+    let mut file = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
+    file.set_len(size as u64).unwrap();
+    file.make_direct().unwrap();
+    file
+}
+
+fn publish(store: &PosixStore, file: WriteFile) -> Vec<u8> {
+    file.finish(&Attributes::plain(0o644, FileTime { seconds: 1, nanoseconds: 0 }), false).unwrap();
+    store.sync().unwrap();
+    store.publish(store.root(), b".pst-1", b"final", true).unwrap();
+    std::fs::read(store.root_path().join("final")).unwrap()
+}
+
+/// Writes a file by three threads at once, out of aligned buffers, with a hole, parts of strides,
+/// runs that are not aligned, a short tail, and a stride that is written twice.
+fn check_large_file(store: &PosixStore) -> bool {
+    let size = 20 * STRIDE + 3 * 4096 + 17;
+    let mut bytes: Vec<u8> = (0..size).map(|at| (at / 509) as u8).collect();
+    bytes[2 * STRIDE..3 * STRIDE].fill(0);
+    let file = begin(store, size);
+    let (file_ref, bytes_ref) = (&file, &bytes);
+    let pool = BufferPool::new(STRIDE, 3);
+    let write = |from: usize, to: usize| {
+        let mut buffer = pool.take();
+        buffer[..to - from].copy_from_slice(&bytes_ref[from..to]);
+        file_ref.write_at(from as u64, &buffer[..to - from]).unwrap();
+    };
+    let write = &write;
+    std::thread::scope(|scope| {
+        for lane in 0..3 {
+            scope.spawn(move || {
+                for at in (0..size).step_by(STRIDE).skip(lane).step_by(3) {
+                    if at != 2 * STRIDE {
+                        write(at, (at + STRIDE).min(size));
+                    }
+                }
+            });
+        }
+    });
+    write(5 * STRIDE, 5 * STRIDE + 8192);
+    write(5 * STRIDE + 8192, 5 * STRIDE + 10_000);
+    write(7 * STRIDE + 100, 7 * STRIDE + 5000);
+    write(8 * STRIDE, 9 * STRIDE);
+    // Out of memory that is not aligned.
+    file.write_at(9 * STRIDE as u64, &[&[0], &bytes[9 * STRIDE..10 * STRIDE]].concat()[1..])
+        .unwrap();
+    let direct = file.is_direct();
+    assert!(publish(store, file) == bytes);
+    direct
+}
+
+/// Promise: past the page cache or through it, the same bytes are there (B7: blocks that are not
+/// whole go through it, on the same file); on a disk and in memory, whatever is asked for.
+#[test]
+fn b7_every_mode_writes_the_same_bytes() {
+    for place in [std::env::temp_dir(), "/dev/shm".into()] {
+        for io in [IoMode::Auto, IoMode::Buffered, IoMode::Direct] {
+            let tree = tempfile::tempdir_in(&place).unwrap();
+            let direct = check_large_file(&open_with(tree.path(), io));
+            assert!(!direct || io != IoMode::Buffered);
+        }
+    }
+}
+
+/// Promise: memory has no disk to write to directly, and nobody who did not ask for it tries.
+#[test]
+fn no_direct_writes_without_a_disk() {
+    let tree = tempfile::tempdir_in("/dev/shm").unwrap();
+    let store = open_with(tree.path(), IoMode::Auto);
+    assert!(!store.writes_directly());
+    assert!(!begin(&store, STRIDE).is_direct());
+}
+
+/// Promise: what is written directly does not fill the page cache; what is not a whole block is
+/// in it. Needs ext4 or XFS below the directory of temporary files.
+#[test]
+fn direct_writes_pass_the_page_cache_by() {
+    if !has_direct_disk() {
+        return;
+    }
+    let tree = tempfile::tempdir().unwrap();
+    let store = open_with(tree.path(), IoMode::Direct);
+    store.open_or_init_identity().unwrap();
+    assert!(store.writes_directly());
+    let pool = BufferPool::new(2 * STRIDE, 1);
+    let mut buffer = pool.take();
+    buffer.fill(7);
+    let file = begin(&store, STRIDE + 4100);
+    assert!(file.is_direct());
+    file.write_at(0, &buffer[..STRIDE + 4100]).unwrap();
+    let reader = std::fs::File::open(tree.path().join(".pst-1")).unwrap();
+    let mut cached = cached_pages(&reader).unwrap();
+    assert_eq!(cached.pop(), Some(true), "the last partial block is in the cache");
+    assert!(!cached.contains(&true), "whole blocks are in the cache: {cached:?}");
+    assert!(publish(&store, file).iter().all(|byte| *byte == 7));
+}
+
+/// Promise: a file system that does not know direct writes is written through the page cache, is
+/// asked once, and nothing fails. Needs root, to mount a ramfs.
+#[test]
+fn a_file_system_without_direct_writes_is_written_all_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    if let Err(errno) = mount("ramfs", place.path(), "ramfs", MountFlags::empty(), None) {
+        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+        {
+            eprintln!("SKIPPED: needs root to mount a ramfs: {errno}");
+        }
+        return;
+    }
+    let mounted = TinyMount(place.path());
+    let store = open_with(place.path(), IoMode::Direct);
+    assert!(store.shared.mounts.root().is_direct(), "it was not asked yet");
+    assert!(!check_large_file(&store));
+    assert!(!store.shared.mounts.root().is_direct(), "it is not asked again");
+    let asked_first = open_with(place.path(), IoMode::Direct);
+    asked_first.open_or_init_identity().unwrap();
+    assert!(!asked_first.writes_directly());
+    drop(mounted);
+}
+
+/// Promise: a file system that takes the flag and then refuses a write (EINVAL, of sectors larger
+/// than it said) is written through the page cache from then on, and no byte is missing.
+#[test]
+fn a_refused_direct_write_is_made_good() {
+    if !has_direct_disk() {
+        return;
+    }
+    let tree = tempfile::tempdir().unwrap();
+    let store = open_with(tree.path(), IoMode::Direct);
+    let mut file = begin(&store, STRIDE);
+    let flags = OFlags::WRONLY | OFlags::DIRECT;
+    let fd = rustix::fs::open(tree.path().join(".pst-1"), flags, Mode::empty()).unwrap();
+    // As if any byte could be written directly, which is not so.
+    file.direct = Some(DirectFile::aligned(fd, 1));
+    let bytes: Vec<u8> = (0..STRIDE).map(|at| (at / 509) as u8).collect();
+    file.write_at(0, &bytes[..1001]).unwrap();
+    assert!(!file.is_direct() && !store.writes_directly());
+    file.write_at(1001, &bytes[1001..]).unwrap();
+    assert!(publish(&store, file) == bytes);
+}
+
+/// Promise (B1): a direct descriptor is of the file that the handle is of, never of a later attempt
+/// that has its name.
+#[test]
+fn b1_a_replaced_file_is_not_written() {
+    let tree = tempfile::tempdir().unwrap();
+    let store = open_with(tree.path(), IoMode::Direct);
+    let mut old = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
+    let new = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
+    old.make_direct().unwrap();
+    assert!(!old.is_direct());
+    old.write_at(0, &[1; 8192]).unwrap();
+    assert_eq!(new.meta().unwrap().unwrap().size, 0);
+    store.remove(store.root(), b".pst-1").unwrap();
+    old.make_direct().unwrap();
+    assert!(!old.is_direct());
+}
