@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::{language, modules};
 
 /// Circles of modules, of all crates.
-const CIRCLES_MAX: usize = 6;
+const CIRCLES_MAX: usize = 5;
 /// Modules of the largest circle.
 const CIRCLE_MODULES_MAX: usize = 25;
 /// Comments of items without a subject, of a thousand.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use penstock_store::{
     FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreFingerprint,
     Target,
 };
+use penstock_sys::{Permit, Semaphore};
 
 pub use errors::STORE_OFFLINE;
 pub(crate) use errors::{chain, store_gone, store_offline, store_unreachable};
@@ -88,7 +89,7 @@ struct Entry {
     mounted: AtomicBool,
     /// Threads that hang in it, and were left behind.
     hung: Mutex<Vec<JoinHandle<()>>>,
-    looks: Arc<Looks>,
+    looks: Arc<Semaphore>,
     /// Failed syncs of all handles of the store that were ever opened for writing.
     failed_syncs: FailedSyncs,
 }
@@ -114,38 +115,6 @@ impl Entry {
     }
 }
 
-/// The looks at a source that have not returned.
-#[derive(Debug, Default)]
-struct Looks {
-    under_way: Mutex<usize>,
-    wake: Condvar,
-}
-
-/// The place of one look, until that look has returned.
-struct LookPlace(Arc<Looks>);
-
-impl LookPlace {
-    /// Waits until there is one; `None` if there was none for so long.
-    fn take(looks: &Arc<Looks>, most: Duration) -> Option<Self> {
-        let under_way = looks.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |count: &mut usize| *count >= LOOKS_MAX;
-        let waited = looks.wake.wait_timeout_while(under_way, most, full);
-        let (mut under_way, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
-            return None;
-        }
-        *under_way += 1;
-        Some(Self(Arc::clone(looks)))
-    }
-}
-
-impl Drop for LookPlace {
-    fn drop(&mut self) {
-        *self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.wake.notify_one();
-    }
-}
-
 #[derive(Debug, Default)]
 struct Open {
     source: Option<(Source, StoreFingerprint)>,
@@ -158,7 +127,7 @@ impl Stores {
         let entry = |spec: StoreSpec| {
             let (open, hung) = (Mutex::default(), Mutex::default());
             let failed_syncs = FailedSyncs::default();
-            let (looks, mounted) = (Arc::default(), AtomicBool::default());
+            let (looks, mounted) = (Arc::new(Semaphore::new(LOOKS_MAX)), AtomicBool::default());
             (spec.name.clone(), Entry { spec, open, mounted, hung, looks, failed_syncs })
         };
         Self { stores: specs.into_iter().map(entry).collect(), look_max: LOOK_MAX }
@@ -271,7 +240,8 @@ impl Stores {
             return Ok(look());
         }
         self.check_answers(name, entry)?;
-        let place = LookPlace::take(&entry.looks, self.look_max).ok_or_else(|| store_hung(name))?;
+        let place = Permit::acquire_within(Arc::clone(&entry.looks), self.look_max)
+            .ok_or_else(|| store_hung(name))?;
         self.ask_within(name, entry, self.look_max, move || {
             let found = look();
             drop(place);

@@ -3,24 +3,26 @@
 //! An abandoned request is sent again. Each repetition would wait for the first one, and one store
 //! that hangs would occupy all threads for requests.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_sys::{Permit, Semaphore};
 
 /// Longest wait for the permit, since the operation under way may take minutes.
 const TURN_MAX: Duration = Duration::from_secs(60);
 
 /// A mutex with a time limit, for operations that may block for ever in a hung store.
-#[derive(Debug, Default)]
-pub(crate) struct SingleFlight {
-    taken: Mutex<bool>,
-    wake: Condvar,
-}
+#[derive(Debug)]
+pub(crate) struct SingleFlight(Semaphore);
 
 /// The permit, which is returned on drop.
-#[derive(Debug)]
-pub(crate) struct Flight<'a>(&'a SingleFlight);
+pub(crate) type Flight<'a> = Permit<&'a Semaphore>;
+
+impl Default for SingleFlight {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
 
 impl SingleFlight {
     /// Waits for the permit for at most a minute. `what` names the operation, for the error.
@@ -32,23 +34,11 @@ impl SingleFlight {
     }
 
     fn take_within(&self, most: Duration, what: &str) -> Result<Flight<'_>, Problem> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.wake.wait_timeout_while(taken, most, |taken| *taken);
-        let (mut taken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
+        Permit::acquire_within(&self.0, most).ok_or_else(|| {
             let title = format!("an earlier request {what} is still at work at the source");
-            return Err(Problem::new(Exit::Temporary, "scan-busy", title)
-                .hint("if it stays so the source store hangs: look at its disk or server"));
-        }
-        *taken = true;
-        Ok(Flight(self))
-    }
-}
-
-impl Drop for Flight<'_> {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.0.wake.notify_one();
+            Problem::new(Exit::Temporary, "scan-busy", title)
+                .hint("if it stays so the source store hangs: look at its disk or server")
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use crate::posix::stat::{directory_error, wrong_kind};
 use crate::posix::store::PosixStore;
 use crate::posix::write::direct::DirectFile;
 use crate::posix::write::file::WriteFile;
-use crate::posix::write::nameless::{Permit, can_name, open_nameless};
+use crate::posix::write::nameless::{can_name, open_nameless, try_permit};
 use crate::temporary::TemporaryName;
 
 /// Mode of a temporary file until it is finished, unless it is made with its final one.
@@ -183,7 +183,7 @@ impl PosixStore {
         if support.known() == Some(false) {
             return None;
         }
-        let permit = Permit::take()?;
+        let permit = try_permit()?;
         self.check_bytes_writable("create", name).ok()?;
         let (mode, given) = made_with(dir, mode_until_finished(dir, mode, gid));
         let parent = dir.fd().ok()?;

@@ -18,7 +18,7 @@ use crate::posix::sandbox::open_component;
 use crate::posix::stat::{stat_open, wrong_kind};
 use crate::posix::write::attributes::{Attributes, Node, NodeKind, NotSet};
 use crate::posix::write::direct::DirectFile;
-use crate::posix::write::nameless::{Nameless, Permit};
+use crate::posix::write::nameless::{Nameless, NamelessPermit};
 use crate::posix::write::writeback::{Window, Writeback};
 
 /// A temporary file open for writing. Writes at several offsets may run at once.
@@ -36,7 +36,7 @@ pub struct WriteFile {
     /// The counter of written bytes, with early write-back.
     window: Option<Window>,
     /// The permit of a file that has no name yet; their number is bounded.
-    permit: Option<Permit>,
+    permit: Option<NamelessPermit>,
     /// A second descriptor, if whole blocks pass the page cache by.
     pub(crate) direct: Option<DirectFile>,
 }
@@ -59,7 +59,7 @@ impl WriteFile {
     pub(crate) fn nameless(
         dir: Dir,
         name: &[u8],
-        (fd, permit): (OwnedFd, Permit),
+        (fd, permit): (OwnedFd, NamelessPermit),
         mode: Option<u32>,
     ) -> Self {
         Self { permit: Some(permit), ..Self::posix(dir, name, fd, true, mode) }

@@ -7,7 +7,7 @@
 //! directory changes once (docs/design/0041).
 //!
 //! **Costs.** Until it gets its name such a file is a descriptor of this process, so their number
-//! is bounded ([`Permit`]). A process that was killed leaves nothing: its unnamed files are fetched
+//! is bounded ([`nameless_max`]). A process that was killed leaves nothing: its unnamed files are fetched
 //! again, and there is nothing to clean up. The method is therefore for names that wait for no
 //! disk: the caller that makes a file decides that.
 //!
@@ -17,8 +17,8 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use penstock_sys::{Permit, Semaphore};
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, linkat, unlinkat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
@@ -35,8 +35,6 @@ const NAMELESS_MIN: usize = 1024;
 /// Divisor of the process's limit of descriptors.
 const SHARE_OF_DESCRIPTORS: u64 = 2;
 
-static IN_HAND: AtomicUsize = AtomicUsize::new(0);
-
 /// Returns how many files without a name this process may have at a time; 0 if its limit of
 /// descriptors is too low for that. The limit is read once: raise it before
 /// ([`penstock_sys::raise_file_limit`]).
@@ -50,21 +48,12 @@ pub fn nameless_max() -> usize {
 }
 
 /// The permit for one file without a name, released on drop.
-#[derive(Debug)]
-pub(crate) struct Permit(());
+pub(crate) type NamelessPermit = Permit<&'static Semaphore>;
 
-impl Permit {
-    pub(crate) fn take() -> Option<Self> {
-        let before = IN_HAND.fetch_add(1, Ordering::Relaxed);
-        let permit = Self(());
-        (before < nameless_max()).then_some(permit)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        IN_HAND.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Acquires the permit for one more file without a name.
+pub(crate) fn try_permit() -> Option<NamelessPermit> {
+    static PERMITS: OnceLock<Semaphore> = OnceLock::new();
+    Permit::try_acquire(PERMITS.get_or_init(|| Semaphore::new(nameless_max())))
 }
 
 /// A finished file that has no name yet. Dropping it before [`Target::publish_nameless`] leaves
@@ -74,11 +63,11 @@ impl Drop for Permit {
 #[derive(Debug)]
 pub struct Nameless {
     fd: OwnedFd,
-    _permit: Permit,
+    _permit: NamelessPermit,
 }
 
 impl Nameless {
-    pub(crate) fn new(fd: OwnedFd, permit: Permit) -> Self {
+    pub(crate) fn new(fd: OwnedFd, permit: NamelessPermit) -> Self {
         Self { fd, _permit: permit }
     }
 
