@@ -379,11 +379,14 @@ fn a_target_that_is_gone_is_made_again() {
         let mut rng = rng("target gone");
         let world = World::new(&mut rng);
         world.interrupt(&[], 40 << 20);
+        // While it is open, ext4 gives its inode number to no other directory.
+        let held = fs::File::open(&world.target).unwrap();
         match rename {
             true => fs::rename(&world.target, world.copy.base.join("aside")).unwrap(),
             false => fs::remove_dir_all(&world.target).unwrap(),
         }
         let ended = world.run(&[]).expect(0);
+        drop(held);
         assert!(ended.errors.contains("was removed or replaced"), "{}", ended.errors);
         assert_same(&world.source, &world.target);
         assert_no_leftovers(&world.target);
