@@ -7,9 +7,9 @@
 //! directory changes once (docs/design/0041).
 //!
 //! **Costs.** Until it gets its name such a file is a descriptor of this process, so their number
-//! is bounded ([`nameless_max`]). A process that was killed leaves nothing: its unnamed files are fetched
-//! again, and there is nothing to clean up. The method is therefore for names that wait for no
-//! disk: the caller that makes a file decides that.
+//! is bounded ([`nameless_max`]). A process that was killed leaves nothing: its unnamed files are
+//! fetched again, and there is nothing to clean up. The method is therefore for names that wait for
+//! no disk: the caller that makes a file decides that.
 //!
 //! **Where.** On file systems where it was measured to be faster, and where linkat(2) takes a
 //! descriptor: by CAP_DAC_READ_SEARCH, or of any user from Linux 6.10 on. It is tried once for each
