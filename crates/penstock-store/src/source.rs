@@ -143,7 +143,9 @@ impl Source {
         match self {
             Self::Posix(store) => store.fingerprint(),
             Self::Mem(_) => {
-                Ok(StoreFingerprint { file_system_type: 0, file_system_id: 0, root_inode: 0 })
+                let (file_system_type, file_system_id, root_inode) = (0, 0, 0);
+                let root_birth_ns = None;
+                Ok(StoreFingerprint { file_system_type, file_system_id, root_inode, root_birth_ns })
             }
         }
     }

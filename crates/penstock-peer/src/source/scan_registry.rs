@@ -24,7 +24,7 @@ use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_proto::name;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
-use penstock_store::{PosixStore, Source, Target};
+use penstock_store::{PosixStore, Source, StoreFingerprint, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
@@ -666,7 +666,8 @@ impl ScanRecord {
             true
         } else {
             let found = source.fingerprint().map_err(|why| why.to_string())?;
-            let same = found.to_string() == self.fingerprint;
+            let then = self.fingerprint.parse();
+            let same = then.is_ok_and(|then: StoreFingerprint| found.is_of_same(&then));
             if !here {
                 let proven = same && found.file_system_id != 0;
                 return Ok(if proven { Provenance::Proven } else { Provenance::Likely });

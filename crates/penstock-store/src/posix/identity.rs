@@ -17,8 +17,8 @@ use penstock_proto::name;
 use penstock_proto::name::STORE_PRIVATE_NAME;
 use penstock_sys::{is_mount_root, mount_identity};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, fstat, fstatfs, fstatvfs, fsync, linkat, mkdirat,
-    openat, renameat_with, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, StatxFlags, fstat, fstatfs, fstatvfs, fsync, linkat,
+    mkdirat, openat, renameat_with, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -46,7 +46,7 @@ pub struct StoreIdentity {
 }
 
 impl StoreIdentity {
-    /// The identity of a store that has no other than its fingerprint.
+    /// Returns the identity of a store that has no other than its fingerprint.
     fn of(fingerprint: &StoreFingerprint) -> Self {
         let hash = blake3::hash(fingerprint.to_string().as_bytes());
         let mut id = [0; 16];
@@ -85,10 +85,12 @@ impl fmt::Debug for StoreIdentity {
 }
 
 /// The mount at the root of a store, as far as the file system shows: type, file-system id, inode
-/// of the root (C3). Written and read as three hexadecimal numbers joined by `-`.
+/// and birth time of the root (C3). Written and read as hexadecimal numbers joined by `-`: three,
+/// and a fourth if the file system reports when the root was made.
 ///
 /// It stays the same over reboots on disk file systems; on some network file systems the id is 0
-/// and on tmpfs it is new for each mount.
+/// and on tmpfs it is new for each mount. A directory that is removed and made again may get the
+/// inode number of the old one, as on ext4. The birth time tells the two apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreFingerprint {
     /// `f_type` of statfs(2).
@@ -97,27 +99,48 @@ pub struct StoreFingerprint {
     pub file_system_id: u64,
     /// Inode number of the root directory.
     pub root_inode: u64,
+    /// `stx_btime` of statx(2) of the root directory, in nanoseconds since 1970. `None` if the file
+    /// system does not report it, and in a fingerprint that was recorded without it.
+    pub root_birth_ns: Option<u64>,
 }
 
 impl StoreFingerprint {
     fn of(root: impl AsFd) -> io::Result<Self> {
+        let told = statx(&root, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+        let reports = StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::BTIME);
+        let birth = told.stx_btime;
+        let birth_ns = || u64::try_from(birth.tv_sec).ok()?.checked_mul(1_000_000_000);
+        let birth_ns = birth_ns().and_then(|ns| ns.checked_add(birth.tv_nsec.into()));
         Ok(Self {
             file_system_type: fstatfs(&root)?.f_type as u32,
             file_system_id: fstatvfs(&root)?.f_fsid,
-            root_inode: fstat(&root)?.st_ino,
+            root_inode: told.stx_ino,
+            root_birth_ns: birth_ns.filter(|ns| reports && *ns > 0),
         })
+    }
+
+    /// Returns whether two fingerprints may be of the same root. Birth times are compared only if
+    /// both have one.
+    pub fn is_of_same(&self, other: &Self) -> bool {
+        let births = self.root_birth_ns.zip(other.root_birth_ns);
+        self.without_birth() == other.without_birth() && births.is_none_or(|(one, two)| one == two)
+    }
+
+    fn without_birth(&self) -> Self {
+        Self { root_birth_ns: None, ..*self }
     }
 }
 
 impl fmt::Display for StoreFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}-{:x}-{:x}", self.file_system_type, self.file_system_id, self.root_inode)
+        write!(f, "{:x}-{:x}-{:x}", self.file_system_type, self.file_system_id, self.root_inode)?;
+        self.root_birth_ns.map_or(Ok(()), |birth| write!(f, "-{birth:x}"))
     }
 }
 
 /// The reason why a text is not a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a store fingerprint: three hexadecimal numbers joined by `-`")]
+#[error("`{0}` is not a store fingerprint: three or four hexadecimal numbers joined by `-`")]
 pub struct ParseFingerprintError(String);
 
 impl FromStr for StoreFingerprint {
@@ -125,11 +148,15 @@ impl FromStr for StoreFingerprint {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
-            let mut parts = text.split('-');
-            let mut next = || u64::from_str_radix(parts.next()?, 16).ok();
-            let (file_system_type, file_system_id, root_inode) = (next()?, next()?, next()?);
+            let numbers = text.split('-').map(|part| u64::from_str_radix(part, 16).ok());
+            let numbers = numbers.collect::<Option<Vec<_>>>()?;
+            let (file_system_type, file_system_id, root_inode, root_birth_ns) = match numbers[..] {
+                [kind, id, inode] => (kind, id, inode, None),
+                [kind, id, inode, birth] => (kind, id, inode, Some(birth)),
+                _ => return None,
+            };
             let file_system_type = u32::try_from(file_system_type).ok()?;
-            parts.next().is_none().then_some(Self { file_system_type, file_system_id, root_inode })
+            Some(Self { file_system_type, file_system_id, root_inode, root_birth_ns })
         };
         parse().ok_or_else(|| ParseFingerprintError(text.to_owned()))
     }
@@ -193,11 +220,20 @@ impl PosixStore {
     /// The way in which the store is offline: quarantine it at this peer; no item has failed.
     pub fn check_identity(&self, expected: &StoreIdentity) -> Result<(), StoreOffline> {
         let found = self.identity()?;
-        if found.id != expected.id {
+        if found.id != expected.id && !self.is_ephemeral_as(expected)? {
             let (root, expected) = (self.root_text(), expected.id_hex());
             return Err(StoreOffline::OtherStore { root, expected, found: found.id_hex() });
         }
         Ok(())
+    }
+
+    /// Returns whether `expected` is the identity of this ephemeral store, made of a fingerprint
+    /// without a birth time.
+    fn is_ephemeral_as(&self, expected: &StoreIdentity) -> Result<bool, StoreOffline> {
+        if !self.is_ephemeral() {
+            return Ok(false);
+        }
+        Ok(StoreIdentity::of(&self.fingerprint()?.without_birth()).id == expected.id)
     }
 
     /// Returns the fingerprint of the current mount at the root.
@@ -215,7 +251,7 @@ impl PosixStore {
     /// The way in which the store is offline.
     pub fn check_fingerprint(&self, expected: &StoreFingerprint) -> Result<(), StoreOffline> {
         let found = self.fingerprint()?;
-        if found == *expected {
+        if found.is_of_same(expected) {
             return Ok(());
         }
         Err(StoreOffline::OtherMount { root: self.root_text(), found: found.to_string() })
