@@ -329,16 +329,17 @@ impl Target {
     /// See [`PosixStore::publish_nameless`].
     ///
     /// # Errors
-    /// `WrongKind`; `BadPath`; `ReadOnly`; `Io`.
+    /// `Exists`; `WrongKind`; `BadPath`; `ReadOnly`; `Io`.
     pub fn publish_nameless(
         &self,
         dir: &Dir,
         file: &Nameless,
         name: &[u8],
         temporary: impl FnOnce() -> TemporaryName,
+        replace: bool,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.publish_nameless(dir, file, name, temporary),
+            Self::Posix(store) => store.publish_nameless(dir, file, name, temporary, replace),
             // It never makes one.
             Self::Null => Ok(()),
         }

@@ -11,6 +11,7 @@ mod names;
 mod publisher;
 mod recheck;
 mod sync;
+mod taken_names;
 
 use penstock_engine::epoch::EpochAction;
 use penstock_store::DirCache;
@@ -26,6 +27,7 @@ pub(crate) fn run(shared: &TaskContext) {
         shared,
         dirs: DirCache::default(),
         waits: NameWaits::default(),
+        steps: None,
         failed_syncs: shared.incarnation.failed_syncs,
     };
     loop {

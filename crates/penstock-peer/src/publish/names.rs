@@ -10,6 +10,7 @@ use penstock_store::{Dir, Meta, Nameless, Step, StoreError};
 
 use super::publisher::{Before, Named, Publisher};
 use super::recheck::remove_temporary;
+use super::taken_names::Taken;
 use crate::source::read::place;
 
 impl Publisher<'_> {
@@ -169,11 +170,12 @@ impl Publisher<'_> {
         }
         tree.names.take(1);
         self.shared.hang.step();
-        tree.back_up(&dir, &temporary, &leaf)?;
-        let named_in = match tree.target.publish(&dir, &temporary, &leaf, true) {
-            Ok(()) => dir,
+        let named_in = match self.give_name((page, index), (&dir, &temporary, &leaf)) {
+            Ok(Some(())) => dir,
+            Ok(None) => return Ok(Named::Gone),
             Err(error) if error.is_vanished() => {
                 self.dirs.forget(&parent);
+                let tree = &self.shared.tree;
                 let dir = tree.target.open_dir(&parent)?;
                 let there = tree.target.meta(&dir, &leaf)?;
                 let (whole, timely) = there.map_or((false, false), |meta| {
@@ -193,7 +195,7 @@ impl Publisher<'_> {
             Err(error) => return Err(error),
         };
         // A crash may have come between the rename and this.
-        if named_in.durability().is_per_file() && !tree.sync_nothing {
+        if named_in.durability().is_per_file() && !self.shared.tree.sync_nothing {
             touched.insert(parent.into_owned(), named_in);
         }
         Ok(Named::Yes)
@@ -218,12 +220,22 @@ impl Publisher<'_> {
         tree.names.take(1);
         self.shared.hang.step();
         let temporary = || tree.temporary(page, index, generation);
-        let mut named = tree.target.publish_nameless(&dir, file, &leaf, temporary);
+        let mut replace = self.replaces_all();
+        let mut named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
+        if matches!(named, Err(StoreError::Exists { .. })) {
+            replace = match self.taken(page, index, &dir, &leaf)? {
+                Taken::Own => true,
+                Taken::Free => false,
+                Taken::Foreign => return named.map(|()| Named::Yes),
+                Taken::Unknown => return Ok(Named::Gone),
+            };
+            named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
+        }
         if named.as_ref().is_err_and(StoreError::is_vanished) {
             // The handle may be of a replaced directory; the path counts.
             self.dirs.forget(&parent);
             dir = self.dir(&parent)?;
-            named = self.shared.tree.target.publish_nameless(&dir, file, &leaf, temporary);
+            named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
         }
         match named {
             Ok(()) => Ok(Named::Yes),

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use penstock_api::task::{Report, Work};
 use penstock_engine::epoch::EpochAction;
+use penstock_proto::compared::refused;
 use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
-use penstock_store::{Dir, DirCache, StoreError};
+use penstock_store::{Dir, DirCache, Step, StoreError};
 
 use crate::publish::name_races::NameWaits;
 use crate::stores::chain;
@@ -27,6 +28,8 @@ pub(super) struct Publisher<'a> {
     pub(super) shared: &'a TaskContext,
     pub(super) dirs: DirCache,
     pub(super) waits: NameWaits,
+    /// A page, by number, and the step in which its source counts time.
+    pub(super) steps: Option<(u32, Step)>,
     /// Number of failed syncs of the store, by any task, before the first write that is not yet
     /// durable.
     pub(super) failed_syncs: u32,
@@ -136,6 +139,9 @@ impl Publisher<'_> {
             error = %chain(error),
             "an entry could not be given its name or attributes"
         );
+        if let StoreError::Exists { .. } = error {
+            return Some(refused(entry, 0));
+        }
         let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
         let phase = match error {
             StoreError::NotSet { .. } => FailurePhase::Attributes,

@@ -470,7 +470,7 @@ struct There<'a> {
 
 /// Returns whether an entry is newer than the one at the target, which may be `dated` as the entry
 /// is.
-fn is_newer(entry: &Entry, there: &Meta, dated: bool) -> bool {
+pub(crate) fn is_newer(entry: &Entry, there: &Meta, dated: bool) -> bool {
     !dated && entry.mtime > there.mtime
 }
 

@@ -56,7 +56,7 @@ fn b_a_file_appears_with_its_name_and_not_before() {
             let Some(file) = make(&store, store.root(), b"final", b"bytes", mode) else { return };
             assert_eq!(names_in(tree.path()), [""; 0]);
             store.sync().unwrap();
-            store.publish_nameless(store.root(), &file, b"final", temporary).unwrap();
+            store.publish_nameless(store.root(), &file, b"final", temporary, true).unwrap();
             assert_eq!(names_in(tree.path()), ["final"]);
             let path = tree.path().join("final");
             let meta = store.stat(store.root(), b"final").unwrap();
@@ -84,20 +84,24 @@ fn b_what_stands_there_is_replaced_but_no_directory() {
     for name in ["file", "link"] {
         let Some(file) = make(&store, root, name.as_bytes(), b"new", 0o644) else { return };
         fs::write(tree.path().join(str::from_utf8(&temporary()).unwrap()), b"left").unwrap();
-        store.publish_nameless(root, &file, name.as_bytes(), temporary).unwrap();
+        store.publish_nameless(root, &file, name.as_bytes(), temporary, true).unwrap();
         let path = tree.path().join(name);
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
+    let Some(file) = make(&store, root, b"file", b"newer", 0o644) else { return };
+    let refused = store.publish_nameless(root, &file, b"file", temporary, false);
+    assert!(matches!(refused, Err(StoreError::Exists { .. })), "{refused:?}");
+    assert_eq!(fs::read(tree.path().join("file")).unwrap(), b"new");
     let Some(file) = make(&store, root, b"dir", b"new", 0o644) else { return };
-    let error = store.publish_nameless(root, &file, b"dir", temporary).unwrap_err();
+    let error = store.publish_nameless(root, &file, b"dir", temporary, true).unwrap_err();
     assert!(matches!(error, StoreError::WrongKind { .. }), "{error}");
     assert!(tree.path().join("dir").is_dir());
     assert!(store.remove(root, &temporary()).unwrap());
     assert_eq!(names_in(tree.path()), ["dir", "file", "link"]);
     for bad in [&b".."[..], b"x/y", b"", b".", b"a\0b", STORE_PRIVATE_NAME, &temporary_number(1)] {
         let Some(file) = make(&store, root, b"file", b"new", 0o644) else { return };
-        assert!(store.publish_nameless(root, &file, bad, temporary).is_err());
+        assert!(store.publish_nameless(root, &file, bad, temporary, true).is_err());
     }
 }
 
@@ -115,11 +119,11 @@ fn b5_a_directory_may_be_moved_or_gone() {
     fs::create_dir(&path).unwrap();
     let found = store.open_dir(b"dir").unwrap();
     fs::remove_dir(&path).unwrap();
-    let error = store.publish_nameless(&found, &file, b"final", temporary).unwrap_err();
+    let error = store.publish_nameless(&found, &file, b"final", temporary, true).unwrap_err();
     assert!(error.is_vanished(), "{error}");
     fs::create_dir(&path).unwrap();
     let found = store.open_dir(b"dir").unwrap();
-    store.publish_nameless(&found, &file, b"final", temporary).unwrap();
+    store.publish_nameless(&found, &file, b"final", temporary, true).unwrap();
     assert_eq!(fs::read(path.join("final")).unwrap(), b"bytes");
     assert_eq!(names_in(&aside), [""; 0]);
 }
@@ -135,7 +139,10 @@ fn b4_a_fenced_writer_names_nothing() {
     let Some(file) = make(&store, store.root(), b"final", b"bytes", 0o644) else { return };
     may.store(false, Ordering::Relaxed);
     assert!(
-        store.publish_nameless(store.root(), &file, b"final", temporary).unwrap_err().is_fenced()
+        store
+            .publish_nameless(store.root(), &file, b"final", temporary, true)
+            .unwrap_err()
+            .is_fenced()
     );
     assert!(store.create_nameless(store.root(), b"x", temporary, (None, None)).is_none());
     assert_eq!(names_in(tree.path()), [""; 0]);
@@ -173,7 +180,7 @@ fn g_so_many_files_without_a_name_and_no_more() {
     drop(first);
     let (file, _) = another().unwrap().finish_nameless(&Attributes::default()).unwrap();
     assert!(another().is_none());
-    store.publish_nameless(root, &file, b"final", temporary).unwrap();
+    store.publish_nameless(root, &file, b"final", temporary, true).unwrap();
     drop(file);
     assert!(another().is_some());
 }
@@ -195,7 +202,7 @@ fn d7_what_a_directory_gives_is_given_without_a_name_too() {
     std::os::unix::fs::chown(tree.path(), None, Some(4321)).unwrap();
     fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o2755)).unwrap();
     let Some(file) = make(&store, store.root(), b"final", b"x", 0o640) else { return };
-    store.publish_nameless(store.root(), &file, b"final", temporary).unwrap();
+    store.publish_nameless(store.root(), &file, b"final", temporary, true).unwrap();
     let meta = fs::metadata(tree.path().join("final")).unwrap();
     assert_eq!((meta.gid(), meta.mode() & 0o7777), (4321, 0o640));
 }

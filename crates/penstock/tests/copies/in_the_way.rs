@@ -1,7 +1,8 @@
 //! What is in the way: a directory at the target where the source has something else, or the
 //! reverse. With `--delete` it goes first, under all guards; without it, it stays and is named.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +10,13 @@ use std::time::Duration;
 
 use crate::common_crash::sites::pair;
 use crate::common_crash::{
-    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root, make_files,
-    rng, rsync_would, scratch, scratch_in_memory, tool,
+    Copy, Ended, Run, Slowly, assert_no_leftovers, assert_same, bytes_below, copy_with, figure,
+    is_root, make_files, rng, rsync_would, scratch, scratch_in_memory, tool,
 };
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
+use rustix::process::Signal;
 
 /// A copy of a source of which `swapped` has then been made at the target the other kind of thing:
 /// a directory with files for a file and for a link, a file and a link for a directory.
@@ -374,4 +376,67 @@ fn devices_within_the_target_stay_without_delete() {
     }
     copy_with(&copy, &source, &target, &["--delete"]).expect(0);
     assert_same(&source, &target);
+}
+
+/// Copies large and small files and links slowly. In the middle another program makes entries of
+/// other content under four of the names. Returns how the copy ended.
+fn copied_while_names_are_taken(base: &Path, options: &[&str]) -> (Ended, Vec<PathBuf>) {
+    let (source, target) = (base.join("src"), base.join("dst"));
+    make_files(&mut rng("taken names"), &source, 8, 20_000, &[24 << 20, 24 << 20]);
+    fs::hard_link(source.join("dir1/large1"), source.join("second")).unwrap();
+    let copy = Copy::new(base);
+    let mut command = copy.command(format!("{}/", source.display()), &target);
+    let mut run = Run::spawn(command.args(["--bwlimit", "80Mbit/s"]).args(options));
+    let early = run.wait_for(|line| {
+        line["scan_complete"] == true && line["bytes_verified"].as_u64() > Some(0)
+    });
+    assert!(early.is_some_and(|line| figure(&line, "bytes") < bytes_below(&source)));
+    run.signal(Signal::STOP);
+    let mut taken = Vec::new();
+    for name in ["dir0/large0", "dir0/small0", "link", "second"] {
+        let path = target.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match File::create_new(&path) {
+            Ok(mut file) => file.write_all(b"of another program").unwrap(),
+            // The only one that may have its name by then.
+            Err(error) => assert_eq!(name, "dir0/small0", "{error}"),
+        }
+        if fs::read(&path).unwrap() == b"of another program" {
+            taken.push(path);
+        }
+    }
+    run.signal(Signal::CONT);
+    (run.end(), taken)
+}
+
+/// Promise (B9): where nothing may be replaced, an entry that another program makes after the comparison
+/// survives, and the item fails; all else is copied. The next copy finds its own files.
+#[test]
+fn a_name_that_is_taken_meanwhile_stays() {
+    for options in [["--if-exists", "fail"], ["--if-exists", "skip"], ["--if-exists", "newer"]] {
+        let base = scratch();
+        let (ended, taken) = copied_while_names_are_taken(base.path(), &options);
+        let ended = ended.expect(3);
+        // If `second` was found first, the other name of its file fails with it.
+        let errors = taken.len() as u64..=taken.len() as u64 + 1;
+        assert!(errors.contains(&ended.figure("errors")), "{options:?}: {}", ended.last);
+        for path in &taken {
+            assert_eq!(fs::read(path).unwrap(), b"of another program", "{options:?} {path:?}");
+            fs::remove_file(path).unwrap();
+        }
+        let (source, target) = (base.path().join("src"), base.path().join("dst"));
+        copy_with(&Copy::new(base.path()), &source, &target, &["--sync", options[0], options[1]])
+            .expect(0);
+        assert_same(&source, &target);
+        assert_no_leftovers(&target);
+    }
+}
+
+/// Promise (B9): where entries may be replaced, those that are made meanwhile are replaced too.
+#[test]
+fn a_name_that_is_taken_meanwhile_is_replaced_if_it_may_be() {
+    let base = scratch();
+    let (ended, _) = copied_while_names_are_taken(base.path(), &[]);
+    ended.expect(0);
+    assert_same(&base.path().join("src"), &base.path().join("dst"));
 }

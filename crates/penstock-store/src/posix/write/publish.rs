@@ -83,18 +83,20 @@ impl PosixStore {
     }
 
     /// Gives a finished file without a name its final `name` in `dir`: the directory in which it
-    /// was made, or the one at that path now. An entry of that name, a file or a link, is replaced
-    /// in one step, by way of the name that `temporary` returns; a directory never is.
+    /// was made, or the one at that path now. With `replace`, an entry of that name, a file or a
+    /// link, is replaced in one step, by way of the name that `temporary` returns. A directory
+    /// never is.
     ///
     /// # Errors
-    /// `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`, with `ENOENT` if `dir` is
-    /// gone, or lies in another file system than the file.
+    /// `Exists` without `replace`; `WrongKind` if a directory is there; `BadPath`; `ReadOnly`;
+    /// `Io`, with `ENOENT` if `dir` is gone, or lies in another file system than the file.
     pub fn publish_nameless(
         &self,
         dir: &Dir,
         file: &Nameless,
         name: &[u8],
         temporary: impl FnOnce() -> TemporaryName,
+        replace: bool,
     ) -> Result<(), StoreError> {
         check_item_name(dir, name)?;
         if name::own(name).is_some() {
@@ -105,6 +107,9 @@ impl PosixStore {
         let in_dir = |name: &[u8]| self.rules.unlocked(dir, || file.link(parent, name));
         match in_dir(name) {
             Ok(()) => Ok(()),
+            Err(Errno::EXIST) if !replace => {
+                Err(StoreError::Exists { path: name::escape(&name::join(dir.path(), name)) })
+            }
             Err(Errno::EXIST) => {
                 // A try that was cut short may have left it.
                 let temporary = temporary();
@@ -141,13 +146,24 @@ fn rename(dir: &Dir, from: &[u8], to: &[u8], replaces: Replaces) -> Result<(), E
     }
     match linkat(fd, from, fd, to, AtFlags::empty()) {
         Ok(()) => unlinkat(fd, from, AtFlags::empty()),
-        Err(Errno::EXIST) => Err(Errno::EXIST),
+        // The link may have been made by a call whose reply was lost.
+        Err(Errno::EXIST) if is_one_file(fd, from, to) => unlinkat(fd, from, AtFlags::empty()),
+        Err(errno @ (Errno::EXIST | Errno::NOENT)) => Err(errno),
         Err(_) => match statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Err(Errno::EXIST),
             Err(Errno::NOENT) => renameat(fd, from, fd, to),
             Err(errno) => Err(errno),
         },
     }
+}
+
+/// Returns whether both names lead to the same file.
+fn is_one_file(fd: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> bool {
+    let identity = |name: &[u8]| {
+        let told = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((told.st_dev, told.st_ino))
+    };
+    identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
 /// Renames over files and links. Costs one call for a new name, as a plain rename does.
