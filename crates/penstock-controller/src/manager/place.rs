@@ -39,6 +39,22 @@ pub(super) fn root(
     Ok(under(target, inner_name(source).unwrap_or_default()))
 }
 
+/// Checks that a target has no name of Penstock's own in it. A store keeps its private directory
+/// and unfinished files under such names (C8).
+///
+/// # Errors
+/// Code `target-private`: no retry helps.
+pub(super) fn check_not_own(target: &Location) -> Result<(), Problem> {
+    let mut names = target.path.0.split(|byte| *byte == b'/');
+    let first = names.next().unwrap_or_default();
+    let own = |part: &[u8]| name::own(part).is_some();
+    if first != name::STORE_PRIVATE_NAME && !own(first) && !names.any(own) {
+        return Ok(());
+    }
+    let title = format!("`{target}` is a place of Penstock's own, where nothing is moved to");
+    Err(Problem::new(Exit::Usage, "target-private", title).hint("choose another target"))
+}
+
 /// Returns the smallest path that surely holds the root, before the source has reported its kind.
 pub(super) fn claim(source: &Location, target: &Location, there: Option<RootKind>) -> PathText {
     match inner_name(source) {

@@ -300,6 +300,7 @@ impl Inner {
             return Ok((known, false));
         }
         let target = &request.target;
+        place::check_not_own(target)?;
         // Before the lock: a store that hangs, or that another host has, delays no other caller.
         let there = match self.parts.target.root_kind(&target.store, &target.path) {
             Ok(there) => there,

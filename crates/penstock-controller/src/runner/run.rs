@@ -41,7 +41,7 @@ use super::phases::{
 };
 use super::plan::{self, Followed, PLAN_STALE};
 use super::state::RunState;
-use super::temp_cleanup::clean_all;
+use super::temp_cleanup::{clean_all, clean_unused};
 
 /// The longest wait for news of peers, the source and the deletion.
 const TURN: Duration = Duration::from_millis(50);
@@ -95,7 +95,7 @@ fn run_round(input: &RunInput, round: Round) -> RoundEnd {
     let ended = run.drive();
     run.stop_threads();
     match ended {
-        Ok(Some(outcome)) => RoundEnd::Run(outcome),
+        Ok(Some(outcome)) => RoundEnd::Run(run.end_with(outcome)),
         Ok(None) => {
             run.state.show(&run.context);
             RoundEnd::Again(input.control.view().progress)
@@ -108,7 +108,7 @@ fn run_round(input: &RunInput, round: Round) -> RoundEnd {
         }
         Err(problem) => {
             run.end_tasks();
-            RoundEnd::Run(RunOutcome::Failed(problem))
+            RoundEnd::Run(run.end_with(RunOutcome::Failed(problem)))
         }
     }
 }
@@ -213,6 +213,12 @@ impl Run {
             context.heads.remove(context.id)?;
         }
         Ok(RunOutcome::Cancelled)
+    }
+
+    /// Returns the outcome, after what no later run needs is removed.
+    fn end_with(&self, outcome: RunOutcome) -> RunOutcome {
+        clean_unused(&self.context, &self.state.tasks, &outcome);
+        outcome
     }
 
     /// Ends the threads that compare, pull and delete.

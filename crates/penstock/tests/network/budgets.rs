@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::common_net::{LOOK, PATIENCE, Site, make_set, pair, scratch, seed};
+use crate::common_net::{LOOK, PATIENCE, Site, make_set, pair, scratch, seed, walk};
 use crate::hostile::{BadSource, Hostile, Told, ask_for_largest, endless, problem, status_of};
 use crate::trust::authority;
 
@@ -294,6 +294,17 @@ fn a_source_that_breaks_the_protocol_is_given_up() {
     let reason = b.show(&id)["reason"].to_string();
     assert!(reason.contains("breaks the lane protocol"), "{reason}");
     assert!(dialled < 60, "{dialled} lanes");
+    // Nothing was durable, so that a retry needs nothing: neither markers nor files pile up.
+    let private = b.store.join(".penstock-store-7q2mv0kd9j");
+    let left = std::fs::read_dir(private).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["store"]);
+    walk(&b.store, &mut |path| assert!(!path.to_string_lossy().contains("/.pst-"), "{path:?}"));
+    for target in ["b:data/.penstock-store-7q2mv0kd9j/x", "b:data/.penstock-store-7q2mv0kd9j"] {
+        let refused = b.run(&["transfer", "submit", "a:data/src/", target]);
+        let words = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{words}");
+        assert!(words.contains("a place of Penstock's own"), "{words}");
+    }
 }
 
 /// Promise (f): a list of transfers waits for no other site that is slow to say how its own stand.

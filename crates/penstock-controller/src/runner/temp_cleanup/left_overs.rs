@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{TaskPage, TaskSpec};
+use penstock_api::transfer::Durability;
 use penstock_proto::id::WriterId;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::EntryKind;
 
 use crate::runner::context::RunContext;
 use crate::runner::earlier;
+use crate::runner::input::RunOutcome;
 use crate::runner::tasks::Tasks;
 
 /// Removes files that peers which take part no more may have left, and the markers of all.
@@ -58,6 +60,44 @@ pub(crate) fn clean_all(context: &RunContext, tasks: &Tasks) -> Result<bool, Pro
         all &= clean(context, writer, &mut pages, generation_max.max(most));
     }
     Ok(all)
+}
+
+/// Removes what a run that ends without success has left and no later run needs. Otherwise each
+/// transfer that a hostile source lets fail would leave a sync marker in the store, for as long as
+/// nobody cancels it.
+///
+/// A marker shows that nothing is missing since the last sync that the ledger knows. Before the
+/// first one it shows nothing. If no page was opened either, no file was begun, and the markers go.
+/// If the run does not continue by itself, what was begun and never synced goes with them. After the
+/// first sync all of it stays for a retry, and goes when the transfer is done, cancelled, or removed
+/// by `penstock transfer orphans --remove`. Failures are logged.
+pub(crate) fn clean_unused(context: &RunContext, tasks: &Tasks, outcome: &RunOutcome) {
+    let is_over = match outcome {
+        RunOutcome::Failed(problem) => problem.exit != Exit::Temporary,
+        RunOutcome::Paused => false,
+        RunOutcome::Done | RunOutcome::Cancelled => return,
+    };
+    // A run without syncs may have much to continue with.
+    let is_over = is_over && context.spec.durability != Durability::None;
+    let cleaned = is_unused(context, is_over).and_then(|unused| match unused {
+        true => clean_all(context, tasks).map(drop),
+        false => Ok(()),
+    });
+    if let Err(problem) = cleaned {
+        tracing::info!(%problem, "a sync marker may be left");
+    }
+}
+
+/// Returns whether a later run can continue with nothing of what a run has left.
+fn is_unused(context: &RunContext, is_over: bool) -> Result<bool, Problem> {
+    context.check_fence()?;
+    let head = context.heads.load(context.id)?;
+    if !head.epochs.is_empty() || is_over {
+        return Ok(head.epochs.is_empty());
+    }
+    let pages = context.shared.journal().pages_in_work(&head.pages)?;
+    let earlier = earlier::left_pages(&context.journal).0;
+    Ok(pages.is_empty() && head.pages.is_empty() && earlier.is_empty())
 }
 
 /// The greatest attempt at any file of these pages, some of which this run has not opened.

@@ -11,4 +11,4 @@ mod left_overs;
 pub(super) mod touched_pages;
 
 pub use abandoned::clean_abandoned;
-pub(super) use left_overs::{clean_all, clean_left_overs};
+pub(super) use left_overs::{clean_all, clean_left_overs, clean_unused};
