@@ -34,5 +34,6 @@ pub mod paths;
 pub mod queue;
 pub mod retry;
 pub mod slice;
+pub mod token_bucket;
 pub mod transfer;
 pub mod uncommitted;

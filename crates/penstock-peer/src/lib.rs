@@ -30,6 +30,7 @@ mod task;
 pub mod verify;
 mod write;
 
+pub use lane::breach::{Breaches, Held, is_breach};
 pub use lane::dialer::LaneConnect;
 pub use lane::open_lanes::RightHolds;
 pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
@@ -37,7 +38,7 @@ pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::interrupted_removal::has_begun_to_remove;
 pub use source::leased_source::OrderedSource;
-pub use source::{LaneRight, LaneVerifier, SourceService};
+pub use source::{LaneRight, LaneVerifier, SourceMemory, SourceService};
 pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};
 pub use target::cleanup::{Cleaner, LeftOver, clean_below};
 pub use target::extraneous::{

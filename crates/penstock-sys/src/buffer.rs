@@ -28,13 +28,12 @@ pub struct BufferPool {
 
 struct Shared {
     layout: Layout,
-    buffers_max: usize,
     state: Mutex<State>,
     returned: Condvar,
 }
 
-#[derive(Default)]
 struct State {
+    buffers_max: usize,
     free: Vec<Memory>,
     in_use: usize,
     in_use_max: usize,
@@ -54,8 +53,8 @@ impl BufferPool {
         let layout = Layout::from_size_align(buffer_bytes, BUFFER_ALIGNMENT_BYTES)
             .map(|layout| layout.pad_to_align());
         let Ok(layout) = layout else { panic!("{buffer_bytes} bytes are no buffer size") };
-        let shared =
-            Shared { layout, buffers_max, state: Mutex::default(), returned: Condvar::new() };
+        let state = State { buffers_max, free: Vec::new(), in_use: 0, in_use_max: 0, waiting: 0 };
+        let shared = Shared { layout, state: Mutex::new(state), returned: Condvar::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -70,7 +69,7 @@ impl BufferPool {
     /// [`BufferPool::take_within`].
     pub fn take(&self) -> Buffer {
         let mut state = self.shared.lock();
-        while state.in_use >= self.shared.buffers_max {
+        while state.in_use >= state.buffers_max {
             state.waiting += 1;
             state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
@@ -82,7 +81,7 @@ impl BufferPool {
     pub fn take_within(&self, patience: Duration) -> Option<Buffer> {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
-        while state.in_use >= self.shared.buffers_max {
+        while state.in_use >= state.buffers_max {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
@@ -98,7 +97,23 @@ impl BufferPool {
     /// Takes a buffer if one may be had at once; never blocks.
     pub fn try_take(&self) -> Option<Buffer> {
         let state = self.shared.lock();
-        (state.in_use < self.shared.buffers_max).then(|| self.hand_out(state))
+        (state.in_use < state.buffers_max).then(|| self.hand_out(state))
+    }
+
+    /// Sets another limit. If more buffers are out, they stay with their holders, and takers wait
+    /// until enough of them are dropped. Frees idle buffers beyond the limit.
+    ///
+    /// # Panics
+    /// If `buffers_max` is zero.
+    pub fn set_buffers_max(&self, buffers_max: usize) {
+        assert!(buffers_max > 0, "a pool holds at least one buffer");
+        let mut state = self.shared.lock();
+        state.buffers_max = buffers_max;
+        let keep = buffers_max.saturating_sub(state.in_use).min(state.free.len());
+        let idle = state.free.split_off(keep);
+        drop(state);
+        drop(idle);
+        self.shared.returned.notify_all();
     }
 
     /// Frees all buffers without a holder.
@@ -114,7 +129,7 @@ impl BufferPool {
             in_use: state.in_use,
             idle: state.free.len(),
             in_use_max: state.in_use_max,
-            buffers_max: self.shared.buffers_max,
+            buffers_max: state.buffers_max,
         }
     }
 
@@ -182,9 +197,17 @@ impl Drop for Buffer {
         let Some(memory) = self.memory.take() else { return };
         let mut state = self.shared.lock();
         state.in_use -= 1;
-        state.free.push(memory);
+        // Beyond a limit that was lowered meanwhile, the memory goes.
+        let fits = state.in_use + state.free.len() < state.buffers_max;
+        let surplus = if fits {
+            state.free.push(memory);
+            None
+        } else {
+            Some(memory)
+        };
         let waited_for = state.waiting > 0;
         drop(state);
+        drop(surplus);
         if waited_for {
             self.shared.returned.notify_one();
         }
@@ -282,5 +305,28 @@ mod tests {
         drop(held);
         assert_eq!(waiter.join().unwrap(), 4096);
         assert_eq!(pool.usage().in_use, 0);
+    }
+
+    /// Promise (g): a lower limit counts for what is taken next, and its memory goes; a higher one
+    /// wakes those that wait.
+    #[test]
+    fn another_limit_counts_at_once() {
+        let pool = BufferPool::new(4096, 4);
+        let mut held: Vec<_> = (0..4).map(|_| pool.take()).collect();
+        pool.set_buffers_max(2);
+        held.truncate(3);
+        assert_eq!((pool.usage().in_use, pool.usage().idle), (3, 0));
+        held.truncate(2);
+        assert!(pool.try_take().is_none());
+        let waiter = std::thread::spawn({
+            let pool = pool.clone();
+            move || pool.take().len()
+        });
+        pool.set_buffers_max(3);
+        assert_eq!(waiter.join().unwrap(), 4096);
+        held.clear();
+        assert_eq!(pool.usage().idle, 3);
+        pool.set_buffers_max(1);
+        assert_eq!(pool.usage().idle, 1);
     }
 }

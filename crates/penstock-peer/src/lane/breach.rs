@@ -1,7 +1,8 @@
 //! Breaches of the protocol by the other end of lanes: frames that no sound peer sends.
 //!
 //! The first ones cost their lanes, as a cut does. A source that goes on with it is dialled after
-//! pauses that grow, and in the end not at all: the transfer fails, and says so.
+//! pauses that grow, and in the end not at all: the transfer fails, and says so. A source treats its
+//! targets in the same way: it refuses their lanes during the pauses, and in the end all of them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,9 +17,18 @@ const BREACHES_MAX: u32 = 8;
 /// Time without a breach after which counting begins anew.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// The breaches of one task.
+/// The breaches of one other end: of a task's source, or of a peer to which lanes are served.
 #[derive(Debug, Default)]
-pub(crate) struct Breaches(Mutex<Counted>);
+pub struct Breaches(Mutex<Counted>);
+
+/// How long nothing is begun with the other end of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Until this time.
+    Until(Instant),
+    /// An hour after the last breach: there were too many.
+    ForLong,
+}
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -30,7 +40,7 @@ struct Counted {
 impl Breaches {
     /// Counts a breach. Returns the time before which no lane may be dialled; `None` if it was one
     /// too many. Breaches of lanes that were open at the same time count as one.
-    pub(crate) fn note(&self, now: Instant) -> Option<Instant> {
+    pub fn note(&self, now: Instant) -> Option<Instant> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now < counted.until {
             return Some(counted.until);
@@ -40,16 +50,26 @@ impl Breaches {
         }
         counted.count += 1;
         if counted.count >= BREACHES_MAX {
+            counted.until = now;
             return None;
         }
         let pause = (PAUSE.0 * 2u32.pow(counted.count - 1)).min(PAUSE.1);
         counted.until = now.plus(pause);
         Some(counted.until)
     }
+
+    /// Returns how long nothing is begun with the other end; `None` if it may begin now.
+    pub fn held(&self, now: Instant) -> Option<Held> {
+        let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.count >= BREACHES_MAX && now.since(counted.until) <= FORGOTTEN {
+            return Some(Held::ForLong);
+        }
+        (counted.count < BREACHES_MAX && now < counted.until).then_some(Held::Until(counted.until))
+    }
 }
 
 /// Returns whether the network cannot have caused an error of a lane.
-pub(crate) fn is_breach(error: &LaneError) -> bool {
+pub fn is_breach(error: &LaneError) -> bool {
     matches!(error, LaneError::Decode(_) | LaneError::OutOfTurn(_))
 }
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use penstock_api::task::TaskPage;
 use penstock_api::update::IfExists;
-use penstock_store::{Dir, Kind, Meta, Step, StoreError};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::slicing::PieceRef;
+use penstock_store::{Dir, Kind, Meta, Step, StoreError};
 
 use super::publisher::Publisher;
 use crate::target::compare::{is_newer, step_of};

@@ -10,6 +10,7 @@
 pub(crate) mod digest_jobs;
 pub(crate) mod interrupted_removal;
 pub(crate) mod leased_source;
+mod page_cache;
 pub(crate) mod read;
 pub(crate) mod read_check;
 pub(crate) mod recognition;
@@ -32,7 +33,7 @@ use penstock_api::scan::{
 };
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
-use penstock_net::PendingLane;
+use penstock_net::{LaneError, PendingLane};
 use penstock_proto::capability::Capability;
 use penstock_proto::frame::Refusal;
 use penstock_proto::id::{Name, PeerId, TransferId};
@@ -40,17 +41,17 @@ use penstock_proto::listing::{ListPart, ListWork};
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use penstock_store::Source;
-use penstock_sys::buffer::BufferPool;
+use penstock_sys::buffer::{BufferPool, BufferUsage};
 use rustls::pki_types::CertificateDer;
 
 use crate::lane::open_lanes::{OpenLanes, RightHolds};
 use crate::scan::{Helpers, Scan, root_kind};
 use crate::source::digest_jobs::DigestJobs;
 use crate::source::leased_source::ScanOrder;
+use crate::source::page_cache::{PageCache, PageMemory};
 use crate::source::recognition::{Sight, shares_inodes};
 use crate::source::removal::Remover;
 use crate::source::scan_registry::{OPENING_MAX, ScanRegistry, removable};
-use crate::source::serve::PageCache;
 use crate::stores::guard::Guard;
 use crate::stores::single_flight::SingleFlight;
 use crate::stores::{Stores, chain};
@@ -86,11 +87,52 @@ pub struct SourceService {
     pub(crate) draining: AtomicBool,
 }
 
+/// The memory that the lanes of one other end share: for strides of files, and for decoded pages.
+/// Lanes wait where it is used up. Clones are the same memory.
+#[derive(Clone)]
+pub struct SourceMemory {
+    buffers: BufferPool,
+    pages: PageMemory,
+}
+
+impl Default for SourceMemory {
+    fn default() -> Self {
+        let buffers = BufferPool::new(STRIDE_BYTES_MAX as usize, Self::strides_max());
+        Self { buffers, pages: PageMemory::default() }
+    }
+}
+
+impl SourceMemory {
+    /// The strides of a memory without another limit: enough to keep all processors at work.
+    pub fn strides_max() -> usize {
+        (penstock_sys::available_cpus() * 2).max(64)
+    }
+
+    /// Sets the limits: strides, of up to 1 MiB each, and bytes of pages. What is in use beyond
+    /// them stays until the requests that use it end. One stride and one page are always allowed.
+    pub fn limit(&self, strides: usize, page_bytes: usize) {
+        self.buffers.set_buffers_max(strides.max(1));
+        self.pages.set_bytes_max(page_bytes);
+    }
+
+    /// Returns how many strides are in use, idle and allowed.
+    pub fn strides(&self) -> BufferUsage {
+        self.buffers.usage()
+    }
+
+    /// Frees the strides that no request uses, if none uses any.
+    pub fn trim_if_idle(&self) {
+        if self.buffers.usage().in_use == 0 {
+            self.buffers.trim();
+        }
+    }
+}
+
 /// A scan and where its bytes come from.
 pub(crate) struct OpenScan {
     pub(crate) scan: Scan,
     pub(crate) store: Name,
-    pub(crate) pages: PageCache,
+    pub(crate) pages: Arc<PageCache>,
     wishes: DigestJobs,
     /// State of the store when the scan began, or resumed after a restart (C3).
     pub(crate) guard: Arc<Guard>,
@@ -117,7 +159,7 @@ impl OpenScan {
         Self {
             scan,
             store: request.store.clone(),
-            pages: PageCache::default(),
+            pages: Arc::default(),
             wishes: DigestJobs::default(),
             guard,
             sight,
@@ -262,18 +304,17 @@ impl SourceService {
         self.scans.lists(transfer)
     }
 
-    /// Serves one lane until it ends, with strides of files in `buffers`. Blocks: give it a thread
-    /// of its own.
+    /// Serves one lane until it ends, with strides of files and pages in `memory`. Returns how the target
+    /// broke the protocol, if that ended the lane. Blocks: give it a thread of its own.
     ///
     /// # Errors
     /// The lane was refused, for this reason, which its target knows.
-    pub fn serve(self: &Arc<Self>, lane: PendingLane, buffers: &BufferPool) -> Result<(), Refusal> {
-        serve::serve(self, lane, buffers)
-    }
-
-    /// Creates the memory for strides of files that the lanes of one other end share.
-    pub fn buffers() -> BufferPool {
-        BufferPool::new(STRIDE_BYTES_MAX as usize, (penstock_sys::available_cpus() * 2).max(64))
+    pub fn serve(
+        self: &Arc<Self>,
+        lane: PendingLane,
+        memory: &SourceMemory,
+    ) -> Result<Option<LaneError>, Refusal> {
+        serve::serve(self, lane, memory)
     }
 
     /// Ends the lanes whose rights have ended. Does not block; call it every second, and at once

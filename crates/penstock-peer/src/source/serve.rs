@@ -5,10 +5,9 @@
 //! hello fixes the lane's rights: the data set of one transfer, whose pages this site made itself.
 //! A request names a page by its digest and entries by their index, never a path.
 
-use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::Problem;
@@ -17,31 +16,31 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
     self, Data, Fetch, FrameKind, Framing, Header, Hello, Record, Refusal, RefusalCode,
 };
-use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::version;
 use penstock_store::Source;
-use penstock_sys::buffer::BufferPool;
 
+use crate::lane::breach::is_breach;
 use crate::lane::open_lanes::RightHolds;
 use crate::lane::slow_start::FAR;
+use crate::source::page_cache::KeptPage;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
-use crate::source::{LaneRight, OpenScan, SourceService};
+use crate::source::{LaneRight, OpenScan, SourceMemory, SourceService};
 use crate::stores::guard::Guard;
 
-/// Number of decoded pages that the lanes of a transfer keep together.
-const PAGES_KEPT: usize = 16;
 /// Time without a request after which a lane is closed; the target pings more often.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 /// Interval at which an idle lane checks whether its peer drains.
 const DRAIN_LOOK: Duration = Duration::from_secs(2);
 
+/// Returns how the target broke the protocol, if that ended the lane.
+///
 /// # Errors
 /// The lane was refused.
 pub(crate) fn serve(
     service: &Arc<SourceService>,
     pending: PendingLane,
-    buffers: &BufferPool,
-) -> Result<(), Refusal> {
+    memory: &SourceMemory,
+) -> Result<Option<LaneError>, Refusal> {
     let hello = pending.hello().clone();
     let Admitted { open, protocol, holds } = match admit(service, &pending, &hello) {
         Ok(admitted) => admitted,
@@ -54,14 +53,16 @@ pub(crate) fn serve(
     let served = pending.welcome(protocol, &service.peer).and_then(|lane| {
         let _served = Served::one(&service.lanes);
         let _standing = service.standing.enter(lane.closer()?, holds);
-        Server::new(service, open, lane, (hello.digest, buffers))
-            .and_then(|mut server| server.run())
+        Server::new(service, open, lane, (hello.digest, memory)).and_then(|mut server| server.run())
     });
     match served {
         Ok(()) => tracing::debug!(%peer, transfer = %hello.transfer, "lane closed"),
-        Err(error) => tracing::info!(%peer, transfer = %hello.transfer, %error, "lane ended"),
+        Err(error) => {
+            tracing::info!(%peer, transfer = %hello.transfer, %error, "lane ended");
+            return Ok(Some(error).filter(is_breach));
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// A lane that may be served.
@@ -145,53 +146,12 @@ fn admit(
     Ok(Admitted { open, protocol, holds })
 }
 
-/// Name of a page in requests: its number, and the first bytes of its digest.
-type PageName = (u32, [u8; 16]);
-
-/// The decoded pages that lanes of a transfer used last. Memory follows the pages in use, not the
-/// number of lanes.
-#[derive(Default)]
-pub(crate) struct PageCache {
-    /// Pages by number and digest, most recently used first.
-    kept: Mutex<VecDeque<(PageName, Arc<Page>)>>,
-}
-
-impl PageCache {
-    /// Returns the page of this number and digest. If it is not kept, takes the page of `read` if
-    /// its digest is the right one, in the form of `see`. Blocks during the read; other lanes that
-    /// ask for the same page wait for it.
-    ///
-    /// # Errors
-    /// Those of `see`.
-    fn get(
-        &self,
-        asked: PageName,
-        read: impl FnOnce() -> Option<Vec<u8>>,
-        see: impl FnOnce(Page) -> Result<Page, Problem>,
-    ) -> Result<Option<Arc<Page>>, Problem> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|(name, _)| *name == asked) {
-            let Some(found) = kept.remove(at) else { return Ok(None) };
-            let page = Arc::clone(&found.1);
-            kept.push_front(found);
-            return Ok(Some(page));
-        }
-        let encoded = read().filter(|encoded| page_digest(encoded).0.starts_with(&asked.1));
-        let Some(page) = encoded.and_then(|encoded| Page::decode(&encoded).ok()) else {
-            return Ok(None);
-        };
-        let page = Arc::new(see(page)?);
-        kept.push_front((asked, Arc::clone(&page)));
-        kept.truncate(PAGES_KEPT);
-        Ok(Some(page))
-    }
-}
-
 struct Server<'a> {
     service: &'a SourceService,
     lane: LaneStream,
     open: Arc<OpenScan>,
     source: Source,
+    memory: &'a SourceMemory,
     reader: PieceReader,
     body: Vec<u8>,
     interrupt: penstock_sys::EventFd,
@@ -204,13 +164,13 @@ impl<'a> Server<'a> {
         service: &'a SourceService,
         open: Arc<OpenScan>,
         lane: LaneStream,
-        (kind, buffers): (DigestKind, &BufferPool),
+        (kind, memory): (DigestKind, &'a SourceMemory),
     ) -> Result<Self, LaneError> {
         let source = service
             .source_of(&open)
             .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
         let root = open.scan.root().to_vec();
-        let mut reader = PieceReader::new(source.clone(), root, kind, buffers.clone());
+        let mut reader = PieceReader::new(source.clone(), root, kind, memory.buffers.clone());
         if lane.rtt().is_ok_and(|rtt| rtt.min >= FAR) {
             reader.begin_small();
         }
@@ -219,6 +179,7 @@ impl<'a> Server<'a> {
             lane,
             open,
             source,
+            memory,
             reader,
             body: Vec::new(),
             interrupt: penstock_sys::EventFd::new().map_err(LaneError::Io)?,
@@ -264,10 +225,7 @@ impl<'a> Server<'a> {
                 self.lane.send(&Header::of(FrameKind::Pong, 0, &pong), &pong, &[])?;
             }
             FrameKind::Bye => return Ok(false),
-            _ => {
-                let text = format!("unexpected {:?} frame", header.kind);
-                return Err(LaneError::Io(std::io::Error::other(text)));
-            }
+            kind => return Err(LaneError::OutOfTurn(kind)),
         }
         Ok(true)
     }
@@ -310,11 +268,12 @@ impl<'a> Server<'a> {
     }
 
     /// Returns the page that a request names: by number, but only if its digest is the right one.
-    fn page(&self, fetch: &Fetch) -> Result<Option<Arc<Page>>, Problem> {
+    fn page(&self, fetch: &Fetch) -> Result<Option<Arc<KeptPage>>, Problem> {
         // A page that cannot be read now is asked for again, like one that does not exist yet.
         let read = || self.open.scan.sealed_page(fetch.page).ok().flatten();
         let asked = (fetch.page, fetch.page_digest);
-        self.open.pages.get(asked, read, |page| self.open.see(&self.source, page))
+        let memory = &self.memory.pages;
+        self.open.pages.get(asked, memory, read, |page| self.open.see(&self.source, page))
     }
 }
 

@@ -3,19 +3,22 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use penstock_net::LaneStream;
+use penstock_net::trust::Purpose;
+use penstock_net::{ConnectError, LaneStream};
+use penstock_proto::frame::{FrameKind, Header};
 use penstock_proto::id::TransferId;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::common_net::{LOOK, PATIENCE, Site, make_set, pair, scratch, seed, walk};
+use crate::doors::Kept;
 use crate::hostile::{BadSource, Hostile, Told, ask_for_largest, endless, problem, status_of};
-use crate::trust::authority;
+use crate::trust::{authority, config_of};
 
 /// How long a short transfer, or a command, may take beside an attack. Alone a transfer takes a
 /// second on a machine with nothing else to do, and a command some milliseconds.
@@ -346,6 +349,64 @@ fn d4_a_request_has_a_number() {
     };
     assert_eq!(ask(1).unwrap(), 1);
     assert!(ask(0).is_err());
+}
+
+/// Promise (f): a target that breaks the protocol gets no lane for a pause, which grows; another site
+/// does not notice.
+#[test]
+fn a_target_that_breaks_the_protocol_is_held_back() {
+    let scene = Scene::new();
+    let hostile = scene.hostile();
+    scene.runtime.block_on(async {
+        let opened = hostile.open_scan(&hostile.client(), id(3), "src", None).await;
+        assert_eq!(opened.status(), 200);
+    });
+    let mut pauses = Vec::new();
+    for number in 1..4 {
+        let mut lane = hostile.lane(id(3), number).unwrap();
+        let garbage = [0xff; 64];
+        lane.send(&Header::of(FrameKind::Fetch, 1, &garbage), &garbage, &[]).unwrap();
+        assert!(lane.recv_header(&mut Vec::new()).is_err(), "the lane ends");
+        let refused = match hostile.lane(id(3), number) {
+            Err(ConnectError::Refused(refused)) => refused,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused.text.contains("broke the lane protocol"), "{refused}");
+        scene.goes_on(&format!("beside{number}"));
+        pauses.push(refused.retry_after_ms);
+        std::thread::sleep(Duration::from_millis(refused.retry_after_ms.into()));
+    }
+    println!("pauses of {pauses:?} ms");
+    assert!(pauses.is_sorted() && pauses[2] > 1000, "{pauses:?}");
+    assert!(hostile.lane(id(3), 9).is_ok(), "the pause is over");
+}
+
+/// What a site gets that makes handshakes as fast as it can, from one address: run alone.
+#[test]
+#[ignore = "takes a minute of all processors"]
+fn measured_handshakes() {
+    let scene = Scene::new();
+    let config = config_of(&scene.b, &scene.a, Purpose::SiteApi);
+    let (done, end) = (AtomicUsize::new(0), Instant::now() + Duration::from_secs(60));
+    let mut by_second = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    let opened = Kept::open(&config, scene.address);
+                    done.fetch_add(usize::from(opened.is_ok()), Ordering::Relaxed);
+                }
+            });
+        }
+        while Instant::now() < end {
+            let before = done.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(1));
+            by_second.push(done.load(Ordering::Relaxed) - before);
+        }
+    });
+    println!("handshakes by second: {by_second:?}");
+    let last: usize = by_second.iter().rev().take(5).sum();
+    assert!(last <= 5 * 110, "{last} in five seconds");
 }
 
 /// How one attack was borne.

@@ -23,10 +23,11 @@ use penstock_net::trust::{
     server_config, verify_capability,
 };
 use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
-use penstock_peer::{LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceService};
+use penstock_peer::{
+    LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceMemory, SourceService,
+};
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
-use penstock_sys::buffer::BufferPool;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 
@@ -378,7 +379,7 @@ pub(super) struct Server {
     service: Arc<SourceService>,
     config: Arc<ServerConfig>,
     dial: Option<(SocketAddr, Token)>,
-    buffers: BufferPool,
+    memory: SourceMemory,
 }
 
 impl Server {
@@ -395,7 +396,7 @@ impl Server {
             Way::Dial(address, token) => (Some((address, token)), None),
             Way::Wait(connections) => (None, Some(connections)),
         };
-        let server = Arc::new(Self { service, config, dial, buffers: SourceService::buffers() });
+        let server = Arc::new(Self { service, config, dial, memory: SourceMemory::default() });
         if let Some(connections) = connections {
             let serving = Arc::clone(&server);
             std::thread::Builder::new().name("lanes".to_owned()).spawn(move || {
@@ -431,7 +432,7 @@ impl Server {
         let options = SocketOptions::default();
         match penstock_net::accept_blocking(tcp, &self.config, HELLO_MAX, &options) {
             Ok(pending) => {
-                if let Err(refusal) = self.service.serve(pending, &self.buffers) {
+                if let Err(refusal) = self.service.serve(pending, &self.memory) {
                     tracing::warn!(%refusal, "lane refused");
                 }
             }

@@ -8,6 +8,11 @@
 //! that a crowd from one source displaces itself. Sources of paired sites have places apart, which
 //! strangers cannot take: their addresses, and those from which a valid certificate was shown.
 //!
+//! Handshakes are what costs a processor most before a certificate is known. Their rate is limited by
+//! source, and for sources from which a paired site has shown its certificate by that site as well.
+//! A handshake beyond the limit waits, and is refused where it would wait for more than 3 s. Other
+//! peers of the own site have no such limit.
+//!
 //! The log gets a line for the first refusal of a source in a minute, and a count of the rest.
 
 use std::cmp::Reverse;
@@ -20,6 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use penstock_engine::token_bucket::{TokenBuckets, TokenLimit};
+use penstock_proto::id::Name;
+use penstock_proto::units::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{oneshot, watch};
 
@@ -29,6 +37,13 @@ const REPORT: Duration = Duration::from_secs(60);
 const REASONS_MAX: usize = 256;
 /// Sources with a valid certificate that are remembered.
 const SEEN_MAX: usize = 4096;
+
+/// Handshakes of one source, and of one paired site. A large site opens a thousand lanes at a time,
+/// and again when a network is back.
+const OF_SOURCE: TokenLimit = TokenLimit { per_second: 100, burst: 2048, patience: HANDSHAKE_WAIT };
+const OF_SITE: TokenLimit = TokenLimit { per_second: 200, burst: 4096, patience: HANDSHAKE_WAIT };
+/// Longest wait of a handshake for its turn: less than a client waits for its answer.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(3);
 
 /// A source of connections: one host, as far as an address tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,8 +161,9 @@ impl Room {
 struct Known {
     told: HashSet<Source>,
     next: u64,
-    /// Those from which a valid certificate was shown, with a number that grows with time.
-    seen: HashMap<Source, u64>,
+    /// Those from which a valid certificate was shown, with its site and a number that grows with
+    /// time.
+    seen: HashMap<Source, (u64, Name)>,
 }
 
 /// What was refused within the minute that runs.
@@ -158,8 +174,16 @@ struct Refused {
     others: u64,
 }
 
+/// The rates of handshakes.
+struct Handshakes {
+    of_source: TokenBuckets<Source>,
+    of_site: TokenBuckets<Name>,
+}
+
 /// Counts what connections without credentials take.
 pub(crate) struct Admission {
+    own: Name,
+    handshakes: Mutex<Handshakes>,
     /// By stage, of strangers and of known sources.
     rooms: [[Mutex<Room>; 2]; 3],
     known: Mutex<Known>,
@@ -170,17 +194,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Default for Admission {
-    fn default() -> Self {
+impl Admission {
+    /// Creates the admission of a peer of the site `own`.
+    pub(crate) fn new(own: Name) -> Self {
         let rooms = Stage::ALL.map(|stage| {
             let places = stage.places();
             [places.strangers, places.known].map(|places| Mutex::new(Room::new(places)))
         });
-        Self { rooms, known: Mutex::default(), refused: Mutex::default() }
+        let handshakes = Handshakes {
+            of_source: TokenBuckets::new(OF_SOURCE, SEEN_MAX),
+            of_site: TokenBuckets::new(OF_SITE, SEEN_MAX),
+        };
+        let (known, refused) = Default::default();
+        Self { own, handshakes: Mutex::new(handshakes), rooms, known, refused }
     }
-}
 
-impl Admission {
+    /// Takes the turn of a handshake. Returns the time until it; `None` if that is too far away.
+    pub(crate) fn take_turn(&self, from: IpAddr) -> Option<Duration> {
+        self.take_turn_at(penstock_sys::boottime_now(), from)
+    }
+
+    fn take_turn_at(&self, now: Instant, from: IpAddr) -> Option<Duration> {
+        let source = Source::of(from);
+        let site = lock(&self.known).seen.get(&source).map(|(_, site)| site.clone());
+        if site.as_ref() == Some(&self.own) {
+            return Some(Duration::ZERO);
+        }
+        let mut handshakes = lock(&self.handshakes);
+        let of_source = handshakes.of_source.take(now, source)?;
+        match site {
+            Some(site) => Some(of_source.max(handshakes.of_site.take(now, site)?)),
+            None => Some(of_source),
+        }
+    }
+
     /// Takes a place for a connection. There always is one; see [`Place::lost`].
     pub(crate) fn enter(self: &Arc<Self>, stage: Stage, from: IpAddr) -> Place {
         let source = Source::of(from);
@@ -201,14 +248,14 @@ impl Admission {
         lock(&self.known).told = told.map(Source::of).collect();
     }
 
-    /// A valid certificate was shown from there.
-    pub(crate) fn note_known(&self, from: IpAddr) {
+    /// A valid certificate of a site was shown from there.
+    pub(crate) fn note_known(&self, from: IpAddr, site: &Name) {
         let mut known = lock(&self.known);
         let number = known.next;
         known.next += 1;
-        known.seen.insert(Source::of(from), number);
+        known.seen.insert(Source::of(from), (number, site.clone()));
         if known.seen.len() > SEEN_MAX {
-            let oldest = known.seen.iter().min_by_key(|(_, number)| **number);
+            let oldest = known.seen.iter().min_by_key(|(_, (number, _))| *number);
             let oldest = oldest.map(|(source, _)| *source);
             oldest.and_then(|source| known.seen.remove(&source));
         }
@@ -348,6 +395,30 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 mod tests {
     use super::*;
 
+    fn name(name: &str) -> Name {
+        name.parse().unwrap()
+    }
+
+    /// D4: handshakes of a source, and of a paired site from all its sources, come at a limited
+    /// rate; those of others, and of the own site, do not wait for them.
+    #[test]
+    fn d4_handshakes_come_at_a_rate() {
+        let admission = Admission::new(name("own"));
+        let at = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number));
+        let free = |from: IpAddr, tries: u32| {
+            let turns = (0..tries).map(|_| admission.take_turn_at(Instant(0), from));
+            turns.filter(|turn| *turn == Some(Duration::ZERO)).count() as u32
+        };
+        assert_eq!(free(at(0), 5000), OF_SOURCE.burst);
+        assert_eq!(admission.take_turn_at(Instant(0), at(0)), None);
+        assert_eq!(free(at(1), 1), 1);
+        (10..20).for_each(|number| admission.note_known(at(number), &name("lab")));
+        let of_site: u32 = (10..20).map(|number| free(at(number), 1000)).sum();
+        assert_eq!(of_site, OF_SITE.burst);
+        admission.note_known(at(30), &name("own"));
+        assert_eq!(free(at(30), 5000), 5000);
+    }
+
     fn is_lost(place: &mut Place) -> bool {
         place.ended.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
@@ -356,7 +427,7 @@ mod tests {
     /// the newest connection always has a place.
     #[test]
     fn d4_a_crowd_displaces_itself() {
-        let admission = Arc::new(Admission::default());
+        let admission = Arc::new(Admission::new(name("own")));
         let enter = |from: &str| admission.enter(Stage::Silent, from.parse().unwrap());
         let mut alone = enter("10.0.0.1");
         let mut crowd: Vec<_> = (0..300).map(|_| enter("10.0.0.2")).collect();
@@ -371,13 +442,13 @@ mod tests {
     /// D4: where very many addresses take all places, those of paired sites are apart.
     #[test]
     fn d4_paired_sites_have_places_of_their_own() {
-        let admission = Arc::new(Admission::default());
+        let admission = Arc::new(Admission::new(name("own")));
         let enter = |from: IpAddr| admission.enter(Stage::Handshake, from);
         let site: IpAddr = "192.0.2.7".parse().unwrap();
         admission.expect(std::iter::once(site));
         let mut held = enter(site);
         let seen: IpAddr = "192.0.2.8".parse().unwrap();
-        admission.note_known(seen);
+        admission.note_known(seen, &name("lab"));
         let mut held_too = enter(seen);
         let from = |at: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + at));
         let mut crowd: Vec<_> = (0..400).map(|at| enter(from(at))).collect();

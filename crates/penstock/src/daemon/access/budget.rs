@@ -13,12 +13,17 @@
 //! | [`Duty::Probe`]: trials of the paths to the site | 1 | 4 | 503 |
 //! | [`Duty::Lane`]: lanes | 1,024 | | refused as busy |
 //! | [`Duty::Refusal`]: lanes that are told so | 16 | | the connection is closed |
-//! | [`LanePlace`]: strides of files in memory, of up to 1 MiB | 64, or 2 a CPU | | lanes wait |
+//! | breaches of the lane protocol ([`super::breaches`]) | 8 of one peer | | pauses, then refused |
+//! | [`LanePlace`]: strides of files, up to 1 MiB | 64, or 2 a CPU | 512, or 16 a CPU | lanes wait |
+//! | [`LanePlace`]: bytes of decoded pages of its scans | 128 MiB | 512 MiB | lanes wait |
 //! | scans that list ([`crate::daemon::site::foreign_scans`]) | 64 | | 503 |
 //! | scans that are kept | 1,000 | | 503 |
 //! | [`Bodies`]: bytes of bodies of up to 1 MiB | 8 MiB | | waits, then 503 |
 //! | [`Bodies`]: lists, bodies of up to 64 MiB | 1 | 4 | waits, then 503 |
 //! | [`Answers`]: bytes of pages that are not sent yet | 32 MiB | | waits, then 503 |
+//!
+//! What is limited in all for lanes is divided among the sites that have lanes now, with 8 strides
+//! and 16 MiB of pages for each of them at least ([`Shares`]).
 //!
 //! A body has 20 s, a list 60 s; a slower one is refused (408). A request waits for a place for 10
 //! s. Other peers of the own site have 1,024 connections, and no other limit.
@@ -29,11 +34,13 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use penstock_api::problem::{Exit, Problem};
-use penstock_peer::SourceService;
-use penstock_proto::id::Name;
-use penstock_sys::buffer::BufferPool;
+use penstock_peer::SourceMemory;
+use penstock_proto::frame::Refusal;
+use penstock_proto::id::{Name, PeerId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+
+use super::breaches::PeerBreaches;
 
 /// How long a request waits for a place.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -46,6 +53,12 @@ const LISTS_OF_SITE: usize = 1;
 const LISTS: usize = 4;
 /// Bytes of answers of one site that are not sent yet.
 const ANSWER_BYTES_OF_SITE: usize = 32 << 20;
+/// Strides of files in memory, of all sites; the least of one site.
+const STRIDES: usize = 512;
+const STRIDES_LEAST: usize = 8;
+/// Bytes of decoded pages: of all sites, and the least and the most of one site.
+const PAGE_BYTES: usize = 512 << 20;
+const PAGE_BYTES_OF_SITE: (usize, usize) = (16 << 20, 128 << 20);
 /// Trials of paths at a time, in all.
 const PROBES: usize = 4;
 
@@ -104,23 +117,64 @@ pub(crate) struct Budgets {
     of: Mutex<HashMap<Name, Arc<Budget>>>,
     lists: Arc<Semaphore>,
     probes: Arc<Semaphore>,
+    shares: Arc<Shares>,
+}
+
+/// The sites that have lanes now, with the number of these, and the memory of each site.
+///
+/// A share is set by the number of sites, and not by what each of them uses. So no site ever waits
+/// for memory that the lanes of another one hold.
+#[derive(Default)]
+struct Shares(Mutex<HashMap<Name, (usize, SourceMemory)>>);
+
+impl Shares {
+    /// A site has one more lane.
+    fn enter(&self, site: &Name, memory: &SourceMemory) {
+        let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (lanes, _) = sites.entry(site.clone()).or_insert_with(|| (0, memory.clone()));
+        *lanes += 1;
+        if *lanes == 1 {
+            Self::divide(&sites);
+        }
+    }
+
+    /// A lane of a site has ended.
+    fn leave(&self, site: &Name) {
+        let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((lanes, _)) = sites.get_mut(site) else { return };
+        *lanes -= 1;
+        if *lanes == 0 {
+            sites.remove(site);
+            Self::divide(&sites);
+        }
+    }
+
+    fn divide(sites: &HashMap<Name, (usize, SourceMemory)>) {
+        let count = sites.len().max(1);
+        let most = SourceMemory::strides_max();
+        let strides = (STRIDES.max(8 * most) / count).clamp(STRIDES_LEAST, most);
+        let page_bytes = (PAGE_BYTES / count).clamp(PAGE_BYTES_OF_SITE.0, PAGE_BYTES_OF_SITE.1);
+        sites.values().for_each(|(_, memory)| memory.limit(strides, page_bytes));
+    }
 }
 
 /// What one site may take.
 pub(crate) struct Budget {
     pub(crate) site: Name,
     places: [Arc<Semaphore>; DUTIES],
-    buffers: BufferPool,
+    memory: SourceMemory,
+    shares: Arc<Shares>,
     pub(crate) bodies: Bodies,
     answers: Answers,
     probes: Arc<Semaphore>,
+    breaches: PeerBreaches,
 }
 
 impl Budgets {
     /// Those of the sites that are paired with this one.
     pub(crate) fn new(own: Name) -> Self {
         let (lists, probes) = (Arc::new(Semaphore::new(LISTS)), Arc::new(Semaphore::new(PROBES)));
-        Self { own, of: Mutex::default(), lists, probes }
+        Self { own, of: Mutex::default(), lists, probes, shares: Arc::default() }
     }
 
     /// The budget of a site. Callers are sites that have been paired: the table stays small.
@@ -140,7 +194,8 @@ impl Budget {
         };
         Self {
             places: Duty::ALL.map(|duty| Arc::new(Semaphore::new(places(duty)))),
-            buffers: SourceService::buffers(),
+            memory: SourceMemory::default(),
+            shares: Arc::clone(&all.shares),
             bodies: Bodies {
                 short: Arc::new(Semaphore::new(SHORT_BYTES_OF_SITE)),
                 lists: Arc::new(Semaphore::new(LISTS_OF_SITE)),
@@ -148,6 +203,7 @@ impl Budget {
             },
             answers: Answers(Arc::new(Semaphore::new(ANSWER_BYTES_OF_SITE))),
             probes: Arc::clone(&all.probes),
+            breaches: PeerBreaches::default(),
             site,
         }
     }
@@ -165,10 +221,11 @@ impl Budget {
         wait_for(&self.places[duty as usize], 1).await.ok_or_else(|| self.busy("requests"))
     }
 
-    /// A place for a lane, if one is free now.
-    pub(crate) fn lane(self: &Arc<Self>) -> Option<LanePlace> {
+    /// A place for a lane of a peer of the site, if one is free now.
+    pub(crate) fn lane(self: &Arc<Self>, peer: &PeerId) -> Option<LanePlace> {
         let place = self.try_enter(Duty::Lane)?;
-        Some(LanePlace { budget: Arc::clone(self), place: Some(place) })
+        self.shares.enter(&self.site, &self.memory);
+        Some(LanePlace { budget: Arc::clone(self), peer: peer.clone(), place: Some(place) })
     }
 
     /// A place to try paths, of the site and in all.
@@ -207,23 +264,32 @@ const OWN_LANES_MAX: usize = 16_384;
 /// A place for a lane, and the memory through which its bytes go, which the lanes of a site share.
 pub(crate) struct LanePlace {
     budget: Arc<Budget>,
+    peer: PeerId,
     place: Option<Place>,
 }
 
 impl LanePlace {
-    /// The strides of files that the lanes of the site have in memory.
-    pub(crate) fn buffers(&self) -> &BufferPool {
-        &self.budget.buffers
+    /// Returns the refusal of the lane, if its peer is held back for breaches of the protocol.
+    pub(crate) fn held_back(&self) -> Option<Refusal> {
+        self.budget.breaches.refusal(&self.peer)
+    }
+
+    /// Counts a breach of the protocol by the peer.
+    pub(crate) fn note_breach(&self) {
+        self.budget.breaches.note(&self.peer);
+    }
+
+    /// The memory for strides of files and for pages that the lanes of the site share.
+    pub(crate) fn memory(&self) -> &SourceMemory {
+        &self.budget.memory
     }
 }
 
 impl Drop for LanePlace {
     fn drop(&mut self) {
         drop(self.place.take());
-        // Without lanes, a site needs no memory for them.
-        if self.budget.buffers.usage().in_use == 0 {
-            self.budget.buffers.trim();
-        }
+        self.budget.memory.trim_if_idle();
+        self.budget.shares.leave(&self.budget.site);
     }
 }
 
@@ -305,6 +371,28 @@ mod tests {
         assert!(enter("hpc").is_some());
         drop(of_lab);
         assert!(enter("lab").is_some());
+    }
+
+    /// D4: lanes of very many sites share a limit of memory, and each site has some of it; alone
+    /// again, a site has all that it may have.
+    #[test]
+    fn d4_memory_for_lanes_is_divided_among_the_sites_that_have_some() {
+        let budgets = Budgets::new(name("own"));
+        let peer = |site: &str| PeerId { site: name(site), peer: name("p") };
+        let enter = |site: &str| budgets.of(&name(site)).lane(&peer(site)).unwrap();
+        let strides = |place: &LanePlace| place.memory().strides().buffers_max;
+        let (first, again) = (enter("lab"), enter("lab"));
+        let most = SourceMemory::strides_max();
+        assert_eq!(strides(&first), most);
+        let others: Vec<_> = (0..31).map(|site| enter(&format!("s{site}"))).collect();
+        let all: usize = others.iter().map(strides).sum::<usize>() + strides(&first);
+        assert!(all <= STRIDES.max(8 * most), "{all}");
+        let more: Vec<_> = (31..200).map(|site| enter(&format!("s{site}"))).collect();
+        assert_eq!(strides(&first), STRIDES_LEAST);
+        drop((others, more, again));
+        assert_eq!(strides(&first), most);
+        drop(first);
+        assert!(budgets.shares.0.lock().unwrap().is_empty());
     }
 
     /// D4: an answer keeps its own bytes of the site's room until it is sent, and no more.

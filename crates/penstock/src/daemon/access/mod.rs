@@ -11,8 +11,10 @@
 //! | `rights` | ending lanes whose rights have ended |
 //! | `admission` | limits to connections without credentials |
 //! | `budget` | limits to what each paired site takes |
+//! | `breaches` | peers that break the lane protocol |
 
 pub(crate) mod admission;
+pub(crate) mod breaches;
 pub(crate) mod budget;
 pub(crate) mod join;
 pub(crate) mod keys;

@@ -133,6 +133,15 @@ impl Port {
             () = place.lost() => return Err(CROWDED.to_owned()),
         };
         let Some(start) = start else { return Ok(None) };
+        let Some(wait) = admission.take_turn(from.ip()) else {
+            return Err("too many handshakes at a time".to_owned());
+        };
+        if !wait.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = place.lost() => return Err(CROWDED.to_owned()),
+            }
+        }
         drop(place);
         let mut place = admission.enter(Stage::Handshake, from.ip());
         let lane = start
@@ -151,16 +160,15 @@ impl Port {
 
     /// Hands a lane to the peer crate, on a thread of its own.
     fn give_lane(&self, tls: Tls, from: SocketAddr) {
-        // A lane shows a certificate, and the handshake has verified it.
-        self.site.admission.note_known(from.ip());
         let chain = tls.get_ref().1.peer_certificates();
         let peer = match chain.map(|chain| self.site.trust.vouched(chain)).transpose() {
             Ok(Some(peer)) => peer,
             Ok(None) => return self.note_refused(from, &"a lane without a certificate"),
             Err(error) => return self.note_refused(from, &error),
         };
+        self.site.admission.note_known(from.ip(), &peer.peer.site);
         let budget = self.site.budgets.of(&peer.peer.site);
-        let place = budget.lane();
+        let place = budget.lane(&peer.peer);
         let refusing = if place.is_none() { budget.try_enter(Duty::Refusal) } else { None };
         if place.is_none() && refusing.is_none() {
             let why = format!("site `{}` has too many lanes", peer.peer.site);
@@ -198,7 +206,7 @@ impl Port {
             return self.serve_anonymous(tls, connection, stop).await;
         };
         tls.get_mut().0.allow(None);
-        self.site.admission.note_known(from.ip());
+        self.site.admission.note_known(from.ip(), &peer.peer.site);
         let budget = self.site.budgets.of(&peer.peer.site);
         let Some(_place) = budget.try_enter(Duty::Connection) else {
             let why = format!("site `{}` has too many connections", peer.peer.site);

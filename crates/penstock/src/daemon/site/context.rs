@@ -110,6 +110,7 @@ impl Site {
         Ok(Self {
             exports: Exports::of(&config).following(Config::found(&directory)),
             budgets: Budgets::new(config.site.clone()),
+            admission: Arc::new(Admission::new(config.site.clone())),
             config,
             directory,
             keys: RwLock::new(Arc::new(keys)),
@@ -117,7 +118,6 @@ impl Site {
             pairings: Mutex::default(),
             identity,
             trust: Arc::new(trust),
-            admission: Arc::default(),
             trust_news: watch::Sender::new(()),
             state: Mutex::new(state),
             others: Mutex::default(),

@@ -11,7 +11,8 @@ use penstock_api::task::TargetPeer;
 use penstock_net::SocketOptions;
 use penstock_net::trust::{Purpose, Vouched, client_config};
 use penstock_peer::{
-    LaneConfig, LaneRight, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
+    LaneConfig, LaneRight, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores,
+    TargetService, is_breach,
 };
 use penstock_proto::frame::{Refusal, RefusalCode};
 use penstock_proto::id::Name;
@@ -72,14 +73,29 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
                 (None, None) => pending.refuse(too_many_lanes()),
                 (None, Some(place)) => {
                     let (peer, transfer) = (pending.peer().clone(), pending.hello().transfer);
-                    if let (Err(refusal), Ok(from)) = (served.serve(pending, place.buffers()), from)
-                    {
+                    let ended = match place.held_back() {
+                        Some(refusal) => {
+                            pending.refuse(refusal.clone());
+                            Err(refusal)
+                        }
+                        None => served.serve(pending, place.memory()),
+                    };
+                    let refusal = match ended {
+                        Ok(breach) => return breach.iter().for_each(|_| place.note_breach()),
+                        Err(refusal) => refusal,
+                    };
+                    if let Ok(from) = from {
                         let why = format!("peer `{peer}`, transfer {transfer}: {refusal}");
                         own.admission.note_refused(from.ip(), "lane refused", &why);
                     }
                 }
             },
-            Err(error) => tracing::info!(%error, "a lane did not open"),
+            Err(error) => {
+                if let Some(place) = place.filter(|_| is_breach(&error)) {
+                    place.note_breach();
+                }
+                tracing::info!(%error, "a lane did not open");
+            }
         }
     });
     let fenced = Arc::clone(&source);

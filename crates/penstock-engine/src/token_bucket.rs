@@ -1,0 +1,137 @@
+//! Token buckets: limits of the rate of events that may come in bursts, such as handshakes.
+//!
+//! Each event takes a token, and tokens come back at a fixed rate, up to a burst. An event for which
+//! there is none waits for its own. One that would wait for longer than its patience is refused, and
+//! takes none. So a bucket owes at most the patience times the rate, and events go on in their order.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use penstock_proto::units::Instant;
+
+const NANOS: i128 = 1_000_000_000;
+
+/// The limit of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenLimit {
+    /// Events per second in the long run; at least 1.
+    pub per_second: u32,
+    /// Events at once after a pause.
+    pub burst: u32,
+    /// Longest wait of an event.
+    pub patience: Duration,
+}
+
+impl TokenLimit {
+    fn full(&self) -> i128 {
+        i128::from(self.burst) * NANOS
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// Tokens times 10^9; below zero those that are owed.
+    tokens: i128,
+    at: Instant,
+}
+
+impl Bucket {
+    fn settle(&mut self, limit: &TokenLimit, now: Instant) {
+        let passed = i128::try_from(now.since(self.at).as_nanos()).unwrap_or(i128::MAX);
+        self.at = self.at.max(now);
+        let back = passed.saturating_mul(limit.per_second.max(1).into());
+        self.tokens = self.tokens.saturating_add(back).min(limit.full());
+    }
+
+    fn take(&mut self, limit: &TokenLimit, now: Instant) -> Option<Duration> {
+        self.settle(limit, now);
+        let left = self.tokens - NANOS;
+        let per_second = u128::from(limit.per_second.max(1));
+        let wait = (-left).max(0).unsigned_abs().div_ceil(per_second);
+        let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX));
+        if wait > limit.patience {
+            return None;
+        }
+        self.tokens = left;
+        Some(wait)
+    }
+}
+
+/// Buckets of one limit, one for each source of events.
+#[derive(Debug)]
+pub struct TokenBuckets<K> {
+    limit: TokenLimit,
+    sources_max: usize,
+    of: HashMap<K, Bucket>,
+}
+
+impl<K: Eq + Hash> TokenBuckets<K> {
+    /// Creates full buckets of this limit for as many sources as come. At most `sources_max` are
+    /// remembered. Beyond that, full ones are forgotten first, then all.
+    pub fn new(limit: TokenLimit, sources_max: usize) -> Self {
+        Self { limit, sources_max, of: HashMap::new() }
+    }
+
+    /// Takes a token for an event of a source. Returns the time that the event has to wait, zero if
+    /// none; `None` if it is refused.
+    pub fn take(&mut self, now: Instant, source: K) -> Option<Duration> {
+        let limit = self.limit;
+        if self.of.len() >= self.sources_max && !self.of.contains_key(&source) {
+            self.of.retain(|_, bucket| {
+                bucket.settle(&limit, now);
+                bucket.tokens < limit.full()
+            });
+            if self.of.len() >= self.sources_max {
+                self.of.clear();
+            }
+        }
+        let full = Bucket { tokens: limit.full(), at: now };
+        self.of.entry(source).or_insert(full).take(&limit, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: TokenLimit =
+        TokenLimit { per_second: 10, burst: 20, patience: Duration::from_secs(2) };
+
+    /// Promise: a burst waits for nothing, what follows comes at the rate, and what would wait too
+    /// long is refused and costs nothing; other sources do not notice.
+    #[test]
+    fn a_burst_is_free_and_the_rest_comes_at_the_rate() {
+        let mut buckets = TokenBuckets::new(LIMIT, 100);
+        let now = Instant(0);
+        for _ in 0..20 {
+            assert_eq!(buckets.take(now, "a"), Some(Duration::ZERO));
+        }
+        for at in 1..=20 {
+            assert_eq!(buckets.take(now, "a"), Some(Duration::from_millis(100 * at)));
+        }
+        for _ in 0..1000 {
+            assert_eq!(buckets.take(now, "a"), None);
+        }
+        assert_eq!(buckets.take(now, "b"), Some(Duration::ZERO));
+        let later = now.plus(Duration::from_secs(2));
+        assert_eq!(buckets.take(later, "a"), Some(Duration::from_millis(100)));
+        let rested = later.plus(Duration::from_secs(3600));
+        let free = (0..1000).filter(|_| buckets.take(rested, "a") == Some(Duration::ZERO));
+        assert_eq!(free.count(), 20, "a long pause gives one burst");
+    }
+
+    /// Promise (g): memory does not grow with the number of sources.
+    #[test]
+    fn sources_without_a_debt_are_forgotten() {
+        let mut buckets = TokenBuckets::new(LIMIT, 100);
+        for source in 0..10_000u32 {
+            assert!(buckets.take(Instant(u64::from(source) * 1_000_000_000), source).is_some());
+            assert!(buckets.of.len() <= 100);
+        }
+        for source in 0..1000u32 {
+            assert!(buckets.take(Instant(u64::MAX / 2), source).is_some());
+            assert!(buckets.of.len() <= 100);
+        }
+    }
+}
