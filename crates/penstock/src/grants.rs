@@ -8,6 +8,7 @@ use penstock_proto::id::Name;
 
 use crate::config::Config;
 use crate::exit::{ExitCode, Failure};
+use crate::rights_dialog::Rights;
 
 /// What a site is to be allowed.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -23,6 +24,13 @@ pub(crate) struct GrantArgs {
 }
 
 impl GrantArgs {
+    /// The answers of a user to the questions for stores; see [`Rights`].
+    pub(crate) fn of(rights: Rights) -> Self {
+        let names =
+            |words: Vec<String>| words.iter().filter_map(|word| word.parse().ok()).collect();
+        Self { write: names(rights.write), delete: names(rights.delete) }
+    }
+
     /// Whether nothing is granted.
     pub(crate) fn is_empty(&self) -> bool {
         self.write.is_empty() && self.delete.is_empty()

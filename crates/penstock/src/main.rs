@@ -18,6 +18,7 @@ mod options;
 mod output;
 mod receipt;
 mod reference;
+mod rights_dialog;
 mod site_directory;
 mod token;
 

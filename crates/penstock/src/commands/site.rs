@@ -23,6 +23,7 @@ use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::doctor;
 use crate::exit::{self, ExitCode, Failure};
 use crate::grants::GrantArgs;
+use crate::rights_dialog::Questions;
 use crate::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use crate::token::TokenArgs;
 
@@ -137,8 +138,8 @@ struct InitArgs {
     #[arg(long = "store", value_name = "NAME=PATH")]
     stores: Vec<String>,
     /// A paired site that may submit transfers to these stores: they make what is new, and replace
-    /// nothing; `*` for all that are paired. By default only users of this site may. May be given
-    /// again
+    /// nothing; `*` for all that are paired. By default only users of this site may; on a terminal
+    /// the command asks. May be given again
     #[arg(long, value_name = "SITE")]
     write: Vec<String>,
     /// A site of --write whose transfers may also replace and delete what is there
@@ -156,7 +157,11 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
     let directory = &args.directory.directory;
     let client = || Client::new(directory);
     match args.command {
-        SiteCommand::Init(init) => make(directory, init)?,
+        SiteCommand::Init(mut init) => {
+            check_free(directory)?;
+            ask_sites(&mut init)?;
+            make(directory, init)?;
+        }
         SiteCommand::Pair(pair) => match pair.token.read()? {
             Some(token) => join(&client()?, token, directory, &pair.grants)?,
             None if !pair.grants.is_empty() => return Err(too_early().into()),
@@ -193,6 +198,51 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
 fn too_early() -> Failure {
     Failure::new(ExitCode::Usage, "`--write` and `--delete` go with a token of another site")
         .hint("once a site has paired with the new token: `penstock site grant SITE --write STORE`")
+}
+
+/// Asks on a terminal which sites may write to the stores of a new site, where no flag says so.
+///
+/// # Errors
+/// The terminal cannot be read.
+fn ask_sites(init: &mut InitArgs) -> Result<(), Failure> {
+    if init.stores.is_empty() || !init.write.is_empty() || !init.delete.is_empty() {
+        return Ok(());
+    }
+    let check = |word: &str| match word {
+        "*" => Ok(()),
+        name => name.parse::<Name>().map(drop).map_err(|error| error.to_string()),
+    };
+    let questions = Questions {
+        write: "sites that may write new data to these stores (`*`: all that are paired)".into(),
+        delete: "those of them that may also replace and delete what is there".into(),
+        check: &check,
+    };
+    let rights = questions.ask()?;
+    (init.write, init.delete) = (rights.write, rights.delete);
+    Ok(())
+}
+
+/// Asks on a terminal to which stores a site may write that has just been paired.
+///
+/// # Errors
+/// The terminal cannot be read.
+fn ask_stores(stores: &[StoreView], site: &Name) -> Result<GrantArgs, Failure> {
+    let writable = stores.iter().filter(|store| !store.read_only);
+    let names: Vec<&str> = writable.map(|store| store.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(GrantArgs::default());
+    }
+    let check = |word: &str| match names.contains(&word) {
+        true => Ok(()),
+        false => Err(format!("`{word}` is no store here that is written to")),
+    };
+    let all = names.join(", ");
+    let questions = Questions {
+        write: format!("stores to which site {site} may write new data (of {all})"),
+        delete: "those of them in which it may also replace and delete".into(),
+        check: &check,
+    };
+    Ok(GrantArgs::of(questions.ask()?))
 }
 
 fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
@@ -312,8 +362,13 @@ fn join(
         "paired with site {}\n  its fingerprint  {}\n  our fingerprint  {}",
         reply.site.name, reply.site.fingerprint, reply.own_fingerprint
     ))?;
+    let site = &reply.site.name;
+    let grants = match client.get::<Vec<StoreView>>("/stores") {
+        Ok(stores) if grants.is_empty() => ask_stores(&stores, site)?,
+        _ => grants.clone(),
+    };
     if !grants.is_empty() {
-        grants.give(directory, &reply.site.name)?;
+        grants.give(directory, site)?;
     }
     // The sites are paired whatever comes of this.
     match client.get::<Vec<StoreView>>("/stores") {
