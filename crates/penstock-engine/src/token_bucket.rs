@@ -1,8 +1,9 @@
 //! Token buckets: limits of the rate of events that may come in bursts, such as handshakes.
 //!
-//! Each event takes a token, and tokens come back at a fixed rate, up to a burst. An event for which
-//! there is none waits for its own. One that would wait for longer than its patience is refused, and
-//! takes none. So a bucket owes at most the patience times the rate, and events go on in their order.
+//! Each event takes a token, and tokens come back at a fixed rate, up to a burst. An event for
+//! which there is none waits for its own. One that would wait for longer than its patience is
+//! refused, and takes none. So a bucket owes at most the patience times the rate, and events go on
+//! in their order.
 
 use std::collections::HashMap;
 use std::hash::Hash;

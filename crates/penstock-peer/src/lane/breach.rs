@@ -1,8 +1,9 @@
 //! Breaches of the protocol by the other end of lanes: frames that no sound peer sends.
 //!
 //! The first ones cost their lanes, as a cut does. A source that goes on with it is dialled after
-//! pauses that grow, and in the end not at all: the transfer fails, and says so. A source treats its
-//! targets in the same way: it refuses their lanes during the pauses, and in the end all of them.
+//! pauses that grow, and in the end not at all: the transfer fails, and says so. A source treats
+//! its targets in the same way: it refuses their lanes during the pauses, and in the end all of
+//! them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

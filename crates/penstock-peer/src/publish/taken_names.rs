@@ -1,8 +1,8 @@
 //! Final names that are taken although nothing may be replaced (B9).
 //!
 //! The comparison of a page may be minutes older than its names. Where the options protect what is
-//! there, a final name is therefore given only while it is free, which the file system checks in the
-//! same step ([`PosixStore::publish`](penstock_store::PosixStore::publish)). Under a name that
+//! there, a final name is therefore given only while it is free, which the file system checks in
+//! the same step ([`PosixStore::publish`](penstock_store::PosixStore::publish)). Under a name that
 //! is taken, only two kinds of entries are replaced. One is a file that this transfer has named
 //! itself: before a crash, before a failed sync, or in an earlier version. The other is an older
 //! file, with `--if-exists newer`. Everything else stays, and the entry fails as one that the
@@ -38,7 +38,8 @@ impl Publisher<'_> {
     }
 
     /// Gives a temporary file or link its final name. Replaces what has the name if the options
-    /// allow it, and keeps it in the backup directory then. Returns `None` if the task ends instead.
+    /// allow it, and keeps it in the backup directory then. Returns `None` if the task ends
+    /// instead.
     ///
     /// # Errors
     /// `Exists` if the name is taken by an entry that stays, and those of

@@ -304,8 +304,8 @@ impl SourceService {
         self.scans.lists(transfer)
     }
 
-    /// Serves one lane until it ends, with strides of files and pages in `memory`. Returns how the target
-    /// broke the protocol, if that ended the lane. Blocks: give it a thread of its own.
+    /// Serves one lane until it ends, with strides of files and pages in `memory`. Returns how the
+    /// target broke the protocol, if that ended the lane. Blocks: give it a thread of its own.
     ///
     /// # Errors
     /// The lane was refused, for this reason, which its target knows.

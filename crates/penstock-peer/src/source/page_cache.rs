@@ -3,8 +3,9 @@
 //! Lanes of one scan share the pages that they used last. The pages of all scans of one site share
 //! a limit of memory ([`PageMemory`]). A page that finds no room first displaces idle ones, of its
 //! own scan and then of others. If all are in use, its request waits until one of these ends. No
-//! request needs two pages at a time, and one page always finds room where there is no other. So the
-//! wait ends with the answers under way, at the latest when TCP gives up a target that takes none.
+//! request needs two pages at a time, and one page always finds room where there is no other. So
+//! the wait ends with the answers under way, at the latest when TCP gives up a target that takes
+//! none.
 
 use std::collections::VecDeque;
 use std::mem::size_of;

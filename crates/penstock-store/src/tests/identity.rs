@@ -86,8 +86,8 @@ fn c3_a_root_that_moved_is_offline() {
     }
 }
 
-/// Promise (A5, C3): a root that was removed and made again is another one, even if it has the inode
-/// number of the old one; a fingerprint without a birth time is compared as far as it goes.
+/// Promise (A5, C3): a root that was removed and made again is another one, even if it has the
+/// inode number of the old one; a fingerprint without a birth time is compared as far as it goes.
 #[test]
 fn c3_a_root_that_was_made_anew_is_another() {
     let place = tempfile::tempdir().unwrap();

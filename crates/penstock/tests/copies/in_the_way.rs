@@ -409,8 +409,8 @@ fn copied_while_names_are_taken(base: &Path, options: &[&str]) -> (Ended, Vec<Pa
     (run.end(), taken)
 }
 
-/// Promise (B9): where nothing may be replaced, an entry that another program makes after the comparison
-/// survives, and the item fails; all else is copied. The next copy finds its own files.
+/// Promise (B9): where nothing may be replaced, an entry that another program makes after the
+/// comparison survives, and the item fails; all else is copied. The next copy finds its own files.
 #[test]
 fn a_name_that_is_taken_meanwhile_stays() {
     for options in [["--if-exists", "fail"], ["--if-exists", "skip"], ["--if-exists", "newer"]] {

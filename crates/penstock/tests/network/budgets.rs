@@ -351,8 +351,8 @@ fn d4_a_request_has_a_number() {
     assert!(ask(0).is_err());
 }
 
-/// Promise (f): a target that breaks the protocol gets no lane for a pause, which grows; another site
-/// does not notice.
+/// Promise (f): a target that breaks the protocol gets no lane for a pause, which grows; another
+/// site does not notice.
 #[test]
 fn a_target_that_breaks_the_protocol_is_held_back() {
     let scene = Scene::new();

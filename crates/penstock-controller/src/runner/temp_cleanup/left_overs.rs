@@ -68,9 +68,9 @@ pub(crate) fn clean_all(context: &RunContext, tasks: &Tasks) -> Result<bool, Pro
 ///
 /// A marker shows that nothing is missing since the last sync that the ledger knows. Before the
 /// first one it shows nothing. If no page was opened either, no file was begun, and the markers go.
-/// If the run does not continue by itself, what was begun and never synced goes with them. After the
-/// first sync all of it stays for a retry, and goes when the transfer is done, cancelled, or removed
-/// by `penstock transfer orphans --remove`. Failures are logged.
+/// If the run does not continue by itself, what was begun and never synced goes with them. After
+/// the first sync all of it stays for a retry, and goes when the transfer is done, cancelled, or
+/// removed by `penstock transfer orphans --remove`. Failures are logged.
 pub(crate) fn clean_unused(context: &RunContext, tasks: &Tasks, outcome: &RunOutcome) {
     let is_over = match outcome {
         RunOutcome::Failed(problem) => problem.exit != Exit::Temporary,

@@ -8,10 +8,10 @@
 //! that a crowd from one source displaces itself. Sources of paired sites have places apart, which
 //! strangers cannot take: their addresses, and those from which a valid certificate was shown.
 //!
-//! Handshakes are what costs a processor most before a certificate is known. Their rate is limited by
-//! source, and for sources from which a paired site has shown its certificate by that site as well.
-//! A handshake beyond the limit waits, and is refused where it would wait for more than 3 s. Other
-//! peers of the own site have no such limit.
+//! Handshakes are what costs a processor most before a certificate is known. Their rate is limited
+//! by source, and for sources from which a paired site has shown its certificate by that site as
+//! well. A handshake beyond the limit waits, and is refused where it would wait for more than 3 s.
+//! Other peers of the own site have no such limit.
 //!
 //! The log gets a line for the first refusal of a source in a minute, and a count of the rest.
 

@@ -1,8 +1,8 @@
 //! Breaches of the lane protocol by peers of paired sites whose lanes are served here.
 //!
 //! They count as those of a source do at its target ([`Breaches`]): after each one no lane of that
-//! peer is served for a pause that grows, and after eight of them none for an hour. The peer is told
-//! so, and its transfers fail with that reason. Other peers of its site are not affected.
+//! peer is served for a pause that grows, and after eight of them none for an hour. The peer is
+//! told so, and its transfers fail with that reason. Other peers of its site are not affected.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
