@@ -17,6 +17,7 @@
 //! | [`lanes`] | the number of lanes, the replacement of one. | target peer |
 //! | [`paths`] | pairs of addresses that carry; giving one up and taking it back. | target peer |
 //! | [`grant`] | the time for which a peer may write its pieces. | both ends |
+//! | [`writers`] | the part of each target peer, and what it may still write. | controller |
 //! | [`pace`] | the wait that holds a limit. | everywhere |
 //! | [`retry`] | the wait before trying again. | everywhere |
 
@@ -37,3 +38,4 @@ pub mod slice;
 pub mod token_bucket;
 pub mod transfer;
 pub mod uncommitted;
+pub mod writers;

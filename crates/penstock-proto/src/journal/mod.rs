@@ -8,6 +8,7 @@
 //! it was last committed) are in the state database.
 
 pub(crate) mod entry;
+mod writers;
 
 use crate::compared::Comparison;
 use crate::id::WriterId;
@@ -18,6 +19,7 @@ pub use entry::{
     encode_digests, encode_failures,
 };
 use entry::{decode_failure, encode_failure};
+pub use writers::{LateFile, WriterLine, WriterStanding};
 
 /// Most bytes of one record's payload.
 pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -1,0 +1,59 @@
+//! The target peers of one run: the part that each takes, and what it may still write.
+//!
+//! A [`WriterId`] names a target peer in ledgers, markers and temporary names. The registry knows
+//! two facts of each: its state in this run, and what its process may still write of the work that
+//! it had. The second fact outlives the task, the run and the controller (B1, B3).
+//!
+//! ```text
+//! state in the run
+//!
+//!              handle_invited           handle_joined           handle_stopping
+//!     Absent ─────────────────▶ Starting ──────────▶ Working ──────────────▶ Stopping
+//!       ▲ ▲      handle_refused    │                                            │
+//!       │ └────────────────────────┘               handle_left                  │
+//!       └───────────────────────────────────────────────────────────────────────┘
+//!     Absent ◀── Working    handle_run_over
+//!
+//! what it may write                                      when it left Working or Stopping
+//!
+//!     Unknown ┐                                       ┌─▶ Ended    in order
+//!     Awaited ┤                                       │
+//!     Settled ┤   handle_joined                       │
+//!     Ended   ┼───────────────────▶ Active ───────────┼─▶ Lapsed   its grant or its process ended
+//!     Lapsed  ┤   (its earlier work is over)          ├─▶ Hung     a thread is left in a call
+//!     Hung    ┘                                       └─▶ Unended  so at the end of the run
+//!     Awaited ───────────────────▶ Settled   handle_wait_over
+//! ```
+//!
+//! What holds between the two, and is asserted after each change:
+//!
+//! - A peer that is *Working* is *Active*. A peer that is *Absent* or *Starting* is not.
+//! - A number belongs to one peer, for as long as that peer is not *Absent*.
+//! - The record in the journal names no writer that may hold a grant: it names *Settled*, *Ended*
+//!   and *Lapsed* writers only. A later attempt waits for all others (B3).
+//!
+//! The registry gives out no work and renews no grant: `transfer` does. It says which peers to
+//! invite, drain, call back and name, and for how long a peer is left alone after a failure.
+//!
+//! | module | has |
+//! |---|---|
+//! | `peer` | the states of one peer |
+//! | `registry` | all peers, and the transitions |
+//! | `record` | the record for later runs |
+//! | `retry` | the time for which a peer is left alone |
+//! | `calls` | peers that may write late |
+//! | `hangs` | peers whose stores hang |
+
+mod calls;
+mod hangs;
+mod peer;
+mod record;
+mod registry;
+mod retry;
+
+pub use self::calls::CALL_MAX;
+pub use self::hangs::Hangs;
+pub use self::peer::{Joined, Loss, PeerState, PresentPeer, Writes};
+pub use self::record::Followed;
+pub use self::registry::WriterRegistry;
+pub use self::retry::{Failure, RETRY_FULL, RETRY_UNTRUSTED, RETRY_WAITS};
