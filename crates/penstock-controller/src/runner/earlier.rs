@@ -40,7 +40,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use super::input::RunInput;
 use super::journal::names::{beside, last, own};
 use super::journal::page_log::{amended_entries, failures_of};
-use super::journal::{Journal, failed};
+use super::journal::{Journal, failed, writer_record};
 use super::pages::puller::Compare;
 
 /// Memory that the table may use, in KiB; the rest is on disk.
@@ -733,6 +733,7 @@ fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
         false => HeadCommit { durable: true, ..HeadCommit::default() },
     };
     input.heads.replace(input.id, &commit)?;
+    writer_record::forget_pages(journal, input.fence.epoch())?;
     // The following files are named by the numbers of pages.
     let cannot = |cause| failed("remove what is in", journal, &cause);
     for entry in fs::read_dir(journal).map_err(cannot)? {
@@ -742,7 +743,7 @@ fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
         let stem = name.split('.').next().unwrap_or_default();
         let removed = match stem {
             "pages" | "logs" | "proof" | "removed" => remove_tree(&entry.path()),
-            "late" | "left" | "unlisted" | ENDED => fs::remove_file(entry.path()),
+            "unlisted" | ENDED => fs::remove_file(entry.path()),
             _ => Ok(()),
         };
         removed.map_err(cannot)?;

@@ -18,7 +18,7 @@ use super::pages::found::Found;
 use super::pages::puller::{Puller, THE_SCAN};
 use super::pages::scan_end::ScanEnd;
 use super::shared::RunShared;
-use super::tasks::Tasks;
+use super::tasks::TaskSet;
 
 /// The limit that a run shows while its files are read again.
 const READING_AGAIN: &str = "reading again at the target";
@@ -115,7 +115,7 @@ impl RunProgress {
     pub(crate) fn show(
         &mut self,
         context: &RunContext,
-        tasks: &mut Tasks,
+        tasks: &mut TaskSet,
         puller: &Puller,
         scan: &ScanEnd,
     ) {

@@ -158,7 +158,7 @@ impl Run {
                 Phase::Asking => self.changed.step(&context, &mut self.state)?,
                 Phase::Deleting => self.deleting.step(&context, &mut self.state)?,
                 Phase::Directories => find_failed_links(&context, &mut self.state)?,
-                Phase::Done if self.state.calls_back(&context)? => {}
+                Phase::Done if self.state.calls_back()? => {}
                 Phase::Done => return self.finish(),
             }
             let next = context.shared.machine().phase();

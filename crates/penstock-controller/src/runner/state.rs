@@ -10,9 +10,8 @@ use penstock_engine::transfer::LedgerCommit;
 use super::context::RunContext;
 use super::pages::puller::Puller;
 use super::pages::scan_end::ScanEnd;
-use super::phases::late_writes::LateWrites;
 use super::progress::RunProgress;
-use super::tasks::Tasks;
+use super::tasks::TaskSet;
 
 /// Bytes written since the last commit that make the next one due: at a high rate a process that is
 /// killed within a second has something in its ledger.
@@ -21,13 +20,11 @@ const COMMIT_BYTES: u64 = 256 << 20;
 /// The state of one round of a run.
 pub(crate) struct RunState {
     /// The tasks at the peers.
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: TaskSet,
     /// Pulls pages of the source.
     pub(crate) puller: Puller,
     /// The end of the source's list.
     pub(crate) scan: ScanEnd,
-    /// Files that an abandoned peer may have written to late.
-    pub(crate) late: LateWrites,
     /// The view of the run.
     pub(crate) progress: RunProgress,
     /// Time of the last commit of the ledger, and the number of bytes written by then.
@@ -36,12 +33,11 @@ pub(crate) struct RunState {
 
 impl RunState {
     pub(crate) fn new(
-        (tasks, puller): (Tasks, Puller),
+        (tasks, puller): (TaskSet, Puller),
         scan: ScanEnd,
-        late: LateWrites,
         progress: RunProgress,
     ) -> Self {
-        Self { tasks, puller, scan, late, progress, committed: (Instant::now(), 0) }
+        Self { tasks, puller, scan, progress, committed: (Instant::now(), 0) }
     }
 
     /// Brings the view up to date.
@@ -88,9 +84,9 @@ impl RunState {
         let scan = self.scan.uncommitted();
         if commit.is_none() && scan.is_none() {
             self.tasks.keep_left(&BTreeSet::new())?;
-            return self.keep_settled(context);
+            return self.tasks.keep_settled();
         }
-        self.late.keep(shared)?;
+        self.tasks.keep_late()?;
         let commit = commit.unwrap_or_default();
         append_logs(context, &commit)?;
         let heads = HeadCommit {
@@ -111,17 +107,7 @@ impl RunState {
         self.tasks.forget_pages(&complete);
         shared.machine().handle_committed(&commit);
         self.tasks.note_committed(&reported);
-        self.keep_settled(context)
-    }
-
-    /// Records the writers that write no more, after the files that they may have written late. The
-    /// run does not wait for them from then on, and nothing else would record these files.
-    fn keep_settled(&mut self, context: &RunContext) -> Result<(), Problem> {
-        if self.tasks.has_news_of_settled() {
-            self.late.keep(&context.shared)?;
-            self.tasks.keep_settled()?;
-        }
-        Ok(())
+        self.tasks.keep_settled()
     }
 
     /// Returns whether the end of the run waits for a peer that may have written late, and calls it
@@ -129,9 +115,9 @@ impl RunState {
     ///
     /// # Errors
     /// The journal store cannot be written.
-    pub(crate) fn calls_back(&mut self, context: &RunContext) -> Result<bool, Problem> {
-        self.late.keep(&context.shared)?;
-        Ok(self.tasks.call_back(&self.late.writers()))
+    pub(crate) fn calls_back(&mut self) -> Result<bool, Problem> {
+        self.tasks.keep_late()?;
+        Ok(self.tasks.call_back())
     }
 }
 

@@ -7,9 +7,9 @@
 //! its grant is over. A peer that is lost for good thus delays one run, and no later one.
 //!
 //! The own peer of a controller has no grant. Its right to write ends with the tenure of its
-//! controller, and the next one is elected after that (B4). So no controller waits for it. If it did
-//! not end in order, it may be stopped in a call, which completes when its process wakes: files
-//! begun by then are checked again (B1).
+//! controller, and the next one is elected after that (B4). So no controller waits for an own peer.
+//! If that did not end in order, it may be stopped in a call, which completes when its process
+//! wakes: files begun by then are checked again (B1).
 
 use std::collections::BTreeSet;
 

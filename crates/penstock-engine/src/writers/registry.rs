@@ -222,8 +222,8 @@ impl<R> WriterRegistry<R> {
         self.leave(number);
     }
 
-    /// Handles a task that was stopped because the run is over. `is_ended` is false if it has left a
-    /// thread in a system call.
+    /// Handles a task that was stopped because the run is over. `is_ended` is false if the task has
+    /// left a thread in a system call.
     ///
     /// # Panics
     /// The peer does not work.

@@ -11,9 +11,8 @@
 //! DIR/checksums.KIND          the same for other checksums; `readback` keeps `DIR/proof/` for them
 //! DIR/facts.json              facts for a receipt, written when a run ends
 //! DIR/removed/00000000.json   the results for a page's entries at the source of a move
-//! DIR/own-writer              the last controller, and finished writers: see `leadership_record`
-//! DIR/late.EPOCH              files to which an abandoned peer may still write: see `late_writes`
-//! DIR/left.EPOCH              pages with temporary files of a peer: see `touched_pages`
+//! DIR/writers                 the last controller, and what writers may still write or have
+//!                             left: see `writer_record`
 //! ```
 //! From `began` on, all names also end in the epoch of their controller: see `names`.
 //!

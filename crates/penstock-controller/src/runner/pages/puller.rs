@@ -20,7 +20,7 @@ use penstock_proto::manifest::{Page, page_digest};
 
 use super::unlisted;
 use crate::runner::shared::RunShared;
-use crate::runner::tasks::hung::{ends_within, no_thread};
+use crate::runner::tasks::hung_stores::{ends_within, no_thread};
 
 /// Encoded pages pulled ahead, about 300 KiB each.
 const AHEAD: usize = 8;

@@ -33,7 +33,7 @@ use crate::runner::journal::{Scratch, failed};
 use crate::runner::pages::puller::Clear;
 use crate::runner::plan::PLAN_STALE;
 use crate::runner::state::RunState;
-use crate::runner::tasks::hung::{ends_within, no_thread};
+use crate::runner::tasks::hung_stores::{ends_within, no_thread};
 
 /// The deletion of a round, as its loop drives it.
 #[derive(Default)]

@@ -6,6 +6,7 @@ use penstock_api::problem::Problem;
 use penstock_api::scan::ScanSummary;
 
 use super::deletion::Deleting;
+use super::late_writes;
 use super::outcome::{Tally, write_lists};
 use super::readback::{ProofTotals, Proved, read_back, write_checksums};
 use super::receipt_facts::keep_facts;
@@ -45,7 +46,7 @@ pub(crate) fn finish(
     };
     context.check_fence()?;
     // Before anything goes at the source, which is looked for as it was made here (C6).
-    state.late.mend(context, &mut state.tasks)?;
+    late_writes::mend(context, &mut state.tasks)?;
     context.check_fence()?;
     // Where a guard has refused to delete, nothing goes at the source either.
     let removes = context.options.remove_source && deleting.refused().is_none();
@@ -81,7 +82,7 @@ fn report(
         keep_facts(context, (&mut state.tasks, proved), &head, &scan)?;
     }
     context.files().remove_others(&proof.also_digests);
-    state.late.report_silent(context, &state.tasks);
+    late_writes::report_silent(context, &state.tasks);
     earlier::note_end(&context.journal, context.spec.fence.epoch())?;
     Ok(tally)
 }

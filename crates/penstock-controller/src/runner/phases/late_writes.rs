@@ -9,7 +9,6 @@
 //! (docs/design/0025).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -17,15 +16,13 @@ use std::time::Duration;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Mended, TargetPeer};
 use penstock_proto::id::WriterId;
+use penstock_proto::journal::LateFile;
 use penstock_proto::manifest::Page;
 
 use crate::runner::context::RunContext;
-use crate::runner::journal::{DurableSet, page_log};
+use crate::runner::journal::page_log;
 use crate::runner::shared::RunShared;
-use crate::runner::tasks::Tasks;
-
-/// A file that may be written late: the writer, a page, and an entry of that page.
-type LateFile = (WriterId, u32, u32);
+use crate::runner::tasks::TaskSet;
 
 /// Files that are named in words; of more there is the count.
 const NAMED_MAX: usize = 3;
@@ -35,94 +32,65 @@ const NAMED_MAX: usize = 3;
 const MEND_MAX: Duration = Duration::from_secs(30);
 const MEND_RATE: u64 = 20 << 20;
 
-/// Name in the journal of the set of files that must be checked again.
-const LATE: &str = "late";
-
 type ByWriter = BTreeMap<WriterId, BTreeSet<u32>>;
 
-/// The files that must be checked again at the end.
-pub(crate) struct LateWrites(DurableSet<LateFile>);
-
-impl LateWrites {
-    /// Opens the record in a journal, with the files that earlier runs and controllers recorded.
-    ///
-    /// # Errors
-    /// The journal store cannot be read.
-    pub(crate) fn open(journal: &Path, epoch: u64) -> Result<Self, Problem> {
-        DurableSet::open(journal, LATE, epoch).map(Self)
+/// Returns the files by page and by the writer that may write them.
+fn by_page(late: &BTreeSet<LateFile>) -> BTreeMap<u32, ByWriter> {
+    let mut pages: BTreeMap<u32, ByWriter> = BTreeMap::new();
+    for (writer, page, entry) in late {
+        pages.entry(*page).or_default().entry(*writer).or_default().insert(*entry);
     }
+    pages
+}
 
-    /// Records the files that the machine knows by now, durably.
-    ///
-    /// # Errors
-    /// The journal store cannot be written.
-    pub(crate) fn keep(&mut self, shared: &RunShared) -> Result<(), Problem> {
-        let found: Vec<LateFile> = shared.machine().late_files().collect();
-        self.0.add(found)
+/// Reports at the end the abandoned peers that have been silent since and may still write to
+/// finished files.
+pub(crate) fn report_silent(context: &RunContext, tasks: &TaskSet) {
+    let silent = tasks.silent();
+    if silent.is_empty() {
+        return;
     }
+    let of_them = tasks.late().iter().filter(|(writer, ..)| silent.contains_key(writer));
+    let files: BTreeSet<(u32, u32)> = of_them.map(|(_, page, entry)| (*page, *entry)).collect();
+    let peers = silent.into_values().collect::<Vec<_>>().join(", ");
+    let problem = silent_writer(&peers, files.len(), &names_of(&context.shared, &files));
+    context.control.note(problem.clone());
+    let remark = format!("{}; {}", problem.title, problem.hint);
+    context.control.update(|view| view.remark = remark);
+}
 
-    /// Returns the writers that may have written late.
-    pub(crate) fn writers(&self) -> BTreeSet<WriterId> {
-        self.0.known().map(|(writer, ..)| *writer).collect()
+/// Checks the attributes of these files, and sets them where a late write has changed them. All
+/// tasks are over by now, except those of silent peers. Only files that the log calls finished
+/// are checked, by their digests. The digest distinguishes a late write, which repeats the same
+/// bytes, from a later change of the file by another program.
+///
+/// # Errors
+/// The journal store cannot be read or written; no peer can check a file.
+pub(crate) fn mend(context: &RunContext, tasks: &mut TaskSet) -> Result<(), Problem> {
+    let shared = &context.shared;
+    tasks.keep_late()?;
+    let late = by_page(tasks.late());
+    if late.is_empty() {
+        return Ok(());
     }
-
-    fn by_page(&self) -> BTreeMap<u32, ByWriter> {
-        let mut pages: BTreeMap<u32, ByWriter> = BTreeMap::new();
-        for (writer, page, entry) in self.0.known() {
-            pages.entry(*page).or_default().entry(*writer).or_default().insert(*entry);
-        }
-        pages
-    }
-
-    /// Reports at the end the abandoned peers that have been silent since and may still write to
-    /// finished files.
-    pub(crate) fn report_silent(&self, context: &RunContext, tasks: &Tasks) {
-        let silent = tasks.silent(self.writers());
-        if silent.is_empty() {
-            return;
-        }
-        let of_them = self.0.known().filter(|(writer, ..)| silent.contains_key(writer));
-        let files: BTreeSet<(u32, u32)> = of_them.map(|(_, page, entry)| (*page, *entry)).collect();
-        let peers = silent.into_values().collect::<Vec<_>>().join(", ");
-        let problem = silent_writer(&peers, files.len(), &names_of(&context.shared, &files));
-        context.control.note(problem.clone());
-        let remark = format!("{}; {}", problem.title, problem.hint);
-        context.control.update(|view| view.remark = remark);
-    }
-
-    /// Checks the attributes of these files, and sets them where a late write has changed them. All
-    /// tasks are over by now, except those of silent peers. Only files that the log calls finished
-    /// are checked, by their digests. The digest distinguishes a late write, which repeats the same
-    /// bytes, from a later change of the file by another program.
-    ///
-    /// # Errors
-    /// The journal store cannot be read or written; no peer can check a file.
-    pub(crate) fn mend(&mut self, context: &RunContext, tasks: &mut Tasks) -> Result<(), Problem> {
-        let shared = &context.shared;
-        self.keep(shared)?;
-        let late = self.by_page();
-        if late.is_empty() {
-            return Ok(());
-        }
-        for head in context.heads.load(context.id)?.pages {
-            let Some(writers) = late.get(&head.page) else { continue };
-            let page = shared.read_page(head.page)?;
-            let log = shared.journal().read_log(head.page, head.log_bytes)?.0;
-            let failed = page_log::failed_entries(&page, &log);
-            let amended: BTreeSet<u32> = page_log::amended_entries(&log).collect();
-            let listed = page_log::listed(&page_log::digests_of(&page, &log));
-            let others = |entry: &u32| failed.contains(entry) || amended.contains(entry);
-            for (writer, entries) in writers {
-                let digest_of = |entry: &u32| Some((*entry, listed.get(entry)?.clone()));
-                let files = entries.iter().filter(|entry| !others(entry)).filter_map(digest_of);
-                let files: Vec<(u32, String)> = files.collect();
-                if !files.is_empty() {
-                    mend_page(context, tasks, *writer, &page.page, &files)?;
-                }
+    for head in context.heads.load(context.id)?.pages {
+        let Some(writers) = late.get(&head.page) else { continue };
+        let page = shared.read_page(head.page)?;
+        let log = shared.journal().read_log(head.page, head.log_bytes)?.0;
+        let failed = page_log::failed_entries(&page, &log);
+        let amended: BTreeSet<u32> = page_log::amended_entries(&log).collect();
+        let listed = page_log::listed(&page_log::digests_of(&page, &log));
+        let others = |entry: &u32| failed.contains(entry) || amended.contains(entry);
+        for (writer, entries) in writers {
+            let digest_of = |entry: &u32| Some((*entry, listed.get(entry)?.clone()));
+            let files = entries.iter().filter(|entry| !others(entry)).filter_map(digest_of);
+            let files: Vec<(u32, String)> = files.collect();
+            if !files.is_empty() {
+                mend_page(context, tasks, *writer, &page.page, &files)?;
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn names_of(shared: &RunShared, files: &BTreeSet<(u32, u32)>) -> Vec<String> {
@@ -138,7 +106,7 @@ fn names_of(shared: &RunShared, files: &BTreeSet<(u32, u32)>) -> Vec<String> {
 /// answers; otherwise any peer.
 fn mend_page(
     context: &RunContext,
-    tasks: &mut Tasks,
+    tasks: &mut TaskSet,
     writer: WriterId,
     page: &Page,
     files: &[(u32, String)],
@@ -171,7 +139,7 @@ fn mend_page(
 /// then on.
 fn mend_at(
     context: &RunContext,
-    tasks: &mut Tasks,
+    tasks: &mut TaskSet,
     (writer, peer): (WriterId, Arc<dyn TargetPeer>),
     page: &Page,
     files: &[(u32, String)],
@@ -193,7 +161,7 @@ fn mend_at(
         transfer = %context.id, %writer, why,
         "a peer that may have written late does not look at it: another one does"
     );
-    tasks.unhear(writer);
+    tasks.handle_silent(writer);
     None
 }
 

@@ -21,7 +21,7 @@ use crate::runner::pages::puller::Pulled;
 use crate::runner::pages::unlisted;
 use crate::runner::shared::RunShared;
 use crate::runner::state::RunState;
-use crate::runner::tasks::Tasks;
+use crate::runner::tasks::TaskSet;
 
 /// The pages that are opened next.
 pub(crate) struct Moving {
@@ -163,7 +163,7 @@ impl Moving {
     pub(crate) fn end_doubt(
         &mut self,
         context: &RunContext,
-        tasks: &mut Tasks,
+        tasks: &mut TaskSet,
     ) -> Result<(), Problem> {
         if !std::mem::take(&mut self.doubts) {
             return Ok(());

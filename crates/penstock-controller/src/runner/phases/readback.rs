@@ -31,7 +31,7 @@ use crate::runner::journal::page_log::digests_of;
 use crate::runner::journal::{RunFiles, failed, names, write_lines};
 use crate::runner::shared::RunShared;
 use crate::runner::state::RunState;
-use crate::runner::tasks::hung::no_thread;
+use crate::runner::tasks::hung_stores::no_thread;
 
 /// Number of rounds that fetch damaged data again before it counts as failed.
 pub(crate) const ROUNDS_MAX: u32 = 3;

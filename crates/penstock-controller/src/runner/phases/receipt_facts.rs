@@ -20,7 +20,7 @@ use crate::root::RootHasher;
 use crate::runner::context::RunContext;
 use crate::runner::journal::page_log::{digests_of, listed};
 use crate::runner::journal::{failed, write_lines};
-use crate::runner::tasks::Tasks;
+use crate::runner::tasks::TaskSet;
 
 /// Gathers the facts and stores them in the journal, for the receipt. Blocks: reads all pages.
 ///
@@ -28,7 +28,7 @@ use crate::runner::tasks::Tasks;
 /// The journal store cannot be read or written.
 pub(crate) fn keep_facts(
     context: &RunContext,
-    (tasks, proved): (&mut Tasks, &ProofTotals),
+    (tasks, proved): (&mut TaskSet, &ProofTotals),
     head: &LedgerHead,
     scan: &ScanSummary,
 ) -> Result<(), Problem> {

@@ -13,7 +13,6 @@ use penstock_proto::id::TransferId;
 
 use super::content_compare;
 use super::deletion::clearing;
-use super::late_writes::LateWrites;
 use super::moving::Moving;
 use crate::runner::any_peer::{in_order, nobody};
 use crate::runner::context::RunContext;
@@ -28,7 +27,7 @@ use crate::runner::plan::Followed;
 use crate::runner::progress::RunProgress;
 use crate::runner::shared::RunShared;
 use crate::runner::state::RunState;
-use crate::runner::tasks::{TaskParts, Tasks, spec_for};
+use crate::runner::tasks::{TaskParts, TaskSet, spec_for};
 use crate::runner::temp_cleanup::touched_pages::in_work;
 
 /// The inputs of one round of a run, besides those of the run.
@@ -62,7 +61,6 @@ pub(crate) fn set_up(input: &RunInput, round: Round) -> Result<Prepared, Problem
     let epoch = input.fence.epoch();
     let _ = fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
     let journal = Journal::open(&input.journal, epoch, &head.pages)?;
-    let late = LateWrites::open(&input.journal, epoch)?;
     let in_work = in_work(&*input.peers, &journal, &head)?;
     let (spec, first, start) = prepared(input, &head)?;
     let mut machine = machine_of(&input.options, &head, spec.doubt, input.id);
@@ -93,14 +91,14 @@ pub(crate) fn set_up(input: &RunInput, round: Round) -> Result<Prepared, Problem
         source: round.source,
         round: round.number,
     });
-    let mut tasks = Tasks::begin(parts, first, start)?;
+    let mut tasks = TaskSet::begin(parts, first, start)?;
     let puller = start_puller(&context).inspect_err(|_| tasks.stop(false))?;
     let mut progress = RunProgress::new(round.carried, found);
     if let Some(scan) = &head.scan {
         context.shared.machine().handle_scan_end(scan.pages);
         progress.add_failures(unlisted::first(Some(scan), &input.journal, FAILURES_SHOWN));
     }
-    let state = RunState::new((tasks, puller), ScanEnd::committed(head.scan), late, progress);
+    let state = RunState::new((tasks, puller), ScanEnd::committed(head.scan), progress);
     Ok(Prepared { context, state, moving })
 }
 

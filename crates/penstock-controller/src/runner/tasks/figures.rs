@@ -1,34 +1,32 @@
 //! The activity of the tasks of a run, in figures and words.
 
-use std::time::Instant;
-
 use penstock_api::peers::Member;
 use penstock_api::preserve::add_not_kept;
 use penstock_api::task::{LIMIT_SCAN, TaskFigures};
 use penstock_api::transfer::PeerShare;
 use penstock_proto::id::WriterId;
 
-use super::Tasks;
+use super::task_set::{Stage, TaskSet};
 
-impl Tasks {
+impl TaskSet {
     /// Returns the sums over all tasks, ended ones included. Returns also the activity of each
     /// peer, where there was ever more than one.
     pub(crate) fn figures(&mut self) -> (TaskFigures, Vec<PeerShare>) {
         if self.grant().is_none()
-            && let [only] = &self.working[..]
+            && let Some((_, _, only)) = self.running().next()
         {
-            return (only.task.figures(), Vec::new());
+            return (only.figures(), Vec::new());
         }
         let mut sum = self.over.clone();
         let (mut limits, mut waits, mut moves) = (Vec::new(), Vec::new(), false);
         let mut shares = Vec::new();
-        for working in &self.working {
-            let name = &working.member.name;
-            let figures = working.task.figures();
-            let now = self.parts.peers.now();
-            self.shares.handle_figures(working.part.number, &figures, now);
-            let state = if working.is_draining { "draining" } else { "working" };
-            shares.push(share(&working.member, state.to_owned(), &figures));
+        let now = self.parts.peers.now();
+        for (number, it) in &self.tasks {
+            let Stage::Running(task) = &it.stage else { continue };
+            let (name, figures) = (&it.member.name, task.figures());
+            self.shares.handle_figures(*number, &figures, now);
+            let state = if self.registry.is_draining(*number) { "draining" } else { "working" };
+            shares.push(share(&it.member, state.to_owned(), &figures));
             limits.push((figures.limit.clone(), format!("{name}: {}", figures.limit)));
             moves |= figures.waiting.is_empty();
             waits.push(format!("{name}: {}", figures.waiting));
@@ -48,45 +46,38 @@ impl Tasks {
         {
             (sum.limit, sum.waiting) = (limit, waiting);
         }
-        for ending in &self.ending {
-            let figures = ending.task.figures();
+        for (number, it) in &self.tasks {
+            let Stage::Stopping { task, why, .. } = &it.stage else { continue };
+            let figures = task.figures();
             // Until its end the task uses its share.
-            self.shares.handle_figures(ending.part.number, &figures, self.parts.peers.now());
-            shares.push(share(&ending.member, format!("leaving: {}", ending.why), &figures));
+            self.shares.handle_figures(*number, &figures, now);
+            shares.push(share(&it.member, format!("leaving: {why}"), &figures));
             add_figures(&mut sum, figures);
         }
-        let coming = self.coming.iter();
+        let starting = self.tasks.values().filter(|it| matches!(it.stage, Stage::Starting(_)));
         let none = TaskFigures::default();
-        shares.extend(coming.map(|coming| share(&coming.member, "joining".to_owned(), &none)));
+        shares.extend(starting.map(|it| share(&it.member, "joining".to_owned(), &none)));
         shares.extend(self.shares_away());
-        shares.extend(self.shares_left_out());
+        shares.extend(self.shares_excluded());
         self.tell_shares();
         (sum, shares)
     }
 
     fn shares_away(&self) -> impl Iterator<Item = PeerShare> + '_ {
-        let there = |writer: WriterId| {
-            let working = self.working.iter().map(|working| &working.member);
-            let coming = self.coming.iter().map(|coming| &coming.member);
-            let ending = self.ending.iter().map(|ending| &ending.member);
-            working.chain(coming).chain(ending).any(|member| member.writer == writer)
-        };
+        let there = |writer: WriterId| self.tasks.values().any(|it| it.member.writer == writer);
         let present = self.parts.peers.present();
-        let full = self.taking() >= self.shares.peers_max();
+        let full = self.registry.taking() >= self.shares.peers_max();
         present.into_iter().filter(move |member| !there(member.writer)).filter_map(move |member| {
-            let Some(away) = self.away.get(&member.writer) else {
+            let Some((met, again)) = self.registry.last_failure(member.writer, self.now()) else {
                 let state = "resting: the limits of the transfer leave no room for it".to_owned();
                 let share = PeerShare { peer: member.name, state, ..PeerShare::default() };
                 return (full && !member.is_draining).then_some(share);
             };
-            let next = away.until.map_or_else(
+            let next = again.map_or_else(
                 || "not tried again before it is restarted".to_owned(),
-                |until| {
-                    let wait = until.saturating_duration_since(Instant::now());
-                    format!("next try in {:.0} s", wait.as_secs_f64())
-                },
+                |wait| format!("next try in {:.0} s", wait.as_secs_f64()),
             );
-            let state = format!("out: {}; {next}", away.why);
+            let state = format!("out: {}; {next}", met.why);
             Some(PeerShare { peer: member.name, state, ..PeerShare::default() })
         })
     }

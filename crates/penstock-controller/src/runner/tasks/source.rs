@@ -10,10 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::Problem;
-use penstock_api::task::SourceAccess;
 use penstock_proto::network::DataAddress;
 
-use super::Tasks;
 use crate::runner::input::FindSource;
 
 /// Interval at which the source is asked: one small request to a site, whatever moves.
@@ -33,7 +31,7 @@ impl SourceWatch {
     }
 
     /// Returns the addresses of the source's peers, if an answer has come.
-    fn poll(&mut self) -> Option<Vec<DataAddress>> {
+    pub(super) fn poll(&mut self) -> Option<Vec<DataAddress>> {
         let find = self.find.as_ref()?;
         if let Some(asking) = self.asking.take_if(|asking| asking.is_finished()) {
             return match asking.join() {
@@ -52,19 +50,5 @@ impl SourceWatch {
             self.asking = thread.spawn(move || find()).ok();
         }
         None
-    }
-}
-
-impl Tasks {
-    /// Sends tasks the addresses of the source's peers; later tasks receive them at their start.
-    /// Sends them after each answer, new or not: a task may have begun meanwhile, or have got
-    /// another interface. Never blocks.
-    pub(super) fn tell_source(&mut self) {
-        let Some(found) = self.source.poll() else { return };
-        let SourceAccess::Remote { peers, .. } = &mut self.parts.spec.source else { return };
-        *peers = found;
-        for working in &self.working {
-            working.task.set_source_peers(peers);
-        }
     }
 }

@@ -12,7 +12,7 @@ use penstock_proto::manifest::EntryKind;
 use crate::runner::context::RunContext;
 use crate::runner::earlier;
 use crate::runner::input::RunOutcome;
-use crate::runner::tasks::Tasks;
+use crate::runner::tasks::TaskSet;
 
 /// Removes files that peers which take part no more may have left, and the markers of all.
 /// Failures are logged. The data set has `total` pages.
@@ -21,7 +21,7 @@ use crate::runner::tasks::Tasks;
 /// The ledger cannot be read.
 pub(crate) fn clean_left_overs(
     context: &RunContext,
-    tasks: &Tasks,
+    tasks: &TaskSet,
     total: u32,
 ) -> Result<(), Problem> {
     let left = tasks.left_overs();
@@ -48,7 +48,7 @@ pub(crate) fn clean_left_overs(
 ///
 /// # Errors
 /// The ledger cannot be read.
-pub(crate) fn clean_all(context: &RunContext, tasks: &Tasks) -> Result<bool, Problem> {
+pub(crate) fn clean_all(context: &RunContext, tasks: &TaskSet) -> Result<bool, Problem> {
     // All pages that were opened, by whatever run, may have temporary files.
     let pages = context.shared.journal().pages_in_work(&[])?;
     let generation_max = generation_in(context, pages.clone())?;
@@ -71,7 +71,7 @@ pub(crate) fn clean_all(context: &RunContext, tasks: &Tasks) -> Result<bool, Pro
 /// If the run does not continue by itself, what was begun and never synced goes with them. After
 /// the first sync all of it stays for a retry, and goes when the transfer is done, cancelled, or
 /// removed by `penstock transfer orphans --remove`. Failures are logged.
-pub(crate) fn clean_unused(context: &RunContext, tasks: &Tasks, outcome: &RunOutcome) {
+pub(crate) fn clean_unused(context: &RunContext, tasks: &TaskSet, outcome: &RunOutcome) {
     let is_over = match outcome {
         RunOutcome::Failed(problem) => problem.exit != Exit::Temporary,
         RunOutcome::Paused => false,

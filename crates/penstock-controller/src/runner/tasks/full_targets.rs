@@ -10,7 +10,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
 use penstock_proto::id::WriterId;
 
-use super::Tasks;
+use super::task_set::TaskSet;
 use crate::runner::any_peer::nobody;
 
 /// The problem with the name of the peer that has met it.
@@ -22,7 +22,7 @@ pub(super) fn at(member: &Member, problem: Problem) -> Problem {
     Problem { title: format!("{named}{}", problem.title), ..problem }
 }
 
-impl Tasks {
+impl TaskSet {
     /// Returns whether it was known before the run that a peer may meet this problem.
     pub(super) fn is_expected(&self, problem: &Problem) -> bool {
         problem.code == TARGET_FULL && self.parts.control.expects_full()
@@ -31,13 +31,16 @@ impl Tasks {
     /// Returns the reason why the run cannot continue, now that no peer takes part. A temporary
     /// error of a present peer is preferred to an error of another peer that ends the transfer.
     pub(super) fn why_nobody_is_left(&mut self) -> Problem {
-        let met = || self.away.iter().filter_map(|(at, away)| Some((at, away.passing.as_ref()?)));
+        let met = || {
+            let failures = self.registry.failures();
+            failures.filter_map(|(writer, met)| Some((writer, met.passing.as_ref()?)))
+        };
         if let Some((_, full)) = met().find(|(_, problem)| problem.code == TARGET_FULL) {
             return full.clone();
         }
         let present = self.parts.peers.present();
         let is_there = |writer: WriterId| present.iter().any(|member| member.writer == writer);
-        let passing = met().find(|(writer, _)| is_there(**writer)).map(|(_, met)| met.clone());
+        let passing = met().find(|(writer, _)| is_there(*writer)).map(|(_, met)| met.clone());
         let last = self.last.take();
         match (last, passing) {
             (Some(last), Some(passing)) if last.exit != Exit::Temporary => Problem {

@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::PeerShare;
 
-use super::Tasks;
+use super::task_set::TaskSet;
 
-impl Tasks {
+impl TaskSet {
     /// Reports the peers that cannot take part, once for each reason.
-    pub(super) fn note_left_out(&mut self) {
-        let left: BTreeMap<String, String> = self.parts.peers.left_out().into_iter().collect();
-        for (peer, why) in left.iter().filter(|(peer, why)| self.left_out.get(*peer) != Some(*why))
-        {
+    pub(super) fn report_excluded(&mut self) {
+        let excluded: BTreeMap<String, String> = self.parts.peers.left_out().into_iter().collect();
+        let is_news = |peer: &String, why: &String| self.excluded.get(peer) != Some(why);
+        for (peer, why) in excluded.iter().filter(|(peer, why)| is_news(peer, why)) {
             let title = format!("peer `{peer}` takes no part: {why}");
             self.parts.control.note(Problem::new(Exit::Temporary, "peer-left-out", title));
         }
-        self.left_out = left;
+        self.excluded = excluded;
     }
 
     /// Their lines beside those of the peers that do.
-    pub(super) fn shares_left_out(&self) -> impl Iterator<Item = PeerShare> + '_ {
-        self.left_out.iter().map(|(peer, why)| PeerShare {
+    pub(super) fn shares_excluded(&self) -> impl Iterator<Item = PeerShare> + '_ {
+        self.excluded.iter().map(|(peer, why)| PeerShare {
             peer: peer.clone(),
             state: format!("left out: {why}"),
             ..PeerShare::default()

@@ -1,10 +1,7 @@
 //! Peers whose stores hang (E2), and waiting for threads that may never end.
 //!
-//! A peer reports for how long its current call to its store has shown no sign of life. The bound
-//! is one that a slow but sound disk never reaches. Beyond the bound the peer is taken out like a
-//! lost one: another peer checks its files, and the others get its work (A9). This requires another
-//! peer whose store answers. Without one no peer is taken out; the transfer waits and reports the
-//! reason.
+//! `penstock_engine::writers` says which peers are taken out. A peer that is has no more work, as a
+//! lost one: another peer checks its files, and the others get its work (A9).
 
 use std::io;
 use std::thread::JoinHandle;
@@ -13,13 +10,8 @@ use std::time::{Duration, Instant};
 use penstock_api::peers::GRANT;
 use penstock_api::problem::{Exit, Problem};
 
-use super::Tasks;
+use super::task_set::TaskSet;
 
-/// Grants without a sign of life after which a call hangs for good: two minutes by default, as the
-/// kernel has it (`hung_task_timeout_secs`).
-const HUNG_GRANTS: u32 = 2;
-/// Fraction of a grant after which a call without a sign of life is an event.
-const NOTED_OF_GRANT: u32 = 2;
 /// Interval at which the end of a thread is polled.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -29,33 +21,26 @@ pub(crate) fn no_thread(cause: io::Error) -> Problem {
     Problem::no_thread(cause)
 }
 
-impl Tasks {
+impl TaskSet {
     /// Takes out peers that hang, while others do not. Reports peers that cannot be taken out.
     pub(super) fn end_hung(&mut self) {
+        let hangs = self.running().map(|(number, _, task)| (number, task.hangs_for()));
+        let hangs: Vec<_> = hangs.collect();
         let grant = self.grant().unwrap_or(GRANT);
-        let (noted, hung) = (grant / NOTED_OF_GRANT, grant * HUNG_GRANTS);
-        let hangs: Vec<_> = self
-            .working
-            .iter()
-            .map(|working| (working.part.number, working.task.hangs_for(), working.is_draining))
-            .collect();
-        let fit = hangs.iter().any(|(_, hangs, drains)| *hangs < noted && !drains);
-        let longest = hangs.iter().map(|(_, hangs, _)| *hangs).max().unwrap_or_default();
-        if longest < noted {
-            self.hangs = false;
-            return;
-        }
-        if !std::mem::replace(&mut self.hangs, true) {
-            let others = if fit { "its share is given to others" } else { "the transfer waits" };
-            self.parts.control.note(self.hung(longest).hint(format!(
+        let Some(found) = self.registry.poll_hangs(&hangs, grant) else { return };
+        if found.is_news {
+            let others = match found.others_work {
+                true => "its share is given to others",
+                false => "the transfer waits",
+            };
+            self.parts.control.note(self.hung(found.longest).hint(format!(
                 "look at its disk or server, and at the kernel log; {others} unless it answers"
             )));
         }
-        if self.grant().is_none() || !fit {
-            return;
-        }
-        for (number, lasts, _) in hangs.into_iter().filter(|(_, hangs, _)| *hangs >= hung) {
-            self.take_out(number, false, self.hung(lasts));
+        if self.grant().is_some() {
+            for (number, lasts) in found.out {
+                self.take_out(number, None, self.hung(lasts));
+            }
         }
     }
 
