@@ -166,6 +166,7 @@ impl EpochMachine {
     /// out by [`EpochAction::Publish`]. Returns the epoch that covers them.
     pub fn handle_renamed(&mut self, now: Instant, pieces: usize, files: u64) -> u64 {
         self.touch(now, 0, files);
+        debug_assert!(pieces <= self.publishing, "{pieces} of {} named", self.publishing);
         self.publishing = self.publishing.saturating_sub(pieces);
         self.open
     }
@@ -179,6 +180,8 @@ impl EpochMachine {
     /// written and is not durable is forgotten here: the ledger will have it fetched again. Large
     /// files that wait for their names are durable already, and remain.
     pub fn handle_synced(&mut self, succeeded: bool) {
+        debug_assert!(self.sealed.is_some(), "a sync that was not asked for has ended");
+        debug_assert_eq!(self.publishing, 0, "names are given while the store syncs");
         let sealed = self.sealed.take().unwrap_or_default();
         if succeeded {
             self.publishable.extend(sealed);
@@ -198,6 +201,7 @@ impl EpochMachine {
             let packs = self.publishable.len().min(PUBLISH_BATCH - finishes);
             let mut pieces: Vec<_> = self.finishes.drain(..finishes).map(|(_, p)| p).collect();
             pieces.extend(self.publishable.drain(..packs));
+            debug_assert!((1..=PUBLISH_BATCH).contains(&pieces.len()));
             self.publishing = pieces.len();
             return Some(EpochAction::Publish { pieces });
         }
@@ -213,6 +217,7 @@ impl EpochMachine {
         if !due {
             return None;
         }
+        debug_assert!(self.publishable.is_empty(), "an epoch is sealed with packs unnamed (A1)");
         let epoch = self.open;
         self.open += 1;
         self.age = (self.age * 2).min(self.limits.age);

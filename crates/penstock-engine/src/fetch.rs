@@ -259,6 +259,7 @@ impl FetchMachine {
                 self.queue.push_front(asked.item);
             }
         }
+        self.check();
     }
 
     /// Handles bytes that have arrived on a lane: called per frame or less often.
@@ -357,10 +358,31 @@ impl FetchMachine {
         (!asked.forgotten).then_some(asked)
     }
 
+    /// Asserts that each sum is the sum of its parts, after a lane or a request has ended.
+    fn check(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let queued: u64 = self.queue.iter().map(|item| item.bytes).sum();
+        assert_eq!(queued, self.queued_bytes, "bytes of the queue");
+        for (lane, load) in &self.lanes {
+            let asked = self.asked.values().filter(|asked| asked.lane == *lane);
+            let bytes: u64 = asked.clone().map(|asked| asked.item.bytes).sum();
+            assert_eq!((asked.count(), bytes), (load.requests, load.bytes), "of {lane:?}");
+        }
+        let lanes = |asked: &Asked| self.lanes.contains_key(&asked.lane);
+        assert!(self.asked.values().all(lanes), "a request waits on a lane that is gone");
+        let counts = |asked: &&Asked| !asked.forgotten;
+        let known = |asked: &Asked| self.pieces.contains_key(&asked.item.piece);
+        assert!(self.asked.values().filter(counts).all(known), "an item of no piece is asked for");
+        assert!(self.queue.iter().all(|item| self.pieces.contains_key(&item.piece)));
+    }
+
     fn finish(&mut self, piece: PieceRef) -> Option<FetchedPiece> {
         if self.pieces.get(&piece).is_none_or(|progress| progress.items > 0) {
             return None;
         }
+        self.check();
         let mut progress = self.pieces.remove(&piece)?;
         progress.parts.sort_by_key(|part| part.offset);
         progress.digests.sort_by_key(|digest| digest.entry);
@@ -459,7 +481,9 @@ impl FetchMachine {
         self.queued_bytes -= item.bytes;
         let request = self.next_request;
         self.next_request = self.next_request.wrapping_add(1).max(1);
-        self.asked.insert(request, Asked { item, lane, path, tried, forgotten: false });
+        let asked = Asked { item, lane, path, tried, forgotten: false };
+        let before = self.asked.insert(request, asked);
+        debug_assert!(before.is_none(), "request {request} is in use");
         Some(Request { request, item })
     }
 

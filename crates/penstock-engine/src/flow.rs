@@ -102,12 +102,15 @@ impl Flow {
     }
 
     pub(crate) fn handle_answered(&mut self, bytes: u64) {
+        debug_assert!(self.asked > 0 && bytes <= self.asked_bytes, "what was not asked for came");
         self.asked_bytes -= bytes;
         self.asked -= 1;
     }
 
     /// Handles a lane that is lost with its requests.
     pub(crate) fn handle_lane_down(&mut self, bytes: u64, requests: usize) {
+        debug_assert!(self.lanes > 0, "a path loses a lane that it did not have");
+        debug_assert!(requests as u64 <= self.asked && bytes <= self.asked_bytes);
         self.lanes = self.lanes.saturating_sub(1);
         self.asked_bytes -= bytes;
         self.asked -= requests as u64;

@@ -22,7 +22,9 @@ const MARGIN_FLOOR: Duration = Duration::from_millis(250);
 /// Returns the time after which a grant of `duration` that was given or renewed now has surely
 /// ended.
 pub fn lapse_after(duration: Duration) -> Duration {
-    duration + (duration / MARGIN_PART).max(MARGIN_FLOOR)
+    let lapse = duration + (duration / MARGIN_PART).max(MARGIN_FLOOR);
+    debug_assert!(lapse > duration, "the holder stops before others begin (B4)");
+    lapse
 }
 
 /// A grant as its holder counts it.
@@ -41,6 +43,7 @@ impl HeldGrant {
     /// Renews the grant from `asked`, when the answered request was sent. A grant that has run out
     /// is not renewed: the granter may have given the pieces to another peer.
     pub fn renew(&mut self, asked: Instant, now: Instant) {
+        debug_assert!(asked <= now, "an answer came before its request");
         if self.holds(now) {
             self.until = self.until.max(asked.plus(self.duration));
         }
@@ -74,6 +77,7 @@ impl GivenGrant {
     /// Renews the grant: the peer is answered now.
     pub(crate) fn renew(&mut self, now: Instant) {
         self.lapses = self.lapses.max(now.plus(lapse_after(self.duration)));
+        debug_assert!(self.lapses >= now.plus(self.duration), "it lapses while the holder writes");
     }
 
     /// Returns the time from which others may be given the peer's pieces.

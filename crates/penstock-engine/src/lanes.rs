@@ -244,6 +244,7 @@ impl LaneMachine {
         if fresh < self.wanted && now >= self.dial_after {
             let lane = LaneId(*next);
             *next += 1;
+            debug_assert!(!self.lanes.contains_key(&lane), "{lane:?} is dialled twice");
             self.lanes.insert(lane, Lane { up_since: None, bytes: 0, draining: false });
             return Some(LaneAction::Dial(lane));
         }

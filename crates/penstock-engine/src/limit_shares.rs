@@ -161,6 +161,7 @@ impl ShareMachine {
             // Two small raises would be two messages.
             if share > peer.told && (share == target || share - peer.told > target / SLACK) {
                 let more = share.saturating_sub(peer.in_force);
+                debug_assert!(more <= free, "the shares in force exceed the limit");
                 free -= more;
                 peer.in_force += more;
                 peer.told = share;
@@ -186,6 +187,9 @@ impl ShareMachine {
         for (_, target) in &mut targets {
             *target += rest / count;
         }
+        let sum: u64 = targets.iter().map(|(_, target)| *target).sum();
+        debug_assert!(sum <= self.limit, "{sum} of {} are shared", self.limit);
+        debug_assert_eq!(targets.len(), self.peers.len(), "a peer has no share");
         targets
     }
 }

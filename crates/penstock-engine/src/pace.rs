@@ -82,6 +82,7 @@ impl Pace {
         let paid = i128::try_from(passed).unwrap_or(i128::MAX).saturating_mul(self.rate.into());
         let most = i128::try_from(BURST.as_nanos()).unwrap_or(0) * i128::from(self.rate);
         self.credit = self.credit.saturating_add(paid).min(most);
+        debug_assert!(self.credit <= most, "more than a burst is saved");
     }
 }
 

@@ -126,6 +126,26 @@ pub(crate) struct Stale {
     pub(crate) generation: u32,
 }
 
+/// Returns whether nothing more happens to a piece in this state, if all goes well.
+fn is_settled(state: PieceState) -> bool {
+    matches!(state, PieceState::Durable | PieceState::Excepted)
+}
+
+/// Returns whether a piece may pass from one state to the other: see the module's description. A
+/// replay passes from missing to all states that a log knows.
+fn follows(was: PieceState, state: PieceState) -> bool {
+    use PieceState::{Durable, Excepted, Granted, Missing, Published, Written};
+    match (was, state) {
+        (_, Missing | Excepted) | (Missing, Granted | Written | Published | Durable) => true,
+        (Granted, Written | Published | Durable) | (Written, Granted | Published | Durable) => true,
+        // What a lost peer has named is checked again.
+        (Published, Granted | Durable) => true,
+        // So is all of a log that is doubted; the log then says once more that it is written.
+        (Durable, Granted | Written) => true,
+        (was, state) => was == state,
+    }
+}
+
 /// Returns the failure of a file whose extents are not all of one version (C1).
 fn changed(entry: u32) -> EntryFailure {
     EntryFailure { entry, phase: FailurePhase::Changed, errno: 0 }
@@ -339,9 +359,9 @@ impl PageLedger {
     fn set(&mut self, piece: u32, state: PieceState) {
         let Some(slot) = self.states.get_mut(piece as usize) else { return };
         let was = std::mem::replace(slot, state);
-        let settled = |state| matches!(state, PieceState::Durable | PieceState::Excepted);
-        self.unsettled += u32::from(settled(was));
-        self.unsettled -= u32::from(settled(state));
+        debug_assert!(follows(was, state), "piece {piece}: {was:?} → {state:?}");
+        self.unsettled += u32::from(is_settled(was));
+        self.unsettled -= u32::from(is_settled(state));
         let worth = self.pieces[piece as usize].worth();
         if was == PieceState::Missing {
             self.missing_bytes -= worth;
@@ -752,9 +772,40 @@ impl PageLedger {
 
     /// Takes the bytes to be appended to the page's log, and the log's length after that.
     pub(crate) fn take_log(&mut self) -> (Vec<u8>, u64) {
+        self.check();
         let log = std::mem::take(&mut self.log);
         self.log_bytes += log.len() as u64;
         (log, self.log_bytes)
+    }
+
+    /// Asserts what holds between states, owners and counts whenever a log is committed.
+    fn check(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let (mut unsettled, mut missing) = (0, 0);
+        for (at, (state, owner)) in self.states.iter().zip(&self.owners).enumerate() {
+            unsettled += u32::from(!is_settled(*state));
+            missing += if *state == PieceState::Missing { self.pieces[at].worth() } else { 0 };
+            let is_idle = is_settled(*state) || *state == PieceState::Missing;
+            assert!(*owner == NOBODY || !is_idle, "piece {at} is {state:?} and has an owner (B3)");
+        }
+        assert_eq!(unsettled, self.unsettled, "page {}: unsettled pieces", self.number);
+        assert_eq!(missing, self.missing_bytes, "page {}: missing bytes", self.number);
+        for piece in &self.rechecking {
+            assert_eq!(self.state(*piece), PieceState::Granted, "{piece} is checked again");
+        }
+        for (entry, file) in &self.large {
+            let durable = |piece: &u32| self.state(*piece) == PieceState::Durable;
+            let count = file.extents().filter(durable).count();
+            assert!(file.failed || count == file.durable as usize, "durable extents of {entry}");
+            let named = matches!(
+                self.state(file.finish),
+                PieceState::Granted | PieceState::Published | PieceState::Durable
+            );
+            let is_whole = count == file.digests.len();
+            assert!(!named || is_whole, "entry {entry} gets a name before it is durable (A6)");
+        }
     }
 
     /// Returns the length of the log with everything that was taken of it.

@@ -27,6 +27,7 @@ impl Backoff {
         let ceiling = (self.last * 3).min(self.most).max(self.least);
         let spread = (ceiling - self.least).as_nanos() as u64;
         self.last = self.least + Duration::from_nanos(rng.random_range(0..=spread));
+        debug_assert!(self.last >= self.least && self.last <= self.most.max(self.least));
         self.last
     }
 

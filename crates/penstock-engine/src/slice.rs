@@ -126,6 +126,7 @@ fn push_extents(entry: u32, size: u64, slicing: &Slicing, pieces: &mut Vec<Piece
     let mut offset = 0;
     while offset < size {
         let length = extent.min(size - offset);
+        debug_assert!(length > 0, "an extent of no bytes would be cut for ever");
         pieces.push(Piece::Extent { entry, offset, length });
         offset += length;
     }

@@ -323,6 +323,7 @@ impl TransferMachine {
     /// Takes the next commit; `None` if there is no change. Until
     /// [`TransferMachine::handle_committed`] no other commit may be taken.
     pub fn take_commit(&mut self) -> Option<LedgerCommit> {
+        self.check();
         let mut pages = self.open.take_commits();
         self.closed.take_commits(&mut pages);
         self.compared_news = false;
@@ -378,6 +379,29 @@ impl TransferMachine {
             self.closed.insert(done.page, standing);
         }
         self.advance();
+    }
+
+    /// Asserts what holds of pages and peers whenever the ledger is committed.
+    fn check(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        for (number, page) in self.open.iter() {
+            assert!(!self.closed.contains(*number), "page {number} is open and closed");
+            assert_eq!(page.ledger.number(), *number);
+        }
+        if let Some(total) = self.pages_total {
+            let known = self.open.len() + self.closed.len();
+            assert!(known <= total as usize, "{known} pages are known, of {total}");
+        }
+        let writers = self.peers.values().map(|peer| peer.incarnation.writer);
+        let joined: BTreeSet<WriterId> = writers.collect();
+        assert!(joined.is_disjoint(&self.former), "a writer that has joined is waited for (B3)");
+        assert!(joined.is_disjoint(&self.awaited), "a writer that has joined is to report");
+        let moving = matches!(self.phase, Phase::Moving | Phase::Asking);
+        assert!(moving || self.open.is_empty(), "links are made while pieces move (C5)");
+        let director = self.director.is_none_or(|director| self.is_joined(director));
+        assert!(director, "the peer that sets attributes of directories is gone");
     }
 
     /// Allows the logs that are committed up to the records of lost peers to be read.

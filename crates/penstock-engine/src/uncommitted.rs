@@ -62,11 +62,23 @@ impl UncommittedReports {
                 | Report::DirectoriesDone { .. } => {}
             }
         }
+        self.check();
+    }
+
+    /// Asserts that the digests kept are counted, and bounded.
+    fn check(&self) {
+        debug_assert!(self.digests <= KEPT_DIGESTS_MAX, "{} digests are kept", self.digests);
+        debug_assert!(self.written.len() <= self.digests, "a report has one digest at least");
+        debug_assert!(
+            self.written.values().all(|(batch, _)| *batch <= self.batches),
+            "a report is of a batch to come"
+        );
     }
 
     /// Handles the commit of so many batches.
     pub fn handle_committed(&mut self, batches: u64) {
         self.retain(|batch, _| batch > batches);
+        self.check();
     }
 
     /// Forgets everything: the task has ended in order, or is out of the run.

@@ -1,6 +1,6 @@
 //! The target peers of one run: the part that each takes, and what it may still write.
 //!
-//! A [`WriterId`] names a target peer in ledgers, markers and temporary names. The registry knows
+//! A `WriterId` names a target peer in ledgers, markers and temporary names. The registry knows
 //! two facts of each: its state in this run, and what its process may still write of the work that
 //! it had. The second fact outlives the task, the run and the controller (B1, B3).
 //!

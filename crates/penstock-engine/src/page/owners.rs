@@ -57,6 +57,9 @@ impl PageLedger {
     /// Makes a peer the owner of a granted piece.
     pub(crate) fn own(&mut self, piece: u32, peer: PeerNumber) {
         if self.state(piece) == PieceState::Granted {
+            debug_assert_ne!(peer, NOBODY, "piece {piece} is given to nobody");
+            let before = self.owners[piece as usize];
+            debug_assert_eq!(before, NOBODY, "piece {piece} is given to two peers (B3)");
             self.owners[piece as usize] = peer;
             self.note_handed(piece, true);
         }

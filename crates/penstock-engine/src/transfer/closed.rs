@@ -27,7 +27,9 @@ impl ClosedPages {
     /// Adds a page that is done, and was not before.
     pub(super) fn insert(&mut self, number: u32, standing: PageStanding) {
         self.count(&standing);
-        self.pages.insert(number, ClosedPage { standing, log: Vec::new() });
+        let before = self.pages.insert(number, ClosedPage { standing, log: Vec::new() });
+        debug_assert!(before.is_none(), "page {number} is closed twice");
+        debug_assert!(self.asks <= self.pages.len());
     }
 
     pub(super) fn contains(&self, number: u32) -> bool {
@@ -75,6 +77,7 @@ impl ClosedPages {
         for number in std::mem::take(&mut self.news) {
             let Some(page) = self.pages.get_mut(&number) else { continue };
             let append = std::mem::take(&mut page.log);
+            debug_assert!(!append.is_empty(), "page {number} has nothing to commit");
             page.standing.log_bytes += append.len() as u64;
             commits.push(PageCommit {
                 page: number,

@@ -124,6 +124,7 @@ pub(super) struct OpenPages {
 
 impl OpenPages {
     pub(super) fn insert(&mut self, number: u32, page: OpenPage) {
+        debug_assert!(!self.pages.contains_key(&number), "page {number} is opened twice");
         self.pieces += page.ledger.pieces().len();
         self.ahead_bytes += page.ahead_bytes();
         self.aside_bytes += page.aside_bytes;
@@ -207,6 +208,7 @@ impl OpenPages {
                 has.pieces += 1;
                 has.bytes += handed.bytes;
             } else {
+                debug_assert!(has.pieces > 0, "{} loses a piece that it had not", handed.peer);
                 has.pieces -= 1;
                 has.bytes -= handed.bytes;
             }
@@ -219,8 +221,24 @@ impl OpenPages {
         Some(result)
     }
 
+    /// Asserts that the sums are those over all pages.
+    fn check(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let pages = self.pages.values();
+        assert_eq!(self.pieces, pages.clone().map(|page| page.ledger.pieces().len()).sum());
+        assert_eq!(self.ahead_bytes, pages.clone().map(OpenPage::ahead_bytes).sum());
+        assert_eq!(self.aside_bytes, pages.clone().map(|page| page.aside_bytes).sum());
+        assert_eq!(self.rechecks, pages.map(OpenPage::recheck_count).sum());
+        let is_open = |number: &u32| self.pages.contains_key(number);
+        let waiting = self.waiting.iter().flat_map(|(_, pages)| pages);
+        assert!(waiting.into_iter().all(is_open), "a page that is not open waits for a check");
+    }
+
     /// Takes the commits of the pages with changes.
     pub(super) fn take_commits(&mut self) -> Vec<PageCommit> {
+        self.check();
         let mut commits = Vec::new();
         for (number, page) in &mut self.pages {
             let complete = page.ledger.is_settled();

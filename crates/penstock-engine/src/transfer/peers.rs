@@ -17,7 +17,7 @@ use penstock_proto::task::Work;
 use penstock_proto::units::Instant;
 
 use super::TransferMachine;
-use super::open::{OpenPage, Under};
+use super::open::{InHand, OpenPage, Under};
 use super::peer::{GiveBack, Joining, Look, Peer, Speed};
 use crate::grant::GivenGrant;
 
@@ -40,7 +40,8 @@ impl TransferMachine {
             tail_out: BTreeSet::new(),
             tail_unsynced: Vec::new(),
         };
-        self.peers.insert(peer, joined);
+        let before = self.peers.insert(peer, joined);
+        debug_assert!(before.is_none(), "the number {peer} is in use");
         self.fit_window();
         if former || awaited {
             self.end_waiting();
@@ -216,6 +217,9 @@ impl TransferMachine {
             }
             self.put_back(number, left.again);
         }
+        let owns = || self.open.iter().any(|(_, page)| page.ledger.has_of(peer));
+        debug_assert!(!owns(), "{peer} has left, and owns a piece (B3)");
+        debug_assert_eq!(self.open.in_hand(peer), InHand::default(), "{peer} has left");
         self.forget_attempts(None);
         self.tail_again(gone.tail_out, gone.tail_unsynced);
         self.end_director(peer);

@@ -64,6 +64,7 @@ impl RetryList {
         let tried = self.tried.entry(piece).or_default();
         tried.times += 1;
         tried.by.insert(writer);
+        debug_assert!(tried.by.len() <= tried.times as usize, "more peers than tries");
         self.waiting.insert(piece, now.plus(PAUSE * 2u32.pow(tried.times - 1)));
     }
 }
