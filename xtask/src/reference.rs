@@ -1,4 +1,5 @@
-//! What is written from the program itself: `docs/reference.md` and man pages.
+//! Papers that are written from the program itself: the references of commands and of problems, and
+//! man pages.
 
 use std::fs;
 use std::path::Path;
@@ -8,38 +9,48 @@ use anyhow::{Context as _, bail};
 
 use crate::markdown;
 
-const PLACE: &str = "docs/reference.md";
+/// The references, and the arguments of the program that prints each.
+const REFERENCES: [(&str, &[&str]); 2] =
+    [("docs/reference.md", &["reference"]), ("docs/problems.md", &["reference", "--problems"])];
 
-/// Writes `docs/reference.md`.
+/// Writes the references.
 ///
 /// # Errors
-/// The program does not build, or the file cannot be written.
+/// The program does not build, or a file cannot be written.
 pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
-    let text = wrapped(&program(root, &["reference"])?);
-    fs::write(root.join(PLACE), text).with_context(|| format!("write {PLACE}"))?;
-    println!("wrote {PLACE}");
+    for (place, arguments) in REFERENCES {
+        let text = wrapped(&program(root, arguments)?);
+        fs::write(root.join(place), text).with_context(|| format!("write {place}"))?;
+        println!("wrote {place}");
+    }
     Ok(())
 }
 
-/// Checks that `docs/reference.md` is what the program says.
+/// Checks that the references are what the program prints.
 ///
 /// # Errors
-/// It is not; the message says what to run.
+/// One of them differs; the message names the command that writes it.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let program = crate::suite::program_under_test(root)?;
-    let output = Command::new(program).arg("reference").output().context("start penstock")?;
-    if !output.status.success() {
-        bail!("`penstock reference` failed: {}", output.status);
+    for (place, arguments) in REFERENCES {
+        let output = Command::new(&program).args(arguments).output().context("start penstock")?;
+        if !output.status.success() {
+            bail!("`penstock {}` failed: {}", arguments.join(" "), output.status);
+        }
+        let found = fs::read_to_string(root.join(place)).unwrap_or_default();
+        compare(place, &wrapped(&output.stdout), &found)?;
     }
-    let wanted = wrapped(&output.stdout);
-    let found = fs::read_to_string(root.join(PLACE)).unwrap_or_default();
+    Ok(())
+}
+
+fn compare(place: &str, wanted: &str, found: &str) -> anyhow::Result<()> {
     if found == wanted {
         return Ok(());
     }
     if let Some(line) = wanted.lines().find(|line| !found.lines().any(|known| known == *line)) {
         println!("missing: {line}");
     }
-    bail!("{PLACE} is not what the code says: run `cargo xtask reference`, and commit it");
+    bail!("{place} differs from the code: run `cargo xtask reference`, and commit the file");
 }
 
 /// Writes a man page for each command into a directory.

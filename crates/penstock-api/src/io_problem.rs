@@ -6,7 +6,7 @@
 
 use std::io::{self, ErrorKind};
 
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, ProblemCode};
 
 /// Returns whether an operation that failed with this error in the journal store may succeed later.
 ///
@@ -24,9 +24,10 @@ pub fn exit_of(cause: &io::Error) -> Exit {
     }
 }
 
-/// Returns the problem of a file in the journal store; `title` says which operation failed.
-pub fn failed(code: &str, title: impl Into<String>, cause: &io::Error) -> Problem {
-    Problem::new(exit_of(cause), code, title).because(cause).hint(hint_of(cause))
+/// Returns the problem of a file in the journal store; `title` says which operation failed. The
+/// kind of the error decides whether waiting helps.
+pub fn failed(code: ProblemCode, title: impl Into<String>, cause: &io::Error) -> Problem {
+    Problem::new(code, title).exit(exit_of(cause)).because(cause).hint(hint_of(cause))
 }
 
 /// Returns what to do about an error of the journal store.
@@ -61,7 +62,8 @@ mod tests {
         // EPERM, ENOENT, EIO, EAGAIN, EACCES, EBUSY, ENOSPC, EROFS, ETIMEDOUT, EHOSTDOWN, ESTALE,
         // EDQUOT, ECONNABORTED, ENOTCONN, ESHUTDOWN, of Linux.
         for errno in [1, 2, 5, 11, 13, 16, 28, 30, 110, 112, 116, 122, 103, 107, 108] {
-            let problem = failed("journal", "cannot sync x", &io::Error::from_raw_os_error(errno));
+            let problem =
+                failed(ProblemCode::Journal, "cannot sync x", &io::Error::from_raw_os_error(errno));
             assert_eq!((problem.exit, problem.status), (Exit::Temporary, 503), "{problem}");
             assert!(problem.hint.ends_with("goes on where it was"), "{}", problem.hint);
         }
@@ -74,7 +76,11 @@ mod tests {
         let torn = serde_json::from_slice::<u32>(b"").unwrap_err();
         let other = serde_json::from_slice::<u32>(b"{}").unwrap_err();
         for damage in [torn.into(), other.into(), ErrorKind::InvalidData.into()] {
-            assert_eq!(failed("journal", "cannot read x", &damage).exit, Exit::Fatal, "{damage}");
+            assert_eq!(
+                failed(ProblemCode::Journal, "cannot read x", &damage).exit,
+                Exit::Fatal,
+                "{damage}"
+            );
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::FailedItem;
 use crate::place::{Location, ParseLocationError, PathText};
-use crate::problem::{Exit, Problem};
+use crate::problem::{Problem, ProblemCode};
 use crate::transfer::TransferOptions;
 
 pub use crate::options::plan_use::PlanUse;
@@ -444,7 +444,7 @@ pub struct PlanReader<R> {
 
 /// Returns the problem of a plan that cannot be used; exit 2.
 fn broken(why: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Usage, "plan-broken", "the plan is not whole")
+    Problem::new(ProblemCode::PlanBroken, "the plan is not whole")
         .because(why)
         .hint("make another one with `penstock transfer plan` or `penstock copy -n --json`")
 }
@@ -532,6 +532,7 @@ impl<R: BufRead> PlanReader<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::Exit;
 
     fn item(path: &[u8], action: PlanAction) -> PlanItem {
         PlanItem {
@@ -616,7 +617,7 @@ mod tests {
         let text = plan(&items);
         for length in 0..text.len() {
             let refused = read(&text[..length]).unwrap_err();
-            assert_eq!((refused.code.as_str(), refused.exit), ("plan-broken", Exit::Usage));
+            assert_eq!((&refused.code, refused.exit), (&ProblemCode::PlanBroken, Exit::Usage));
         }
         let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
         let without = [&lines[..3], &lines[4..]].concat().concat();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::outcome::FailedItem;
 use crate::place::{Location, PathText};
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, ProblemCode};
 use crate::transfer::TransferState;
 
 /// Version of the format.
@@ -228,7 +228,7 @@ pub fn key_bytes(site: &Name, key: &str) -> Vec<u8> {
 
 /// Returns the problem of a receipt that cannot be written.
 pub fn cannot_write(error: &serde_json::Error) -> Problem {
-    Problem::new(Exit::Unclassified, "receipt", "a receipt cannot be written").because(error)
+    Problem::new(ProblemCode::Internal, "a receipt cannot be written").because(error)
 }
 
 /// Writes JSON in one way only: keys in the order of their bytes, no spaces, integers in full,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::ClusterView;
 use crate::outcome::FailedItem;
 use crate::place::PathText;
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, ProblemCode};
 use crate::transfer::{Progress, TransferState, TransferView};
 
 /// Version of the objects in the event stream and of `--json`.
@@ -289,8 +289,7 @@ impl std::str::FromStr for Action {
             .into_iter()
             .find(|action| action.as_str() == text)
             .ok_or_else(|| {
-                Problem::new(Exit::Usage, "unknown-action", format!("there is no action `{text}`"))
-                    .status(404)
+                Problem::new(ProblemCode::UnknownAction, format!("there is no action `{text}`"))
             })
     }
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::options::preserve::Preserve;
 use crate::options::select::Selection;
 use crate::place::PathText;
-use crate::problem::{Exit, Problem};
+use crate::problem::{Problem, ProblemCode};
 use crate::run::removal::RemoveOrder;
 use crate::run::scan::{RootKind, ScanRequest};
 
@@ -26,8 +26,6 @@ use crate::run::scan::{RootKind, ScanRequest};
 pub const VERSION_HEADER: &str = "penstock-site-version";
 /// Header with the versions that the sender speaks.
 pub const SPEAKS_HEADER: &str = "penstock-site-speaks";
-/// Code of a refusal because of the version.
-pub const VERSION: &str = "version";
 /// Longest time in milliseconds that a request for a page may wait at the source.
 pub const PAGE_WAIT_MS_MAX: u32 = 20_000;
 
@@ -35,7 +33,7 @@ pub const PAGE_WAIT_MS_MAX: u32 = 20_000;
 /// [`VERSION_HEADER`], `speaks` that of its [`SPEAKS_HEADER`], if it has them.
 ///
 /// # Errors
-/// Code [`VERSION`], exit 7.
+/// Code [`ProblemCode::Version`], exit 7.
 pub fn check_version(
     ours: VersionRange,
     said: Option<&str>,
@@ -52,9 +50,8 @@ pub fn check_version(
     let title = format!(
         "the sites speak different versions: this one speaks version {ours}, the other {theirs}"
     );
-    Err(Problem::new(Exit::Fatal, VERSION, title)
-        .hint("upgrade the site with the older release of penstock")
-        .status(426))
+    Err(Problem::new(ProblemCode::Version, title)
+        .hint("upgrade the site with the older release of penstock"))
 }
 
 /// Cutting rules of a page, in JSON; see [`Slicing`].
@@ -273,6 +270,7 @@ pub struct SiteHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::Exit;
 
     /// A site that asks for pages cut by zero is refused before a scan begins.
     #[test]
@@ -303,7 +301,7 @@ mod tests {
         let ours = VersionRange { oldest: 2, newest: 3 };
         assert_eq!(check_version(ours, Some("3"), Some("1-3")).unwrap(), 3);
         let problem = check_version(ours, Some("9"), Some("8-9")).unwrap_err();
-        assert_eq!((problem.code.as_str(), problem.exit), (VERSION, Exit::Fatal));
+        assert_eq!((&problem.code, problem.exit), (&ProblemCode::Version, Exit::Fatal));
         assert!(problem.title.contains("version 2-3") && problem.title.contains("version 8-9"));
         assert!(check_version(ours, Some("1"), None).unwrap_err().title.contains("version 1"));
         assert!(check_version(ours, Some("2-3"), None).is_err());

@@ -92,9 +92,8 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use penstock_api::problem::Exit;
-
     use super::*;
+    use penstock_api::problem::ProblemCode;
 
     /// Promise: pages do not wait for each other over distance: the next three are asked for while
     /// none of them is answered, and each is asked for once.
@@ -128,7 +127,7 @@ mod tests {
     /// for in its turn; what failed is told, and nothing is waited for twice.
     #[test]
     fn what_did_not_come_is_asked_for_in_its_turn() {
-        let failed = || Problem::new(Exit::Temporary, "unreachable", "no answer");
+        let failed = || Problem::new(ProblemCode::SiteUnreachable, "no answer");
         let ask = move |number: u32, _: u32| match number {
             1 => Ok(PageReply::NotYet),
             3 => Err(failed()),

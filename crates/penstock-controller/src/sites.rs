@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use penstock_api::limits::LimitRequest;
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
@@ -17,11 +17,6 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;
 
 use crate::pages_ahead::PagesAhead;
-
-/// Code of a source's answer that a scan is not open there.
-pub const SCAN_UNKNOWN: &str = "scan-unknown";
-/// Code of a source's answer that a capability is not good any more.
-pub const CAPABILITY_VOID: &str = "capability";
 
 /// A scan that another site opened for us.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,8 +119,8 @@ pub trait SiteClient: Send + Sync {
     /// and by the authority that is pinned for the site.
     ///
     /// # Errors
-    /// Code [`SCAN_UNKNOWN`]: the scan must be opened again first. Otherwise the error of the site,
-    /// or that its signature is invalid.
+    /// Code [`ProblemCode::ScanUnknown`]: the scan must be opened again first. Otherwise the error
+    /// of the site, or that its signature is invalid.
     fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem>;
 
     /// Returns the known addresses on which the peers of a site accept lanes, if the site is far.
@@ -178,8 +173,8 @@ pub trait SiteClient: Send + Sync {
     /// Removes entries, see [`PageSource::remove`], by the right of a capability.
     ///
     /// # Errors
-    /// Code [`SCAN_UNKNOWN`] or [`CAPABILITY_VOID`]: the scan must be opened again first. Otherwise
-    /// the error of the site.
+    /// Code [`ProblemCode::ScanUnknown`] or [`ProblemCode::CapabilityVoid`]: the scan must be
+    /// opened again first. Otherwise the error of the site.
     fn remove(
         &self,
         site: &Name,
@@ -226,7 +221,7 @@ impl PageSource for RemotePages {
         let ask = || self.sites.page(&self.site, id, number, wait_ms);
         let reply = match self.ahead.take(number).unwrap_or_else(ask) {
             // The source was restarted: it continues the same scan once it is opened again.
-            Err(problem) if problem.code == SCAN_UNKNOWN => {
+            Err(problem) if problem.code == ProblemCode::ScanUnknown => {
                 self.sites.open_scan(&self.site, &self.request)?;
                 ask()
             }
@@ -242,7 +237,7 @@ impl PageSource for RemotePages {
         self.ahead.forget();
         let id = self.request.transfer;
         match self.sites.ask(&self.site, id, question) {
-            Err(problem) if problem.code == SCAN_UNKNOWN => {
+            Err(problem) if problem.code == ProblemCode::ScanUnknown => {
                 self.sites.open_scan(&self.site, &self.request)?;
                 self.sites.ask(&self.site, id, question)
             }
@@ -257,7 +252,7 @@ impl PageSource for RemotePages {
     ) -> Result<Option<WishedDigests>, Problem> {
         let id = self.request.transfer;
         match self.sites.digests(&self.site, id, wish, wait_ms) {
-            Err(problem) if problem.code == SCAN_UNKNOWN => {
+            Err(problem) if problem.code == ProblemCode::ScanUnknown => {
                 self.sites.open_scan(&self.site, &self.request)?;
                 self.sites.digests(&self.site, id, wish, wait_ms)
             }
@@ -269,7 +264,12 @@ impl PageSource for RemotePages {
         let id = self.request.transfer;
         match self.sites.remove(&self.site, id, &self.capability, order) {
             // The source was restarted, or the right is too old.
-            Err(problem) if [SCAN_UNKNOWN, CAPABILITY_VOID].contains(&problem.code.as_str()) => {
+            Err(problem)
+                if matches!(
+                    problem.code,
+                    ProblemCode::ScanUnknown | ProblemCode::CapabilityVoid
+                ) =>
+            {
                 self.capability = self.sites.open_scan(&self.site, &self.request)?.capability;
                 self.sites.remove(&self.site, id, &self.capability, order)
             }

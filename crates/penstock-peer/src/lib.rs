@@ -39,7 +39,7 @@ pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::interrupted_removal::has_begun_to_remove;
 pub use source::leased_source::OrderedSource;
 pub use source::{LaneRight, LaneVerifier, SourceMemory, SourceService};
-pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};
+pub use stores::{StoreKind, StoreSpec, Stores};
 pub use target::cleanup::{Cleaner, LeftOver, clean_below};
 pub use target::extraneous::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::Method;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::{Event, SOCKET_NAME};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -179,7 +179,7 @@ impl Client {
     ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let title = format!("no daemon answers at `{}`", self.socket.display());
-            Problem::new(Exit::Temporary, "no-daemon", title)
+            Problem::new(ProblemCode::NoDaemon, title)
                 .because(error)
                 .hint("start it with `penstock daemon --dir DIR`; `--dir` or PENSTOCK_DIR names it")
         })?;

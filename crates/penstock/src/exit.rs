@@ -8,7 +8,7 @@
 //! puts a [`Failure`] into the chain: it carries the exit code and, where something helps, a hint.
 //! An error without one ends with code 1.
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_proto::text;
 use std::error::Error;
 use std::fmt;
@@ -220,7 +220,8 @@ pub(crate) fn problem_of(error: &anyhow::Error) -> Problem {
         ExitCode::Interrupted => Exit::Interrupted,
     };
     let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
-    Problem::new(exit, "ssh", error.to_string())
+    Problem::new(ProblemCode::Ssh, error.to_string())
+        .exit(exit)
         .because(causes.join(": "))
         .hint(hint_of(error).unwrap_or_default())
 }

@@ -6,7 +6,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
 use penstock_proto::{text, version};
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub(crate) async fn send(
     body: Option<Vec<u8>>,
 ) -> Result<Response<Incoming>, Problem> {
     let lost = |error: hyper::Error| {
-        Problem::new(Exit::Temporary, "connection", "the connection was lost").because(error)
+        Problem::new(ProblemCode::Connection, "the connection was lost").because(error)
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
     // It ends when the reply is read or dropped.
@@ -43,7 +43,7 @@ pub(crate) async fn send(
         .header(VERSION_HEADER, speaks.oldest)
         .header(SPEAKS_HEADER, speaks.to_string())
         .body(Full::new(Bytes::from(body.unwrap_or_default())))
-        .map_err(|error| Problem::new(Exit::Usage, "request", "no request").because(error))?;
+        .map_err(|error| Problem::new(ProblemCode::Request, "no request").because(error))?;
     let response = sender.send_request(request).await.map_err(lost)?;
     if response.status().is_success() {
         return Ok(response);
@@ -59,23 +59,26 @@ pub(crate) async fn send(
 pub(crate) async fn read(response: Response<Incoming>) -> Result<Bytes, Problem> {
     let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
     body.map(http_body_util::Collected::to_bytes).map_err(|error| {
-        Problem::new(Exit::Temporary, "connection", "the reply was cut short").because(error)
+        Problem::new(ProblemCode::Connection, "the reply was cut short").because(error)
     })
 }
 
 /// The problem in an error reply.
 pub(crate) fn problem_of(status: u16, body: &[u8]) -> Problem {
     serde_json::from_slice(body).unwrap_or_else(|_| {
+        // A server that fails may recover.
         let exit = if status >= 500 { Exit::Temporary } else { Exit::Unclassified };
         let text = text::field(&String::from_utf8_lossy(&body[..body.len().min(200)]));
-        Problem::new(exit, "http", format!("the reply was HTTP status {status}")).because(text)
+        Problem::new(ProblemCode::Http, format!("the reply was HTTP status {status}"))
+            .exit(exit)
+            .because(text)
     })
 }
 
 /// A value as the body of a request.
 pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(value)
-        .map_err(|error| Problem::new(Exit::Usage, "request", "no request").because(error))
+        .map_err(|error| Problem::new(ProblemCode::Request, "no request").because(error))
 }
 
 /// The value in a reply's body.
@@ -85,7 +88,7 @@ pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
 pub(crate) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         let title = "the reply is not what this release understands";
-        Problem::new(Exit::Fatal, "version", title)
+        Problem::new(ProblemCode::ReplyUnreadable, title)
             .because(error)
             .hint("use the same release of penstock everywhere")
     })

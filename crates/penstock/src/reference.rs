@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
+use penstock_api::problem::ProblemCode;
 
 use crate::exit::{self, ExitCode, Failure};
 
@@ -21,12 +22,16 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Writes the reference, or man pages, for `cargo xtask reference` and packages
+/// Writes the references of commands and of problems, or man pages, for `cargo xtask reference` and
+/// packages
 #[derive(clap::Args)]
 pub(crate) struct ReferenceArgs {
     /// Write a man page for each command into this directory, instead of printing the reference
     #[arg(long, value_name = "DIR")]
     man: Option<PathBuf>,
+    /// Print the codes of problems instead of the commands
+    #[arg(long, conflicts_with = "man")]
+    problems: bool,
 }
 
 /// Prints the completions of a shell.
@@ -66,6 +71,7 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
                     .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
             }
         }
+        None if args.problems => exit::print(problems().trim_end())?,
         None => exit::print(markdown(&command).trim_end())?,
     }
     Ok(ExitCode::Done)
@@ -114,6 +120,41 @@ fn markdown(root: &Command) -> String {
             && let Some(after) = command.get_after_help()
         {
             text.push_str(&format!("\n```\n{after}\n```\n"));
+        }
+    }
+    text
+}
+
+/// Returns the reference of the codes of problems as Markdown.
+fn problems() -> String {
+    let mut text = String::from(
+        "# Problems\n\n\
+         Every code of a problem, written from the program by `cargo xtask reference`: change\n\
+         `crates/penstock-api/src/problem/code.rs`, not this file.\n\n\
+         The API, events and `--json` report a problem as RFC 9457 problem details with `code`, \
+         `title`,\n`detail`, `hint`, `exit` and `status`. Programs branch on `code`. The other \
+         fields are for people; a\nproblem says more than this table about what failed and what \
+         to do.\n\n\
+         *HTTP* and *exit* are the usual status of a reply and of a command. A few problems have \
+         others,\nwhere the cause decides whether waiting helps. *Retry* says whether the same \
+         request may succeed:\n*later* without a change, *after a change*, or *never*.\n",
+    );
+    for group in ProblemCode::TABLE {
+        text.push_str(&format!(
+            "\n## {}\n\n| code | HTTP | exit | retry | meaning | what to do |\n\
+             |---|---|---|---|---|---|\n",
+            group.name
+        ));
+        for facts in group.codes {
+            text.push_str(&format!(
+                "| `{}` | {} | {} | {} | {} | {} |\n",
+                facts.code,
+                facts.status,
+                facts.exit.code(),
+                facts.retry.as_str(),
+                facts.title,
+                facts.advice
+            ));
         }
     }
     text
@@ -229,7 +270,7 @@ mod tests {
         }
         assert!(!text.contains("penstock ssh-serve"));
         let work = tempfile::tempdir().unwrap();
-        let args = ReferenceArgs { man: Some(work.path().to_owned()) };
+        let args = ReferenceArgs { man: Some(work.path().to_owned()), problems: false };
         run(&args, crate::command()).unwrap();
         let page = fs::read_to_string(work.path().join("penstock-transfer-submit.1")).unwrap();
         assert!(

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use common_shared::{At, Fate, PATIENCE, Shared, bytes};
 use penstock_api::peers::PartNews;
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::TARGET_FULL;
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::transfer::PeerShare;
 use penstock_controller::runner::RunOutcome;
 use penstock_store::{PosixOptions, PosixStore};
@@ -146,7 +145,7 @@ fn a_peer_that_is_stopped_keeps_its_share_until_then() {
     let run = site.run();
     one.wait_written(8);
     two.wait_written(8);
-    two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    two.break_with(Problem::new(ProblemCode::StoreOffline, "its store is offline"));
     stops.recv_timeout(PATIENCE).unwrap();
     site.leave("two");
     let last = |fate: &common_shared::Fate| {
@@ -242,7 +241,7 @@ fn a7_what_is_written_for_a_controller_that_is_one_no_more_is_not_fetched_again(
     tenure.store(false, Ordering::Release);
     fates.iter().for_each(|fate| fate.end_tenure());
     let RunOutcome::Failed(problem) = run.join().unwrap() else { panic!("it leads no more") };
-    assert_eq!(problem.code, "not-controller");
+    assert_eq!(problem.code, ProblemCode::NotController);
     assert!(fates.iter().all(|fate| fate.left.load(Ordering::Acquire) == 1), "none is stopped");
     let named = fs::read_dir(site.target()).unwrap().flatten();
     let large = named.filter(|entry| entry.file_name() == "large").count();
@@ -284,7 +283,7 @@ fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared, &Fate)) -> (String, [u
     one.wait_written(2);
     two.wait_written(2);
     two.hangs.store(true, Ordering::Release);
-    two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    two.break_with(Problem::new(ProblemCode::StoreOffline, "its store is offline"));
     then(site, &two);
     site.end(run);
     let mends = [one, two].map(|fate| fate.mends.load(Ordering::Acquire));
@@ -301,7 +300,7 @@ fn b1_a_peer_that_does_not_end_in_order_is_lost() {
     let (remark, _) = lose_one(&mut site, |site, _| site.leave("two"));
     assert!(remark.contains("peer `two`") && remark.contains("1 file ") && remark.contains("huge"));
     let notes = site.control.take_notes();
-    assert!(notes.iter().any(|note| note.code == "silent-writer"), "{notes:?}");
+    assert!(notes.iter().any(|note| note.code == ProblemCode::SilentWriter), "{notes:?}");
 }
 
 /// B1: one that was restarted since, as after a power cut, writes nothing late.
@@ -311,7 +310,7 @@ fn b1_a_lost_peer_that_was_restarted_is_not_silent() {
     let (remark, _) =
         lose_one(&mut site, |site, _| site.change("two", |member| member.instance = 2));
     assert_eq!(remark, "");
-    assert!(!site.control.take_notes().iter().any(|note| note.code == "silent-writer"));
+    assert!(!site.control.take_notes().iter().any(|note| note.code == ProblemCode::SilentWriter));
 }
 
 /// B1: one whose store hung and answers again is called back before the transfer is done, however
@@ -321,7 +320,7 @@ fn b1_a_lost_peer_that_answers_again_is_called_back() {
     let mut site = Shared::new(LONG);
     let (remark, mends) = lose_one(&mut site, |_, _| {});
     assert_eq!((remark.as_str(), mends), ("", [0, 1]));
-    assert!(!site.control.take_notes().iter().any(|note| note.code == "silent-writer"));
+    assert!(!site.control.take_notes().iter().any(|note| note.code == ProblemCode::SilentWriter));
 }
 
 /// B1: one that is called back and still hangs holds the transfer up for some seconds only, and is
@@ -333,7 +332,8 @@ fn b1_a_lost_peer_that_hangs_on_is_named() {
     let (remark, mends) = lose_one(&mut site, hang);
     assert!(remark.contains("peer `two`") && remark.contains("huge"), "{remark}");
     assert_eq!(mends, [1, 0]);
-    let told = site.control.take_notes().into_iter().filter(|note| note.code == "silent-writer");
+    let told =
+        site.control.take_notes().into_iter().filter(|note| note.code == ProblemCode::SilentWriter);
     assert_eq!(told.count(), 1);
 }
 
@@ -402,7 +402,7 @@ fn move_with_a_late_write(away: bool) {
     two.wait_written(2);
     two.refuses.store(away, Ordering::Release);
     two.hangs.store(true, Ordering::Release);
-    two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    two.break_with(Problem::new(ProblemCode::StoreOffline, "its store is offline"));
     assert_eq!(run.join().unwrap(), RunOutcome::Done, "{:?}", site.control.view());
     assert_eq!(looks.mends.load(Ordering::Acquire), 1);
     assert_eq!(fs::metadata(&target).unwrap().modified().unwrap(), made);
@@ -454,7 +454,7 @@ fn b4_a_deposed_controllers_look_does_not_meet_its_successors() {
     found.recv_timeout(PATIENCE).unwrap();
     wake.send(()).unwrap();
     let RunOutcome::Failed(problem) = deposed.join().unwrap() else { panic!("it leads no more") };
-    assert_eq!(problem.code, "not-controller");
+    assert_eq!(problem.code, ProblemCode::NotController);
     go_on.send(()).unwrap();
     site.end(successor);
     assert_eq!(site.control.view().progress.deleted, 1);
@@ -519,7 +519,7 @@ fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
     let (one, two) = (site.join("one"), site.join("two"));
     let run = site.run();
     two.wait_written(2);
-    two.break_with(Problem::new(Exit::Temporary, "store-offline", "no store there"));
+    two.break_with(Problem::new(ProblemCode::StoreOffline, "no store there"));
     one.wait_written(one.written().len() + 6);
     // The figures follow some time after, on a machine that is busy.
     let deadline = std::time::Instant::now() + PATIENCE;
@@ -590,7 +590,7 @@ fn a_peer_that_was_not_trusted_takes_part_again() {
     let run = site.run();
     one.wait_written(1);
     two.wait_written(1);
-    two.break_with(Problem::new(Exit::NotAuthorised, "certificate", "no trust yet"));
+    two.break_with(Problem::new(ProblemCode::Certificate, "no trust yet"));
     let deadline = std::time::Instant::now() + PATIENCE;
     while two.starts.load(Ordering::Acquire) < 2 {
         assert!(std::time::Instant::now() < deadline, "it was not let in again");
@@ -701,15 +701,14 @@ fn e3_a_target_that_all_find_full_ends_the_run() {
     let fates = ["one", "two", "three"].map(|peer| site.join(peer));
     let run = site.run();
     fates.iter().for_each(|fate| fate.wait_written(1));
-    let full =
-        |why: &str| Problem::new(Exit::Temporary, TARGET_FULL, "the target is full").because(why);
+    let full = |why: &str| Problem::new(ProblemCode::TargetFull, "the target is full").because(why);
     fates[1].break_with(full("quota"));
     fates[0].wait_written(fates[0].written().len() + 4);
     assert!(!run.is_finished());
     fates[0].break_with(full("space"));
-    fates[2].break_with(Problem::new(Exit::Temporary, "store-offline", "another reason"));
+    fates[2].break_with(Problem::new(ProblemCode::StoreOffline, "another reason"));
     let RunOutcome::Failed(problem) = run.join().unwrap() else { panic!("it is full") };
-    assert_eq!(problem.code, TARGET_FULL);
+    assert_eq!(problem.code, ProblemCode::TargetFull);
     assert!(problem.title.starts_with("peer `"), "{problem}");
     assert!(problem.title.ends_with("`: the target is full"), "{problem}");
     site.control = Arc::default();
@@ -728,11 +727,11 @@ fn a5_what_passes_at_one_peer_is_waited_for() {
     let run = site.run();
     one.wait_written(1);
     two.wait_written(1);
-    one.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    one.break_with(Problem::new(ProblemCode::StoreOffline, "its store is offline"));
     two.wait_written(two.written().len() + 4);
-    two.break_with(Problem::new(Exit::Fatal, "sync", "its store fails to sync"));
+    two.break_with(Problem::new(ProblemCode::Sync, "its store fails to sync"));
     let RunOutcome::Failed(problem) = run.join().unwrap() else { panic!("nobody is left") };
-    assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+    assert_eq!((problem.exit, &problem.code), (Exit::Temporary, &ProblemCode::StoreOffline));
 }
 
 /// Promise (f), E3: a file system that is too small ends the run of several peers within moments,
@@ -755,7 +754,7 @@ fn e3_a_full_file_system_ends_the_run_and_the_next_one_goes_on() {
     mixed(&site.source());
     let fates = ["one", "two"].map(|peer| site.join(peer));
     let RunOutcome::Failed(problem) = site.run().join().unwrap() else { panic!("it does not fit") };
-    assert_eq!(problem.code, TARGET_FULL, "{problem}");
+    assert_eq!(problem.code, ProblemCode::TargetFull, "{problem}");
     assert!(fates.iter().all(|fate| fate.starts.load(Ordering::Acquire) == 1), "tried again");
     let view = site.control.view();
     assert_eq!(view.progress.errors, 0, "a full disk is no item's fault: {view:?}");
@@ -952,7 +951,7 @@ fn a5_nothing_is_written_beneath_a_mount_that_is_missing() {
     let Some((mut site, aside, mount)) = stopped_in_the_middle(true) else { return };
     drop(mount);
     let RunOutcome::Failed(problem) = site.run().join().unwrap() else { panic!("it is missing") };
-    assert_eq!((problem.code.as_str(), problem.exit), ("store-offline", Exit::Temporary));
+    assert_eq!((&problem.code, problem.exit), (&ProblemCode::StoreOffline, Exit::Temporary));
     assert!(problem.to_string().contains("`d1`"), "{problem}");
     assert_eq!(fs::read_dir(site.target().join("d1")).unwrap().count(), 0);
     site.control = Arc::default();

@@ -222,7 +222,7 @@ mod tests {
     use penstock_proto::journal::{EntryFailure, FailurePhase};
 
     use super::*;
-    use crate::problem::Exit;
+    use crate::problem::ProblemCode;
     use crate::run::delete::SurplusKind;
 
     fn parts() -> Vec<StreamPart> {
@@ -241,7 +241,7 @@ mod tests {
             StreamPart::Found(vec![found.clone(), found]),
             StreamPart::Found(Vec::new()),
             StreamPart::Done(b"\0bytes".to_vec()),
-            StreamPart::Failed(Problem::new(Exit::Refused, "x", "y").because("z")),
+            StreamPart::Failed(Problem::new(ProblemCode::DeleteRefused, "y").because("z")),
         ]
     }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::limits::Share;
 use crate::place::PathText;
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, ProblemCode};
 use crate::run::task::{Adopted, LeaseStatus, TaskFigures, TaskSpec};
 
 /// Version of this protocol: peers of different versions do not take part in each other's
@@ -29,27 +29,18 @@ use crate::run::task::{Adopted, LeaseStatus, TaskFigures, TaskSpec};
 pub const PEER_API_VERSION: u32 = 1;
 /// Header that carries the version, in both directions.
 pub const PEER_VERSION_HEADER: &str = "penstock-peer-version";
-/// Code: the peer does not know the task, or has ended it.
-pub const TASK_UNKNOWN: &str = "task-unknown";
-/// Code: the peer does not answer, and its grant is over.
-pub const PEER_LOST: &str = "peer-lost";
-/// Code: the peer was told to end its task, and a thread of the task hangs in a system call, whose
-/// effect may come late.
-pub const TASK_HANGS: &str = "task-hangs";
-/// Code: the peer speaks another version.
-pub const PEER_VERSION: &str = "peer-version";
-
-/// Code: the program that answers at a peer's address does not speak this protocol.
-pub const NOT_A_PEER: &str = "not-a-peer";
 
 /// Refuses a request of another version than ours; `theirs` is the header's text, if there was one.
 ///
 /// # Errors
-/// Code [`PEER_VERSION`], temporary: a rolling upgrade ends. Code [`NOT_A_PEER`].
+/// Code [`ProblemCode::PeerVersion`], temporary: a rolling upgrade ends. Code
+/// [`ProblemCode::NotAPeer`].
 pub fn check_peer_version(theirs: Option<&str>) -> Result<(), Problem> {
     let Some(theirs) = theirs else {
         let title = "the request does not say which version of the peers' protocol it is of";
-        return Err(Problem::new(Exit::Usage, NOT_A_PEER, title)
+        // The caller is at fault. Waiting would not help it.
+        return Err(Problem::new(ProblemCode::NotAPeer, title)
+            .exit(Exit::Usage)
             .hint(format!("only other peers of this site ask here: in `{PEER_VERSION_HEADER}`")));
     };
     let ours = PEER_API_VERSION.to_string();
@@ -57,16 +48,15 @@ pub fn check_peer_version(theirs: Option<&str>) -> Result<(), Problem> {
         return Ok(());
     }
     let title = format!("the peers speak different versions: version {ours} and version {theirs}");
-    Err(Problem::new(Exit::Temporary, PEER_VERSION, title)
-        .hint("it takes part again when all peers have the same release")
-        .status(426))
+    Err(Problem::new(ProblemCode::PeerVersion, title)
+        .hint("it takes part again when all peers have the same release"))
 }
 
 /// Checks that a reply from a peer's address uses our version of the protocol.
 ///
 /// # Errors
-/// Errors of [`check_peer_version`]; without the header [`NOT_A_PEER`], temporary: the program at
-/// the address is a daemon outside the site's cluster, or no daemon at all.
+/// Errors of [`check_peer_version`]; without the header [`ProblemCode::NotAPeer`], temporary: the
+/// program at the address is a daemon outside the site's cluster, or no daemon at all.
 pub fn check_peer_answer(
     address: std::net::SocketAddr,
     theirs: Option<&str>,
@@ -75,7 +65,7 @@ pub fn check_peer_answer(
         return check_peer_version(theirs);
     }
     let title = format!("what answers at {address} is no peer of this site's cluster");
-    Err(Problem::new(Exit::Temporary, NOT_A_PEER, title)
+    Err(Problem::new(ProblemCode::NotAPeer, title)
         .because(format!("its answer has no `{PEER_VERSION_HEADER}`"))
         .hint(
             "look which program listens there, and whether its configuration has the cluster's \
@@ -532,7 +522,7 @@ mod tests {
     /// A7: what a controller and a peer on another host say arrives as it was meant.
     #[test]
     fn a7_what_is_said_arrives_as_it_was_meant() {
-        let problem = Problem::new(Exit::Temporary, "x", "y").because("z");
+        let problem = Problem::new(ProblemCode::StoreOffline, "y").because("z");
         let figures = TaskFigures { bytes_verified: 7, lanes: 3, ..TaskFigures::default() };
         let piece = PieceRef { page: 1, piece: 2 };
         let ups = [
@@ -600,13 +590,13 @@ mod tests {
         assert!(check_peer_answer(address, Some(&ours)).is_ok());
         for told in [check_peer_version(Some("0")), check_peer_answer(address, Some("0"))] {
             let told = told.unwrap_err();
-            assert_eq!((told.code.as_str(), told.exit), (PEER_VERSION, Exit::Temporary));
+            assert_eq!((&told.code, told.exit), (&ProblemCode::PeerVersion, Exit::Temporary));
             assert!(told.hint.contains("release"), "{told}");
         }
         let other = check_peer_answer(address, None).unwrap_err();
-        assert_eq!((other.code.as_str(), other.exit), (NOT_A_PEER, Exit::Temporary));
+        assert_eq!((&other.code, other.exit), (&ProblemCode::NotAPeer, Exit::Temporary));
         assert!(other.title.contains("192.0.2.1:7444") && !other.hint.contains("release"));
-        assert_eq!(check_peer_version(None).unwrap_err().code, NOT_A_PEER);
+        assert_eq!(check_peer_version(None).unwrap_err().code, ProblemCode::NotAPeer);
     }
 
     /// Promise: the version of the peers' protocol is raised when its content changes: how pages

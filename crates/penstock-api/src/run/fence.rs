@@ -3,10 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::problem::{Exit, Problem};
-
-/// Code of the problem that a deposed controller has.
-pub const NOT_CONTROLLER: &str = "not-controller";
+use crate::problem::{Problem, ProblemCode};
 
 /// Tells whether the controller that issued the fence is still the controller of its site. Where
 /// one daemon is the whole site it always is.
@@ -41,7 +38,8 @@ impl Fence {
     /// Checks that the controller may still act.
     ///
     /// # Errors
-    /// Code [`NOT_CONTROLLER`], temporary: the transfer continues under the next controller.
+    /// Code [`ProblemCode::NotController`], temporary: the transfer continues under the next
+    /// controller.
     pub fn check(&self) -> Result<(), Problem> {
         if self.holds() { Ok(()) } else { Err(not_controller()) }
     }
@@ -50,7 +48,7 @@ impl Fence {
 /// Returns the problem of a peer that is not the controller any more, or never was.
 pub fn not_controller() -> Problem {
     let title = "this peer is not the controller of its site now";
-    Problem::new(Exit::Temporary, NOT_CONTROLLER, title)
+    Problem::new(ProblemCode::NotController, title)
         .hint("the transfer goes on under the next one; `penstock site status` shows which it is")
         .status(503)
 }

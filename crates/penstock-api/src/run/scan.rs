@@ -17,12 +17,6 @@ use crate::place::PathText;
 use crate::problem::Problem;
 use crate::run::removal::{RemoveOrder, RemoveReply};
 
-/// Code: a scan is being opened, which takes long where many pages are read again. A caller that
-/// asks once more waits for the same one.
-pub const SCAN_OPENING: &str = "scan-opening";
-/// Code: the top item of the source cannot be examined.
-pub const SOURCE_ROOT: &str = "source";
-
 /// The number under which [`SourcePeer::page`] returns the first part of the list of items that
 /// could not be listed, once the scan is complete: JSON of a list of [`ScanFailure`]. The parts
 /// follow each other up to [`ScanSummary::error_parts`]. No page has such a number.

@@ -26,7 +26,7 @@ use crate::options::update::UpdateOptions;
 use crate::outcome::Durability;
 use crate::place::PathText;
 use crate::plan::PlanItem;
-use crate::problem::{Exit, Problem};
+use crate::problem::{Problem, ProblemCode};
 use crate::proof::{PageProof, ProofProgress, ProofRequest};
 use crate::run::delete::{DeleteOrder, SurplusQuery};
 use crate::run::fence::Fence;
@@ -241,9 +241,6 @@ pub trait TaskControl: Send + Sync {
     }
 }
 
-/// Code: the target has no room, or no quota, for more.
-pub const TARGET_FULL: &str = "target-full";
-
 /// Free space in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
@@ -429,7 +426,7 @@ pub trait TargetPeer: Send + Sync {
     /// The store is unknown, or offline; the free space is unknown.
     fn room(&self, store: &Name) -> Result<Room, Problem> {
         let title = format!("nobody tells how much room is left in store `{store}`");
-        Err(Problem::new(Exit::Temporary, "room", title))
+        Err(Problem::new(ProblemCode::Room, title))
     }
 
     /// Returns for each entry of a page, in order, what a transfer would do with it now: the
@@ -500,7 +497,7 @@ pub trait TargetPeer: Send + Sync {
     fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
         let _ = request;
         let title = format!("the files of store `{}` cannot be read again", spec.store);
-        Err(Problem::new(Exit::Fatal, "proof", title))
+        Err(Problem::new(ProblemCode::ProofUnsupported, title))
     }
 
     /// Returns which of these durable entries of a page exist at the target as they were made
@@ -527,7 +524,7 @@ pub trait TargetPeer: Send + Sync {
     ) -> Result<Mended, Problem> {
         let _ = (page, files);
         let title = format!("attributes in store `{}` cannot be looked at again", spec.store);
-        Err(Problem::new(Exit::Temporary, "mend", title))
+        Err(Problem::new(ProblemCode::Mend, title))
     }
 
     /// Removes the sync marker of the writer of `spec` for a transfer that has ended, and the

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use penstock_api::plan::location_text;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
-use penstock_api::task::{Room, SourceAccess, TARGET_FULL};
+use penstock_api::task::{Room, SourceAccess};
 use penstock_api::transfer::{Location, PathText, TransferRequest, TransferState};
 use penstock_proto::id::TransferId;
 use penstock_proto::version;
 
 use super::receipt::scan_request;
 use super::{Inner, Live, ManagerConfig, Table, TransferRecord, journal_of, place};
-use crate::runner::{FindSource, LIST_ANEW, RunControl, RunInput, RunOutcome};
+use crate::runner::{FindSource, RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
 
@@ -41,13 +41,13 @@ impl Inner {
         });
         let outcome = catch_unwind(run).unwrap_or_else(|_| {
             let title = "the transfer's thread broke an assumption of ours";
-            let problem = Problem::new(Exit::Unclassified, "internal", title);
+            let problem = Problem::new(ProblemCode::Internal, title);
             let hint = "the daemon's log says which; please report it";
             Some(RunOutcome::Failed(problem.hint(hint)))
         });
         if let Some(outcome) = outcome {
             let asks = match &outcome {
-                RunOutcome::Failed(problem) => problem.code == LIST_ANEW,
+                RunOutcome::Failed(problem) => problem.code == ProblemCode::ListAnew,
                 _ => false,
             };
             let outcome = match asks || began.elapsed() >= self.config.restart_least {
@@ -410,7 +410,7 @@ impl Live {
                 self.record.reason = format!("paused by a user; before that, {found}");
                 TransferState::Paused
             }
-            (RunOutcome::Failed(found), _) if found.code == TARGET_FULL => {
+            (RunOutcome::Failed(found), _) if found.code == ProblemCode::TargetFull => {
                 self.record.reason = reason;
                 problem = self.wait_for_room(found, full, room, config);
                 TransferState::Queued

@@ -4,7 +4,7 @@
 //! A removal may ask a store and another site, for as long as these take. That is too long for the
 //! admission lock, for which every submit, pause and cancel waits.
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::TransferId;
 
 use super::{Inner, TransferRecord};
@@ -46,6 +46,6 @@ impl Inner {
             return Ok(());
         }
         let title = format!("something of transfer {} is being removed", id.short());
-        Err(Problem::new(Exit::Temporary, "transfer-busy", title).hint("try again in a moment"))
+        Err(Problem::new(ProblemCode::TransferBusy, title).hint("try again in a moment"))
     }
 }

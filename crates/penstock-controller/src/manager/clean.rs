@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use penstock_api::io_problem::failed;
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::Event;
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::TransferState;
@@ -195,7 +195,11 @@ impl Inner {
         // A journal store that is not mounted has no pages either.
         if head.store != 0 {
             fs::read_dir(journal_store).map_err(|cause| {
-                failed("journal", format!("cannot read {}", journal_store.display()), &cause)
+                failed(
+                    ProblemCode::Journal,
+                    format!("cannot read {}", journal_store.display()),
+                    &cause,
+                )
             })?;
         }
         clean_abandoned(&*self.parts.target, &spec, &head, &journal)

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
 use penstock_api::peers::Peers;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
 use penstock_api::scan::{ScanRequest, SourcePeer};
@@ -414,9 +414,8 @@ fn running_notes(table: &Table) -> Vec<(TransferId, Problem)> {
 
 fn unknown(text: impl std::fmt::Display) -> Problem {
     let title = format!("there is no transfer `{text}`");
-    Problem::new(Exit::Usage, "transfer-unknown", title)
+    Problem::new(ProblemCode::TransferUnknown, title)
         .hint("`penstock transfer list` shows those that this site knows")
-        .status(404)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::rest::{Orphan, OrphanKind, OrphanList};
 use penstock_proto::id::TransferId;
 
@@ -62,7 +62,7 @@ impl Inner {
         let journal = &self.config.journal;
         let unreadable = |error: std::io::Error| {
             let title = format!("the journal store `{}` cannot be listed", journal.display());
-            penstock_api::io_problem::failed("journal", title, &error)
+            penstock_api::io_problem::failed(ProblemCode::Journal, title, &error)
         };
         match std::fs::read_dir(journal) {
             Ok(entries) => {

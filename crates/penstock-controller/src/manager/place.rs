@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::RootKind;
 use penstock_api::transfer::{Location, PathText};
 use penstock_proto::name;
@@ -22,7 +22,7 @@ pub(super) fn root(
     there: Option<RootKind>,
 ) -> Result<PathText, Problem> {
     let not_directory = |what: &Location| {
-        Problem::new(Exit::Fatal, "not-a-directory", format!("`{what}` is not a directory"))
+        Problem::new(ProblemCode::NotADirectory, format!("`{what}` is not a directory"))
     };
     let into_directory = match inner_name(source) {
         None if kind == RootKind::Single => return Err(not_directory(source)),
@@ -52,7 +52,7 @@ pub(super) fn check_not_own(target: &Location) -> Result<(), Problem> {
         return Ok(());
     }
     let title = format!("`{target}` is a place of Penstock's own, where nothing is moved to");
-    Err(Problem::new(Exit::Usage, "target-private", title).hint("choose another target"))
+    Err(Problem::new(ProblemCode::TargetPrivate, title).hint("choose another target"))
 }
 
 /// Returns the smallest path that surely holds the root, before the source has reported its kind.
@@ -132,7 +132,7 @@ mod tests {
             assert!(overlap(&claim.0, &found.0) && claim.0.len() <= found.0.len());
         }
         let slash_on_file = root(&location("lab:raw/f/"), Single, &location("hpc:s/x"), None);
-        assert_eq!(slash_on_file.unwrap_err().code, "not-a-directory");
+        assert_eq!(slash_on_file.unwrap_err().code, ProblemCode::NotADirectory);
         let (source, target) = (location("lab:raw/d"), location("hpc:s/x"));
         assert!(root(&source, Directory, &target, Some(Single)).is_err());
         assert!(root(&location("lab:raw/d/"), Directory, &target, Some(Single)).is_err());

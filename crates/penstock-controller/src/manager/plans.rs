@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanUse;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{TransferRequest, TransferState};
 use penstock_proto::id::{Name, TransferId};
 
@@ -61,7 +61,7 @@ impl Manager {
         if inner.plans.fetch_add(1, Ordering::AcqRel) >= PLANS_MAX {
             inner.plans.fetch_sub(1, Ordering::AcqRel);
             let title = format!("{PLANS_MAX} plans are being made already");
-            return Err(Problem::new(Exit::Temporary, "plans-full", title));
+            return Err(Problem::new(ProblemCode::PlansFull, title));
         }
         let made = inner.make_plan(request, caller);
         inner.plans.fetch_sub(1, Ordering::AcqRel);
@@ -92,11 +92,11 @@ impl Manager {
         }
         if known.is_some() {
             let title = format!("transfer {id} is submitted already");
-            return Err(Problem::new(Exit::Refused, "id-taken", title));
+            return Err(Problem::new(ProblemCode::IdTaken, title));
         }
         if offset.saturating_add(part.len() as u64) > PLAN_BYTES_MAX {
             let title = format!("the plan is longer than {PLAN_BYTES_MAX} bytes");
-            return Err(Problem::new(Exit::Refused, "plan-too-long", title));
+            return Err(Problem::new(ProblemCode::PlanTooLong, title));
         }
         let journal = journal_of(&inner.config.journal, id);
         fs::create_dir_all(&journal).map_err(journal_failed)?;
@@ -105,14 +105,18 @@ impl Manager {
         let mut file = options.create(true).append(true).open(path).map_err(journal_failed)?;
         if file.metadata().map_err(journal_failed)?.len() < offset {
             let title = format!("the plan of transfer {id} lacks a part");
-            return Err(Problem::new(Exit::Temporary, "plan-part", title));
+            return Err(Problem::new(ProblemCode::PlanPart, title));
         }
         file.set_len(offset).and_then(|()| file.write_all(part)).map_err(journal_failed)
     }
 }
 
 pub(super) fn journal_failed(cause: std::io::Error) -> Problem {
-    penstock_api::io_problem::failed("journal", "the journal store cannot be written", &cause)
+    penstock_api::io_problem::failed(
+        ProblemCode::Journal,
+        "the journal store cannot be written",
+        &cause,
+    )
 }
 
 impl Inner {
@@ -184,7 +188,7 @@ impl Inner {
             RunOutcome::Done => File::open(RunFiles::of(&journal).plan).map_err(journal_failed),
             RunOutcome::Failed(problem) => Err(problem),
             RunOutcome::Paused | RunOutcome::Cancelled => {
-                Err(Problem::new(Exit::Interrupted, "stopped", "stopped while making the plan"))
+                Err(Problem::new(ProblemCode::Stopped, "stopped while making the plan"))
             }
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use penstock_api::fence::Fence;
 use penstock_api::io_problem;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::receipt::{
     RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, Role, cannot_write,
 };
@@ -22,15 +22,12 @@ use penstock_proto::manifest::page_digest;
 use super::{Inner, TransferRecord, journal_of};
 use crate::clock::now_seconds;
 use crate::runner::{RunFiles, RunOutcome, RunView};
-use crate::sites::SCAN_UNKNOWN;
 use crate::state::Listing;
 
 /// Longest time for which a source that cannot sign now is asked again.
 const COUNTERSIGN_PATIENCE: Duration = Duration::from_secs(30);
 /// Longest wait between two such questions.
 const COUNTERSIGN_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Code of the problem that delays the end of a run until the next attempt.
-const ASKS_LATER: &str = "receipt-later";
 
 /// The contents of a receipt besides the ledger's facts.
 #[derive(Debug)]
@@ -64,7 +61,7 @@ pub fn receipt_body(path: &Path, parts: &ReceiptParts<'_>) -> Result<Option<Rece
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => {
             let title = format!("{} cannot be read", path.display());
-            return Err(io_problem::failed("receipt", title, &cause));
+            return Err(io_problem::failed(ProblemCode::Receipt, title, &cause));
         }
     };
     if text.is_empty() {
@@ -72,7 +69,7 @@ pub fn receipt_body(path: &Path, parts: &ReceiptParts<'_>) -> Result<Option<Rece
     }
     let facts: ReceiptFacts = serde_json::from_slice(&text).map_err(|cause| {
         let title = format!("{} cannot be understood", path.display());
-        Problem::new(Exit::Fatal, "receipt", title).because(cause)
+        Problem::new(ProblemCode::ReceiptDamaged, title).because(cause)
     })?;
     Ok(Some(ReceiptBody {
         version: RECEIPT_VERSION,
@@ -122,7 +119,7 @@ fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
     };
     write().map_err(|cause| {
         let title = format!("the receipt `{}` cannot be written", path.display());
-        Problem::new(io_problem::exit_of(&cause), "receipt", title).because(cause)
+        Problem::new(ProblemCode::Receipt, title).exit(io_problem::exit_of(&cause)).because(cause)
     })
 }
 
@@ -159,7 +156,7 @@ pub fn check_as_source(
 ) -> Result<(), Problem> {
     let differs = |what: &str| {
         let title = format!("the receipt of transfer {} names another {what}", body.id.short());
-        Problem::new(Exit::Refused, "receipt-differs", title)
+        Problem::new(ProblemCode::ReceiptDiffers, title)
     };
     let request = TransferRequest {
         id: body.id,
@@ -181,7 +178,7 @@ pub fn check_as_source(
             PageReply::NotYet => {
                 fence.check()?;
                 let title = format!("the scan of transfer {} is not complete", body.id.short());
-                return Err(Problem::new(Exit::Temporary, "scan-incomplete", title));
+                return Err(Problem::new(ProblemCode::ScanIncomplete, title));
             }
             PageReply::End(summary) => {
                 let same = body.facts.pages == number
@@ -225,7 +222,7 @@ impl Inner {
         }
         match self.sign_receipt(&record, ended, seen) {
             Ok(()) => outcome,
-            Err(problem) if problem.code == ASKS_LATER => RunOutcome::Paused,
+            Err(problem) if problem.code == ProblemCode::ReceiptLater => RunOutcome::Paused,
             Err(problem) if problem.exit == Exit::Temporary => RunOutcome::Failed(problem),
             Err(problem) => {
                 tracing::error!(transfer = %id, %problem, "no receipt");
@@ -257,7 +254,7 @@ impl Inner {
         let mut signatures = vec![self.parts.signer.sign(&body, Role::Target)?];
         match self.sign_as_source(record, &body) {
             Ok(signature) => signatures.push(signature),
-            Err(problem) if problem.code == ASKS_LATER => return Err(problem),
+            Err(problem) if problem.code == ProblemCode::ReceiptLater => return Err(problem),
             Err(problem) => {
                 tracing::warn!(
                     transfer = %record.id(), %problem,
@@ -292,7 +289,7 @@ impl Inner {
             tracing::info!(transfer = %record.id(), %problem, "the source is asked to sign again");
             if !self.rest(wait) {
                 let title = "the source is asked to sign when the transfer goes on";
-                return Err(Problem::new(Exit::Temporary, ASKS_LATER, title).because(problem));
+                return Err(Problem::new(ProblemCode::ReceiptLater, title).because(problem));
             }
         }
     }
@@ -305,7 +302,7 @@ impl Inner {
         let site = &record.request.source.site;
         match self.parts.sites.countersign(site, body) {
             // The source was restarted: it continues the same scan once it is opened again.
-            Err(problem) if problem.code == SCAN_UNKNOWN => {
+            Err(problem) if problem.code == ProblemCode::ScanUnknown => {
                 self.parts
                     .sites
                     .open_scan(site, &scan_request(&record.request, record.listing()))?;

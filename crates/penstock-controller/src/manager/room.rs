@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::Problem;
-use penstock_api::task::{Room, TARGET_FULL};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::task::Room;
 use penstock_api::transfer::{Progress, TransferState};
 use penstock_proto::id::TransferId;
 use penstock_proto::units::{MIB, format_bytes};
@@ -145,7 +145,7 @@ impl Live {
 impl Inner {
     /// Returns the free room at a target that a run has found full.
     pub(super) fn room_of(&self, id: TransferId, outcome: &RunOutcome) -> Option<Room> {
-        let is_full = |problem: &Problem| problem.code == TARGET_FULL;
+        let is_full = |problem: &Problem| problem.code == ProblemCode::TargetFull;
         if !matches!(outcome, RunOutcome::Failed(problem) if is_full(problem)) {
             return None;
         }

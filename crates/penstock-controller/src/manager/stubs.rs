@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
 
@@ -115,7 +115,7 @@ impl Inner {
     ) -> Result<(), Problem> {
         if view.id != id || view.target.site != *owner {
             let title = format!("site `{owner}` showed another transfer than {id}");
-            return Err(Problem::new(Exit::Fatal, "site-reply", title));
+            return Err(Problem::new(ProblemCode::SiteReply, title));
         }
         let stub = Stub { owner: owner.clone(), view: view.clone() };
         if let Err(error) = self.parts.state.put_stub(&stub) {

@@ -11,7 +11,7 @@ use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::limits::LimitRequest;
 use penstock_api::peers::OnePeer;
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
@@ -19,9 +19,7 @@ use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
-use penstock_api::task::{
-    Room, TARGET_FULL, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
-};
+use penstock_api::task::{Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::{
     LANES_MAX, PathText, Progress, TransferOptions, TransferRequest, TransferState, TransferView,
 };
@@ -81,7 +79,7 @@ impl Held {
 }
 
 fn unused<T>() -> Result<T, Problem> {
-    Err(Problem::new(Exit::Fatal, "unused", "not used in these tests"))
+    Err(Problem::new(ProblemCode::Internal, "not used in these tests").exit(Exit::Fatal))
 }
 
 impl SourcePeer for FakePeer {
@@ -169,7 +167,7 @@ impl TargetPeer for FakePeer {
         _: u32,
     ) -> Result<(), Problem> {
         if self.offline.load(Ordering::Acquire) {
-            return Err(Problem::new(Exit::Temporary, "store-offline", "store `s` is offline"));
+            return Err(Problem::new(ProblemCode::StoreOffline, "store `s` is offline"));
         }
         self.cleaned.lock().unwrap().push(spec.transfer);
         Ok(())
@@ -197,7 +195,7 @@ struct FakeSites {
 }
 
 fn silent() -> Problem {
-    Problem::new(Exit::Temporary, "site-unreachable", "site `lab` cannot be reached")
+    Problem::new(ProblemCode::SiteUnreachable, "site `lab` cannot be reached")
 }
 
 fn signature(role: Role) -> ReceiptSignature {
@@ -455,11 +453,11 @@ fn request(id: u8, source: &str, target: &str) -> TransferRequest {
 }
 
 fn temporary() -> RunOutcome {
-    RunOutcome::Failed(Problem::new(Exit::Temporary, "store-offline", "store `s` is offline"))
+    RunOutcome::Failed(Problem::new(ProblemCode::StoreOffline, "store `s` is offline"))
 }
 
 fn fatal() -> RunOutcome {
-    RunOutcome::Failed(Problem::new(Exit::SomeFailed, "some-failed", "2 of 3 items failed"))
+    RunOutcome::Failed(Problem::new(ProblemCode::SomeFailed, "2 of 3 items failed"))
 }
 
 /// B8: two transfers never write to one place; the refusal names the other, and the place is free
@@ -470,7 +468,11 @@ fn b8_overlapping_targets_are_refused() {
     world.submit(1, "lab:raw/run7/", "hpc:s/a/b").unwrap();
     for target in ["hpc:s/a/b", "hpc:s/a/b/c", "hpc:s/"] {
         let problem = world.submit(2, "lab:raw/other/", target).unwrap_err();
-        assert_eq!((problem.code.as_str(), problem.exit), ("overlap", Exit::Refused), "{target}");
+        assert_eq!(
+            (&problem.code, problem.exit),
+            (&ProblemCode::Overlap, Exit::Refused),
+            "{target}"
+        );
         assert!(problem.title.contains(&TransferId([1; 16]).to_string()));
     }
     world.submit(3, "lab:raw/other/", "hpc:s/a/bc").unwrap();
@@ -508,7 +510,7 @@ fn b8_a_refusal_tells_a_site_nothing_of_others() {
     world.submit(1, "hpc:t/secret/", "hpc:s/a/b").unwrap();
     let overlap = request(2, "lab:raw/a", "hpc:s/");
     let problem = world.manager.submit(&overlap, &lab).unwrap_err();
-    assert_eq!((problem.code.as_str(), problem.exit), ("overlap", Exit::Refused));
+    assert_eq!((&problem.code, problem.exit), (&ProblemCode::Overlap, Exit::Refused));
     let told = format!("{problem:?}");
     assert!(!told.contains("0101") && !told.contains("a/b"), "{told}");
     world.submit(3, "lab:raw/a/", "hpc:s/c").unwrap();
@@ -547,7 +549,7 @@ fn submission_is_idempotent() {
     assert!(world.manager.submit(&first, &Caller::User).unwrap().1);
     assert!(!world.manager.submit(&first, &Caller::User).unwrap().1);
     let problem = world.submit(1, "lab:raw/a", "hpc:s/y").unwrap_err();
-    assert_eq!(problem.code, "id-taken");
+    assert_eq!(problem.code, ProblemCode::IdTaken);
     let problem = world.submit(2, "spy:raw/a", "hpc:s/y").unwrap_err();
     assert_eq!(problem.exit, Exit::NotAuthorised);
     let mut climbing = request(3, "lab:raw/a", "hpc:s/z");
@@ -585,7 +587,9 @@ fn temporary_failures_are_retried() {
     while let Ok(event) = events.try_recv() {
         match event {
             Event::Status(status) => reasons.push(status.reason),
-            Event::Error(error) => errors += u32::from(error.problem.code == "store-offline"),
+            Event::Error(error) => {
+                errors += u32::from(error.problem.code == ProblemCode::StoreOffline)
+            }
             Event::Summary(_) => {}
         }
     }
@@ -602,7 +606,7 @@ fn temporary_failures_are_retried() {
 /// A run whose target is full, with so much durable of 1000 MiB.
 fn full((input, end): Call, durable_mib: u64) {
     show_durable(&input, durable_mib);
-    let problem = Problem::new(Exit::Temporary, TARGET_FULL, "peer `h2`: the target is full");
+    let problem = Problem::new(ProblemCode::TargetFull, "peer `h2`: the target is full");
     end.send(RunOutcome::Failed(problem.hint("make room"))).unwrap();
 }
 
@@ -649,7 +653,9 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
     let (mut errors, mut queued) = (0, BTreeSet::new());
     while let Ok(event) = events.try_recv() {
         match event {
-            Event::Error(error) => errors += u32::from(error.problem.code == TARGET_FULL),
+            Event::Error(error) => {
+                errors += u32::from(error.problem.code == ProblemCode::TargetFull)
+            }
             Event::Status(status) if status.state == TransferState::Queued => {
                 queued.insert(status.reason);
             }

@@ -5,7 +5,7 @@ use std::io::{Seek as _, Write};
 
 use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::plan::PlanUse;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, Event, LIST_MAX, TransferList};
 use penstock_api::transfer::{
@@ -67,7 +67,7 @@ impl Manager {
         inner.check_caller(request, caller)?;
         if request.options.plan == Some(PlanUse::Make) {
             let title = "a transfer that only makes a plan is none";
-            return Err(Problem::new(Exit::Usage, "request", title));
+            return Err(Problem::new(ProblemCode::Request, title));
         }
         if request.target.site != *own {
             return inner.forward(request);
@@ -117,7 +117,7 @@ impl Manager {
             [id] => Ok(id),
             _ => {
                 let title = format!("more than one transfer begins with `{prefix}`");
-                Err(Problem::new(Exit::Usage, "transfer-ambiguous", title).hint("give more digits"))
+                Err(Problem::new(ProblemCode::TransferAmbiguous, title).hint("give more digits"))
             }
         }
     }
@@ -231,18 +231,18 @@ impl Manager {
         }
         let (path, code, what, option) = match document {
             Document::Digests => {
-                (files.digests, "no-digest-list", "digest list", "--write-digests FILE")
+                (files.digests, ProblemCode::NoDigestList, "digest list", "--write-digests FILE")
             }
             Document::Checksums(kind) => {
-                (files.checksums(kind), "no-checksums", "such list", "--also-digest LIST")
+                (files.checksums(kind), ProblemCode::NoChecksums, "such list", "--also-digest LIST")
             }
             Document::Receipt | Document::Failures => {
-                (inner.receipt_path(id), "no-receipt", "receipt", "--receipt")
+                (inner.receipt_path(id), ProblemCode::NoReceipt, "receipt", "--receipt")
             }
         };
         File::open(&path).map_err(|error| {
             let title = format!("transfer {} has no {what}", id.short());
-            Problem::new(Exit::Refused, code, title)
+            Problem::new(code, title)
                 .because(error)
                 .hint(format!("submit with `{option}`, and wait for its end"))
                 .status(404)
@@ -285,7 +285,7 @@ impl Inner {
         {
             let title = format!("site `{site}` may only submit transfers from itself to `{own}`");
             let hint = format!("submit it at site `{own}`");
-            return Err(Problem::new(Exit::NotAuthorised, "not-authorised", title).hint(hint));
+            return Err(Problem::new(ProblemCode::NotAuthorised, title).hint(hint));
         }
         Ok(())
     }
@@ -320,7 +320,7 @@ impl Inner {
             && !RunFiles::of(&journal_of(&self.config.journal, request.id)).plan.exists()
         {
             let title = "the plan that the transfer is to follow was not sent";
-            return Err(Problem::new(Exit::Usage, "plan-missing", title)
+            return Err(Problem::new(ProblemCode::PlanMissing, title)
                 .hint("submit it with `penstock transfer submit --plan FILE`"));
         }
         let record = record_of(request, submitter, claim);
@@ -335,7 +335,7 @@ impl Inner {
         let Some(known) = self.parts.state.transfer(request.id)? else { return Ok(None) };
         if !is_same_wish(&known.request, request) {
             let title = format!("the id {} is of another transfer", request.id);
-            return Err(Problem::new(Exit::Refused, "id-taken", title));
+            return Err(Problem::new(ProblemCode::IdTaken, title));
         }
         let live = self.lock().live.get(&request.id).map(Live::view);
         Ok(Some(live.unwrap_or_else(|| known.view())))
@@ -402,7 +402,7 @@ impl Inner {
             return Ok(());
         }
         let title = format!("source `{source}` and target `{}` overlap", request.target);
-        Err(Problem::new(Exit::Refused, "same-place", title)
+        Err(Problem::new(ProblemCode::SamePlace, title)
             .hint("choose a target that neither lies within the source nor holds it"))
     }
 
@@ -418,13 +418,13 @@ impl Inner {
         let table = self.lock();
         if table.live.len() >= LIVE_MAX {
             let title = format!("{LIVE_MAX} transfers wait already");
-            return Err(Problem::new(Exit::Temporary, "queue-full", title));
+            return Err(Problem::new(ProblemCode::QueueFull, title));
         }
         if let Caller::Site(site) = caller {
             let from = table.live.values().filter(|live| live.record.request.source.site == *site);
             if from.count() >= LIVE_OF_SITE_MAX {
                 let title = format!("{LIVE_OF_SITE_MAX} transfers from `{site}` wait already");
-                return Err(Problem::new(Exit::Temporary, "queue-full", title));
+                return Err(Problem::new(ProblemCode::QueueFull, title));
             }
         }
         let live = table.live.values().map(|live| &live.record);
@@ -437,12 +437,12 @@ impl Inner {
         let Some(other) = other else { return Ok(()) };
         if !caller.may_see(other) {
             let title = format!("target `{}` overlaps with another transfer", request.target);
-            return Err(Problem::new(Exit::Refused, "overlap", title)
+            return Err(Problem::new(ProblemCode::Overlap, title)
                 .hint("wait until that has ended, or choose another target"));
         }
         let (id, to) = (other.id(), &other.request.target);
         let title = format!("target `{}` overlaps with transfer {id} to `{to}`", request.target);
-        Err(Problem::new(Exit::Refused, "overlap", title)
+        Err(Problem::new(ProblemCode::Overlap, title)
             .because(format!(
                 "that transfer has not ended: `penstock transfer show {}`",
                 id.short()
@@ -485,13 +485,13 @@ impl Inner {
 
     fn limit(&self, id: TransferId, limit: LimitRequest) -> Result<TransferView, Problem> {
         let limits = Limits { rate_bits_per_s: limit.rate_bits_per_s, ..Limits::default() };
-        limits.check().map_err(|title| Problem::new(Exit::Usage, "request", title))?;
+        limits.check().map_err(|title| Problem::new(ProblemCode::Request, title))?;
         let _admission = self.admission.lock();
         let mut table = self.lock();
         let live = table.live.get_mut(&id).filter(|live| !live.record.state.is_ended());
         let Some(live) = live else {
             let title = format!("transfer {} has ended: there is nothing to limit", id.short());
-            return Err(Problem::new(Exit::Refused, "wrong-state", title));
+            return Err(Problem::new(ProblemCode::WrongState, title));
         };
         let mut record = live.record.clone();
         record.request.options.limits.rate_bits_per_s = limit.rate_bits_per_s;
@@ -561,7 +561,7 @@ impl Inner {
         if record.request.options.plan.is_some() {
             let title =
                 format!("transfer {} followed a plan, and not all was as that says", id.short());
-            return Err(Problem::new(Exit::Refused, "plan-stale", title)
+            return Err(Problem::new(ProblemCode::PlanUsed, title)
                 .hint("make another plan, and submit that"));
         }
         if !record.request.options.remove_source {
@@ -571,7 +571,7 @@ impl Inner {
         self.parts.state.remove(id)?;
         std::fs::remove_dir_all(&journal).map_err(|cause| {
             let title = format!("cannot remove {}", journal.display());
-            penstock_api::io_problem::failed("journal", title, &cause)
+            penstock_api::io_problem::failed(ProblemCode::Journal, title, &cause)
         })
     }
 
@@ -638,7 +638,7 @@ fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
 
 /// A request that came over the network is not trusted to be one that our own types would make.
 pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
-    let usage = |title: String| Problem::new(Exit::Usage, "request", title);
+    let usage = |title: String| Problem::new(ProblemCode::Request, title);
     let relative = |path: &PathText| {
         name::check_relative(&path.0)
             .map_err(|_| usage(format!("`{path}` is not a path within a store")))
@@ -673,7 +673,7 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
 
 pub(super) fn not_paired(site: &Name) -> Problem {
     let title = format!("site `{site}` is not paired with this one");
-    Problem::new(Exit::NotAuthorised, "not-paired", title)
+    Problem::new(ProblemCode::NotPaired, title)
         .hint("`penstock site pair` there, `penstock site pair TOKEN` here")
 }
 
@@ -685,11 +685,11 @@ fn wrong_state(id: TransferId, action: Action, state: TransferState) -> Problem 
         state.as_str().unwrap_or_default(),
         action.as_str()
     );
-    Problem::new(Exit::Refused, "wrong-state", title)
+    Problem::new(ProblemCode::WrongState, title)
 }
 
 fn parse_cursor(text: &str) -> Result<(u64, TransferId), Problem> {
     text.split_once('-')
         .and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)))
-        .ok_or_else(|| Problem::new(Exit::Usage, "cursor", format!("`{text}` is not a cursor")))
+        .ok_or_else(|| Problem::new(ProblemCode::Cursor, format!("`{text}` is not a cursor")))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::peers::{Member, Peers};
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
@@ -34,7 +34,7 @@ pub(crate) fn in_order(peers: &dyn Peers) -> Vec<Member> {
 
 /// Returns the error for a run in which no peer takes part.
 pub(crate) fn nobody() -> Problem {
-    Problem::new(Exit::Temporary, "no-peer", "no peer of this site reaches the target store now")
+    Problem::new(ProblemCode::NoPeer, "no peer of this site reaches the target store now")
         .hint("`penstock peer list` shows which peers there are and what they reach")
 }
 
@@ -65,7 +65,9 @@ impl AnyPeer {
         let mut said = None;
         for member in in_order(&*self.peers) {
             match ask(&*member.peer) {
-                Err(problem) if problem.exit == Exit::Temporary && problem.code != "stopped" => {
+                Err(problem)
+                    if problem.exit == Exit::Temporary && problem.code != ProblemCode::Stopped =>
+                {
                     tracing::info!(peer = member.name, %problem, "another peer is asked");
                     said.get_or_insert(problem);
                 }
@@ -131,7 +133,7 @@ impl TargetPeer for AnyPeer {
         let is_it = |member: &Member| finder.is_none_or(|finder| member.writer == finder);
         let member = in_order(&*self.peers).into_iter().find(is_it).ok_or_else(|| {
             let title = "the peer that has found what is to be deleted is not there any more";
-            Problem::new(Exit::Temporary, "finder-lost", title)
+            Problem::new(ProblemCode::FinderLost, title)
                 .hint("what is to be deleted is looked for again with the next attempt")
         })?;
         member.peer.delete(spec, order)

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::heads::{HeadCommit, LedgerHead, PageHead};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
 use penstock_api::update::{CompareBy, IfExists, UpdateOptions};
 use penstock_engine::slice::{Piece, slice_without};
@@ -503,7 +503,7 @@ pub fn drop_damaged_proofs(journal: &Path) -> Vec<PathBuf> {
 
 fn broken(path: &Path, cause: &rusqlite::Error) -> Problem {
     let title = format!("cannot use what earlier attempts have left in {}", path.display());
-    Problem::new(Exit::Temporary, "journal", title).because(cause)
+    Problem::new(ProblemCode::Journal, title).because(cause)
 }
 
 /// The tables that attempts have left for these lists, in their order.
@@ -578,12 +578,9 @@ pub(crate) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     Ok(Earlier::to_read(&path)?.map(Arc::new))
 }
 
-/// Code of an attempt that has to keep its list, and finds another target than the one before.
-pub const TARGET_REPLACED: &str = "target-replaced";
-
 fn target_replaced() -> Problem {
     let title = "the target was removed or replaced after it had received what was moved";
-    Problem::new(Exit::Temporary, TARGET_REPLACED, title)
+    Problem::new(ProblemCode::TargetReplaced, title)
         .hint("the same command again moves there what the source still holds")
 }
 

@@ -19,8 +19,6 @@ use penstock_proto::units::FileTime;
 use super::any_peer::AnyPeer;
 use super::control::RunControl;
 
-/// Code of a temporary problem that only an attempt with a new list of the source solves.
-pub const LIST_ANEW: &str = "list-anew";
 /// Interval at which the figures are updated.
 pub(crate) const VIEW_INTERVAL: Duration = Duration::from_millis(200);
 /// Failed items that are kept for `show`; the list has all.

@@ -48,8 +48,8 @@ mod temp_cleanup;
 mod warnings;
 
 pub use control::{RunControl, RunView};
-pub use earlier::{TARGET_REPLACED, drop_damaged_proofs, has_lost_names};
-pub use input::{FindSource, LIST_ANEW, RunInput, RunOutcome};
+pub use earlier::{drop_damaged_proofs, has_lost_names};
+pub use input::{FindSource, RunInput, RunOutcome};
 pub use journal::RunFiles;
 pub use phases::removal_has_begun;
 pub use run::run;

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use penstock_api::plan::PlanUse;
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::Progress;
 use penstock_engine::transfer::Phase;
 
@@ -39,7 +39,7 @@ use super::phases::setup::{Prepared, Round, set_up};
 use super::phases::{
     ChangedEntries, Deleting, Finished, Moving, find_failed_links, finish, read_logs, refuses,
 };
-use super::plan::{self, Followed, PLAN_STALE};
+use super::plan::{self, Followed};
 use super::state::RunState;
 use super::temp_cleanup::{clean_all, clean_unused};
 
@@ -100,7 +100,7 @@ fn run_round(input: &RunInput, round: Round) -> RoundEnd {
             run.state.show(&run.context);
             RoundEnd::Again(input.control.view().progress)
         }
-        Err(problem) if problem.code == PLAN_STALE => {
+        Err(problem) if problem.code == ProblemCode::PlanStale => {
             // No later run can continue with the plan: nothing temporary is left.
             let given_up = run.cancel();
             let _ = fs::remove_file(checked_path(&run.context.journal));

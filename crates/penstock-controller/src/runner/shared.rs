@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::ProofProgress;
 use penstock_api::task::TaskPage;
 use penstock_engine::transfer::TransferMachine;
@@ -135,7 +135,7 @@ impl RunShared {
     fn decode_page(&self, number: u32) -> Result<(Page, Digest), Problem> {
         let gone = || {
             let title = format!("page {number} is not in the journal store");
-            Problem::new(Exit::Fatal, "journal", title)
+            Problem::new(ProblemCode::JournalDamaged, title)
         };
         let encoded = self.journal().read_page(number)?.ok_or_else(gone)?;
         let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;

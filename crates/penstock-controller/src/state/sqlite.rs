@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use penstock_api::io_problem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_proto::version;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, ffi};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -157,14 +157,17 @@ impl From<StateError> for Problem {
             StateError::NotController { .. } => return penstock_api::fence::not_controller(),
             StateError::Thread { source } => return Self::no_thread(source),
             StateError::Etcd { .. } => {
-                return Self::new(Exit::Temporary, "etcd", error.to_string())
+                return Self::new(ProblemCode::Etcd, error.to_string())
                     .because(cause.unwrap_or_default())
-                    .hint("`penstock site status` shows how etcd is")
-                    .status(503);
+                    .hint("`penstock site status` shows how etcd is");
             }
             _ => {}
         }
-        let problem = Self::new(error.exit(), "state", error.to_string());
+        let code = match &error {
+            StateError::Version { .. } => ProblemCode::StateVersion,
+            _ => ProblemCode::State,
+        };
+        let problem = Self::new(code, error.to_string()).exit(error.exit());
         let problem = problem.because(cause.unwrap_or_default());
         match (&error, problem.exit) {
             (StateError::File { source, .. } | StateError::Directory { source, .. }, _) => {
@@ -402,6 +405,8 @@ mod tests {
         drop(raw);
         let error = SqliteState::open(&path).unwrap_err();
         assert!(matches!(error, StateError::Version { found, .. } if found == newest() + 1));
+        // `penstock copy` removes state that cannot be read, but not with this code.
+        assert_eq!(Problem::from(error).code, ProblemCode::StateVersion);
     }
 
     /// Promise: a database of a build that knew no mounts goes on.

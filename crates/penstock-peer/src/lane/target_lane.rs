@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
 use penstock_net::trust::is_distrust;
@@ -149,7 +149,7 @@ fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
     match error {
         ConnectError::Refused(refusal) => refused(refusal),
         ConnectError::WrongPeer { .. } => Some(
-            Problem::new(Exit::NotAuthorised, "wrong-peer", "another site answered than expected")
+            Problem::new(ProblemCode::WrongPeer, "another site answered than expected")
                 .because(why)
                 .hint("check the addresses of the pairing, or pair the sites again"),
         ),
@@ -164,7 +164,7 @@ fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
 /// A peer may not know yet that sites were paired a moment ago. The next attempt asks the source's
 /// controller, which decides whether the sites are still paired.
 fn distrust(why: &str) -> Problem {
-    Problem::new(Exit::Temporary, "certificate", "the sites do not trust each other")
+    Problem::new(ProblemCode::LaneDistrust, "the sites do not trust each other")
         .because(why)
         .hint("if that stays so, pair the sites again: `penstock site pair`")
 }
@@ -173,15 +173,15 @@ fn refused(refusal: &Refusal) -> Option<Problem> {
     if refusal.code.is_temporary() {
         return None;
     }
-    let (exit, code) = match refusal.code {
+    let code = match refusal.code {
         // The capability expires, and its key may be changed. The next attempt asks the source's
         // controller for another one, which decides whether the right to it still exists.
-        RefusalCode::Capability => (Exit::Temporary, "capability"),
-        RefusalCode::Version => (Exit::Fatal, "version"),
-        RefusalCode::Policy => (Exit::NotAuthorised, "policy"),
-        _ => (Exit::Fatal, "protocol"),
+        RefusalCode::Capability => ProblemCode::LaneCapability,
+        RefusalCode::Version => ProblemCode::LaneVersion,
+        RefusalCode::Policy => ProblemCode::Policy,
+        _ => ProblemCode::Protocol,
     };
-    let problem = Problem::new(exit, code, "the source refuses the lane").because(&refusal.text);
+    let problem = Problem::new(code, "the source refuses the lane").because(&refusal.text);
     Some(match refusal.code {
         RefusalCode::Policy => problem.hint("submit it anew without `--encryption off`"),
         _ => problem,

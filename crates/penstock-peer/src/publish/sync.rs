@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::Report;
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::Piece;
@@ -23,7 +23,7 @@ impl Publisher<'_> {
         }
         if self.shared.grant.as_ref().is_some_and(|grant| !grant.holds()) {
             let title = "the controller has not answered for as long as this peer may write";
-            self.shared.broken(Problem::new(Exit::Temporary, "grant-over", title));
+            self.shared.broken(Problem::new(ProblemCode::GrantOver, title));
         } else if self.shared.grant.is_none()
             && let Err(problem) = self.shared.spec.fence.check()
         {

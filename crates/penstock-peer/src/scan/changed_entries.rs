@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, RecheckRequest, ScanSummary, SeenEntry};
 use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
@@ -74,7 +74,7 @@ impl Scan {
         let asked = &question.asked;
         if !self.lock().complete {
             let title = "the scan is not complete: nothing can be said of what has changed since";
-            return Err(Problem::new(Exit::Temporary, "scan-incomplete", title));
+            return Err(Problem::new(ProblemCode::ScanIncomplete, title));
         }
         let amended = self.read_amended(question.pages)?;
         let pages = self.asked_pages(asked)?;
@@ -104,7 +104,7 @@ impl Scan {
 
     /// Returns the pages that the question names.
     fn asked_pages(&self, asked: &[AskedPage]) -> Result<Vec<Page>, Problem> {
-        let refused = |title: &str| Problem::new(Exit::Usage, "asked", title).status(400);
+        let refused = |title: &str| Problem::new(ProblemCode::Asked, title);
         let count: usize = asked.iter().map(|asked| asked.changed.len() + asked.seen.len()).sum();
         if count > ASKED_ENTRIES_MAX || asked.len() > ASKED_ENTRIES_MAX {
             return Err(refused("too many entries are asked about at a time"));

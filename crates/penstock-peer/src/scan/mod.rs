@@ -48,7 +48,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{FAILURE_PARTS, PageReply, ScanSummary};
 use penstock_proto::id::Name;
 use penstock_proto::listing::ListWork;
@@ -242,7 +242,7 @@ impl Scan {
         let Some(encoded) = read_kept(&path)? else { return Ok(None) };
         Page::decode(&encoded).map(Some).map_err(|cause| {
             let title = format!("the page {} is damaged", path.display());
-            Problem::new(Exit::Fatal, "page-damaged", title).because(cause)
+            Problem::new(ProblemCode::PageDamaged, title).because(cause)
         })
     }
 
@@ -793,7 +793,7 @@ impl Drop for Running<'_> {
             return;
         }
         let title = "listing a data set broke an assumption of ours";
-        let problem = Problem::new(Exit::Unclassified, "internal", title);
+        let problem = Problem::new(ProblemCode::Internal, title);
         self.0.lock().problem.get_or_insert(problem);
         self.0.marks.broken_off.store(true, Ordering::Release);
         self.0.marks.ended.store(true, Ordering::Release);

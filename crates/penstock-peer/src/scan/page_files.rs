@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 
 /// Returns the content of the file at `path`; `None` if there is none. A file that cannot be read
 /// is an error.
@@ -28,5 +28,5 @@ pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// one (`AlreadyExists`, `StaleNetworkFileHandle`), the next attempt uses that scan.
 pub(super) fn kept(path: &Path, cause: &io::Error) -> Problem {
     let title = format!("cannot keep the manifest at {}", path.display());
-    penstock_api::io_problem::failed("state", title, cause)
+    penstock_api::io_problem::failed(ProblemCode::State, title, cause)
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{RootKind, SOURCE_ROOT};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::scan::RootKind;
 use penstock_proto::name::{self, Own};
 use penstock_store::{Dir, Kind, Meta, Source, StoreError};
 
@@ -27,7 +27,7 @@ pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Proble
             ("is state of penstock", "give a path outside of it")
         };
         let title = format!("`{}` {title}", name::escape(root));
-        return Err(Problem::new(Exit::Usage, "source-kind", title).hint(hint));
+        return Err(Problem::new(ProblemCode::SourceKind, title).hint(hint));
     }
     let (_, _, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
     match meta.kind {
@@ -37,33 +37,33 @@ pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Proble
         }
         Kind::Other => {
             let title = format!("`{}` is a socket", name::escape(root));
-            Err(Problem::new(Exit::Usage, "source-kind", title))
+            Err(Problem::new(ProblemCode::SourceKind, title))
         }
     }
 }
 
 pub(super) fn root_problem(root: &[u8], error: &StoreError) -> Problem {
     let title = format!("cannot look at the source `{}`", name::escape(root));
-    let (exit, code) = if is_missing(error) {
-        (Exit::SourceChanged, "source-missing")
+    let code = if is_missing(error) {
+        ProblemCode::SourceMissing
     } else if error.is_denied() {
-        (Exit::NotAuthorised, "source-denied")
+        ProblemCode::SourceDenied
     } else if error.is_passing() || error.is_io_failure() || error.is_offline() {
         // A dead server or client, a disk that fails, a limit of this host: it may be put right.
-        return Problem::new(Exit::Temporary, SOURCE_ROOT, title).because(chain(error));
+        return Problem::new(ProblemCode::Source, title).because(chain(error));
     } else if error.is_endless() {
         let why = "its file system does not tell its length, and reading it reached no end within \
                    64 MiB (64 GiB on FUSE), or waited for 10 s";
-        return Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
+        return Problem::new(ProblemCode::SourceUnreadable, title).because(why);
     } else if error.has_too_many_attributes() {
         let why = "the names of its extended attributes take more than 64 KiB, which the kernel \
                    does not list";
-        let problem = Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
+        let problem = Problem::new(ProblemCode::SourceUnreadable, title).because(why);
         return problem.hint("`--no-preserve xattrs` copies it without them");
     } else {
-        (Exit::Fatal, SOURCE_ROOT)
+        ProblemCode::SourceUnreadable
     };
-    Problem::new(exit, code, title).because(chain(error)).status(404)
+    Problem::new(code, title).because(chain(error))
 }
 
 /// Returns the problem of a root that this user may enter and not list.
@@ -73,7 +73,7 @@ pub(super) fn unlisted_root(root: &[u8], error: &StoreError) -> Problem {
         root => format!("cannot list the source `{}`", name::escape(root)),
     };
     let why = error.errno().map(io::Error::from_raw_os_error);
-    Problem::new(Exit::Fatal, "source-denied", title)
+    Problem::new(ProblemCode::SourceUnlisted, title)
         .because(why.map_or_else(|| chain(error), |why| why.to_string()))
         .hint("ask its owner for the right to read it, or name what is in it by `--files-from`")
 }

@@ -8,6 +8,7 @@ use penstock_store::{PosixOptions, PosixStore};
 
 use super::*;
 use penstock_api::preserve::Preserve;
+use penstock_api::problem::{Exit, ProblemCode};
 use penstock_proto::id::TransferId;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
@@ -279,6 +280,6 @@ fn a_scan_that_breaks_is_told() {
         scope.spawn(breaks).join()
     });
     assert!(broken.is_err());
-    assert_eq!(scan.page(0, Duration::from_secs(60)).unwrap_err().code, "internal");
+    assert_eq!(scan.page(0, Duration::from_secs(60)).unwrap_err().code, ProblemCode::Internal);
     assert!(scan.is_broken_off() && scan.is_at_rest());
 }

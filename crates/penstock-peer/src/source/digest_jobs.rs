@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{DigestWish, WishedDigests};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
@@ -72,7 +72,7 @@ impl DigestJobs {
             .all(|index| page.entry(*index).is_ok_and(|entry| entry.kind == EntryKind::File));
         if !files || wish.entries.len() > page.entries().len() {
             let title = "digests are wished of what is no file of its page";
-            return Err(Problem::new(Exit::Usage, "wish", title).status(400));
+            return Err(Problem::new(ProblemCode::Wish, title));
         }
         let job = self.job(source, root, page, wish)?;
         let mut state = job.lock();

@@ -135,7 +135,6 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use penstock_api::fence::NOT_CONTROLLER;
     use penstock_api::preserve::Preserve;
     use penstock_api::select::Selection;
     use penstock_api::transfer::PathText;
@@ -147,6 +146,7 @@ mod tests {
 
     use super::*;
     use crate::stores::{StoreKind, StoreSpec, Stores};
+    use penstock_api::problem::ProblemCode;
 
     /// A peer that does not lead, on a store and a directory that it shares with others.
     fn peer(name: &str, work: &Path) -> Arc<SourceService> {
@@ -243,7 +243,7 @@ mod tests {
         assert!(listed.len() > Page::decode(&sealed).unwrap().entries().len());
         assert_eq!(listed.len(), expected.len(), "something is listed twice, or left out");
         assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), expected);
-        assert_eq!(first.page(transfer, 0, 0).unwrap_err().code, NOT_CONTROLLER);
+        assert_eq!(first.page(transfer, 0, 0).unwrap_err().code, ProblemCode::NotController);
         let served = one.scan(transfer).unwrap().unwrap();
         let last = all.len() as u32 - 1;
         assert_eq!(served.scan.sealed_page(last).unwrap().as_ref(), all.last());
@@ -265,7 +265,10 @@ mod tests {
         second.open_scan(&request).unwrap();
         assert_eq!(pages(&second, transfer), sealed);
         let order = RemoveOrder { page: 0, digest: String::new(), entries: vec![], below: 9 };
-        assert_eq!(second.remove(transfer, &order).unwrap_err().code, "remove-not-allowed");
+        assert_eq!(
+            second.remove(transfer, &order).unwrap_err().code,
+            ProblemCode::RemoveNotAllowed
+        );
         second.release(transfer);
         assert!(work.path().join("scans").join(transfer.to_string()).exists());
     }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, WishedDigests,
@@ -364,9 +364,11 @@ impl SourceService {
     }
 }
 
+/// Returns the problem of a scan that this peer does not have. The peer alone cannot open it again;
+/// a controller that can answers with the same code, temporary.
 fn unknown_scan(transfer: TransferId) -> Problem {
     let title = format!("the scan of transfer {} is not known here", transfer.short());
-    Problem::new(Exit::Fatal, "scan-unknown", title).status(404)
+    Problem::new(ProblemCode::ScanUnknown, title).exit(Exit::Fatal).status(404)
 }
 
 /// The requests of [`penstock_api::scan::SourcePeer`], by an order.
@@ -386,7 +388,7 @@ impl SourceService {
         let open = place.wait(request.transfer, most)?;
         if !open.is_of(request) {
             let title = "the transfer is known here with another data set";
-            return Err(Problem::new(Exit::NotAuthorised, "scan-known", title));
+            return Err(Problem::new(ProblemCode::ScanKnown, title));
         }
         // The scan may be old: if nothing is mounted now, everything would be missing.
         let check = || self.check(request.transfer, &open);
@@ -439,7 +441,7 @@ impl SourceService {
         let open = self.scan_by(transfer, by)?.ok_or_else(|| unknown_scan(transfer))?;
         if !open.remove {
             let title = format!("transfer {} may not remove anything here", transfer.short());
-            return Err(Problem::new(Exit::NotAuthorised, "remove-not-allowed", title));
+            return Err(Problem::new(ProblemCode::RemoveNotAllowed, title));
         }
         let check = || self.check(transfer, &open);
         check()?;
@@ -450,11 +452,11 @@ impl SourceService {
             .filter(|encoded| page_digest(encoded).to_hex() == order.digest)
             .ok_or_else(|| {
                 let title = format!("page {} is not known here", order.page);
-                Problem::new(Exit::Fatal, "page-unknown", title)
+                Problem::new(ProblemCode::PageDiffers, title)
             })?;
         let page = Page::decode(&encoded).map_err(|cause| {
             let title = format!("page {} is damaged here", order.page);
-            Problem::new(Exit::Fatal, "page-damaged", title).because(cause)
+            Problem::new(ProblemCode::PageDamaged, title).because(cause)
         })?;
         check()?;
         let mut store = removable(&self.stores, &open.store)?;
@@ -483,7 +485,7 @@ impl SourceService {
             // Pages are processed from the last to the first: no order follows this one.
             store.sync().map_err(|error| {
                 let title = format!("cannot sync store `{}`", open.store);
-                Problem::new(Exit::Temporary, "source-sync", title).because(chain(&error))
+                Problem::new(ProblemCode::SourceSync, title).because(chain(&error))
             })?;
         }
         if reply.next == 0 {
@@ -503,7 +505,7 @@ impl SourceService {
         let page = open.scan.sealed_page(wish.page)?.and_then(|bytes| Page::decode(&bytes).ok());
         let page = page.ok_or_else(|| {
             let title = format!("page {} is not known here", wish.page);
-            Problem::new(Exit::Temporary, "page-unknown", title).status(404)
+            Problem::new(ProblemCode::PageUnknown, title)
         })?;
         self.check(transfer, &open)?;
         let source = self.source_of(&open)?;

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::removal::{RemoveFailure, RemoveOrder, RemoveReply};
 use penstock_proto::digest::Digest;
 use penstock_proto::id::TransferId;
@@ -55,7 +55,7 @@ impl Remover<'_> {
     /// The order is not sound. Failures of single entries are in the reply.
     pub(crate) fn remove(&self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
         let wanted = order.wanted().ok_or_else(|| {
-            Problem::new(Exit::Usage, "request", "an order to remove names no such entries")
+            Problem::new(ProblemCode::Request, "an order to remove names no such entries")
         })?;
         let until = Instant::now() + SLICE;
         let mut dirs = DirCache::default();

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{RootKind, SCAN_OPENING, ScanRequest};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::scan::{RootKind, ScanRequest};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_proto::id::{Name, PeerId, TransferId};
@@ -86,7 +86,7 @@ impl ScanSlot {
     /// Returns the scan, once it is open. Waits for at most `most`, or without a limit.
     ///
     /// # Errors
-    /// The reason why it could not be opened; [`SCAN_OPENING`] if opening takes longer.
+    /// The reason why it could not be opened; [`ProblemCode::ScanOpening`] if opening takes longer.
     pub(crate) fn wait(
         &self,
         transfer: TransferId,
@@ -106,7 +106,7 @@ impl ScanSlot {
             SlotState::Failed(problem) => Err(problem.clone()),
             SlotState::Opening => {
                 let title = format!("the scan of transfer {} is being taken up", transfer.short());
-                Err(Problem::new(Exit::Temporary, SCAN_OPENING, title)
+                Err(Problem::new(ProblemCode::ScanOpening, title)
                     .because("its pages are read again, or its store is slow to answer")
                     .hint("the transfer goes on by itself"))
             }
@@ -137,7 +137,7 @@ impl ScanSlot {
     /// Stops the scan; its sealed pages stay. Waits for nothing.
     pub(crate) fn stop(&self) {
         let title = "the scan was given up while it was opened";
-        self.fail(Problem::new(Exit::Temporary, "scan-given-up", title));
+        self.fail(Problem::new(ProblemCode::ScanGivenUp, title));
         if let SlotState::Open(open) = &*self.lock() {
             open.scan.stop();
         }
@@ -174,7 +174,7 @@ struct Opening<'a>(&'a ScanSlot);
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         let title = "opening a scan broke an assumption of ours";
-        self.0.fail(Problem::new(Exit::Unclassified, "internal", title));
+        self.0.fail(Problem::new(ProblemCode::Internal, title));
     }
 }
 
@@ -608,7 +608,7 @@ impl ScanRecord {
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|cause| {
                 let title = format!("cannot write {}", path.display());
-                penstock_api::io_problem::failed("state", title, &cause)
+                penstock_api::io_problem::failed(ProblemCode::State, title, &cause)
             })
     }
 
@@ -695,7 +695,7 @@ fn identity_of(source: &Source) -> String {
 
 fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
     request.select.compile().map_err(|cause| {
-        Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
+        Problem::new(ProblemCode::Select, "what to choose cannot be read").because(cause)
     })
 }
 
@@ -703,15 +703,13 @@ fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
 pub(crate) fn removable(stores: &Stores, name: &Name) -> Result<PosixStore, Problem> {
     if matches!(stores.source(name)?, Source::Mem(_)) {
         let title = format!("from store `{name}` nothing can be removed: it is made up");
-        return Err(
-            Problem::new(Exit::Usage, "store-kind", title).hint("leave out `--remove-source`")
-        );
+        return Err(Problem::new(ProblemCode::StoreKind, title).hint("leave out `--remove-source`"));
     }
     match stores.target(name)? {
         Target::Posix(store) => Ok(store),
         Target::Null => {
             let title = format!("from store `{name}` nothing can be removed: it keeps nothing");
-            Err(Problem::new(Exit::Usage, "store-kind", title))
+            Err(Problem::new(ProblemCode::StoreKind, title))
         }
     }
 }

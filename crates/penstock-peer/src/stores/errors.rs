@@ -1,8 +1,7 @@
 //! Errors caused by a store or host rather than by one item. Such an error ends the task with a
 //! problem, and the affected item is tried again.
 
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::TARGET_FULL;
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_proto::id::Name;
 use penstock_store::{StoreError, StoreOffline, Target};
 
@@ -18,7 +17,7 @@ pub(crate) fn of_no_item(target: &Target, error: &StoreError) -> Option<Problem>
 /// Returns the problem of a host that lacks a resource, which passes.
 pub(crate) fn short_problem(error: &StoreError) -> Problem {
     let title = "the target host has run out of memory or descriptors";
-    Problem::new(Exit::Temporary, "host-short", title)
+    Problem::new(ProblemCode::HostShort, title)
         .because(chain(error))
         .hint("raise the limit of open files there (`ulimit -n`), or end other programs")
 }
@@ -35,32 +34,32 @@ pub(crate) fn is_of_store(target: &Target, error: &StoreError) -> bool {
 /// Returns the problem of a store that takes no more.
 pub(crate) fn full_problem(error: &StoreError) -> Problem {
     if error.is_out_of_space() {
-        return Problem::new(Exit::Temporary, TARGET_FULL, "the target is full")
+        return Problem::new(ProblemCode::TargetFull, "the target is full")
             .because(chain(error))
             .hint("make room; what is written stays, and the transfer goes on where it was");
     }
     if error.is_read_only() {
-        return Problem::new(Exit::Fatal, "target-read-only", "the target is read-only")
+        return Problem::new(ProblemCode::TargetReadOnly, "the target is read-only")
             .because(chain(error))
             .hint("mount it writable, then resume");
     }
-    Problem::new(Exit::Temporary, "store-offline", "the target store is offline or failing")
+    Problem::new(ProblemCode::StoreOffline, "the target store is offline or failing")
         .because(chain(error))
         .hint("look at the kernel log of the target host; the transfer goes on where it was")
 }
 
 /// Returns the problem of an own request that does not fit its page.
 pub(crate) fn protocol_problem(error: &dyn std::error::Error) -> Problem {
-    Problem::new(Exit::Fatal, "protocol", "a request does not fit its page").because(chain(error))
+    Problem::new(ProblemCode::Protocol, "a request does not fit its page").because(chain(error))
 }
 
 pub(super) fn wrong_kind(name: &Name, why: &str) -> Problem {
-    Problem::new(Exit::Usage, "store-kind", format!("store `{name}` does not fit")).because(why)
+    Problem::new(ProblemCode::StoreKind, format!("store `{name}` does not fit")).because(why)
 }
 
 /// Returns the problem of a store that is not there now; the transfer waits for it.
 pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Temporary, STORE_OFFLINE, format!("store `{name}` is offline"))
+    Problem::new(ProblemCode::StoreOffline, format!("store `{name}` is offline"))
         .because(why)
         .hint("mount it, or put right its path in the configuration; the transfer then goes on")
 }
@@ -75,10 +74,12 @@ pub(crate) fn store_gone(name: &Name, offline: &StoreOffline) -> Problem {
     }
 }
 
-/// This user may not open a store.
+/// Returns the problem of a store that this user may not open. A site waits for the right; a copy
+/// ends.
 fn denied(name: &Name, exit: Exit, why: impl std::fmt::Display) -> Problem {
     let title = format!("this user may not open store `{name}`");
-    Problem::new(exit, "store-denied", title)
+    Problem::new(ProblemCode::StoreDenied, title)
+        .exit(exit)
         .because(why)
         .hint("give this user the right to enter that directory, and those that lead to it")
 }
@@ -86,7 +87,7 @@ fn denied(name: &Name, exit: Exit, why: impl std::fmt::Display) -> Problem {
 /// This host has no descriptor for a store: that passes, and says nothing of the store.
 fn host_short(name: &Name, why: impl std::fmt::Display) -> Problem {
     let title = format!("this host is short of descriptors or memory for store `{name}`");
-    Problem::new(Exit::Temporary, "host-short", title)
+    Problem::new(ProblemCode::HostShort, title)
         .because(why)
         .hint("raise the limit of open files (`ulimit -n`), or end other programs")
 }
@@ -94,7 +95,7 @@ fn host_short(name: &Name, why: impl std::fmt::Display) -> Problem {
 /// Returns the problem of a call to the store that has not returned.
 pub(super) fn store_hung(name: &Name) -> Problem {
     let title = format!("store `{name}` does not answer: a call to it hangs");
-    Problem::new(Exit::Temporary, "store-hung", title)
+    Problem::new(ProblemCode::StoreHung, title)
         .hint("look at its disk or server; the transfer goes on when it answers again")
 }
 
@@ -124,9 +125,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Code of problems: a store is not there, or is not the one that it was.
-pub const STORE_OFFLINE: &str = "store-offline";
-
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -149,12 +147,12 @@ mod tests {
         };
         let (eintr, eio, eacces, emfile) = (4, 5, 13, 24);
         let is_without_identity = of(eio).unwrap();
-        assert_eq!(is_without_identity.code, "store-offline");
+        assert_eq!(is_without_identity.code, ProblemCode::StoreOffline);
         target.open_or_init_identity().unwrap();
         assert!(of(eio).is_none() && of(eacces).is_none());
         for errno in [eintr, emfile] {
             let problem = of(errno).unwrap();
-            assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "host-short"));
+            assert_eq!((problem.exit, &problem.code), (Exit::Temporary, &ProblemCode::HostShort));
         }
     }
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::Name;
 use penstock_store::{
     FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreFingerprint,
@@ -30,7 +30,6 @@ use penstock_store::{
 };
 use penstock_sys::{Permit, Semaphore};
 
-pub use errors::STORE_OFFLINE;
 pub(crate) use errors::{chain, store_gone, store_offline, store_unreachable};
 use errors::{store_hung, wrong_kind};
 
@@ -147,8 +146,7 @@ impl Stores {
     fn entry(&self, name: &Name) -> Result<&Entry, Problem> {
         self.stores.get(name).ok_or_else(|| {
             let known: Vec<_> = self.stores.keys().map(Name::as_str).collect();
-            Problem::new(Exit::Usage, "store-unknown", format!("there is no store `{name}` here"))
-                .status(404)
+            Problem::new(ProblemCode::StoreUnknown, format!("there is no store `{name}` here"))
                 .hint(format!("known stores: {}", known.join(", ")))
         })
     }
@@ -270,7 +268,7 @@ impl Stores {
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let title = format!("asking store `{name}` broke an assumption of ours");
-                Err(Problem::new(Exit::Unclassified, "internal", title))
+                Err(Problem::new(ProblemCode::Internal, title))
             }
         }
     }
@@ -285,7 +283,7 @@ impl Stores {
         self.check_answers(name, entry)?;
         if entry.spec.read_only {
             let title = format!("store `{name}` is configured as read-only");
-            return Err(Problem::new(Exit::Refused, "store-read-only", title));
+            return Err(Problem::new(ProblemCode::StoreReadOnly, title));
         }
         let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(target) = &open().target {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_sys::{Permit, Semaphore};
 
 /// Longest wait for the permit, since the operation under way may take minutes.
@@ -36,7 +36,7 @@ impl SingleFlight {
     fn take_within(&self, most: Duration, what: &str) -> Result<Flight<'_>, Problem> {
         Permit::acquire_within(&self.0, most).ok_or_else(|| {
             let title = format!("an earlier request {what} is still at work at the source");
-            Problem::new(Exit::Temporary, "scan-busy", title)
+            Problem::new(ProblemCode::ScanBusy, title)
                 .hint("if it stays so the source store hangs: look at its disk or server")
         })
     }
@@ -45,6 +45,7 @@ impl SingleFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_api::problem::Exit;
 
     /// E2: who asks again while his first request hangs is told so, and keeps no thread.
     #[test]
@@ -52,7 +53,7 @@ mod tests {
         let turn = SingleFlight::default();
         let first = turn.take("to look").unwrap();
         let second = turn.take_within(Duration::from_millis(20), "to look").unwrap_err();
-        assert_eq!((second.code.as_str(), second.exit), ("scan-busy", Exit::Temporary));
+        assert_eq!((&second.code, second.exit), (&ProblemCode::ScanBusy, Exit::Temporary));
         drop(first);
         turn.take("to look").unwrap();
     }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::name::{self, Own, OwnKind};
 use penstock_store::{
     Attributes, Dir, Kind, ListBuffer, Meta, PosixOptions, PosixStore, StoreError,
@@ -45,7 +45,7 @@ pub trait Cleaner {
 pub fn clean_below(root: &Path, cleaner: &mut dyn Cleaner) -> Result<(), Problem> {
     let failed = |cause: &dyn std::error::Error| {
         let title = format!("cannot look through `{}`", root.display());
-        Problem::new(Exit::Fatal, "clean", title).because(cause)
+        Problem::new(ProblemCode::Clean, title).because(cause)
     };
     let store = PosixStore::open(root, PosixOptions::default()).map_err(|error| failed(&error))?;
     let mut waiting = PathStack::default();

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use penstock_api::delete::{DeleteOrder, Surplus, SurplusKind, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{TaskPage, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::{IfExists, UpdateOptions};
@@ -58,7 +58,7 @@ const DEPTHS: usize = 200;
 const CHECK_EVERY: u64 = 1024;
 
 fn stopped() -> Problem {
-    Problem::new(Exit::Interrupted, "stopped", "stopped while looking at the target")
+    Problem::new(ProblemCode::Stopped, "stopped while looking at the target")
 }
 
 /// The permission to look on. A thread that was stuck in a call, or slept, may wake after its run
@@ -347,7 +347,7 @@ fn read_known(
 
 fn too_many_mounts() -> Problem {
     let title = format!("more than {HASHES_MAX} mounts were left out at the source");
-    Problem::new(Exit::Refused, "delete-refused", title)
+    Problem::new(ProblemCode::DeleteRefused, title)
 }
 
 /// Adds the entries of `there` that are not in `known`.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
@@ -182,7 +182,7 @@ impl TargetService {
             SourceAccess::Remote { site, peers, capability, .. } => {
                 let refuse = |why: String| {
                     let title = format!("cannot open lanes to site `{site}`");
-                    Problem::new(Exit::NotAuthorised, "lanes", title).because(why)
+                    Problem::new(ProblemCode::Lanes, title).because(why)
                 };
                 let lanes =
                     self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
@@ -191,7 +191,7 @@ impl TargetService {
                 let paths = self.book.take_up(site, pair(&locals, peers));
                 if paths.is_empty() {
                     let title = format!("there is no path to site `{site}`");
-                    return Err(Problem::new(Exit::Temporary, "no-path", title)
+                    return Err(Problem::new(ProblemCode::NoPath, title)
                         .because(no_pair(&locals, peers))
                         .hint("`penstock site paths` shows the addresses of both ends"));
                 }
@@ -270,7 +270,7 @@ fn unlocking<T>(
 
 fn not_writable(spec: &TaskSpec, error: &StoreError) -> Problem {
     let title = format!("cannot write to store `{}`", spec.store);
-    Problem::new(Exit::Fatal, "target-read-only", title)
+    Problem::new(ProblemCode::TargetReadOnly, title)
         .because(chain(error))
         .hint("choose a directory that this user may write to")
 }
@@ -295,9 +295,7 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
     let target = target_of(stores, spec)?;
     if spec.remove_source && matches!(target, Target::Null) {
         let title = format!("store `{}` keeps nothing: what is moved there is lost", spec.store);
-        return Err(
-            Problem::new(Exit::Usage, "store-kind", title).hint("leave out `--remove-source`")
-        );
+        return Err(Problem::new(ProblemCode::StoreKind, title).hint("leave out `--remove-source`"));
     }
     let marker = target.read_marker((spec.transfer, spec.writer));
     let unreachable = |error| store_unreachable(&spec.store, target.is_ephemeral(), &error);
@@ -381,7 +379,7 @@ fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<Ro
             return store_offline(store, chain(&error));
         }
         let title = format!("cannot look at `{path}` in store `{store}`");
-        Problem::new(Exit::Fatal, "target", title).because(chain(&error))
+        Problem::new(ProblemCode::Target, title).because(chain(&error))
     };
     let dir = match target.open_dir(parent) {
         Ok(dir) => dir,
@@ -493,7 +491,9 @@ impl TargetPeer for TargetService {
         let (root, kind) = (spec.root.0.as_slice(), DigestKind::Blake3);
         let prover = Readback { target: &target, root, kind, pool: &self.pool };
         let same = prover.same_contents(page, digests, progress)?.ok_or_else(|| {
-            Problem::new(Exit::Temporary, "stopped", "comparing contents was stopped")
+            // The transfer compares again in its next attempt.
+            Problem::new(ProblemCode::Stopped, "comparing contents was stopped")
+                .exit(Exit::Temporary)
         })?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         Comparer::new(target.clone(), spec, true, allowed)
@@ -561,7 +561,7 @@ impl TargetPeer for TargetService {
         let target = self.target(spec)?;
         if matches!(target, Target::Null) {
             let title = format!("store `{}` keeps nothing that could be read again", spec.store);
-            return Err(Problem::new(Exit::Usage, "proof", title)
+            return Err(Problem::new(ProblemCode::Proof, title)
                 .hint("leave out `--readback` and `--also-digest`"));
         }
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);

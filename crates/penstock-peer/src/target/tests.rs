@@ -4,6 +4,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use penstock_api::limits::Limits;
 use penstock_api::preserve::Preserve;
+use penstock_api::problem::ProblemCode;
 use penstock_api::select::Selection;
 use penstock_api::task::{Report, Work, WorkReply};
 use penstock_api::update::UpdateOptions;
@@ -224,11 +225,11 @@ fn a5_a_store_that_is_gone_damages_nothing() {
     assert_eq!(prove(&service, store_id).unwrap().damaged, [0], "it was removed");
     if let Some(_dead) = DeadMount::at(&base.path().join("t1/d")) {
         let problem = prove(&service, store_id).unwrap_err();
-        assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+        assert_eq!((problem.exit, &problem.code), (Exit::Temporary, &ProblemCode::StoreOffline));
     }
     std::fs::remove_dir_all(base.path().join(".penstock-store-7q2mv0kd9j")).unwrap();
     let problem = prove(&service, store_id).unwrap_err();
-    assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+    assert_eq!((problem.exit, &problem.code), (Exit::Temporary, &ProblemCode::StoreOffline));
 }
 
 /// A5: what a transfer has left in a store that is not there, or in a part of it that does not
@@ -247,7 +248,7 @@ fn a5_a_store_that_is_gone_is_not_clean() {
     let clean = || service.clean(&spec, &mut std::iter::once(page.clone()), 1);
     let is_offline = || {
         let problem = clean().unwrap_err();
-        assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+        assert_eq!((problem.exit, &problem.code), (Exit::Temporary, &ProblemCode::StoreOffline));
         assert!(left.exists());
     };
     let [own, aside] = [".penstock-store-7q2mv0kd9j", "aside"].map(|name| base.path().join(name));
@@ -255,7 +256,7 @@ fn a5_a_store_that_is_gone_is_not_clean() {
     is_offline();
     std::fs::rename(&aside, &own).unwrap();
     if let Some(dead) = DeadMount::at(&directory) {
-        assert_eq!(clean().unwrap_err().code, "store-offline");
+        assert_eq!(clean().unwrap_err().code, ProblemCode::StoreOffline);
         drop(dead);
     }
     clean().unwrap();
@@ -277,7 +278,7 @@ fn a5_a_dead_client_is_waited_for_and_opened_anew() {
     assert_eq!(kind().unwrap(), None);
     let Some(_dead) = DeadMount::at(&before.join("d")) else { return };
     let problem = kind().unwrap_err();
-    assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+    assert_eq!((problem.exit, &problem.code), (Exit::Temporary, &ProblemCode::StoreOffline));
     std::fs::remove_file(&root).unwrap();
     std::os::unix::fs::symlink(&after, &root).unwrap();
     assert_eq!(kind().unwrap(), Some(RootKind::Directory));
@@ -304,7 +305,7 @@ fn a6_an_error_loses_no_file_that_is_half_written() {
         let (expects, broken) = channel();
         *control.broken.lock().unwrap() = Some(expects);
         control.recheck();
-        assert_eq!(broken.recv_timeout(PATIENCE).unwrap().code, "store-offline");
+        assert_eq!(broken.recv_timeout(PATIENCE).unwrap().code, ProblemCode::StoreOffline);
     }
     task.stop(true);
     let left = control.heard.lock().unwrap();

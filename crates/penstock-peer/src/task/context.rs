@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use penstock_api::limits::Share;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{Adopted, Report, TaskControl, TaskPage, TaskSpec, Work};
 use penstock_engine::epoch::{EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
@@ -497,7 +497,7 @@ impl TaskContext {
             Some(until) => self.lock().lanes.hold(until),
             None => {
                 let title = "the source breaks the lane protocol again and again";
-                self.broken(Problem::new(Exit::Fatal, "protocol", title).because(why).hint(
+                self.broken(Problem::new(ProblemCode::Protocol, title).because(why).hint(
                     "the other site's software or memory is at fault: ask its operators, then \
                      `penstock transfer retry`",
                 ));
@@ -549,7 +549,7 @@ impl TaskContext {
             Some(Piece::Extent { entry, offset, length }) => (*entry, *entry + 1, *offset, *length),
             _ => {
                 let title = "the controller granted a piece that is none";
-                return Err(Problem::new(Exit::Fatal, "grant", title));
+                return Err(Problem::new(ProblemCode::Grant, title));
             }
         };
         let bytes = pieces.pieces[piece.piece as usize].bytes();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_engine::paths::PathAction;
 use penstock_proto::units::Instant;
@@ -79,7 +79,7 @@ fn tend_lanes(shared: &Arc<TaskContext>, threads: &Mutex<Vec<JoinHandle<()>>>) {
     if nothing_for >= most && !idle {
         let waiting = shared.lock().waiting.clone();
         let title = format!("nothing has moved for {} s", nothing_for.as_secs());
-        shared.broken(Problem::new(Exit::Temporary, "stalled", title).because(waiting));
+        shared.broken(Problem::new(ProblemCode::Stalled, title).because(waiting));
         return;
     }
     loop {

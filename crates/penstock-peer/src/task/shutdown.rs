@@ -4,8 +4,7 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::rpc::task::TASK_HANGS;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_proto::units::Instant;
 
@@ -48,7 +47,7 @@ pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     let store = &shared.spec.store;
     tracing::error!(%store, "a store hangs: a thread of a stopped task is left behind");
     let title = format!("a thread of its task hangs in store `{store}`");
-    shared.control.broken(Problem::new(Exit::Temporary, TASK_HANGS, title));
+    shared.control.broken(Problem::new(ProblemCode::TaskHangs, title));
     shared.stores.leave_behind(store, left);
 }
 

@@ -1,6 +1,6 @@
 //! Renewal of a task's grant, and the requests and returns of work under it (B1, B4).
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{LeaseStatus, Report};
 
 use crate::task::context::TaskContext;
@@ -17,7 +17,7 @@ pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
     match shared.control.alive() {
         LeaseStatus::Granted if shared.only_writes() && !shared.is_stopping() => {
             let title = "no word of the controller's tenure has come in time";
-            shared.broken(Problem::new(Exit::Temporary, "tenure-over", title));
+            shared.broken(Problem::new(ProblemCode::TenureOver, title));
         }
         LeaseStatus::Granted => grant.renew(asked),
         LeaseStatus::Unheard => {}

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::preserve::{NotKept, NotKeptWhy, OwnerRule, Preserve};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::attributes::{
     ACL_ACCESS, AttributeClass, ClassSet, Owner, acl_group_bits, class_of,
 };
@@ -274,13 +274,14 @@ pub(crate) fn check_rules(rules: &[OwnerRule]) -> Result<(), Problem> {
     let Some(rule) = rules.iter().find(|rule| !is_known(rule)) else { return Ok(()) };
     let kind = if rule.group { "group" } else { "user" };
     let title = format!("--owner-map: the target's host knows no {kind} `{}`", rule.to);
-    Err(Problem::new(Exit::Usage, "owner-map", title)
+    Err(Problem::new(ProblemCode::OwnerMap, title)
         .hint("name an account that is there, or give its number"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_api::problem::Exit;
     use penstock_proto::id::TransferId;
     use penstock_proto::manifest::{EntryDraft, PageBuilder};
     use penstock_proto::slicing::Slicing;

@@ -45,6 +45,7 @@ mod tests {
     use penstock_proto::slicing::PieceRef;
 
     use super::*;
+    use penstock_api::problem::ProblemCode;
 
     /// Promise (c): a host that has no descriptors left has failed no item, however often it tried:
     /// its task ends with that, and goes on later.
@@ -69,6 +70,6 @@ mod tests {
         };
         let (eacces, emfile) = (13, 24);
         assert!(of(1, emfile).is_none() && of(ATTEMPTS_MAX, eacces).is_none());
-        assert_eq!(of(ATTEMPTS_MAX, emfile).unwrap().code, "host-short");
+        assert_eq!(of(ATTEMPTS_MAX, emfile).unwrap().code, ProblemCode::HostShort);
     }
 }

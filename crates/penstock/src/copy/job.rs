@@ -14,14 +14,12 @@ use anyhow::Context as _;
 use penstock_api::peers::OnePeer;
 use penstock_api::plan::PlanUse;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::rest::Event;
 use penstock_api::scan::{PageSource, RootKind, ScanRequest};
 use penstock_api::task::{SourceAccess, TargetPeer};
 use penstock_api::transfer::{Location, PathText, TransferOptions, TransferState, TransferView};
-use penstock_controller::runner::{
-    self, RunControl, RunFiles, RunInput, RunOutcome, TARGET_REPLACED,
-};
+use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome};
 use penstock_proto::id::Name;
 use penstock_proto::name::RunTag;
 use penstock_proto::slicing::Slicing;
@@ -375,23 +373,24 @@ impl Copy {
             }
         })?;
         let Some(list) = list else {
-            if problem.code == TARGET_REPLACED {
+            if problem.code == ProblemCode::TargetReplaced {
                 self.state.leave_far_target();
             }
-            if problem.code == "delete-refused" || problem.code == "plan-stale" {
+            if problem.code == ProblemCode::DeleteRefused || problem.code == ProblemCode::PlanStale
+            {
                 // All else is done, or nothing; what is asked for next is another copy.
                 self.state.remove();
             }
             return Err(failure(problem.clone()).into());
         };
-        if problem.code != "plan-stale" {
+        if problem.code != ProblemCode::PlanStale {
             hand_over()?;
         }
         self.state.remove();
         let message = problem.to_string();
-        let hint = match problem.code.as_str() {
-            "plan-stale" => format!("{}; make another plan", list.hint("")),
-            "delete-refused" if !problem.hint.is_empty() => {
+        let hint = match problem.code {
+            ProblemCode::PlanStale => format!("{}; make another plan", list.hint("")),
+            ProblemCode::DeleteRefused if !problem.hint.is_empty() => {
                 format!("{}; {}", problem.hint, list.hint(""))
             }
             _ => list.hint(""),

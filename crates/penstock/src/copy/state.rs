@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use penstock_api::heads::HeadStore as _;
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{TargetPeer, TaskSpec};
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{
@@ -227,7 +227,9 @@ impl State {
         let sound = |heads: SqliteState| heads.load(self.id).map(|_| heads);
         match open().and_then(sound) {
             Ok(heads) => Ok(heads),
-            Err(problem) if self.resumed && self.lists_anew && problem.code != "state-version" => {
+            Err(problem)
+                if self.resumed && self.lists_anew && problem.code != ProblemCode::StateVersion =>
+            {
                 tracing::warn!(%problem, "the heads of a ledger are given up");
                 warn_of_damage(&path);
                 for name in ["state.sqlite", "state.sqlite-wal", "state.sqlite-shm"] {

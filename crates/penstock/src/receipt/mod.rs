@@ -10,7 +10,7 @@ mod signature;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::receipt::{
     Receipt, ReceiptBody, ReceiptSignature, ReceiptSigner, Role, cannot_write, key_bytes,
     signed_bytes,
@@ -167,7 +167,7 @@ pub(crate) fn check_countersignature(
     let value = serde_json::to_value(body).map_err(|error| cannot_write(&error))?;
     let refused = |why: String| {
         let title = format!("site `{}` gave a signature that is not good", body.source.site);
-        Problem::new(Exit::Integrity, "receipt-signature", title).because(why)
+        Problem::new(ProblemCode::ReceiptSignature, title).because(why)
     };
     let signed = check_signature(&value, signature).map_err(refused)?;
     let fits = signature.role == Role::Source

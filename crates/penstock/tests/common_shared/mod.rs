@@ -19,8 +19,7 @@ use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::limits::Share;
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::rpc::task::TASK_HANGS;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
 use penstock_api::task::{
     Adopted, LeaseStatus, Mended, Report, SourceAccess, TargetPeer, Task, TaskControl, TaskFigures,
@@ -326,7 +325,7 @@ impl Task for TestTask {
         }
         if self.fate.hangs.load(Ordering::Acquire) {
             let title = "a thread hangs";
-            self.fate.break_with(Problem::new(Exit::Temporary, TASK_HANGS, title));
+            self.fate.break_with(Problem::new(ProblemCode::TaskHangs, title));
         }
     }
 }
@@ -380,7 +379,7 @@ impl TargetPeer for TestPeer {
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
         if self.fate.refuses.load(Ordering::Acquire) {
-            return Err(Problem::new(Exit::Temporary, "store-hung", "a call to its store hangs"));
+            return Err(Problem::new(ProblemCode::StoreHung, "a call to its store hangs"));
         }
         let control: Arc<dyn TaskControl> =
             Arc::new(Control { inner: control, fate: Arc::clone(&self.fate) });
@@ -411,7 +410,7 @@ impl TargetPeer for TestPeer {
         files: &[(u32, String)],
     ) -> Result<Mended, Problem> {
         if self.fate.read_only.load(Ordering::Acquire) {
-            return Err(Problem::new(Exit::Fatal, "target-read-only", "it is read-only here"));
+            return Err(Problem::new(ProblemCode::TargetReadOnly, "it is read-only here"));
         }
         self.fate.mends.fetch_add(1, Ordering::AcqRel);
         self.fate.meet(At::LookAgain);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::Exit;
+use penstock_api::problem::{Exit, ProblemCode};
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer as _};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
@@ -107,7 +107,7 @@ fn e2_a_peer_whose_store_hangs_is_done_without() {
     assert!(has_thread("publisher"), "it does not hang at all");
     world.site.end(run);
     let notes = world.site.control.take_notes();
-    assert_eq!(notes[0].code, "store-hung", "{notes:?}");
+    assert_eq!(notes[0].code, ProblemCode::StoreHung, "{notes:?}");
     world.moose.resume_client(0);
     world.wait_for("its threads wake", || !has_thread("publisher") && !has_thread("lane-"));
     world.site.compare();
@@ -132,7 +132,7 @@ fn e2_where_all_hang_the_transfer_waits_and_says_so() {
     });
     let stops = [&one, &two].map(|fate| fate.stops.load(Ordering::Acquire));
     assert_eq!(stops, [0, 0], "nobody else is there");
-    assert_eq!(world.site.control.take_notes()[0].code, "store-hung");
+    assert_eq!(world.site.control.take_notes()[0].code, ProblemCode::StoreHung);
     world.moose.resume_client(0);
     world.moose.resume_client(1);
     world.site.end(run);
@@ -239,7 +239,7 @@ fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
         let (told, after) = asked.join().unwrap();
         assert_eq!(told.exit, Exit::Temporary, "{told}");
         assert!(after < PATIENCE, "{told}: after {after:?}");
-        hung += usize::from(told.code == "store-hung");
+        hung += usize::from(told.code == ProblemCode::StoreHung);
     }
     assert!(hung > 0, "nobody was told what it is");
     // 40 requests; eight hang, and perhaps some of another test's.

@@ -70,7 +70,7 @@ fn b8_a_hung_store_holds_up_no_other_submit() {
         drop(let_go.take());
         late.join().unwrap()
     });
-    assert_eq!(late.unwrap_err().code, "overlap");
+    assert_eq!(late.unwrap_err().code, ProblemCode::Overlap);
     assert_eq!(submit(2, "hpc:s/x"), Ok((TransferId([2; 16]), false)));
 }
 
@@ -100,8 +100,8 @@ fn b8_a_retry_keeps_its_place_while_its_source_is_silent() {
         let retry = scope.spawn(|| act(Action::Retry).unwrap());
         was_reached.recv_timeout(PATIENCE).unwrap();
         let others = || {
-            assert_eq!(submit(2, "hpc:s/1/z").unwrap_err().code, "overlap");
-            assert_eq!(act(Action::Cancel).unwrap_err().code, "transfer-busy");
+            assert_eq!(submit(2, "hpc:s/1/z").unwrap_err().code, ProblemCode::Overlap);
+            assert_eq!(act(Action::Cancel).unwrap_err().code, ProblemCode::TransferBusy);
             assert_eq!(manager.orphans(true).unwrap().orphans, Vec::new());
             submit(3, "hpc:s/2").unwrap()
         };
@@ -112,6 +112,6 @@ fn b8_a_retry_keeps_its_place_while_its_source_is_silent() {
     let mut runs = [world.call(), world.call()];
     runs.sort_by_key(|(input, _)| input.id);
     assert!(!runs[0].0.journal.join("failures.jsonl").exists());
-    assert_eq!(submit(4, "hpc:s/1").unwrap_err().code, "overlap");
+    assert_eq!(submit(4, "hpc:s/1").unwrap_err().code, ProblemCode::Overlap);
     assert_eq!(act(Action::Cancel).unwrap().state, TransferState::Running);
 }

@@ -1,6 +1,7 @@
 //! Receipts whose source cannot sign in that moment.
 
-use penstock_api::fence::{Fence, NOT_CONTROLLER, not_controller};
+use penstock_api::fence::{Fence, not_controller};
+use penstock_api::problem::ProblemCode;
 use penstock_api::receipt::{Receipt, ReceiptFacts};
 
 use super::*;
@@ -33,13 +34,13 @@ fn signers(world: &World) -> Vec<Role> {
 #[test]
 fn a_source_that_changes_its_controller_still_signs() {
     let world = World::new(1);
-    let silent = Problem::new(Exit::Temporary, "site-unreachable", "it cannot be reached");
+    let silent = Problem::new(ProblemCode::SiteUnreachable, "it cannot be reached");
     world.sites.says.lock().unwrap().extend([not_controller(), silent]);
     end_with_receipt(&world);
     world.wait(1, TransferState::Done);
     assert_eq!(signers(&world), [Role::Target, Role::Source]);
     let world = World::new(1);
-    let refused = Problem::new(Exit::Refused, "receipt-differs", "it names another manifest");
+    let refused = Problem::new(ProblemCode::ReceiptDiffers, "it names another manifest");
     world.sites.says.lock().unwrap().extend([refused, not_controller()]);
     end_with_receipt(&world);
     world.wait(1, TransferState::Done);
@@ -103,13 +104,13 @@ fn b4_what_may_pass_is_no_difference() {
     };
     let check = |fence: &Fence| check_as_source(&peer, fence, &body).unwrap_err();
     let (leads, deposed) = (Fence::default(), Fence::new(7, Arc::new(|| false)));
-    assert_eq!(check(&deposed).code, NOT_CONTROLLER);
+    assert_eq!(check(&deposed).code, ProblemCode::NotController);
     let early = check(&leads);
-    assert_eq!((early.code.as_str(), early.exit), ("scan-incomplete", Exit::Temporary));
-    let offline = Problem::new(Exit::Temporary, "store-offline", "store `raw` is offline");
+    assert_eq!((&early.code, early.exit), (&ProblemCode::ScanIncomplete, Exit::Temporary));
+    let offline = Problem::new(ProblemCode::StoreOffline, "store `raw` is offline");
     peer.says.lock().unwrap().push_back(offline.clone());
     assert_eq!(check(&leads), offline);
-    let other = Problem::new(Exit::NotAuthorised, "scan-known", "it is another data set");
+    let other = Problem::new(ProblemCode::ScanKnown, "it is another data set");
     peer.says.lock().unwrap().push_back(other);
-    assert_eq!(check(&leads).code, "receipt-differs");
+    assert_eq!(check(&leads).code, ProblemCode::ReceiptDiffers);
 }

@@ -3,9 +3,13 @@
 use std::io;
 use std::path::Path;
 
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 
 /// An error of the journal store: nothing more can be committed, so the attempt ends.
 pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
-    penstock_api::io_problem::failed("journal", format!("cannot {what} {}", path.display()), cause)
+    penstock_api::io_problem::failed(
+        ProblemCode::Journal,
+        format!("cannot {what} {}", path.display()),
+        cause,
+    )
 }

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use penstock_api::heads::PageHead;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::Comparison;
 use penstock_proto::journal::JournalRecord;
@@ -302,7 +302,7 @@ fn later(path: &Path, at: usize) -> Problem {
         "{} holds a record, at byte {at}, that this release of penstock does not know",
         path.display()
     );
-    Problem::new(Exit::Fatal, "journal-version", title)
+    Problem::new(ProblemCode::JournalVersion, title)
         .hint("a later release wrote it: install that one again, and retry the transfer")
 }
 
@@ -335,6 +335,7 @@ pub(crate) fn began(directory: &Path, epoch: u64) -> Result<FileTime, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_api::problem::Exit;
     use penstock_proto::digest::Digest;
 
     /// A2: a torn tail beyond the committed length is cut off and never replayed.
@@ -399,7 +400,7 @@ mod tests {
             let head = log.len() as u64;
             journal.append(0, &log, head).unwrap();
             let problem = journal.read_log(0, head).unwrap_err();
-            assert_eq!((problem.code.as_str(), problem.exit), ("journal-version", Exit::Fatal));
+            assert_eq!((&problem.code, problem.exit), (&ProblemCode::JournalVersion, Exit::Fatal));
             assert!(problem.title.contains(&format!("at byte {first}")), "{problem}");
             assert_eq!(fs::metadata(journal.log_path(0)).unwrap().len(), head);
             journal = Journal::open(directory.path(), 0, &[]).unwrap();

@@ -1,6 +1,6 @@
 //! Pages that a source returns: the check of one, and the count of what all hold.
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::Page;
 
@@ -29,11 +29,11 @@ impl Found {
 pub(crate) fn checked_page(id: TransferId, number: u32, encoded: &[u8]) -> Result<Page, Problem> {
     let page = Page::decode(encoded).map_err(|cause| {
         let title = format!("page {number} of the data set is broken");
-        Problem::new(Exit::Fatal, "manifest", title).because(cause)
+        Problem::new(ProblemCode::Manifest, title).because(cause)
     })?;
     if page.transfer != id || page.number != number {
         let title = format!("the source gave another page than number {number}");
-        return Err(Problem::new(Exit::Fatal, "manifest", title));
+        return Err(Problem::new(ProblemCode::Manifest, title));
     }
     Ok(page)
 }

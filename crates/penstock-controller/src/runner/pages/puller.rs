@@ -12,8 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, RecheckRequest, SOURCE_ROOT, ScanSummary};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::scan::{PageReply, PageSource, RecheckRequest, ScanSummary};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
@@ -174,7 +174,7 @@ impl Puller {
         state.again_reply.take().unwrap_or_else(|| {
             let title =
                 format!("page {number} is lost here, and the source does not give it again");
-            Err(Problem::new(Exit::Temporary, "page", title).because(&state.waiting))
+            Err(Problem::new(ProblemCode::Page, title).because(&state.waiting))
         })
     }
 
@@ -219,7 +219,7 @@ impl Puller {
 /// Returns whether the source may answer later in this attempt. Threads that cannot be started may
 /// be those of this attempt itself: it ends, and its caller retries or reports the problem.
 fn is_waited_for(problem: &Problem) -> bool {
-    problem.exit == Exit::Temporary && problem.code != Problem::NO_THREAD
+    problem.exit == Exit::Temporary && problem.code != ProblemCode::Threads
 }
 
 impl Inner {
@@ -249,7 +249,7 @@ impl Inner {
             });
             match &pulled {
                 Ok(PageReply::NotYet) => {}
-                Err(problem) if problem.code == SOURCE_ROOT => {
+                Err(problem) if problem.code == ProblemCode::Source => {
                     failing.get_or_insert_with(Instant::now);
                 }
                 _ => failing = None,
@@ -396,8 +396,7 @@ impl Inner {
                 PageReply::Page(encoded) if page_digest(&encoded) == digest => Ok(encoded),
                 PageReply::NotYet => return,
                 _ => Err(Problem::new(
-                    Exit::Fatal,
-                    "manifest-lost",
+                    ProblemCode::ManifestLost,
                     format!("page {number} of the data set is lost at both sites"),
                 )
                 .hint("cancel the transfer and submit it again")),
@@ -466,7 +465,7 @@ mod tests {
         }
 
         fn page(&mut self, _: u32, _: u32) -> Result<PageReply, Problem> {
-            Err(Problem::new(Exit::Temporary, SOURCE_ROOT, "cannot look at the source"))
+            Err(Problem::new(ProblemCode::Source, "cannot look at the source"))
         }
 
         fn ask(&mut self, _: &RecheckRequest) -> Result<u32, Problem> {
@@ -501,7 +500,7 @@ mod tests {
             }
             assert!(began.elapsed() < Duration::from_secs(60), "retried without end");
         };
-        assert_eq!(problem.code, SOURCE_ROOT);
+        assert_eq!(problem.code, ProblemCode::Source);
         puller.stop();
     }
 
@@ -527,6 +526,6 @@ mod tests {
         let compare: Compare = Arc::new(|_| Ok(Comparison::default()));
         let started = Puller::start(Box::new(Silent), shared, Treatment { compare, clear: None });
         let problem = started.map(drop).unwrap_err();
-        assert_eq!((problem.code.as_str(), problem.exit), ("threads", Exit::Temporary));
+        assert_eq!((&problem.code, problem.exit), (&ProblemCode::Threads, Exit::Temporary));
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use penstock_api::heads::LedgerHead;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{FAILURE_PARTS, PageReply, PageSource, ScanFailure, ScanSummary};
 use penstock_api::transfer::FailedItem;
 
@@ -78,7 +78,7 @@ pub(crate) fn fetch(
     let path = shared.journal().own(UNLISTED);
     let broken = || {
         let title = "the source's list of items that could not be listed is not complete";
-        Problem::new(Exit::Temporary, "manifest", title)
+        Problem::new(ProblemCode::ManifestIncomplete, title)
     };
     write_lines(&path, |out| {
         let mut told = 0;

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, RecheckRequest, SeenEntry};
 use penstock_api::task::TaskPage;
 use penstock_engine::slice::slice_without;
@@ -150,7 +150,7 @@ pub(crate) fn amendments(
 
 fn wrong_page(number: u32) -> Problem {
     let title = format!("page {number} of the data set amends what is not in it");
-    Problem::new(Exit::Fatal, "manifest", title)
+    Problem::new(ProblemCode::Manifest, title)
 }
 
 /// The entries of a page that the source is to look at again.

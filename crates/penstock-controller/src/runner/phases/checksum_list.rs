@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use penstock_api::heads::PageHead;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::PathText;
 use penstock_proto::journal::JournalRecord;
@@ -67,7 +67,7 @@ impl Linked {
 
     fn failed(&self, cause: &rusqlite::Error) -> Problem {
         let title = format!("cannot keep values in {}", self.path.display());
-        Problem::new(Exit::Temporary, "journal", title).because(cause)
+        Problem::new(ProblemCode::Journal, title).because(cause)
     }
 
     /// The table, made when it is first needed: most data sets have no hard links.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::scan::{DigestWish, PageSource as _};
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::TransferOptions;
@@ -54,7 +54,8 @@ pub(crate) fn compare_of(
             loop {
                 if comparing.progress.is_stopped() || control.is_asked_to_stop() {
                     let title = "comparing contents was stopped";
-                    return Err(Problem::new(Exit::Temporary, "stopped", title));
+                    // The transfer compares again in its next attempt.
+                    return Err(Problem::new(ProblemCode::Stopped, title).exit(Exit::Temporary));
                 }
                 if let Some(digests) = source.digests(&wish, WAIT_MS)? {
                     return Ok(digests);
@@ -78,7 +79,7 @@ pub(crate) fn refuses(options: &TransferOptions) -> Option<Problem> {
     let refused = options.plan.is_some() && options.update.compare == CompareBy::Digest;
     refused.then(|| {
         let title = "a plan does not read files: it does not go with --compare digest";
-        Problem::new(Exit::Usage, "plan-compare", title)
+        Problem::new(ProblemCode::PlanCompare, title)
             .hint("leave out `--compare digest`, or transfer without a plan")
     })
 }

@@ -21,17 +21,16 @@ use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::FailedItem;
 use penstock_proto::manifest::EntryKind;
 
-use super::deletion_guards::{DELETE_REFUSED, check_amount, check_scan};
+use super::deletion_guards::{check_amount, check_scan};
 use crate::runner::context::RunContext;
 use crate::runner::journal::{Scratch, failed};
 use crate::runner::pages::puller::Clear;
-use crate::runner::plan::PLAN_STALE;
 use crate::runner::state::RunState;
 use crate::runner::tasks::hung_stores::{ends_within, no_thread};
 
@@ -72,7 +71,10 @@ impl Deleting {
             None => return Ok(()),
             Some(Ok(())) => {}
             // Nothing was deleted; moved entries are finished in order.
-            Some(Err(problem)) if problem.code == DELETE_REFUSED || problem.code == PLAN_STALE => {
+            Some(Err(problem))
+                if problem.code == ProblemCode::DeleteRefused
+                    || problem.code == ProblemCode::PlanStale =>
+            {
                 self.refused = Some(problem);
             }
             Some(Err(problem)) => return Err(problem),
@@ -164,7 +166,7 @@ impl Deletion {
     }
 
     fn join(&mut self) -> Result<(), Problem> {
-        let broken = |what: &str| Problem::new(Exit::Unclassified, "internal", what);
+        let broken = |what: &str| Problem::new(ProblemCode::Internal, what);
         let thread =
             self.thread.take().ok_or_else(|| broken("how deleting ended was told before"))?;
         thread.join().unwrap_or_else(|_| Err(broken("deleting broke an assumption of ours")))
@@ -215,7 +217,7 @@ impl Search {
         let scratch = self.scratch()?;
         match self.find(&scratch, stop) {
             Ok(()) => {}
-            Err(problem) if problem.code == DELETE_REFUSED => {
+            Err(problem) if problem.code == ProblemCode::DeleteRefused => {
                 let mut refused =
                     self.context.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
                 *refused = Some(problem);

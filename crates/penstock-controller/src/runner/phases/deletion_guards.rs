@@ -1,14 +1,11 @@
 //! The guards that a deletion at the target asks (C3, promise (e)).
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::scan::ScanSummary;
 use penstock_api::update::UpdateOptions;
 
-/// Code of a refusal: nothing was deleted.
-pub(crate) const DELETE_REFUSED: &str = "delete-refused";
-
 fn refused(title: impl Into<String>) -> Problem {
-    Problem::new(Exit::Refused, DELETE_REFUSED, title)
+    Problem::new(ProblemCode::DeleteRefused, title)
 }
 
 /// Checks the guards that concern the scan only, without the target. `directory` says whether the
@@ -51,7 +48,7 @@ fn incomplete(unfinished: u64) -> Problem {
         "nothing is deleted: {unfinished} unfinished files of copies lie at the source, which may \
          lack what these copies have still to write"
     );
-    Problem::new(Exit::SomeFailed, DELETE_REFUSED, title).hint(
+    Problem::new(ProblemCode::DeleteRefused, title).exit(Exit::SomeFailed).hint(
         "finish these copies, or remove their files with `penstock copy --clean SRC`, and run it \
          again; `--exclude '.pst-*'` deletes all the same",
     )

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{Mended, TargetPeer};
 use penstock_proto::id::WriterId;
 use penstock_proto::journal::LateFile;
@@ -177,6 +177,6 @@ fn silent_writer(peers: &str, files: usize, named: &[String]) -> Problem {
          late to {files} file{s} that others have finished ({named}{more}), the same bytes, which \
          moves their times"
     );
-    Problem::new(Exit::Temporary, "silent-writer", title)
+    Problem::new(ProblemCode::SilentWriter, title)
         .hint("let it come back, or make sure that its host is off, before you change these files")
 }

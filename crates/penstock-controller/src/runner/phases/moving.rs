@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use penstock_api::heads::{HeadCommit, PageHead};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::Comparison;
 use penstock_proto::journal::JournalRecord;
@@ -15,7 +15,6 @@ use penstock_proto::manifest::{Page, page_digest};
 
 use super::changed_entries::amendments;
 use crate::runner::context::RunContext;
-use crate::runner::input::LIST_ANEW;
 use crate::runner::pages::found::{Found, checked_page};
 use crate::runner::pages::puller::Pulled;
 use crate::runner::pages::unlisted;
@@ -146,7 +145,7 @@ impl Moving {
         if self.doubts && !compared.carried.is_empty() {
             // Files that were carried over are in no piece that could be looked at again.
             let title = "the target's store is older than files that earlier attempts have done";
-            return Err(Problem::new(Exit::Temporary, LIST_ANEW, title)
+            return Err(Problem::new(ProblemCode::ListAnew, title)
                 .hint("the next attempt lists the source anew, and moves all of it"));
         }
         state.progress.found.add(&page);

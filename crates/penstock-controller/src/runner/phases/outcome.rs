@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use penstock_api::heads::LedgerHead;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::PathText;
@@ -48,14 +48,14 @@ impl Tally {
         if all == 0 {
             return None;
         }
-        let (exit, code) = match self {
-            Self { integrity: 1.., .. } => (Exit::Integrity, "integrity"),
-            Self { other: 0, .. } => (Exit::SourceChanged, "source-changed"),
-            _ => (Exit::SomeFailed, "some-failed"),
+        let code = match self {
+            Self { integrity: 1.., .. } => ProblemCode::Integrity,
+            Self { other: 0, .. } => ProblemCode::SourceChanged,
+            _ => ProblemCode::SomeFailed,
         };
         let title = format!("{all} of {} items failed", self.items.max(all));
         Some(
-            Problem::new(exit, code, title)
+            Problem::new(code, title)
                 .hint("the failed items are listed; `--files-from` moves just these"),
         )
     }

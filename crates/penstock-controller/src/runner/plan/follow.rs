@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use penstock_api::plan::{PlanItem, PlanUse};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{TargetPeer, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText, TransferOptions};
 use penstock_proto::compared::{Comparison, EntrySet};
@@ -18,11 +18,8 @@ use super::look::Looker;
 use crate::runner::input::{FAILURES_SHOWN, RunInput, RunOutcome};
 use crate::runner::journal::{RunFiles, checked_path, failed, plan_path};
 
-/// Code of the problem that source or target differ from a plan.
-pub(crate) const PLAN_STALE: &str = "plan-stale";
-
 fn stale(title: String) -> Problem {
-    Problem::new(Exit::SourceChanged, PLAN_STALE, title)
+    Problem::new(ProblemCode::PlanStale, title)
         .hint("make another plan; what that says can be compared with this one")
 }
 
@@ -59,13 +56,13 @@ impl Followed {
         let path = plan_path(&input.journal);
         if !path.exists() {
             let title = "the plan that is to be followed is not here";
-            return Err(Problem::new(Exit::Usage, "plan-missing", title)
+            return Err(Problem::new(ProblemCode::PlanMissing, title)
                 .hint("submit it with `penstock transfer submit --plan FILE`"));
         }
         let (index, head) = Index::build(&path, digest, input.fence.epoch())?;
         if !decides_alike(&head.options, &input.options) {
             let title = "the options are not those that the plan was made with";
-            return Err(Problem::new(Exit::Usage, "plan-options", title));
+            return Err(Problem::new(ProblemCode::PlanOptions, title));
         }
         if head.root != input.root {
             let title = format!(
@@ -115,7 +112,7 @@ impl Followed {
     /// those stay as they are.
     ///
     /// # Errors
-    /// Code [`PLAN_STALE`]; the error of the peer.
+    /// Code [`ProblemCode::PlanStale`]; the error of the peer.
     pub(crate) fn compare(
         &self,
         peer: &dyn TargetPeer,
@@ -136,7 +133,7 @@ impl Followed {
     /// Returns whether the plan deletes an item that exists only at the target.
     ///
     /// # Errors
-    /// Code [`PLAN_STALE`].
+    /// Code [`ProblemCode::PlanStale`].
     pub(crate) fn deletes(&self, item: &PlanItem) -> Result<bool, Problem> {
         let Some((_, planned)) = self.index.find(Side::Target, &item.path.0)? else {
             return Ok(false);

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use penstock_api::plan::{PlanAction, PlanHead, PlanItem, PlanLine, PlanReader};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 
 use crate::runner::journal::failed;
 use crate::runner::journal::names::{beside, own};
@@ -51,7 +51,7 @@ fn hash_of(side: Side, path: &[u8]) -> [u8; 16] {
 }
 
 fn unsound(why: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Usage, "plan-broken", "the plan is not whole").because(why)
+    Problem::new(ProblemCode::PlanBroken, "the plan is not whole").because(why)
 }
 
 /// The items of a plan by their paths.
@@ -294,7 +294,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!(unmet, [4321]);
-        assert_eq!(Index::build(&path, "another", 0).err().unwrap().code, "plan-broken");
+        assert_eq!(Index::build(&path, "another", 0).err().unwrap().code, ProblemCode::PlanBroken);
         items.push(item(PlanAction::Copy, b"d/9", 0));
         let digest = write(&path, &items);
         let twice = Index::build(&path, &digest, 0).err().unwrap();

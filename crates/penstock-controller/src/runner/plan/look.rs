@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use penstock_api::delete::SurplusQuery;
 use penstock_api::heads::LedgerHead;
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{PageReply, ScanSummary};
 use penstock_api::task::{TaskPage, TaskSpec};
 use penstock_api::update::IfExists;
@@ -78,7 +78,7 @@ impl<'a> Looker<'a> {
     fn page(&self, number: u32) -> Result<TaskPage, Problem> {
         let gone = || {
             let title = format!("page {number} is not in the journal store");
-            Problem::new(Exit::Fatal, "journal", title)
+            Problem::new(ProblemCode::JournalDamaged, title)
         };
         let encoded = self.journal.read_page(number)?.ok_or_else(gone)?;
         let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;

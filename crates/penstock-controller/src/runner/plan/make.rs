@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::Path;
 
 use penstock_api::plan::{Forecast, PLAN_VERSION, PlanEnd, PlanHead, PlanItem, PlanWriter};
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::ScanSummary;
 
 use super::look::Looker;
@@ -44,7 +44,7 @@ fn try_make(input: &mut RunInput) -> Result<bool, Problem> {
     let mut refused = None;
     if looker.spec.update.delete {
         match deletions(&looker, &scan, &mut |item| writer.add(item).map_err(lost)) {
-            Err(problem) if problem.code == "delete-refused" => refused = Some(problem),
+            Err(problem) if problem.code == ProblemCode::DeleteRefused => refused = Some(problem),
             outcome => outcome?,
         }
     }

@@ -11,5 +11,5 @@ mod index;
 mod look;
 mod make;
 
-pub(super) use follow::{Followed, PLAN_STALE};
+pub(super) use follow::Followed;
 pub(super) use make::make;

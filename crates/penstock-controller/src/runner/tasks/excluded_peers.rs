@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::PeerShare;
 
 use super::task_set::TaskSet;
@@ -14,7 +14,7 @@ impl TaskSet {
         let is_news = |peer: &String, why: &String| self.excluded.get(peer) != Some(why);
         for (peer, why) in excluded.iter().filter(|(peer, why)| is_news(peer, why)) {
             let title = format!("peer `{peer}` takes no part: {why}");
-            self.parts.control.note(Problem::new(Exit::Temporary, "peer-left-out", title));
+            self.parts.control.note(Problem::new(ProblemCode::PeerLeftOut, title));
         }
         self.excluded = excluded;
     }

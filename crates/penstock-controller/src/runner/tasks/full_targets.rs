@@ -6,8 +6,7 @@
 //! for room, whatever errors other peers have met since.
 
 use penstock_api::peers::Member;
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::TARGET_FULL;
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_proto::id::WriterId;
 
 use super::task_set::TaskSet;
@@ -16,7 +15,7 @@ use crate::runner::any_peer::nobody;
 /// The problem with the name of the peer that has met it.
 pub(super) fn at(member: &Member, problem: Problem) -> Problem {
     let named = format!("peer `{}`: ", member.name);
-    if problem.code != TARGET_FULL || member.name.is_empty() || problem.title.starts_with(&named) {
+    if problem.code != ProblemCode::TargetFull || member.name.is_empty() || problem.title.starts_with(&named) {
         return problem;
     }
     Problem { title: format!("{named}{}", problem.title), ..problem }
@@ -25,7 +24,7 @@ pub(super) fn at(member: &Member, problem: Problem) -> Problem {
 impl TaskSet {
     /// Returns whether it was known before the run that a peer may meet this problem.
     pub(super) fn is_expected(&self, problem: &Problem) -> bool {
-        problem.code == TARGET_FULL && self.parts.control.expects_full()
+        problem.code == ProblemCode::TargetFull && self.parts.control.expects_full()
     }
 
     /// Returns the reason why the run cannot continue, now that no peer takes part. A temporary
@@ -35,7 +34,7 @@ impl TaskSet {
             let failures = self.registry.failures();
             failures.filter_map(|(writer, met)| Some((writer, met.passing.as_ref()?)))
         };
-        if let Some((_, full)) = met().find(|(_, problem)| problem.code == TARGET_FULL) {
+        if let Some((_, full)) = met().find(|(_, problem)| problem.code == ProblemCode::TargetFull) {
             return full.clone();
         }
         let present = self.parts.peers.present();

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_api::peers::GRANT;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 
 use super::task_set::TaskSet;
 
@@ -47,7 +47,7 @@ impl TaskSet {
     fn hung(&self, lasts: Duration) -> Problem {
         let (store, seconds) = (&self.parts.spec.store, lasts.as_secs());
         let title = format!("store `{store}` has not answered for {seconds} s");
-        Problem::new(Exit::Temporary, "store-hung", title)
+        Problem::new(ProblemCode::StoreHung, title)
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{self, Duration};
 
 use penstock_api::peers::{Member, PartNews};
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::rpc::task::PEER_LOST;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{TaskFigures, TaskStart};
 use penstock_engine::writers::{Loss, PresentPeer, WriterRegistry};
 use penstock_proto::id::{PeerNumber, WriterId};
@@ -22,7 +21,7 @@ use crate::runner::shares::Shares;
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 fn unfit() -> Problem {
-    Problem::new(Exit::Fatal, "sync", "the target store failed to sync several times")
+    Problem::new(ProblemCode::Sync, "the target store failed to sync several times")
         .hint("look at the kernel log of the target host for I/O errors")
 }
 
@@ -107,7 +106,7 @@ impl TaskSet {
         for number in lapsed {
             let name = self.tasks.get(&number).map(|it| it.member.name.as_str());
             let title = format!("peer `{}` is lost", name.unwrap_or_default());
-            let lost = Problem::new(Exit::Temporary, PEER_LOST, title)
+            let lost = Problem::new(ProblemCode::PeerLost, title)
                 .because("it was not heard of for as long as it may write");
             self.take_out(number, Some(Loss::Lapsed), lost);
         }

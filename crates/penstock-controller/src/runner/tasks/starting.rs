@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use penstock_api::heads::HeadCommit;
 use penstock_api::peers::{Member, PartNews};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{Adopted, TaskSpec, TaskStart};
 use penstock_engine::transfer::{Joining, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
@@ -76,12 +76,12 @@ impl TaskSet {
             let start = peer.prepare(&spec)?;
             if start.marker < spec.epoch && !spec.doubt {
                 let title = "the store is older there than the ledger";
-                return Err(Problem::new(Exit::Temporary, "store-offline", title));
+                return Err(Problem::new(ProblemCode::StoreOffline, title));
             }
             if start.mounts != spec.mounts {
                 // A missing mount is an error that the peer itself reports.
                 let title = "more is mounted there, where the data set goes, than at other peers";
-                return Err(Problem::new(Exit::Temporary, "store-offline", title));
+                return Err(Problem::new(ProblemCode::StoreOffline, title));
             }
             let told = Arc::clone(&control);
             let task = peer.start(&spec, told)?;
@@ -112,7 +112,7 @@ impl TaskSet {
         );
         for (number, PeerTask { member, session, stage }) in ready {
             let Stage::Starting(started) = stage else { continue };
-            let broken = || Problem::new(Exit::Unclassified, "internal", "its thread broke");
+            let broken = || Problem::new(ProblemCode::Internal, "its thread broke");
             match started.join().unwrap_or_else(|_| Err(broken())) {
                 Ok(started) => self.join(member, session, started)?,
                 Err(problem) => {

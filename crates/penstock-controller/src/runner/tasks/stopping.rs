@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_api::peers::Member;
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::rpc::task::{PEER_LOST, TASK_HANGS, TASK_UNKNOWN};
-use penstock_api::task::{TARGET_FULL, Task};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::task::Task;
 use penstock_engine::writers::{Failure, Loss, PeerState};
 use penstock_proto::id::PeerNumber;
 
@@ -23,16 +22,18 @@ const CALLED_MAX: Duration = Duration::from_secs(1);
 
 /// Returns the way in which a peer is lost whose task ends with a problem of this code: its process
 /// has ended or is out of reach, or a thread of it hangs.
-pub(super) fn loss_of(code: &str) -> Option<Loss> {
+pub(super) fn loss_of(code: &ProblemCode) -> Option<Loss> {
     match code {
-        TASK_HANGS => Some(Loss::Hung),
-        PEER_LOST | TASK_UNKNOWN | "grant-over" => Some(Loss::Lapsed),
+        ProblemCode::TaskHangs => Some(Loss::Hung),
+        ProblemCode::PeerLost | ProblemCode::TaskUnknown | ProblemCode::GrantOver => {
+            Some(Loss::Lapsed)
+        }
         _ => None,
     }
 }
 
 fn hangs(session: &PeerSession) -> bool {
-    session.take_broken().is_some_and(|said| said.code == TASK_HANGS)
+    session.take_broken().is_some_and(|said| said.code == ProblemCode::TaskHangs)
 }
 
 impl TaskSet {
@@ -59,7 +60,7 @@ impl TaskSet {
     /// Leaves a peer alone for a while that has met this problem.
     pub(super) fn leave_alone(&mut self, member: &Member, problem: &Problem) {
         let failure = match problem.exit {
-            Exit::Temporary if problem.code == TARGET_FULL => Failure::Full,
+            Exit::Temporary if problem.code == ProblemCode::TargetFull => Failure::Full,
             Exit::Temporary => Failure::Passing,
             Exit::NotAuthorised => Failure::Untrusted,
             _ => Failure::Final,
@@ -135,8 +136,7 @@ impl TaskSet {
     fn settle(&mut self, member: &Member, session: &PeerSession, task: &dyn Task) {
         let number = session.number;
         session.end();
-        let said = session.take_broken().map(|said| said.code).unwrap_or_default();
-        let loss = loss_of(&said);
+        let loss = session.take_broken().and_then(|said| loss_of(&said.code));
         let is_lost = self.registry.is_lost(number) || loss.is_some();
         self.registry.handle_left(number, loss);
         {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use penstock_api::heads::LedgerHead;
 use penstock_api::io_problem::failed;
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
 use penstock_proto::id::WriterId;
 use penstock_proto::journal::JournalRecord;
@@ -28,8 +28,9 @@ pub fn clean_abandoned(
     head: &LedgerHead,
     journal: &Path,
 ) -> Result<(), Problem> {
-    let unreadable =
-        |cause: io::Error| failed("journal", format!("cannot read {}", journal.display()), &cause);
+    let unreadable = |cause: io::Error| {
+        failed(ProblemCode::Journal, format!("cannot read {}", journal.display()), &cause)
+    };
     let (earlier, most) = left_pages(journal);
     let generation_max = generation_max(&journal.join("logs")).map_err(unreadable)?.max(most);
     let pages = files(&journal.join("pages")).map_err(unreadable)?;

@@ -10,6 +10,7 @@ use penstock_proto::id::WriterId;
 
 use super::*;
 use crate::etcd::EtcdConfig;
+use penstock_api::problem::ProblemCode;
 
 mod fences;
 
@@ -152,7 +153,7 @@ fn b4_a_stale_epochs_transaction_is_refused() {
 
     assert!(first.holds(), "it does not know yet");
     let problem = old.commit(id, &commit(vec![head(9, true)])).unwrap_err();
-    assert_eq!(problem.code, penstock_api::fence::NOT_CONTROLLER);
+    assert_eq!(problem.code, ProblemCode::NotController);
     assert!(!first.holds(), "it knows now");
     let pairing = Pairing {
         site: "lab".parse().unwrap(),
@@ -192,7 +193,7 @@ fn b4_a_tenure_ends_by_the_clock() {
     // The other test's clock stands at 0 as well: its tenures have no end.
     tenure.extend(0);
     let problem = state.commit(id, &commit(vec![head(0, true)])).unwrap_err();
-    assert_eq!(problem.code, penstock_api::fence::NOT_CONTROLLER);
+    assert_eq!(problem.code, ProblemCode::NotController);
     tenure.extend(u64::MAX);
     assert!(!tenure.holds(), "what is over stays over");
 }

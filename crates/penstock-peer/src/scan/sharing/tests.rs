@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::Exit;
+use penstock_api::problem::ProblemCode;
 use penstock_proto::manifest::EntryKind;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
@@ -74,7 +74,7 @@ impl Fake {
         let goes_wrong = |after: usize| self.parts.load(Ordering::Relaxed) >= after;
         let check = || match self.fault {
             Fault::Unmounts(after) if goes_wrong(after) => {
-                Err(Problem::new(Exit::Temporary, "store-offline", "store `data` is offline"))
+                Err(Problem::new(ProblemCode::StoreOffline, "store `data` is offline"))
             }
             _ => Ok(()),
         };
@@ -122,7 +122,7 @@ impl Listing for FakeListing {
             Ok(part) => Ok(Some(part)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
-                Err(Problem::new(Exit::Temporary, "peer-lost", "the peer is gone"))
+                Err(Problem::new(ProblemCode::PeerLost, "the peer is gone"))
             }
         }
     }

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
+use penstock_api::problem::{Exit, ProblemCode};
 use penstock_api::removal::RemoveOrder;
 use penstock_api::scan::{PageReply, RecheckRequest, SourcePeer as _};
 use penstock_store::IoMode;
@@ -114,7 +115,7 @@ fn e2_a_store_that_hangs_holds_up_its_own_scans_alone() {
         assert_eq!(told.exit, Exit::Temporary, "{told}");
     }
     let told = service.open_scan(&request(5, "hung")).unwrap_err();
-    assert_eq!((told.code.as_str(), told.exit), ("store-hung", Exit::Temporary));
+    assert_eq!((&told.code, told.exit), (&ProblemCode::StoreHung, Exit::Temporary));
     assert!(began.elapsed() < LOOK * 5, "it took {:?}", began.elapsed());
     drop(wake);
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -135,7 +136,7 @@ fn b4_what_was_given_up_while_it_was_opened_leaves_nothing() {
     let asked = std::thread::spawn(move || asked.open_scan(&request(1, "slow")));
     until_asked(&service, 1);
     service.release(TransferId([1; 16]));
-    assert_eq!(asked.join().unwrap().unwrap_err().code, "scan-given-up");
+    assert_eq!(asked.join().unwrap().unwrap_err().code, ProblemCode::ScanGivenUp);
     assert!(began.elapsed() < LOOK, "the request has waited for the store");
     drop(wake);
     // The thread that opens it looks at the store now, and ends.
@@ -155,7 +156,7 @@ fn c4_an_id_opens_no_other_data_set() {
     service.open_scan(&request(7, "secret")).unwrap();
     assert_eq!(service.open_scan(&request(7, "secret")), Ok(RootKind::Directory));
     let refused = service.open_scan(&request(7, "open")).unwrap_err();
-    assert_eq!(refused.code, "scan-known");
+    assert_eq!(refused.code, ProblemCode::ScanKnown);
 }
 
 /// Promise: a journal that cannot be read for a while is not one that knows nothing of a scan:
@@ -166,7 +167,7 @@ fn a_journal_that_fails_has_lost_no_scan() {
     let (_, service) = peer(work.path(), ["secret", "open"]);
     let request = request(7, "open");
     let id = request.transfer;
-    assert_eq!(service.page(id, 0, 0).unwrap_err().code, "scan-unknown");
+    assert_eq!(service.page(id, 0, 0).unwrap_err().code, ProblemCode::ScanUnknown);
     service.open_scan(&request).unwrap();
     service.stop(id);
     // A directory cannot be read as a file, not even by root.
@@ -177,7 +178,7 @@ fn a_journal_that_fails_has_lost_no_scan() {
     let opened = service.open_scan(&request).map(drop);
     for failed in [service.page(id, 0, 0).map(drop), opened] {
         let problem = failed.unwrap_err();
-        assert_eq!((problem.code.as_str(), problem.exit), ("state", Exit::Temporary));
+        assert_eq!((&problem.code, problem.exit), (&ProblemCode::State, Exit::Temporary));
     }
     fs::remove_dir(&kept).unwrap();
     fs::rename(&aside, &kept).unwrap();
@@ -228,7 +229,7 @@ impl Drop for Mounted<'_> {
 /// The store is told to be offline, and the transfer to wait.
 fn assert_offline<T: std::fmt::Debug>(reply: Result<T, Problem>) {
     let told = reply.unwrap_err();
-    assert_eq!((told.code.as_str(), told.exit), ("store-offline", Exit::Temporary), "{told}");
+    assert_eq!((&told.code, told.exit), (&ProblemCode::StoreOffline, Exit::Temporary), "{told}");
 }
 
 /// C3: after a restart a file system that was mounted within the store is not mounted yet: its

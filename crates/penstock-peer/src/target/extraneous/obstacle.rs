@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use penstock_api::delete::Surplus;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 
 use super::path_hash::{HASHES_MAX, PathHash, hash_of, spill_failed};
 use super::record::{key_of, read_line};
@@ -35,7 +35,7 @@ impl Obstacles {
             directories.insert(key_of(&surplus));
             if directories.len() as u64 > HASHES_MAX {
                 let title = format!("more than {HASHES_MAX} directories are in the way of files");
-                return Err(Problem::new(Exit::Refused, "delete-refused", title)
+                return Err(Problem::new(ProblemCode::DeleteRefused, title)
                     .hint("is that the right target? remove them by hand"));
             }
         }

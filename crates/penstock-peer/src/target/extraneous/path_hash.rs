@@ -3,7 +3,7 @@
 use std::io::{self};
 use std::path::Path;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::select::Selection;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::UpdateOptions;
@@ -27,7 +27,7 @@ pub(super) fn other_kind(mut hash: PathHash) -> PathHash {
 
 pub(super) fn spill_failed(path: &Path, cause: &io::Error) -> Problem {
     let title = format!("cannot keep `{}`", path.display());
-    Problem::new(Exit::Temporary, "journal", title).because(cause)
+    Problem::new(ProblemCode::Journal, title).because(cause)
 }
 
 /// Hashes of paths that are kept in memory at a time: some 48 MiB.

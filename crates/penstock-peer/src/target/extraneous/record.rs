@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use penstock_api::delete::{Surplus, SurplusKind};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::PathText;
 use penstock_proto::units::FileTime;
 use penstock_store::{Kind, Meta};
@@ -87,6 +87,6 @@ pub(super) fn line_of(surplus: &Surplus) -> Vec<u8> {
 pub(super) fn read_line(line: &str, path: &Path) -> Result<Surplus, Problem> {
     serde_json::from_str(line).map_err(|cause| {
         let title = format!("`{}` is damaged", path.display());
-        Problem::new(Exit::Fatal, "journal", title).because(cause)
+        Problem::new(ProblemCode::JournalDamaged, title).because(cause)
     })
 }

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use penstock_api::problem::{Exit, ProblemCode};
 use penstock_api::select::SelectRule;
 use penstock_api::transfer::PathText;
 use penstock_proto::id::TransferId;
@@ -169,11 +170,11 @@ fn b4_looking_ends_when_another_may_lead() {
         (found.map_err(|problem| problem.code), scratch.path().join("there-000").exists())
     };
     assert_eq!(look(false, false, u64::MAX).0, Ok(20));
-    assert_eq!(look(true, false, u64::MAX), (Err("stopped".to_owned()), false));
-    assert_eq!(look(false, true, u64::MAX).0, Err("stopped".to_owned()));
+    assert_eq!(look(true, false, u64::MAX), (Err(ProblemCode::Stopped), false));
+    assert_eq!(look(false, true, u64::MAX).0, Err(ProblemCode::Stopped));
     let mut holds = 0;
     while let (Err(code), _) = look(false, false, holds) {
-        assert_eq!(code, penstock_api::fence::NOT_CONTROLLER);
+        assert_eq!(code, ProblemCode::NotController);
         holds += 7;
     }
     // Each thing that was found, when it was met and when it was looked up; each pair of files.
@@ -200,7 +201,7 @@ fn list_dead(base: &Path, known: bool) -> Option<Problem> {
 fn a5_a_store_that_is_gone_refuses_no_deletion() {
     let base = tempfile::tempdir().unwrap();
     let Some(gone) = list_dead(base.path(), false) else { return };
-    assert_eq!((gone.exit, gone.code.as_str()), (Exit::Temporary, "store-offline"));
+    assert_eq!((gone.exit, &gone.code), (Exit::Temporary, &ProblemCode::StoreOffline));
     let refused = list_dead(base.path(), true).unwrap();
-    assert_eq!((refused.exit, refused.code.as_str()), (Exit::Refused, "delete-refused"));
+    assert_eq!((refused.exit, &refused.code), (Exit::Refused, &ProblemCode::DeleteRefused));
 }

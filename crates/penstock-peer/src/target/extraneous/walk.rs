@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use penstock_api::delete::Surplus;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::PathText;
 use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
@@ -88,7 +88,7 @@ impl<'a> Here<'a> {
     pub(super) fn new(target: &'a Target, wish: Wish<'a>) -> Result<Self, Problem> {
         let Wish { root, update, select } = wish;
         let selector = select.compile().map_err(|cause| {
-            Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
+            Problem::new(ProblemCode::Select, "what to choose cannot be read").because(cause)
         })?;
         let backup = update.backup_dir.as_ref().map(|path| path.0.as_slice());
         let state = update.kept_state.as_ref().map(|path| path.0.as_slice());
@@ -174,6 +174,6 @@ impl TargetLister for Here<'_> {
 fn failed(target: &Target, error: &StoreError) -> Problem {
     of_no_item(target, error).unwrap_or_else(|| {
         let title = "the target cannot be listed, so nothing is deleted";
-        Problem::new(Exit::Refused, "delete-refused", title).because(chain(error))
+        Problem::new(ProblemCode::DeleteRefused, title).because(chain(error))
     })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, RecheckRequest, RootKind, ScanRequest, SourcePeer as _,
@@ -235,7 +235,7 @@ impl<'a> TargetParts<'a> {
         let target = Arc::new(target.with_connect(connect, self.rtt));
         let capability = data_encoding::HEXLOWER.decode(self.capability.as_bytes());
         let capability = capability.map_err(|error| {
-            Problem::new(Exit::Fatal, "capability", "the right to read cannot be read")
+            Problem::new(ProblemCode::CapabilityUnreadable, "the right to read cannot be read")
                 .because(error)
         })?;
         let site = self.keys.other.clone();
@@ -287,7 +287,7 @@ pub(super) fn check_asked(path: &[u8], facts: &SourceFacts) -> Result<(), Proble
         return Ok(());
     }
     let title = format!("the other end offers `{}`, which was not asked for", name::escape(name));
-    Err(Problem::new(Exit::Fatal, "ssh-protocol", title))
+    Err(Problem::new(ProblemCode::SshProtocol, title))
 }
 
 #[cfg(test)]

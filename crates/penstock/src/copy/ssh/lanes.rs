@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_net::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
     server_config, verify_capability,
@@ -67,7 +67,7 @@ pub(super) struct Keys {
 
 /// Problem: keys cannot be made or used.
 fn keys_failed(error: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Fatal, "ssh-keys", "the one-time certificates cannot be used").because(error)
+    Problem::new(ProblemCode::SshKeys, "the one-time certificates cannot be used").because(error)
 }
 
 /// Name of the end where the command was typed.

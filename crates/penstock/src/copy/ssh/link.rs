@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 
 use super::message::{self, Message, Said};
 
@@ -153,7 +153,7 @@ impl Link {
     pub(super) fn lost(&self) -> Option<Problem> {
         let lost = lock(&self.lost);
         lost.as_ref().map(|why| {
-            Problem::new(Exit::Temporary, "ssh-lost", "the ssh connection was lost")
+            Problem::new(ProblemCode::SshLost, "the ssh connection was lost")
                 .because(why)
                 .hint("the same command again goes on where it was")
         })
@@ -222,11 +222,11 @@ pub(super) fn unexpected(message: &Message) -> Problem {
     let said = serde_json::to_value(message).ok();
     let said = said.as_ref().and_then(|value| value.get("say")?.as_str()).unwrap_or("something");
     let title = format!("the other end says `{said}` where that has no place");
-    Problem::new(Exit::Fatal, "ssh-protocol", title)
+    Problem::new(ProblemCode::SshProtocol, title)
 }
 
 /// Something that has to be said and was not.
 pub(super) fn missing(what: &str) -> Problem {
     let title = format!("the other end does not say {what}");
-    Problem::new(Exit::Fatal, "ssh-protocol", title)
+    Problem::new(ProblemCode::SshProtocol, title)
 }

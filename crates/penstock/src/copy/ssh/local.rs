@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use penstock_api::plan::PlanUse;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome, RunView};
@@ -180,7 +180,7 @@ impl Session {
         let direct = match begun.port {
             Some(port) if port < self.ports.0 || port > self.ports.1 => {
                 let title = format!("the other end offers port {port}, which it was not given");
-                return Err(failure(Problem::new(Exit::Fatal, "ssh-protocol", title)).into());
+                return Err(failure(Problem::new(ProblemCode::SshProtocol, title)).into());
             }
             Some(port) => self.find_direct(port, &hosts, begun),
             None => self
@@ -428,13 +428,13 @@ fn run_here(
 }
 
 fn lost(link: &Link) -> RunOutcome {
-    let unknown = || Problem::new(Exit::Temporary, "ssh-lost", "the ssh connection was lost");
+    let unknown = || Problem::new(ProblemCode::SshLost, "the ssh connection was lost");
     RunOutcome::Failed(link.lost().unwrap_or_else(unknown))
 }
 
 /// A problem of the far end, with where that is.
 fn at(remote: &Remote, problem: Problem) -> Problem {
-    if problem.code == "ssh-lost" {
+    if problem.code == ProblemCode::SshLost {
         return problem;
     }
     Problem { title: format!("at {}: {}", remote.destination, problem.title), ..problem }
@@ -533,7 +533,7 @@ impl Follower {
         let to = which.path(&RunFiles::of(&self.journal));
         let failed = |error: std::io::Error| {
             let title = format!("cannot write `{}`", to.display());
-            Problem::new(Exit::Fatal, "state", title).because(error)
+            Problem::new(ProblemCode::SshFile, title).because(error)
         };
         fs::create_dir_all(&self.journal).map_err(failed)?;
         let mut file = File::create(&to).map_err(failed)?;

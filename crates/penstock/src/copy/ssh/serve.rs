@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_controller::runner::{RunControl, RunFiles, RunOutcome};
 use penstock_proto::name;
 
@@ -243,7 +243,7 @@ impl Far {
     fn listen_inside(&self) -> Result<u16, Problem> {
         let failed = |cause: &dyn std::fmt::Display| {
             let title = "cannot listen at the loopback address";
-            Problem::new(Exit::Fatal, "ssh-listen", title).because(cause)
+            Problem::new(ProblemCode::SshListen, title).because(cause)
         };
         let listening = self.listening.as_ref().ok_or_else(|| failed(&"lanes are open already"))?;
         let here = IpAddr::from(Ipv4Addr::LOCALHOST);
@@ -341,7 +341,7 @@ impl Far {
                 let path = which.path(&RunFiles::of(&state.journal()));
                 read_part(&path, offset, PART_BYTES).map_err(|error| {
                     let title = format!("cannot read `{}`", path.display());
-                    Problem::new(Exit::Fatal, "state", title).because(error)
+                    Problem::new(ProblemCode::SshFile, title).because(error)
                 })
             }
             _ => Err(unexpected(&Message::File { which, offset })),
@@ -410,7 +410,7 @@ fn expand(path: Vec<u8>) -> Result<PathBuf, Problem> {
         Err(_) if bytes.is_empty() => PathBuf::from("."),
         Err(_) if bytes.starts_with(b"~") => {
             let title = format!("the home directory in `{}` is not looked up", name::escape(bytes));
-            return Err(Problem::new(Exit::Usage, "ssh-path", title).hint(
+            return Err(Problem::new(ProblemCode::SshPath, title).hint(
                 "give the path from `/`; put `./` in front if the name does begin with a tilde",
             ));
         }

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_peer::SourceMemory;
 use penstock_proto::frame::Refusal;
 use penstock_proto::id::{Name, PeerId};
@@ -253,7 +253,7 @@ impl Budget {
     /// Problem `busy`: the site has too many of what is named.
     pub(crate) fn busy(&self, what: &str) -> Problem {
         let title = format!("site `{}` has too many {what} at a time", self.site);
-        Problem::new(Exit::Temporary, "busy", title).hint("ask again after some seconds")
+        Problem::new(ProblemCode::Busy, title).hint("ask again after some seconds")
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::Method;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::{JoinFile, JoinHalf, JoinedSite};
 use penstock_net::trust::{
     ALPN_HTTP1, CipherSuite, PairingToken, pairing_client_config, pairing_exporter,
@@ -51,7 +51,7 @@ pub(crate) fn accept(
     check_free(site, &half.peer)?;
     let unreadable = |path: &Path, error: std::io::Error| {
         let title = format!("`{}` cannot be read", path.display());
-        Problem::new(Exit::Fatal, "keys", title).because(error)
+        Problem::new(ProblemCode::Keys, title).because(error)
     };
     let mut files = Vec::new();
     let mut give = |from: PathBuf, to: PathBuf| -> Result<PathBuf, Problem> {
@@ -73,7 +73,7 @@ pub(crate) fn accept(
     let mut config = site.config.clone();
     let Some(cluster) = &mut config.cluster else {
         let title = "this site has one peer only: there is nothing to join";
-        return Err(Problem::new(Exit::Refused, "no-cluster", title)
+        return Err(Problem::new(ProblemCode::NoCluster, title)
             .hint("`penstock site grow` makes it one of several"));
     };
     if cluster.own_etcd.is_some() {
@@ -94,8 +94,7 @@ pub(crate) fn accept(
         }
     }
     let config = toml::to_string(&config).map_err(|error| {
-        Problem::new(Exit::Unclassified, "internal", "the configuration cannot be told")
-            .because(error)
+        Problem::new(ProblemCode::Internal, "the configuration cannot be told").because(error)
     })?;
     tracing::info!(peer = %half.peer, "a host has joined this site");
     Ok(JoinedSite { config, files })
@@ -107,7 +106,7 @@ fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
     let hint = "make another token, and join with another `--peer`";
     if site.has_peer(peer) {
         let title = format!("a peer of this site is called `{peer}` already");
-        return Err(Problem::new(Exit::Refused, "peer-taken", title).hint(hint));
+        return Err(Problem::new(ProblemCode::PeerTaken, title).hint(hint));
     }
     let members = Files::of(&site.directory).members();
     let its = members.iter().filter(|member| member.name == peer.as_str());
@@ -116,7 +115,7 @@ fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
     addresses.extend(site.last_addresses(peer));
     let Some(address) = answering(&addresses) else { return Ok(()) };
     let title = format!("a host of this site that is called `{peer}` answers at {address}");
-    Err(Problem::new(Exit::Refused, "peer-lives", title)
+    Err(Problem::new(ProblemCode::PeerLives, title)
         .hint(format!("switch it off if this one is to take its place; or {hint}")))
 }
 
@@ -127,7 +126,7 @@ fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
 /// The token is no good, the peer cannot be reached, or it refuses.
 pub(crate) async fn join(token: &str, peer: &Name) -> Result<(Config, Vec<JoinFile>), Problem> {
     let token: PairingToken = token.parse().map_err(|error| {
-        Problem::new(Exit::Usage, "token", "this is no token to join with").because(error)
+        Problem::new(ProblemCode::Token, "this is no token to join with").because(error)
     })?;
     let joined = match tokio::time::timeout(DEADLINE, talk(&token, peer)).await {
         Ok(joined) => joined?,
@@ -135,14 +134,14 @@ pub(crate) async fn join(token: &str, peer: &Name) -> Result<(Config, Vec<JoinFi
     };
     let config: Config = toml::from_str(&joined.config).map_err(|error| {
         let title = "the site's configuration is not what this release understands";
-        Problem::new(Exit::Fatal, "version", title).because(error)
+        Problem::new(ProblemCode::ReplyUnreadable, title).because(error)
     })?;
     Ok((config, joined.files))
 }
 
 async fn talk(token: &PairingToken, peer: &Name) -> Result<JoinedSite, Problem> {
     let internal = |error: penstock_net::trust::TrustError| {
-        Problem::new(Exit::Fatal, "trust", "joining cannot begin").because(error)
+        Problem::new(ProblemCode::Trust, "joining cannot begin").because(error)
     };
     let suites = CipherSuite::preferred();
     let mut config = (*pairing_client_config(token.authority, &suites).map_err(internal)?).clone();
@@ -176,7 +175,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let site = site(directory.path());
         let code = |peer: &str| check_free(&site, &peer.parse().unwrap()).err().map(|it| it.code);
-        assert_eq!(code("h1").as_deref(), Some("peer-taken"), "this very peer");
+        assert_eq!(code("h1"), Some(ProblemCode::PeerTaken), "this very peer");
         let etcd = TcpListener::bind("127.0.0.1:0").unwrap();
         let member = KnownMember {
             name: "h3".to_owned(),
@@ -184,7 +183,7 @@ mod tests {
             peer_url: "https://127.0.0.1:1".to_owned(),
         };
         Files::of(directory.path()).set_members(&[member]).unwrap();
-        assert_eq!(code("h3").as_deref(), Some("peer-lives"));
+        assert_eq!(code("h3"), Some(ProblemCode::PeerLives));
         assert_eq!(code("h4"), None);
         drop(etcd);
         assert_eq!(code("h3"), None, "it is gone");

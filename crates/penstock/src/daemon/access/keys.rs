@@ -11,7 +11,7 @@ use std::path::Path;
 
 use data_encoding::{BASE64, HEXLOWER};
 use penstock_api::keys::{KeyStatement, KeysRecord, REVOKED_MAX, RevokedKey, SignedKeys};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::JoinFile;
 use penstock_controller::state::Pairing;
 use penstock_net::trust::{
@@ -297,7 +297,7 @@ pub(crate) fn check(
 ) -> Result<KeyStatement, Problem> {
     let refused = |why: String| {
         let title = format!("a statement about the keys of site `{site}` is refused");
-        Problem::new(Exit::NotAuthorised, "keys", title).because(why)
+        Problem::new(ProblemCode::KeysRefused, title).because(why)
     };
     let statement: KeyStatement = serde_json::from_str(&signed.statement)
         .map_err(|error| refused(format!("it cannot be read: {error}")))?;
@@ -340,7 +340,7 @@ pub(crate) fn follow(pairing: &Pairing, offered: &KeysRecord) -> Result<Option<P
         || offered.statements.iter().any(|signed| signed.statement.len() > STATEMENT_BYTES_MAX)
     {
         let title = format!("site `{}` states too much about its keys", pairing.site);
-        return Err(Problem::new(Exit::NotAuthorised, "keys", title));
+        return Err(Problem::new(ProblemCode::KeysRefused, title));
     }
     let mut followed = pairing.clone();
     for signed in &offered.statements {
@@ -357,7 +357,7 @@ pub(crate) fn follow(pairing: &Pairing, offered: &KeysRecord) -> Result<Option<P
         let statement = check(&pairing.site, &followed.ca, followed.keys + 1, signed)?;
         let decoded = |text: &str| {
             HEXLOWER.decode(text.as_bytes()).map_err(|error| {
-                Problem::new(Exit::NotAuthorised, "keys", "a key is damaged").because(error)
+                Problem::new(ProblemCode::KeysRefused, "a key is damaged").because(error)
             })
         };
         followed = Pairing {
@@ -373,7 +373,7 @@ pub(crate) fn follow(pairing: &Pairing, offered: &KeysRecord) -> Result<Option<P
 
 fn two_statements(site: &Name) -> Problem {
     let title = format!("site `{site}` has stated two sets of keys");
-    Problem::new(Exit::NotAuthorised, "keys", title)
+    Problem::new(ProblemCode::KeysRefused, title)
         .because("another statement with this number was accepted before")
         .hint("compare fingerprints with its operators; unpair it and pair again if they differ")
 }

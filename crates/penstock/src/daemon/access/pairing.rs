@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hyper::Method;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::JoinReply;
 use penstock_api::site::PairHalf;
 use penstock_controller::state::Pairing;
@@ -28,11 +28,11 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The token is no good, the site cannot be reached, or it refuses.
 pub(crate) async fn join(site: &Site, token: &str, now: u64) -> Result<JoinReply, Problem> {
     let token: PairingToken = token.parse().map_err(|error| {
-        Problem::new(Exit::Usage, "token", "this is no pairing token").because(error)
+        Problem::new(ProblemCode::Token, "this is no pairing token").because(error)
     })?;
     if token.authority == site.keys().authority.fingerprint() {
         let title = "the pairing token is of this very site";
-        return Err(Problem::new(Exit::Usage, "token", title).hint("use it at the other site"));
+        return Err(Problem::new(ProblemCode::Token, title).hint("use it at the other site"));
     }
     match tokio::time::timeout(DEADLINE, talk(site, &token, now)).await {
         Ok(result) => result,
@@ -42,7 +42,7 @@ pub(crate) async fn join(site: &Site, token: &str, now: u64) -> Result<JoinReply
 
 async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, Problem> {
     let internal = |error: penstock_net::trust::TrustError| {
-        Problem::new(Exit::Fatal, "trust", "pairing cannot begin").because(error)
+        Problem::new(ProblemCode::Trust, "pairing cannot begin").because(error)
     };
     let mut config =
         (*pairing_client_config(token.authority, &site.suites).map_err(internal)?).clone();
@@ -102,20 +102,20 @@ pub(crate) fn accept(
     let (pairing, fingerprint) = checked(site, half, &ca, now)?;
     if pairing.site == site.config.site {
         let title = format!("both sites are called `{}`", pairing.site);
-        return Err(Problem::new(Exit::Refused, "site-taken", title));
+        return Err(Problem::new(ProblemCode::SiteTaken, title));
     }
     if let Some(known) = site.trust.authority_of(&pairing.site)
         && known.as_ref() != ca
     {
         let title = format!("another site is paired under the name `{}`", pairing.site);
-        return Err(Problem::new(Exit::Refused, "site-taken", title)
+        return Err(Problem::new(ProblemCode::SiteTaken, title)
             .hint("`penstock site unpair` there first, if it was set up anew"));
     }
     let signature = decode_hex(&half.signature, "signature")?;
     let own = site.keys().authority.fingerprint();
     verify_pairing(&ca, exporter, &own, &signature).map_err(|error| {
         let title = format!("site `{}` cannot be paired", pairing.site);
-        Problem::new(Exit::NotAuthorised, "authority", title).because(error)
+        Problem::new(ProblemCode::Authority, title).because(error)
     })?;
     let proof = decode_hex(&half.proof, "proof")?;
     site.redeem(|offer| offer.redeem(now, exporter, &fingerprint, &proof).is_ok())?;
@@ -132,12 +132,11 @@ fn checked(
     now: u64,
 ) -> Result<(Pairing, Fingerprint), Problem> {
     let facts = inspect_authority(&CertificateDer::from(ca)).map_err(|error| {
-        Problem::new(Exit::NotAuthorised, "authority", "the site's authority is no good")
-            .because(error)
+        Problem::new(ProblemCode::Authority, "the site's authority is no good").because(error)
     })?;
     if facts.site != half.site {
         let title = format!("site `{}` showed the authority of `{}`", half.site, facts.site);
-        return Err(Problem::new(Exit::NotAuthorised, "authority", title));
+        return Err(Problem::new(ProblemCode::Authority, title));
     }
     let pairing = Pairing {
         site: facts.site,
@@ -154,19 +153,18 @@ fn checked(
 
 fn decode_hex(text: &str, field: &str) -> Result<Vec<u8>, Problem> {
     data_encoding::HEXLOWER.decode(text.as_bytes()).map_err(|error| {
-        Problem::new(Exit::Usage, "body", format!("`{field}` is no hexadecimal text"))
-            .because(error)
+        Problem::new(ProblemCode::Body, format!("`{field}` is no hexadecimal text")).because(error)
     })
 }
 
 pub(crate) fn unreachable_site(token: &PairingToken, why: String) -> Problem {
     let title = format!("the site at {} cannot be reached", token.address);
-    Problem::new(Exit::Temporary, "site-unreachable", title).because(why)
+    Problem::new(ProblemCode::SiteUnreachable, title).because(why)
 }
 
 pub(crate) fn refused(error: &std::io::Error) -> Problem {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = tls.map_or_else(|| error.to_string(), explain);
     let title = "who answers there is not the site that issued the token";
-    Problem::new(Exit::NotAuthorised, "certificate", title).because(why)
+    Problem::new(ProblemCode::Certificate, title).because(why)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use penstock_api::cluster::PeerCard;
 use penstock_api::keys::{KeysHeard, RevokedKey, RotateReply, StageKeys};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::etcd::Etcd;
 use penstock_controller::state::Pairing;
@@ -80,7 +80,7 @@ impl Site {
 }
 
 fn not_rotated(error: &anyhow::Error) -> Problem {
-    Problem::new(Exit::Fatal, "keys", "the keys of this site are not replaced")
+    Problem::new(ProblemCode::Keys, "the keys of this site are not replaced")
         .because(format!("{error:#}"))
 }
 
@@ -198,7 +198,7 @@ impl Operate {
             let changed = etcd.change_password(&staged.etcd_password, PEER_ANSWERS);
             changed.map_err(|error| {
                 let title = "the etcd of the site does not take another password";
-                Problem::new(Exit::Temporary, "etcd", title)
+                Problem::new(ProblemCode::Etcd, title)
                     .because(error)
                     .hint("nothing is replaced; run it again when `site status` is well")
             })?;
@@ -258,7 +258,7 @@ fn new_password() -> String {
 
 fn not_answering(peer: &Name, why: String) -> Problem {
     let title = format!("peer `{peer}` cannot take other keys now");
-    Problem::new(Exit::Temporary, "peer-keys", title)
+    Problem::new(ProblemCode::PeerKeys, title)
         .because(why)
         .hint("nothing is replaced; run it again when the peer answers, or forget it as well")
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 
 use crate::daemon::site::context::Site;
@@ -42,7 +42,7 @@ impl ReceiptSigner for SiteSigner {
     fn sign(&self, body: &ReceiptBody, role: Role) -> Result<ReceiptSignature, Problem> {
         let signer = self.now().map_err(|error| {
             let title = "the site's key of receipts cannot be used";
-            Problem::new(Exit::Fatal, "receipt-key", title).because(format!("{error:#}"))
+            Problem::new(ProblemCode::ReceiptKey, title).because(format!("{error:#}"))
         })?;
         signer.sign(body, role)
     }

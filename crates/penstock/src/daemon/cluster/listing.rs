@@ -15,7 +15,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{PEER_VERSION_HEADER, check_peer_version};
 use penstock_controller::cluster::ClusterNow;
 use penstock_peer::{Helpers, Listing, SourceService};
@@ -62,7 +62,7 @@ impl Lister {
         let transfer = path.strip_prefix(LIST).and_then(|id| id.parse::<TransferId>().ok());
         let Some(transfer) = transfer else {
             let title = "it is not said of which transfer";
-            return refused(Problem::new(Exit::Usage, "request", title).status(400));
+            return refused(Problem::new(ProblemCode::Request, title));
         };
         let body = axum::body::to_bytes(request.into_body(), LIST_REQUEST_BYTES_MAX).await;
         let work = body
@@ -72,12 +72,12 @@ impl Lister {
             Ok(work) => work,
             Err(why) => {
                 let title = "what is to be listed cannot be read: are the releases the same?";
-                return refused(Problem::new(Exit::Usage, "request", title).because(why));
+                return refused(Problem::new(ProblemCode::Request, title).because(why));
             }
         };
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let title = format!("this peer lists for {SERVED_MAX} requests already");
-            return refused(Problem::new(Exit::Temporary, "busy", title).status(503));
+            return refused(Problem::new(ProblemCode::Busy, title));
         };
         let (parts, stream) = mpsc::channel::<Bytes>(WAITING_PARTS);
         let service = Arc::clone(&self.service);
@@ -162,7 +162,7 @@ struct FarListing {
 impl FarListing {
     fn lost(&self, why: impl std::fmt::Display) -> Problem {
         let title = format!("peer `{}` does not list", self.peer);
-        Problem::new(Exit::Temporary, "peer-lost", title).because(why)
+        Problem::new(ProblemCode::PeerLost, title).because(why)
     }
 
     /// Reads on until there is another part.

@@ -40,7 +40,7 @@ impl EventLog {
             Event::Status(status) | Event::Summary(status) => self.see_transfer(status),
             Event::Error(error) => {
                 let text = error.problem.to_string();
-                self.add("problem", &error.problem.code, Some(error.id), &text);
+                self.add("problem", error.problem.code.as_str(), Some(error.id), &text);
             }
         }
     }

@@ -12,7 +12,7 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use penstock_api::delete::Surplus;
 use penstock_api::fence::Fence;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::{ProofProgress, ProofRequest};
 use penstock_api::rpc::streaming::{
     Deleted, PATH_BYTES_FULL, StreamCall, StreamPart, StreamRequest, encode_proof,
@@ -64,7 +64,7 @@ impl Host {
         }
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
             let title = format!("this peer does {AT_A_TIME} things for its controller already");
-            Problem::new(Exit::Temporary, "busy", title)
+            Problem::new(ProblemCode::Busy, title)
         })?;
         let mut fence = self.tenures.fence(&caller).await?;
         if let StreamCall::Delete { order, .. } = &question {
@@ -163,7 +163,7 @@ impl Answering {
 
     fn say_found(&self, found: Vec<Surplus>) -> Result<(), Problem> {
         if !found.is_empty() && !self.say(&StreamPart::Found(found)) {
-            return Err(Problem::new(Exit::Interrupted, "stopped", "nobody listens any more"));
+            return Err(Problem::new(ProblemCode::Stopped, "nobody listens any more"));
         }
         Ok(())
     }

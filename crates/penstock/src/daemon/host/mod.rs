@@ -22,10 +22,10 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{
-    Caller, EncodedPage, OpenTask, PEER_API_VERSION, PEER_VERSION, PEER_VERSION_HEADER, PeerCall,
-    PeerRequest, TASK_UNKNOWN, TaskOpened, check_peer_version,
+    Caller, EncodedPage, OpenTask, PEER_API_VERSION, PEER_VERSION_HEADER, PeerCall, PeerRequest,
+    TaskOpened, check_peer_version,
 };
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
 use penstock_controller::cluster::ClusterNow;
@@ -105,7 +105,7 @@ impl Host {
             (_, "/peer/v1/target") => self.serve_question(request.into_body()).await,
             (_, "/peer/v1/long") => self.serve_long(request.into_body()).await,
             (_, "/peer/v1/source") => self.serve_source(request.into_body()).await,
-            _ => Err(Problem::new(Exit::Usage, "path", "no such path").status(404)),
+            _ => Err(Problem::new(ProblemCode::Path, "no such path")),
         };
         with_version(answer.unwrap_or_else(|problem| ProblemReply(problem).into_response()))
     }
@@ -118,9 +118,8 @@ impl Host {
         }
         let title =
             format!("the site's records are of format {format}, this peer's release knows {known}");
-        Err(Problem::new(Exit::Temporary, PEER_VERSION, title)
-            .hint("install the release that the other peers have")
-            .status(426))
+        Err(Problem::new(ProblemCode::PeerVersion, title)
+            .hint("install the release that the other peers have"))
     }
 
     async fn serve_question(&self, body: Body) -> Result<Response, Problem> {
@@ -372,11 +371,12 @@ pub(crate) fn with_version(mut response: Response) -> Response {
 
 fn unknown() -> Problem {
     let title = "the task is not known here, or has ended";
-    Problem::new(Exit::Temporary, TASK_UNKNOWN, title).status(404)
+    Problem::new(ProblemCode::TaskUnknown, title)
 }
 
 fn unreadable(why: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Fatal, "request", "a controller's request cannot be read").because(why)
+    Problem::new(ProblemCode::RequestUnreadable, "a controller's request cannot be read")
+        .because(why)
 }
 
 /// Does what a controller asks. Blocks.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{ControllerMessage, EncodedPage, PeerMessage};
 use penstock_api::task::{
     Adopted, LeaseStatus, Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, WorkReply,
@@ -412,7 +412,7 @@ impl TaskControl for Hosted {
         drop(talk);
         let silent = || {
             let title = format!("the controller does not give page {number}");
-            Problem::new(Exit::Temporary, "peer-page", title)
+            Problem::new(ProblemCode::PeerPage, title)
         };
         decode_page(number, come.ok_or_else(silent)??)
     }
@@ -470,7 +470,7 @@ fn decode_page(number: u32, encoded: EncodedPage) -> Result<TaskPage, Problem> {
     let EncodedPage { digest, left, bytes } = encoded;
     let other = || {
         let title = format!("the controller gave another page than number {number}");
-        Problem::new(Exit::Fatal, "manifest", title)
+        Problem::new(ProblemCode::Manifest, title)
     };
     if page_digest(&bytes) != digest {
         return Err(other());

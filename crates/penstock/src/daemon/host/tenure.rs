@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_api::fence::{Fence, NOT_CONTROLLER, not_controller};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::fence::{Fence, not_controller};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::streaming::OrderLeft;
 use penstock_api::rpc::task::{Caller, TenureLeft, tenure_beat};
 use penstock_controller::cluster::{ClusterNow, epoch_of};
@@ -26,8 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Tenures and orders that nobody acts by for so long are not followed any more.
 const UNUSED: Duration = Duration::from_secs(60);
-/// Code: an order does not stand any more.
-const ORDER_OVER: &str = "order-over";
 
 /// A tenure as it was told, or an order.
 #[derive(Debug)]
@@ -163,7 +161,7 @@ impl Tenures {
             let title = "the controller has given this order up";
             return Err(match order {
                 None => not_controller(),
-                Some(_) => Problem::new(Exit::Temporary, ORDER_OVER, title),
+                Some(_) => Problem::new(ProblemCode::OrderOver, title),
             });
         }
         let left = Duration::from_millis(left_ms);
@@ -195,7 +193,12 @@ impl Tenures {
                     told.until.fetch_max(until, Ordering::AcqRel);
                     wait = tenure_beat(left);
                 }
-                Err(problem) if [NOT_CONTROLLER, ORDER_OVER].contains(&problem.code.as_str()) => {
+                Err(problem)
+                    if matches!(
+                        problem.code,
+                        ProblemCode::NotController | ProblemCode::OrderOver
+                    ) =>
+                {
                     break;
                 }
                 Err(problem) => {

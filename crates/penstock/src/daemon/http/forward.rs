@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
 use data_encoding::HEXLOWER;
 use penstock_api::keys::KEYS_HEADER;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
 use penstock_net::trust::{Fingerprint, Vouched};
 use penstock_proto::id::PeerId;
@@ -64,7 +64,7 @@ pub(crate) enum ForwardError {
 /// What its user is told who must see for himself whether it was done.
 pub(crate) fn maybe_done(why: &str) -> Problem {
     let title = "the controller was lost before it answered: this may have been done, or not";
-    Problem::new(Exit::Temporary, "maybe-done", title)
+    Problem::new(ProblemCode::MaybeDone, title)
         .because(why)
         .hint("look before you ask for it again: `penstock transfer list`, `penstock site list`")
 }
@@ -80,7 +80,7 @@ impl Forwarded {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
             let title = "the request's body cannot be taken";
-            Problem::new(Exit::Usage, "body", title).because(error)
+            Problem::new(ProblemCode::Body, title).because(error)
         })?;
         Ok(Self { face: face.to_owned(), caller, parts, body })
     }

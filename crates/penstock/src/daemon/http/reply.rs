@@ -3,7 +3,7 @@
 use axum::extract::{Json, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use tokio::io::AsyncReadExt as _;
 
 /// Bytes of a file that are sent at a time.
@@ -42,7 +42,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Err(error) => {
             tracing::error!(%error, "request handler");
             let title = "the daemon broke an assumption of ours";
-            Err(ProblemReply(Problem::new(Exit::Unclassified, "internal", title)))
+            Err(ProblemReply(Problem::new(ProblemCode::Internal, title)))
         }
     }
 }
@@ -69,5 +69,5 @@ pub(crate) fn stream_file(file: std::fs::File) -> Response {
 /// The reply to a path or method that does not exist.
 pub(crate) async fn not_found(request: Request) -> ProblemReply {
     let title = format!("there is no `{} {}`", request.method(), request.uri().path());
-    ProblemReply(Problem::new(Exit::Usage, "not-found", title).status(404))
+    ProblemReply(Problem::new(ProblemCode::NotFound, title))
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Json, Request};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
 use penstock_proto::id::Name;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
         let Json(value) =
             Json::<T>::from_request(request, state).await.map_err(|rejection: JsonRejection| {
-                let problem = Problem::new(Exit::Usage, "body", "the request's body is wrong");
+                let problem = Problem::new(ProblemCode::Body, "the request's body is wrong");
                 ProblemReply(problem.because(rejection.body_text()))
             })?;
         Ok(Self(value))
@@ -46,7 +46,6 @@ pub(crate) struct PlanQuery {
 /// # Errors
 /// Status 404: there is none of that name.
 pub(crate) fn checksum_kind(text: &str) -> Result<ChecksumKind, Problem> {
-    text.parse().map_err(|error: UnknownChecksum| {
-        Problem::new(Exit::Usage, "checksum", error.to_string()).status(404)
-    })
+    text.parse()
+        .map_err(|error: UnknownChecksum| Problem::new(ProblemCode::Checksum, error.to_string()))
 }

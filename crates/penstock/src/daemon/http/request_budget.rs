@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use hyper::body::{Frame, SizeHint};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::Name;
 use tokio::time::{Instant, timeout_at};
 
@@ -115,8 +115,7 @@ fn longest(site: &Site, caller: &Name, path: &str) -> Result<usize, Problem> {
         return Ok(BODY_BYTES_MAX);
     }
     let own = &site.config.site;
-    let refused =
-        |title: String, hint| Problem::new(Exit::NotAuthorised, "not-exported", title).hint(hint);
+    let refused = |title: String, hint| Problem::new(ProblemCode::NotExported, title).hint(hint);
     if parts[0] == "scans" {
         let title = format!("site `{caller}` may not read from any store of `{own}`");
         let hint = "an operator there can list the site under `read` of a store in penstock.toml";
@@ -135,7 +134,7 @@ async fn take_body(
     let said = request.body().size_hint().exact().map(|bytes| bytes as usize);
     let too_long = || {
         let title = format!("the request's body is longer than {bytes_max} bytes");
-        Problem::new(Exit::Usage, "body", title).status(413)
+        Problem::new(ProblemCode::Body, title).status(413)
     };
     if said.is_some_and(|bytes| bytes > bytes_max) {
         return Err(too_long());
@@ -151,11 +150,11 @@ async fn take_body(
     loop {
         let part = timeout_at(deadline, stream.next()).await.map_err(|_| {
             let title = format!("the request's body was not here within {} s", patience.as_secs());
-            Problem::new(Exit::Usage, "body", title).status(408)
+            Problem::new(ProblemCode::Body, title).status(408)
         })?;
         let Some(part) = part else { break };
         let part = part.map_err(|error| {
-            Problem::new(Exit::Usage, "body", "the request's body broke off").because(error)
+            Problem::new(ProblemCode::Body, "the request's body broke off").because(error)
         })?;
         if taken.len() + part.len() > bytes {
             return Err(too_long());
@@ -168,7 +167,7 @@ async fn take_body(
     let is_plan = parts.uri.path().contains("/plans/");
     if !is_plan && items_in(&taken) > ITEMS_MAX {
         let title = format!("the request's body has more than {ITEMS_MAX} items");
-        return Err(Problem::new(Exit::Usage, "body", title).status(413));
+        return Err(Problem::new(ProblemCode::Body, title).status(413));
     }
     Ok((Request::from_parts(parts, Body::from(taken)), room))
 }

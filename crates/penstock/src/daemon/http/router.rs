@@ -19,8 +19,8 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use penstock_api::cluster::{LeaderCard, PeerCard};
-use penstock_api::fence::{NOT_CONTROLLER, not_controller};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::fence::not_controller;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::StatusView;
 use penstock_api::site::SiteHealth;
 use penstock_controller::cluster::ClusterNow;
@@ -309,7 +309,7 @@ impl ClusterRouter {
                     return Ok(pass_on(reply, self.watch(), epoch));
                 }
                 match refusal(reply).await {
-                    found if found.code == NOT_CONTROLLER => Err(found.to_string()),
+                    found if found.code == ProblemCode::NotController => Err(found.to_string()),
                     found => Ok(problem(found)),
                 }
             }
@@ -348,7 +348,7 @@ async fn deposed(reply: Response) -> Result<Response, Problem> {
     // Problems are short; what cannot be read is an answer that is cut.
     let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
     let found = crate::http::problem_of(parts.status.as_u16(), &bytes);
-    match found.code == NOT_CONTROLLER {
+    match found.code == ProblemCode::NotController {
         true => Err(found),
         false => Ok(Response::from_parts(parts, Body::from(bytes))),
     }
@@ -391,7 +391,7 @@ fn pass_on(
     });
     response.body(Body::from_stream(parts)).unwrap_or_else(|error| {
         let title = "a peer's reply cannot be passed on";
-        problem(Problem::new(Exit::Unclassified, "internal", title).because(error))
+        problem(Problem::new(ProblemCode::Internal, title).because(error))
     })
 }
 
@@ -411,7 +411,7 @@ fn problem(problem: Problem) -> Response {
 }
 
 fn refused(why: &str) -> Response {
-    problem(Problem::new(Exit::NotAuthorised, "not-authorised", why))
+    problem(Problem::new(ProblemCode::NotAuthorised, why))
 }
 
 #[cfg(test)]
@@ -422,12 +422,15 @@ mod tests {
     /// controller; any other answer goes to whom it is for, as it is.
     #[tokio::test]
     async fn only_who_leads_no_more_is_not_an_answer() {
-        assert_eq!(deposed(problem(not_controller())).await.unwrap_err().code, NOT_CONTROLLER);
-        let busy = Problem::new(Exit::Temporary, "busy", "too much to do").status(503);
+        assert_eq!(
+            deposed(problem(not_controller())).await.unwrap_err().code,
+            ProblemCode::NotController
+        );
+        let busy = Problem::new(ProblemCode::Busy, "too much to do");
         let reply = deposed(problem(busy)).await.unwrap();
         assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
         let body = axum::body::to_bytes(reply.into_body(), BODY_BYTES_MAX).await.unwrap();
-        assert_eq!(crate::http::problem_of(503, &body).code, "busy");
+        assert_eq!(crate::http::problem_of(503, &body).code, ProblemCode::Busy);
         assert_eq!(deposed("ok".into_response()).await.unwrap().status(), StatusCode::OK);
     }
 }

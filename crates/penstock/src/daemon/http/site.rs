@@ -21,7 +21,7 @@ use axum::routing::{delete, get, post};
 use axum::{RequestPartsExt as _, Router};
 use penstock_api::keys::{KEYS_HEADER, KeysHeard, KeysRecord};
 use penstock_api::limits::LimitRequest;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::RemoveReply;
@@ -34,7 +34,6 @@ use penstock_api::site::{
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};
-use penstock_controller::sites::CAPABILITY_VOID;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::PAGE_BYTES_MAX;
 use penstock_proto::name;
@@ -159,9 +158,7 @@ impl FromRequestParts<SiteParts> for Calling {
     ) -> Result<Self, Self::Rejection> {
         let connection = request.extract::<Extension<Connection>>().await.ok();
         let peer = connection.and_then(|Extension(connection)| connection.peer);
-        let refused = |title: String| {
-            ProblemReply(Problem::new(Exit::NotAuthorised, "not-authorised", title))
-        };
+        let refused = |title: String| ProblemReply(Problem::new(ProblemCode::NotAuthorised, title));
         let peer = peer.ok_or_else(|| refused("a client certificate is needed".to_owned()))?;
         let site = peer.peer.site.clone();
         if !parts.site.is_paired_by(&peer) {
@@ -447,7 +444,7 @@ async fn source_peers(
 ) -> Reply<Vec<DataAddress>> {
     work(parts, site, Duty::Work, move |parts, site| {
         let store = store.parse().map_err(|error| {
-            Problem::new(Exit::Usage, "request", "not the name of a store").because(error)
+            Problem::new(ProblemCode::Request, "not the name of a store").because(error)
         })?;
         check_readable(&parts.site, site, &store)?;
         Ok(parts.site.data_known_for(&store))
@@ -479,7 +476,7 @@ fn open_for(
     for path in paths {
         name::check_relative(&path.0).map_err(|_| {
             let title = format!("`{path}` is not a path within a store");
-            Problem::new(Exit::Usage, "request", title)
+            Problem::new(ProblemCode::Request, title)
         })?;
     }
     let id = request.transfer;
@@ -635,7 +632,7 @@ async fn remove(
 fn check_removal(own: &Site, site: &Name, id: TransferId, shown: &str) -> Result<(), Problem> {
     let void = |why: String| {
         let title = "the capability does not allow to remove anything";
-        Problem::new(Exit::NotAuthorised, CAPABILITY_VOID, title).because(why)
+        Problem::new(ProblemCode::CapabilityVoid, title).because(why)
     };
     let bytes = data_encoding::HEXLOWER
         .decode(shown.as_bytes())
@@ -683,7 +680,7 @@ async fn countersign(
         let own = &parts.site.config.site;
         if body.id != id || body.source.site != *own || body.target.site != *site {
             let title = "the receipt is not one of a transfer from here to the caller";
-            return Err(Problem::new(Exit::NotAuthorised, "receipt-differs", title));
+            return Err(Problem::new(ProblemCode::ReceiptForeign, title));
         }
         check_as_source(&*parts.source, parts.manager.fence(), &body)?;
         parts.signer.sign(&body, Role::Source)
@@ -696,7 +693,7 @@ async fn countersign(
 fn not_exported(own: &Site, site: &Name, store: &Name) -> Problem {
     let own = &own.config.site;
     let title = format!("site `{site}` may not read from `{own}:{store}`");
-    Problem::new(Exit::NotAuthorised, "not-exported", title).hint(format!(
+    Problem::new(ProblemCode::NotExported, title).hint(format!(
         "an operator of `{own}` can list the store, or the site, in its configuration"
     ))
 }
@@ -705,7 +702,7 @@ fn not_exported(own: &Site, site: &Name, store: &Name) -> Problem {
 fn not_removable(own: &Site, site: &Name, store: &Name) -> Problem {
     let own = &own.config.site;
     let title = format!("site `{site}` may not remove anything from `{own}:{store}`");
-    Problem::new(Exit::NotAuthorised, "remove-not-allowed", title).hint(format!(
+    Problem::new(ProblemCode::RemoveNotAllowed, title).hint(format!(
         "an operator of `{own}` can list the site under `remove` of the store in its \
          configuration; without `--remove-source` it is a copy"
     ))
@@ -713,6 +710,6 @@ fn not_removable(own: &Site, site: &Name, store: &Name) -> Problem {
 
 fn id_of(text: &str) -> Result<TransferId, Problem> {
     text.parse().map_err(|error: penstock_proto::id::ParseIdError| {
-        Problem::new(Exit::Usage, "id", error.to_string())
+        Problem::new(ProblemCode::Id, error.to_string())
     })
 }

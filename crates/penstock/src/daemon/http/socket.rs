@@ -8,7 +8,7 @@ use axum::extract::{Extension, Request};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::IncomingStream;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use tokio::net::UnixListener;
 
 use super::reply::ProblemReply;
@@ -51,5 +51,5 @@ async fn admit(
         return next.run(request).await;
     }
     let title = "only root and the daemon's own user may use its socket";
-    ProblemReply(Problem::new(Exit::NotAuthorised, "not-authorised", title)).into_response()
+    ProblemReply(Problem::new(ProblemCode::NotAuthorised, title)).into_response()
 }

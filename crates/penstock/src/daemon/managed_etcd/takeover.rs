@@ -15,13 +15,13 @@ use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_controller::etcd::EtcdError;
 use penstock_controller::state::{Keys, RecoverError, SharedJournal, is_cut_short, recover};
 use penstock_proto::id::Name;
 
 use super::files::{Files, KnownMember};
-use super::voters::{name_of, refused};
+use super::voters::name_of;
 use super::{ANSWER, Keeper};
 use crate::config::ClusterConfig;
 use crate::daemon::cluster::member::{BEAT, Member};
@@ -44,9 +44,9 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// know of none: the other hosts may have gone on without this one (B4). Blocks for some seconds.
 fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
     let beats = || {
-        journal
-            .beats()
-            .map_err(|error| refused("journal", "the journal cannot be read").because(error))
+        journal.beats().map_err(|error| {
+            Problem::new(ProblemCode::JournalNeeded, "the journal cannot be read").because(error)
+        })
     };
     let (until, mut last) = (Instant::now() + SILENT_MAX, beats()?);
     let mut quiet = Instant::now();
@@ -58,7 +58,7 @@ fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
         }
         if Instant::now() >= until {
             let title = "a controller of this site is at work: the journal shows it";
-            return Err(refused("led", title).hint(
+            return Err(Problem::new(ProblemCode::Led, title).hint(
                 "other hosts go on with this site: `penstock site status` there; this one joins \
                  them anew. Only if you are to go on here, end their daemons first",
             ));
@@ -68,11 +68,11 @@ fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
 }
 
 fn recover_problem(error: &RecoverError) -> Problem {
-    let exit = match error {
-        RecoverError::Etcd(_) => Exit::Temporary,
-        _ => Exit::Refused,
+    let code = match error {
+        RecoverError::Etcd(_) => ProblemCode::RecoverEtcd,
+        _ => ProblemCode::Recover,
     };
-    let problem = Problem::new(exit, "recover", error.to_string());
+    let problem = Problem::new(code, error.to_string());
     let cause = std::error::Error::source(error).map(ToString::to_string);
     match error {
         RecoverError::Superseded => problem.hint(
@@ -87,16 +87,21 @@ impl Member {
         let settings = self.parts.site.config.cluster.as_ref();
         let settings = settings.filter(|settings| !settings.witness);
         settings.ok_or_else(|| {
-            refused("witness", "this host only witnesses: it does not reach the site's journal")
-                .hint("run it at a host that moves data")
+            Problem::new(
+                ProblemCode::Witness,
+                "this host only witnesses: it does not reach the site's journal",
+            )
+            .hint("run it at a host that moves data")
         })
     }
 
     fn keeper(&self) -> Result<&Keeper, Problem> {
         self.keeper.as_ref().ok_or_else(|| {
-            refused("own-etcd", "the etcd of this site is its operators', not its own").hint(
-                "bring its majority back, from a backup if need be; then `penstock site recover`",
+            Problem::new(
+                ProblemCode::OwnEtcd,
+                "the etcd of this site is its operators', not its own",
             )
+            .hint("bring its majority back, from a backup if need be; then `penstock site recover`")
         })
     }
 
@@ -106,7 +111,8 @@ impl Member {
             return Ok(SharedJournal::new(place));
         }
         let title = format!("the journal `{}` is not there", place.display());
-        Err(refused("journal", title).hint("mount it; the ledgers of all transfers are in it"))
+        Err(Problem::new(ProblemCode::JournalNeeded, title)
+            .hint("mount it; the ledgers of all transfers are in it"))
     }
 
     /// Goes on with this host's etcd alone. Blocks for up to some minutes.
@@ -123,13 +129,12 @@ impl Member {
         let leads_already = self.sees_leader(&url);
         if leads_already && !self.is_cut_short(&journal) {
             let title = "etcd has its majority: nothing is to be taken";
-            return Err(
-                refused("has-majority", title).hint("`penstock site status` shows who leads")
-            );
+            return Err(Problem::new(ProblemCode::HasMajority, title)
+                .hint("`penstock site status` shows who leads"));
         }
         if !Files::of(&self.parts.site.directory).has_data() {
             let title = "this host has no etcd of its own to go on with";
-            return Err(refused("no-etcd", title).hint(
+            return Err(Problem::new(ProblemCode::NoEtcd, title).hint(
                 "run it at a host that has; if none is left, `penstock site recover --new-etcd`",
             ));
         }
@@ -138,13 +143,13 @@ impl Member {
         // First of all: from here on nobody is elected with what the records are now, neither this
         // host, if it dies before they are others, nor those that were called fenced (B4).
         let seen = self.cluster.watch().borrow().incarnation;
-        let taken = journal
-            .take_next(seen)
-            .map_err(|error| refused("journal", "the journal cannot be written").because(error))?;
+        let taken = journal.take_next(seen).map_err(|error| {
+            Problem::new(ProblemCode::JournalNeeded, "the journal cannot be written").because(error)
+        })?;
         let taken = taken.ok_or_else(|| recover_problem(&RecoverError::Superseded))?;
         if !leads_already {
             keeper.make_alone().map_err(|why| {
-                Problem::new(Exit::Fatal, "etcd", "etcd does not go on alone").because(why).hint(
+                Problem::new(ProblemCode::EtcdAlone, "etcd does not go on alone").because(why).hint(
                     "nobody leads this site now: take it over again, or bring other hosts back \
                      and run `penstock site recover`",
                 )
@@ -160,7 +165,8 @@ impl Member {
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => {
                 let title = "this host is at it already: another takeover or recovery runs";
-                Err(refused("busy", title).hint("`penstock site status` shows what comes of it"))
+                Err(Problem::new(ProblemCode::TakeoverBusy, title)
+                    .hint("`penstock site status` shows what comes of it"))
             }
         }
     }
@@ -178,7 +184,7 @@ impl Member {
             if !fenced.iter().any(|fenced| fenced.as_str() == member.name) {
                 let name = &member.name;
                 let title = format!("etcd runs at `{name}` too, and it is not said to be fenced");
-                return Err(refused("not-fenced", title).hint(format!(
+                return Err(Problem::new(ProblemCode::NotFenced, title).hint(format!(
                     "switch it off, or cut it off from stores and network; then add \
                      `--i-have-fenced {name}`"
                 )));
@@ -186,7 +192,7 @@ impl Member {
         }
         if let Some(peer) = led {
             let title = format!("the etcd of peer `{peer}` has a leader: others go on");
-            return Err(refused("has-majority", title)
+            return Err(Problem::new(ProblemCode::HasMajority, title)
                 .hint("`penstock site status` there; when it is back, this host joins them"));
         }
         for fenced in fenced {
@@ -195,11 +201,16 @@ impl Member {
             if !members.iter().any(|member| its(&member)) && !self.is_cut_short(journal) {
                 let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
                 let title = format!("no etcd of this site runs at `{fenced}`");
-                return Err(refused("unknown-host", title)
+                // The host may be misnamed: a takeover is refused rather than begun without it.
+                return Err(Problem::new(ProblemCode::UnknownHost, title)
+                    .exit(Exit::Refused)
                     .because(format!("it runs at {}", names.join(", "))));
             }
             if fenced.as_str() == own {
-                return Err(refused("not-fenced", format!("`{own}` is this very host")));
+                return Err(Problem::new(
+                    ProblemCode::NotFenced,
+                    format!("`{own}` is this very host"),
+                ));
             }
             for member in members.iter().filter(its) {
                 self.check_silent(fenced, &[&member.client_url, &member.peer_url])?;
@@ -245,9 +256,9 @@ impl Member {
             for member in members.filter(|member| member.name != own) {
                 self.check_silent(&name_of(&member)?, &[&member.client_url])?;
             }
-            keeper
-                .make_new()
-                .map_err(|why| refused("etcd", "no new etcd is begun").because(why))?;
+            keeper.make_new().map_err(|why| {
+                Problem::new(ProblemCode::EtcdNotBegun, "no new etcd is begun").because(why)
+            })?;
         }
         self.give_incarnation(&journal, None)
     }
@@ -278,7 +289,7 @@ impl Member {
             let address: SocketAddr = address;
             if TcpStream::connect_timeout(&address, CONNECT).is_ok() {
                 let title = format!("`{host}` answers at {address}: it is not fenced");
-                return Err(refused("not-fenced", title)
+                return Err(Problem::new(ProblemCode::NotFenced, title)
                     .hint("switch it off, or cut it off from stores and network"));
             }
         }
@@ -293,11 +304,11 @@ impl Member {
     pub(crate) fn remove_host(&self, host: &Name) -> Result<(), Problem> {
         self.keeper()?;
         let failed =
-            |error| Problem::new(Exit::Temporary, "etcd", "etcd does not remove it").because(error);
+            |error| Problem::new(ProblemCode::Etcd, "etcd does not remove it").because(error);
         let members = self.etcd.members(ANSWER).map_err(failed)?;
         let Some(member) = members.iter().find(|member| member.name == host.as_str()) else {
             let title = format!("no etcd of this site runs at `{host}`");
-            return Err(Problem::new(Exit::Usage, "unknown-host", title).status(404));
+            return Err(Problem::new(ProblemCode::UnknownHost, title));
         };
         self.check_silent(host, &[&member.client_url, &member.peer_url])?;
         self.remove_member(member.id).map_err(failed)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_api::cluster::PeerCard;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_controller::etcd::EtcdMember;
 use penstock_controller::state::SharedJournal;
 use penstock_proto::id::Name;
@@ -68,8 +68,9 @@ impl Member {
         journal: &SharedJournal,
         fenced: &[Name],
     ) -> Result<(Vec<KnownMember>, Option<Name>), Problem> {
-        let unread =
-            |error: std::io::Error| refused("journal", "the journal cannot be read").because(error);
+        let unread = |error: std::io::Error| {
+            Problem::new(ProblemCode::JournalNeeded, "the journal cannot be read").because(error)
+        };
         let (noted, beats) = (journal.voters().map_err(unread)?, journal.beats().map_err(unread)?);
         let (noted, confirmed) = noted.unzip();
         let worked = beats.values().max().copied();
@@ -77,7 +78,7 @@ impl Member {
             && confirmed.is_none_or(|confirmed| confirmed + LATE_MAX < worked)
         {
             let title = "it is not known which hosts run the site's etcd by now";
-            return Err(refused("voters-unknown", title)
+            return Err(Problem::new(ProblemCode::VotersUnknown, title)
                 .because(
                     "a controller was at work after the journal was last told of them, so that \
                      others may have joined",
@@ -133,15 +134,10 @@ impl Member {
     }
 }
 
-/// A refusal of an order about the members of etcd.
-pub(super) fn refused(code: &str, title: impl Into<String>) -> Problem {
-    Problem::new(Exit::Refused, code, title)
-}
-
 /// What is written down, and may not be what it says.
 pub(super) fn name_of(member: &KnownMember) -> Result<Name, Problem> {
     member.name.parse().map_err(|error| {
         let title = format!("the member of etcd at {} has no peer's name", member.peer_url);
-        Problem::new(Exit::Fatal, "members", title).because(error)
+        Problem::new(ProblemCode::Members, title).because(error)
     })
 }

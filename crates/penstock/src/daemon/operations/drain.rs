@@ -7,7 +7,7 @@ use penstock_api::cluster::{DrainMark, PeerCard, StoreCard};
 use penstock_api::fence::not_controller;
 use penstock_api::keys::{RevokedKey, RotateReply};
 use penstock_api::operate::{DrainRequest, PeerView, Presence};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::etcd::EtcdError;
 use penstock_proto::id::{Name, TransferId};
@@ -22,7 +22,7 @@ impl Operate {
     fn ordering(&self) -> Result<&Arc<Member>, Problem> {
         let Some(member) = &self.member else {
             let title = "this site has one peer only: nobody could take its work over";
-            return Err(Problem::new(Exit::Refused, "one-peer", title)
+            return Err(Problem::new(ProblemCode::OnePeer, title)
                 .hint("pause its transfers instead, or end the daemon: it goes on where it was"));
         };
         if member.controller().is_none() {
@@ -73,12 +73,12 @@ impl Operate {
         let view = self.peer(peer)?;
         if peer == self.own() {
             let title = format!("peer `{peer}` is this very host, which leads the site");
-            return Err(Problem::new(Exit::Refused, "peer-there", title)
+            return Err(Problem::new(ProblemCode::PeerThere, title)
                 .hint("cut it off, and forget it at another host of the site"));
         }
         if matches!(view.presence, Presence::Up | Presence::Silent) && !stolen {
             let title = format!("peer `{peer}` is there: its lease has not ended");
-            return Err(Problem::new(Exit::Refused, "peer-there", title)
+            return Err(Problem::new(ProblemCode::PeerThere, title)
                 .hint("end its daemon first; or say `--stolen` if the host is in other hands"));
         }
         let now = self.now();
@@ -135,7 +135,7 @@ impl Operate {
                 count => format!(" and {} more", count - 1),
             };
             let title = format!("peer `{peer}` is the last one that reaches store `{store}`");
-            return Err(Problem::new(Exit::Refused, "last-peer", title)
+            return Err(Problem::new(ProblemCode::LastPeer, title)
                 .because(format!("transfer {first}{more} would wait until another peer does"))
                 .hint(
                     "wait until it is done, mount the store at another peer, or give `--force`",
@@ -166,6 +166,6 @@ impl Operate {
 fn ordered(result: Result<(), EtcdError>) -> Result<(), Problem> {
     result.map_err(|error| match error {
         EtcdError::Refused(why) => not_controller().because(why),
-        error => Problem::new(Exit::Temporary, "etcd", "the order cannot be kept").because(error),
+        error => Problem::new(ProblemCode::Etcd, "the order cannot be kept").because(error),
     })
 }

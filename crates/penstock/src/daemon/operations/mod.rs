@@ -20,7 +20,7 @@ use penstock_api::operate::{
     EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerStore, PeerView, PeersView, Presence, SiteEvent,
     SiteHealthView, TransferPaths, worst,
 };
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::etcd::Compaction;
 use penstock_controller::state::Keys;
@@ -447,9 +447,7 @@ async fn ask<T: DeserializeOwned>(
 fn no_such_peer(peer: &Name, known: &[PeerView]) -> Problem {
     let known: Vec<_> = known.iter().map(|view| view.peer.as_str()).collect();
     let title = format!("there is no peer `{peer}` at this site");
-    Problem::new(Exit::Usage, "peer-unknown", title)
-        .status(404)
-        .hint(format!("known peers: {}", known.join(", ")))
+    Problem::new(ProblemCode::PeerUnknown, title).hint(format!("known peers: {}", known.join(", ")))
 }
 
 #[cfg(test)]

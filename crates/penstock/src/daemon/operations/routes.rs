@@ -18,7 +18,7 @@ use penstock_api::operate::{
     SiteHealthView, TransferPaths,
 };
 use penstock_api::paths::{PairReport, PathsView, PeerProbe, SiteProbe};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::SiteAddresses;
 use penstock_proto::id::{Name, TransferId};
 use serde::Deserialize;
@@ -79,7 +79,7 @@ impl Operate {
 }
 
 fn refused(title: impl Into<String>) -> ProblemReply {
-    ProblemReply(Problem::new(Exit::NotAuthorised, "not-authorised", title))
+    ProblemReply(Problem::new(ProblemCode::NotAuthorised, title))
 }
 
 /// The site that calls: by its certificate, and paired by the authority that vouched for it, or
@@ -126,7 +126,7 @@ fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, Problem>
 where
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: T::Err| Problem::new(Exit::Usage, "name", error.to_string()))
+    text.parse().map_err(|error: T::Err| Problem::new(ProblemCode::Name, error.to_string()))
 }
 
 async fn peers(State(operate): Shared) -> Reply<PeersView> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{PEER_API_VERSION, PEER_VERSION_HEADER, check_peer_answer};
 use penstock_net::trust::{Purpose, client_config};
 use reqwest::{Body, Method, Response};
@@ -24,8 +24,6 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(3), Duration::from
 const WINDOW_BYTES: u32 = 4 << 20;
 /// Longest reply that is kept in memory.
 const REPLY_BYTES_MAX: usize = 32 << 20;
-/// Code: no connection could be made, or it broke.
-pub(crate) const PEER_UNREACHABLE: &str = "peer-unreachable";
 
 /// Addresses that did not answer when they were asked last.
 #[derive(Default)]
@@ -97,7 +95,8 @@ impl PeerClient {
         patience: Duration,
     ) -> Result<Response, Problem> {
         let sent = self.try_send(address, method, path, body, patience).await;
-        let answered = !matches!(&sent, Err(problem) if problem.code == PEER_UNREACHABLE);
+        let answered =
+            !matches!(&sent, Err(problem) if problem.code == ProblemCode::PeerUnreachable);
         self.silent.note(address, answered);
         sent
     }
@@ -156,14 +155,14 @@ impl PeerClient {
             };
             let answer = tokio::time::timeout(patience, ask).await;
             match answer.unwrap_or_else(|_| Err(unreachable_peer(address, "no answer in time"))) {
-                Err(problem) if problem.code == PEER_UNREACHABLE => {
+                Err(problem) if problem.code == ProblemCode::PeerUnreachable => {
                     self.silent.note(address, false);
                     last = Some(problem);
                 }
                 other => return other,
             }
         }
-        let nowhere = || Problem::new(Exit::Temporary, PEER_UNREACHABLE, "a peer has no address");
+        let nowhere = || Problem::new(ProblemCode::PeerUnreachable, "a peer has no address");
         Err(last.unwrap_or_else(nowhere))
     }
 
@@ -184,7 +183,7 @@ impl PeerClient {
 /// A peer that cannot be reached now.
 pub(crate) fn unreachable_peer(address: SocketAddr, why: impl std::fmt::Display) -> Problem {
     let title = format!("the peer at {address} cannot be reached");
-    Problem::new(Exit::Temporary, PEER_UNREACHABLE, title).because(why)
+    Problem::new(ProblemCode::PeerUnreachable, title).because(why)
 }
 
 async fn read(mut answer: Response, address: SocketAddr) -> Result<Vec<u8>, Problem> {
@@ -194,7 +193,7 @@ async fn read(mut answer: Response, address: SocketAddr) -> Result<Vec<u8>, Prob
             Ok(Some(part)) if bytes.len() + part.len() <= REPLY_BYTES_MAX => bytes.extend(part),
             Ok(Some(_)) => {
                 let title = format!("the answer of the peer at {address} is too long");
-                return Err(Problem::new(Exit::Fatal, "reply", title));
+                return Err(Problem::new(ProblemCode::Reply, title));
             }
             Ok(None) => return Ok(bytes),
             Err(error) => return Err(unreachable_peer(address, innermost(&error))),

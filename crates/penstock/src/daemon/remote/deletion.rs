@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::streaming::{
     DELETE_ITEMS_MAX, Deleted, ORDER_HOLDS, PATH_BYTES_FULL, StreamCall, StreamPart,
 };
@@ -19,8 +19,6 @@ use penstock_api::task::TaskSpec;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_peer::{TakeSurplus, TargetLister, each_listed, find_surplus_with};
 
-use super::client::PEER_UNREACHABLE;
-use super::long::STOPPED;
 use super::peer::RemotePeer;
 use crate::http;
 
@@ -67,7 +65,10 @@ impl RemotePeer {
 
 /// Whether something that broke off is to be asked again.
 fn is_worth_again(problem: &Problem, since: Instant, stop: &AtomicBool) -> bool {
-    let broke = [PEER_UNREACHABLE, "busy", "order-over"].contains(&problem.code.as_str());
+    let broke = matches!(
+        problem.code,
+        ProblemCode::PeerUnreachable | ProblemCode::Busy | ProblemCode::OrderOver
+    );
     broke && since.elapsed() < AGAIN_FOR && !stop.load(Ordering::Acquire)
 }
 
@@ -111,7 +112,7 @@ impl TargetLister for Lister<'_> {
 impl Lister<'_> {
     fn lost(&self, cause: impl std::fmt::Display) -> Problem {
         let title = format!("cannot keep `{}`", self.path.display());
-        Problem::new(Exit::Temporary, "journal", title).because(cause)
+        Problem::new(ProblemCode::Journal, title).because(cause)
     }
 
     fn ask(&self, directories: &[PathText]) -> Result<Told, Problem> {
@@ -173,7 +174,7 @@ impl Sending<'_, '_> {
         while !items.is_empty() {
             if self.stop.load(Ordering::Acquire) {
                 let title = "stopped while deleting at the target";
-                return Err(Problem::new(Exit::Interrupted, STOPPED, title));
+                return Err(Problem::new(ProblemCode::Stopped, title));
             }
             match self.ask(&items) {
                 Ok(told) => {
@@ -184,7 +185,7 @@ impl Sending<'_, '_> {
                         since = Instant::now();
                     } else if since.elapsed() >= AGAIN_FOR {
                         let title = "it does not come forward with what it is to delete";
-                        let problem = Problem::new(Exit::Temporary, "delete-slow", title);
+                        let problem = Problem::new(ProblemCode::DeleteSlow, title);
                         return Err(self.peer.named(problem));
                     }
                 }

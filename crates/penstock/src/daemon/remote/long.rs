@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::rpc::streaming::{
     StreamCall, StreamPart, StreamParts, StreamRequest, decode_proof,
@@ -17,7 +17,7 @@ use penstock_proto::manifest::Page;
 use penstock_proto::wire::Writer;
 use reqwest::{Body, Method, Response};
 
-use super::client::{PEER_UNREACHABLE, unreachable_peer};
+use super::client::unreachable_peer;
 use super::peer::{RemotePeer, compared_of, encoded, travelling, unreadable};
 use crate::cause::innermost;
 use crate::http;
@@ -28,8 +28,6 @@ const BEGIN: Duration = Duration::from_secs(30);
 const SILENT: Duration = Duration::from_secs(15);
 /// How soon it is seen that who asks does not want the answer any more.
 const LOOK: Duration = Duration::from_millis(100);
-/// Code: who asked does not want the answer any more.
-pub(super) const STOPPED: &str = "stopped";
 
 /// Takes parts of an answer that are not its end.
 pub(super) type TakePart<'a> = &'a mut dyn FnMut(StreamPart) -> Result<(), Problem>;
@@ -39,7 +37,8 @@ impl RemotePeer {
     /// works on it, or until `stop` is set.
     ///
     /// # Errors
-    /// The peer's, or that of `take`. Code [`STOPPED`]. [`PEER_UNREACHABLE`]: the answer broke off.
+    /// The peer's, or that of `take`. Code [`ProblemCode::Stopped`].
+    /// [`ProblemCode::PeerUnreachable`]: the answer broke off.
     pub(super) fn ask_long(
         &self,
         question: StreamCall,
@@ -56,7 +55,7 @@ impl RemotePeer {
             tokio::select! {
                 answer = self.converse(&body, take) => answer,
                 () = wished(stop) => {
-                    Err(Problem::new(Exit::Interrupted, STOPPED, "it was stopped"))
+                    Err(Problem::new(ProblemCode::Stopped, "it was stopped"))
                 }
             }
         });
@@ -68,12 +67,14 @@ impl RemotePeer {
         for address in self.client.in_order(&self.addresses) {
             let (body, path) = (Body::from(body.to_vec()), "/peer/v1/long");
             match self.client.send(address, Method::POST, path, body, BEGIN).await {
-                Err(problem) if problem.code == PEER_UNREACHABLE => last = Some(problem),
+                Err(problem) if problem.code == ProblemCode::PeerUnreachable => {
+                    last = Some(problem)
+                }
                 Err(problem) => return Err(problem),
                 Ok(answer) => return hear(answer, address, take).await,
             }
         }
-        let nowhere = || Problem::new(Exit::Temporary, PEER_UNREACHABLE, "it has told no address");
+        let nowhere = || Problem::new(ProblemCode::PeerUnreachable, "it has told no address");
         Err(last.unwrap_or_else(nowhere))
     }
 
@@ -93,7 +94,7 @@ impl RemotePeer {
         encode_digests(request.digests, &mut with);
         let answer = self.read_there(question, &with.into_bytes(), request.progress);
         match answer {
-            Err(problem) if problem.code == STOPPED => {
+            Err(problem) if problem.code == ProblemCode::Stopped => {
                 Ok(PageProof { stopped: true, ..PageProof::default() })
             }
             answer => decode_proof(&answer?).map_err(unreadable),
@@ -115,7 +116,7 @@ impl RemotePeer {
         encode_digests(none, &mut with);
         let question = StreamCall::CompareContents { spec, digests };
         let answer = self.read_there(question, &with.into_bytes(), progress);
-        compared_of(&answer.map_err(|problem| match problem.code == STOPPED {
+        compared_of(&answer.map_err(|problem| match problem.code == ProblemCode::Stopped {
             true => Problem { exit: Exit::Temporary, ..problem },
             false => problem,
         })?)

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{Caller, EncodedPage, PeerCall, PeerRequest};
 use penstock_api::task::TaskPage;
 use penstock_proto::compared::{Comparison, EntrySet};
@@ -74,7 +74,7 @@ pub(super) fn compared_of(answer: &[u8]) -> Result<Comparison, Problem> {
 /// An answer of another release.
 pub(super) fn unreadable(error: DecodeError) -> Problem {
     let title = "a peer's answer is not what this release understands";
-    Problem::new(Exit::Temporary, "version", title).because(error)
+    Problem::new(ProblemCode::PeerReply, title).because(error)
 }
 
 /// A page as it travels, kept while several peers ask for it.

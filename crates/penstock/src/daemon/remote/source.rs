@@ -16,25 +16,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use penstock_api::cluster::PeerCard;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rpc::source::{SOURCE_ORDER_HOLDS, SourceCall, SourceRequest};
-use penstock_api::rpc::task::{NOT_A_PEER, PEER_VERSION};
 use penstock_api::scan::{
-    DigestWish, PageReply, RecheckRequest, RootKind, SCAN_OPENING, ScanRequest, SourcePeer,
-    WishedDigests,
+    DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_controller::cluster::ClusterNow;
-use penstock_controller::sites::SCAN_UNKNOWN;
-use penstock_peer::{STORE_OFFLINE, SourceService};
+use penstock_peer::SourceService;
 use penstock_proto::id::{Name, TransferId};
 use reqwest::Method;
 use tokio::sync::watch;
 
-use super::client::PEER_UNREACHABLE;
 use super::peer::{RemotePeer, unreadable};
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
-use crate::daemon::site::context::STORE_ELSEWHERE;
 use crate::http;
 
 /// How long a peer may take to look at a data set's root.
@@ -51,18 +46,6 @@ const ASK: Duration = Duration::from_secs(300);
 const REMOVE: Duration = Duration::from_secs(240);
 /// How long it may take to hear that a transfer is over.
 const RELEASE: Duration = Duration::from_secs(3);
-/// Codes of problems that another peer need not have.
-const OF_ONE_PEER: [&str; 8] = [
-    PEER_UNREACHABLE,
-    PEER_VERSION,
-    NOT_A_PEER,
-    STORE_OFFLINE,
-    "store-hung",
-    "store-unknown",
-    "order-over",
-    "threads",
-];
-
 /// The source side of the site.
 pub(crate) struct SiteSource {
     own: Arc<SourceService>,
@@ -108,7 +91,7 @@ impl Post {
     /// Has the data set listed, from its beginning or where another peer has come to.
     fn open(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let is_opening = |asked: &Result<_, Problem>| {
-            asked.as_ref().is_err_and(|problem| problem.code == SCAN_OPENING)
+            asked.as_ref().is_err_and(|problem| problem.code == ProblemCode::ScanOpening)
         };
         let mut asked = self.ask(SourceCall::open(request), OPEN);
         for _ in 1..OPENINGS_MAX {
@@ -127,13 +110,24 @@ impl Far {
     }
 }
 
+/// Returns whether another peer need not have this problem.
 fn is_of_one_peer(problem: &Problem) -> bool {
-    OF_ONE_PEER.contains(&problem.code.as_str())
+    matches!(
+        problem.code,
+        ProblemCode::PeerUnreachable
+            | ProblemCode::PeerVersion
+            | ProblemCode::NotAPeer
+            | ProblemCode::StoreOffline
+            | ProblemCode::StoreHung
+            | ProblemCode::StoreUnknown
+            | ProblemCode::OrderOver
+            | ProblemCode::Threads
+    )
 }
 
 /// Whether no other peer can list.
 fn is_gone(problem: &Problem) -> bool {
-    is_of_one_peer(problem) || problem.code == STORE_ELSEWHERE || problem.code == "store-unknown"
+    is_of_one_peer(problem) || problem.code == ProblemCode::StoreElsewhere
 }
 
 impl SiteSource {
@@ -168,13 +162,12 @@ impl SiteSource {
         let looked = [unfit, away.as_slice()].concat().join("; ");
         if away.is_empty() && !begun && !now.peers.iter().any(has) {
             let title = format!("no peer of this site has store `{store}`");
-            return Problem::new(Exit::Usage, "store-unknown", title)
+            return Problem::new(ProblemCode::StoreUnknown, title)
                 .because(looked)
-                .status(404)
                 .hint("`penstock peer list` shows which peers there are and what they reach");
         }
         let title = format!("no peer of this site can read from store `{store}` now");
-        Problem::new(Exit::Temporary, STORE_ELSEWHERE, title).because(looked).hint(
+        Problem::new(ProblemCode::StoreElsewhere, title).because(looked).hint(
             "it goes on when a peer with the store is there; `penstock peer list` shows what each \
              reaches",
         )
@@ -394,11 +387,11 @@ fn alone(state: &FarState, problem: Problem) -> Problem {
 /// What this host says of a transfer that it has not opened, since it has not got the store, or has
 /// lost it: whoever opens the scan again is told why, or has it listed by another peer.
 fn unopened(problem: Problem) -> Problem {
-    if !["store-unknown", STORE_OFFLINE].contains(&problem.code.as_str()) {
+    if !matches!(problem.code, ProblemCode::StoreUnknown | ProblemCode::StoreOffline) {
         return problem;
     }
     let title = "the scan is not open at this controller";
-    Problem::new(Exit::Temporary, SCAN_UNKNOWN, title).because(problem).status(404)
+    Problem::new(ProblemCode::ScanUnknown, title).because(problem)
 }
 
 fn waited(wait_ms: u32) -> Duration {
@@ -415,7 +408,7 @@ impl SourcePeer for SiteSource {
             };
         }
         let opened = self.own.open_scan(request);
-        let lost = opened.as_ref().is_err_and(|problem| problem.code == STORE_OFFLINE);
+        let lost = opened.as_ref().is_err_and(|problem| problem.code == ProblemCode::StoreOffline);
         if !lost || self.choice(&request.store, request.transfer).0.is_empty() {
             return opened;
         }

@@ -11,11 +11,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use penstock_api::limits::Share;
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::rpc::task::{
-    ControllerMessage, EncodedPage, OpenTask, PEER_LOST, PeerMessage, TASK_HANGS, TASK_UNKNOWN,
-    TaskOpened,
-};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rpc::task::{ControllerMessage, EncodedPage, OpenTask, PeerMessage, TaskOpened};
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
 use penstock_engine::grant::lapse_after;
 use penstock_proto::journal::Incarnation;
@@ -25,7 +22,7 @@ use penstock_proto::wire::Writer;
 use reqwest::{Body, Method, Response};
 use tokio::sync::Notify;
 
-use super::client::{PEER_UNREACHABLE, unreachable_peer};
+use super::client::unreachable_peer;
 use super::peer::{RemotePeer, travelling};
 use crate::cause::innermost;
 use crate::http;
@@ -49,8 +46,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(40);
 /// How long what a peer wrote for an earlier controller is waited for.
 const ADOPTED_MAX: Duration = Duration::from_secs(10);
-/// Code: the conversation cannot go on, whatever connection carries it.
-const NOT_UNDERSTOOD: &str = "peer-not-understood";
 /// A silence that is shown to the user.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 /// Encoded pages that are kept for further questions.
@@ -127,12 +122,14 @@ impl RemoteTask {
             let mut last = None;
             for address in peer.client.in_order(&peer.addresses) {
                 match shared.open(address, Some(spec), START).await {
-                    Err(problem) if problem.code == PEER_UNREACHABLE => last = Some(problem),
+                    Err(problem) if problem.code == ProblemCode::PeerUnreachable => {
+                        last = Some(problem)
+                    }
                     other => return other.map(|opened| (address, opened)),
                 }
             }
             let title = format!("peer `{}` has no address", peer.name);
-            Err(last.unwrap_or_else(|| Problem::new(Exit::Temporary, PEER_UNREACHABLE, title)))
+            Err(last.unwrap_or_else(|| Problem::new(ProblemCode::PeerUnreachable, title)))
         });
         let (address, (connection, answer)) = opened.map_err(|problem| shared.named(problem))?;
         let attending = Arc::clone(&shared);
@@ -269,7 +266,7 @@ impl Shared {
                 if self.lock().is_over() {
                     return;
                 }
-                if why.code == NOT_UNDERSTOOD {
+                if why.code == ProblemCode::PeerNotUnderstood {
                     continue;
                 }
                 match self.open(address, None, CONNECT).await {
@@ -290,14 +287,14 @@ impl Shared {
     /// Whether the task is lost, if a connection broke for this reason.
     fn loss(&self, why: &Problem) -> Option<Problem> {
         // Who says anything else, or nothing that is understood, may write until its grant is over.
-        let gone = why.code == TASK_UNKNOWN;
+        let gone = why.code == ProblemCode::TaskUnknown;
         let silence = self.lock().heard.map_or(Duration::MAX, |heard| heard.elapsed());
         if !gone && may_write(silence, self.grant) {
             return None;
         }
-        let code = if gone { TASK_UNKNOWN } else { PEER_LOST };
+        let code = if gone { ProblemCode::TaskUnknown } else { ProblemCode::PeerLost };
         let title = format!("peer `{}` is lost", self.peer.name);
-        Some(Problem::new(Exit::Temporary, code, title).because(why))
+        Some(Problem::new(code, title).because(why))
     }
 
     fn lose(&self, problem: Problem) {
@@ -369,12 +366,12 @@ fn may_write(silence: Duration, grant: Duration) -> bool {
 }
 
 fn broken(why: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Temporary, PEER_UNREACHABLE, "its connection broke").because(why)
+    Problem::new(ProblemCode::PeerUnreachable, "its connection broke").because(why)
 }
 
 fn not_understood(why: impl std::fmt::Display) -> Problem {
     let title = "what it says is not understood";
-    Problem::new(Exit::Temporary, NOT_UNDERSTOOD, title).because(why)
+    Problem::new(ProblemCode::PeerNotUnderstood, title).because(why)
 }
 
 /// A peer's answer as it comes.
@@ -574,7 +571,7 @@ impl Task for RemoteTask {
         if waited.timed_out() {
             tracing::error!(peer = %shared.peer.name, "a task at another host does not end");
             let title = format!("peer `{}` does not end its task", shared.peer.name);
-            shared.lose(Problem::new(Exit::Temporary, TASK_HANGS, title));
+            shared.lose(Problem::new(ProblemCode::TaskHangs, title));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::daemon::http::local::admin::SiteAdmin;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
 use penstock_net::trust::PairingOffer;
 use penstock_proto::id::Name;
@@ -29,12 +29,12 @@ impl Admin {
         let advertised = self.site.advertised();
         let address = advertised.first().ok_or_else(|| {
             let title = "there is no address to put into a token";
-            Problem::new(Exit::Usage, "address", title).hint("set `advertise` in penstock.toml")
+            Problem::new(ProblemCode::Address, title).hint("set `advertise` in penstock.toml")
         })?;
         let fingerprint = self.site.keys().authority.fingerprint();
         let offer = PairingOffer::create(&address.to_string(), fingerprint, now_seconds());
         let offer = offer.map_err(|error| {
-            Problem::new(Exit::Fatal, "token", "no token can be made").because(error)
+            Problem::new(ProblemCode::TokenFailed, "no token can be made").because(error)
         })?;
         let reply = TokenReply {
             token: offer.token().to_text().to_string(),
@@ -74,7 +74,7 @@ impl SiteAdmin for Admin {
     fn invite(&self) -> Result<TokenReply, Problem> {
         if self.site.config.cluster.is_none() {
             let title = "this site has one peer only: there is nothing to join";
-            return Err(Problem::new(Exit::Refused, "no-cluster", title)
+            return Err(Problem::new(ProblemCode::NoCluster, title)
                 .hint("`penstock site grow` makes it one of several"));
         }
         let (offer, reply) = self.make_offer()?;
@@ -94,7 +94,7 @@ impl SiteAdmin for Admin {
             return Ok(());
         }
         let title = format!("site `{site}` is not paired with this one");
-        Err(Problem::new(Exit::Usage, "not-paired", title).status(404))
+        Err(Problem::new(ProblemCode::SiteUnknown, title))
     }
 
     fn stores(&self) -> Vec<StoreView> {

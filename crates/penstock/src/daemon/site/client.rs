@@ -7,19 +7,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::fence::NOT_CONTROLLER;
 use penstock_api::keys::{KEYS_HEADER, KeysHeard, KeysRecord};
 use penstock_api::limits::LimitRequest;
 use penstock_api::operate::TransferPaths;
 use penstock_api::paths::SiteProbe;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Action;
 use penstock_api::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest, WishedDigests};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses, VERSION,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses,
     VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
@@ -244,7 +243,9 @@ impl Sites {
             let next = self.version(call.site);
             match &result {
                 Err(problem)
-                    if problem.code == VERSION && call.version.is_none() && next < version =>
+                    if problem.code == ProblemCode::Version
+                        && call.version.is_none()
+                        && next < version =>
                 {
                     version = next;
                 }
@@ -288,7 +289,7 @@ impl Sites {
         let pairing = self.site.pairing(call.site)?;
         let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
             let title = format!("site `{}` is not paired with this one", call.site);
-            Problem::new(Exit::NotAuthorised, "not-paired", title)
+            Problem::new(ProblemCode::NotPaired, title)
         })?;
         let client = self.client(call.site)?;
         let mut last = None;
@@ -298,7 +299,7 @@ impl Sites {
         for address in &addresses {
             let url = format!("https://{address}/site/v1{}", call.path);
             let mut result = self.send(&client, call, &url, out);
-            if matches!(&result, Err(problem) if problem.code == BROKEN) {
+            if matches!(&result, Err(problem) if problem.code == ProblemCode::SiteBroken) {
                 // A connection that was kept too long, or a certificate that is refused. All that
                 // is asked can be asked twice.
                 self.runtime.block_on(self.probe(call.site, *address))?;
@@ -307,7 +308,12 @@ impl Sites {
             match result {
                 // One peer that is cut off from its controller does not speak for its site.
                 Err(problem)
-                    if [UNREACHABLE, BROKEN, NOT_CONTROLLER].contains(&problem.code.as_str()) =>
+                    if matches!(
+                        problem.code,
+                        ProblemCode::SiteUnreachable
+                            | ProblemCode::SiteBroken
+                            | ProblemCode::NotController
+                    ) =>
                 {
                     last = Some(problem);
                 }
@@ -322,7 +328,7 @@ impl Sites {
         }
         Err(last.unwrap_or_else(|| {
             let title = format!("site `{}` has told no address", call.site);
-            Problem::new(Exit::Fatal, "site-address", title)
+            Problem::new(ProblemCode::SiteAddress, title)
         }))
     }
 
@@ -415,18 +421,13 @@ impl Sites {
     }
 }
 
-/// Code: no connection could be made.
-const UNREACHABLE: &str = "site-unreachable";
-/// Code: a connection ended before the answer came.
-const BROKEN: &str = "site-broken";
-
 fn tls_failed(error: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Fatal, "tls", "TLS cannot be set up").because(error)
+    Problem::new(ProblemCode::Tls, "TLS cannot be set up").because(error)
 }
 
 fn distrust(site: &Name, url: &str, error: &rustls::Error) -> Problem {
     let title = format!("site `{site}` and this one do not trust each other at {url}");
-    Problem::new(Exit::NotAuthorised, "certificate", title).because(explain(error)).hint(
+    Problem::new(ProblemCode::Certificate, title).because(explain(error)).hint(
         "if that site was set up anew, `penstock site unpair` it and `penstock site pair` again",
     )
 }
@@ -515,7 +516,7 @@ async fn receive(
     version?;
     if let Err(error) = copy(&mut response, out).await? {
         // A part may be written already, so that it must not be asked for again.
-        return Err(Problem { code: "site-cut".to_owned(), ..lost(error) });
+        return Err(Problem { code: ProblemCode::SiteCut, ..lost(error) });
     }
     Ok(Head { status, json, compressed })
 }
@@ -528,12 +529,12 @@ async fn copy(
         let part = tokio::time::timeout(STALL, response.chunk()).await.map_err(|_| {
             let title = "a site's reply has stopped";
             let why = format!("nothing has come for {} s", STALL.as_secs());
-            Problem::new(Exit::Temporary, "site-cut", title).because(why)
+            Problem::new(ProblemCode::SiteCut, title).because(why)
         })?;
         match part {
             Ok(Some(part)) => out.write_all(&part).map_err(|error| {
                 let title = "a site's reply cannot be taken";
-                Problem::new(Exit::Fatal, "reply", title).because(error)
+                Problem::new(ProblemCode::Reply, title).because(error)
             })?,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
@@ -545,7 +546,7 @@ async fn copy(
 fn decompress(site: &Name, body: &[u8]) -> Result<Vec<u8>, Problem> {
     compressed::decompress(body).map_err(|error| {
         let title = format!("site `{site}` sent a page that cannot be decompressed");
-        Problem::new(Exit::Fatal, "reply", title).because(error)
+        Problem::new(ProblemCode::Reply, title).because(error)
     })
 }
 
@@ -563,8 +564,12 @@ fn lost(site: &Name, url: &str, error: &reqwest::Error) -> Problem {
         cause = boxed.map(|boxed| boxed as &(dyn Error + 'static)).or_else(|| inner.source());
     }
     let words = if error.is_timeout() { "no answer in time".to_owned() } else { words };
-    let code = if error.is_connect() || error.is_timeout() { UNREACHABLE } else { BROKEN };
-    Problem::new(Exit::Temporary, code, format!("site `{site}` cannot be reached"))
+    let code = if error.is_connect() || error.is_timeout() {
+        ProblemCode::SiteUnreachable
+    } else {
+        ProblemCode::SiteBroken
+    };
+    Problem::new(code, format!("site `{site}` cannot be reached"))
         .because(format!("{words} ({url})"))
 }
 
@@ -670,7 +675,7 @@ impl SiteClient for Sites {
         }
         let pinned = self.site.trust.fingerprint_of(site).ok_or_else(|| {
             let title = format!("site `{site}` is not paired with this one");
-            Problem::new(Exit::NotAuthorised, "not-paired", title)
+            Problem::new(ProblemCode::NotPaired, title)
         })?;
         check_countersignature(body, &signature, pinned)?;
         Ok(signature)
@@ -690,7 +695,9 @@ impl SiteClient for Sites {
                 ..Call::new(site, Method::POST, "/scans".to_owned())
             });
             match result {
-                Err(problem) if problem.code == VERSION && self.version(site) < version => {
+                Err(problem)
+                    if problem.code == ProblemCode::Version && self.version(site) < version =>
+                {
                     version = self.version(site);
                 }
                 result => break result?,
@@ -699,7 +706,7 @@ impl SiteClient for Sites {
         let capability =
             data_encoding::HEXLOWER.decode(opened.capability.as_bytes()).map_err(|error| {
                 let title = format!("site `{site}` gave a capability that cannot be read");
-                Problem::new(Exit::Fatal, "capability", title).because(error)
+                Problem::new(ProblemCode::CapabilityUnreadable, title).because(error)
             })?;
         let peers = self.believable_data(site, opened.peers.clone())?;
         let OpenedScan { root, instance, .. } = opened;

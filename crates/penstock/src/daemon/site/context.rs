@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use penstock_api::cluster::{PeerCard, StoreCard, StoreRights};
 use penstock_api::keys::KeysRecord;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::SiteView;
 use penstock_api::scan::ScanRequest;
 use penstock_api::site::SiteAddresses;
@@ -36,8 +36,6 @@ use crate::daemon::access::keys::{
 use crate::networks::Networks;
 use penstock_sys::now_seconds;
 
-/// Code of a problem: no peer that is up can read from a store, and an absent one may.
-pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
 /// Time in which a reply goes out.
 const REPLY_GOES: Duration = Duration::from_millis(100);
 /// Pairing tokens that are outstanding at a time; the oldest is void when more are made.
@@ -173,7 +171,7 @@ impl Site {
         let away: Vec<_> = away.iter().map(|peer| format!("`{peer}`")).collect();
         let title =
             format!("no peer of site `{}` that is there has store `{store}`", self.config.site);
-        let problem = Problem::new(Exit::Temporary, STORE_ELSEWHERE, title);
+        let problem = Problem::new(ProblemCode::StoreElsewhere, title);
         let problem = problem.because(format!("{} is not there, and may have it", away.join(", ")));
         (!away.is_empty()).then(|| problem.hint("it goes on when a peer with the store is there"))
     }
@@ -575,7 +573,7 @@ impl Site {
     /// The name belongs to another authority; the database cannot be written.
     pub(crate) fn pair(&self, pairing: &Pairing) -> Result<(), Problem> {
         self.trust.pin(CertificateDer::from(pairing.ca.clone())).map_err(|error| {
-            Problem::new(Exit::Refused, "site-taken", "the sites cannot be paired").because(error)
+            Problem::new(ProblemCode::SiteTaken, "the sites cannot be paired").because(error)
         })?;
         Ok(self.state().pair(pairing)?)
     }
@@ -647,12 +645,12 @@ impl Site {
         let _turn = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pairing) = self.state().pairing(site)? else {
             let title = format!("site `{site}` is not paired with this one");
-            return Err(Problem::new(Exit::NotAuthorised, "not-paired", title));
+            return Err(Problem::new(ProblemCode::NotPaired, title));
         };
         let Some(followed) = follow(&pairing, offered)? else { return Ok(pairing.keys) };
         self.state().pair(&followed)?;
         trust_pairing(&self.trust, &followed).map_err(|error| {
-            Problem::new(Exit::Fatal, "keys", "the keys of a site cannot be trusted").because(error)
+            Problem::new(ProblemCode::Keys, "the keys of a site cannot be trusted").because(error)
         })?;
         let fingerprint = fingerprint_text(&followed.ca);
         tracing::info!(%site, number = followed.keys, fingerprint, "a site has other keys now");
@@ -689,13 +687,13 @@ fn trust_pairing(trust: &TrustStore, pairing: &Pairing) -> Result<(), TrustError
 
 fn wrong_token() -> Problem {
     let title = "the pairing token is wrong, used up, or too old";
-    Problem::new(Exit::NotAuthorised, "token", title)
+    Problem::new(ProblemCode::TokenRefused, title)
         .hint("make a new one with `penstock site pair` at the other site")
 }
 
 fn wrong_invitation() -> Problem {
     let title = "the token to join is wrong, used up, or too old";
-    Problem::new(Exit::NotAuthorised, "token", title)
+    Problem::new(ProblemCode::TokenRefused, title)
         .hint("make a new one with `penstock site join` at a peer of the site")
 }
 

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use penstock_api::fence::Fence;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::SourcePeer;
-use penstock_controller::sites::{SCAN_UNKNOWN, SiteClient};
+use penstock_controller::sites::SiteClient;
 use penstock_proto::id::{Name, TransferId};
 
 /// Scans of one site that are kept, open or done, until the site releases them.
@@ -83,7 +83,7 @@ impl ForeignScans {
         let own = || table.iter().filter(|(_, opened)| opened.site == *site);
         let full = |most: usize, what: &str| {
             let title = format!("site `{site}` has {most} scans {what} here already");
-            Problem::new(Exit::Temporary, "scans-full", title)
+            Problem::new(ProblemCode::ScansFull, title)
                 .hint("it goes on when some of its transfers have ended")
         };
         if own().count() >= KEPT_OF_SITE {
@@ -106,7 +106,7 @@ impl ForeignScans {
         let mut table = self.lock();
         let Some(opened) = table.get_mut(&id).filter(|opened| opened.open) else {
             let title = format!("the scan of transfer {id} is not open");
-            return Err(Problem::new(Exit::Temporary, SCAN_UNKNOWN, title).status(404));
+            return Err(Problem::new(ProblemCode::ScanUnknown, title));
         };
         if opened.site != *site {
             return Err(foreign_scan(id));
@@ -186,7 +186,7 @@ fn on_disk(directory: &Path) -> Vec<(Name, TransferId, SystemTime)> {
 /// That the scan of a transfer is another site's.
 pub(crate) fn foreign_scan(id: TransferId) -> Problem {
     let title = format!("the scan of transfer {id} was opened by another site");
-    Problem::new(Exit::NotAuthorised, "not-authorised", title)
+    Problem::new(ProblemCode::NotAuthorised, title)
 }
 
 /// Removes scans that nobody has asked about for a week and whose owner does not know the transfer,
@@ -289,7 +289,7 @@ mod tests {
             assert_eq!(enter(&lab, number, true), Ok(true));
         }
         assert_eq!(enter(&lab, 1, true), Ok(false), "it is open already");
-        assert_eq!(enter(&lab, LISTING_OF_SITE, true).unwrap_err().code, "scans-full");
+        assert_eq!(enter(&lab, LISTING_OF_SITE, true).unwrap_err().code, ProblemCode::ScansFull);
         assert!(enter(&hpc, 1, true).is_err(), "it is another site's");
         assert_eq!(enter(&hpc, 5000, true), Ok(true));
         scans.note_end(id(7));

@@ -3,7 +3,7 @@
 //! To make what is new is one right, `write` of the store; to replace or delete what is there is
 //! another, `delete`. What an earlier attempt of the same transfer has made is its own.
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::TransferRequest;
 use penstock_api::update::IfExists;
 use penstock_proto::id::Name;
@@ -21,7 +21,7 @@ pub(crate) fn check_writable(own: &Site, site: &Name, store: &Name) -> Result<()
     }
     let own = &own.config.site;
     let title = format!("site `{site}` may not write to `{own}:{store}`");
-    Err(Problem::new(Exit::NotAuthorised, "not-exported", title).hint(how_to_grant(
+    Err(Problem::new(ProblemCode::NotExported, title).hint(how_to_grant(
         own,
         site,
         "write",
@@ -62,7 +62,7 @@ pub(crate) fn within_rights(
     let title = format!(
         "site `{site}` may not replace or delete anything in `{own}:{store}`, as `{asked}` asks for"
     );
-    Err(Problem::new(Exit::NotAuthorised, "delete-not-allowed", title).hint(how_to_grant(
+    Err(Problem::new(ProblemCode::DeleteNotAllowed, title).hint(how_to_grant(
         own,
         site,
         "delete",

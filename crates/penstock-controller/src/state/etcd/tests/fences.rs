@@ -159,7 +159,7 @@ fn b4_a_controller_of_another_incarnation_writes_nothing() {
     state.commit(id, &commit(vec![head(0, false)])).unwrap();
     place.put(place.keys.incarnation(), incarnation_text(6));
     let problem = state.commit(id, &commit(vec![head(1, false)])).unwrap_err();
-    assert_eq!(problem.code, penstock_api::fence::NOT_CONTROLLER);
+    assert_eq!(problem.code, ProblemCode::NotController);
     assert!(!tenure.holds(), "it knows now");
 }
 

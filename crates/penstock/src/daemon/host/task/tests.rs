@@ -140,7 +140,7 @@ fn f_no_question_waits_for_ever() {
     hosted.abandon();
     assert_eq!(hosted.alive(), LeaseStatus::Over);
     assert_eq!(hosted.want(7), WorkReply::default());
-    assert_eq!(hosted.page(3).unwrap_err().code, "peer-page");
+    assert_eq!(hosted.page(3).unwrap_err().code, ProblemCode::PeerPage);
     assert!(hosted.has_failed(b"a"), "what cannot be asked may have failed (B6)");
 }
 
@@ -176,7 +176,7 @@ fn b4_a_controller_that_leads_no_more_directs_nothing() {
     assert!(hosted.output(controller.connection, true).is_err());
     assert_eq!(hosted.want(5), WorkReply::default());
     assert_eq!(hosted.alive(), LeaseStatus::Unheard, "its grant runs on, and is not renewed");
-    assert_eq!(hosted.page(3).unwrap_err().code, "peer-page");
+    assert_eq!(hosted.page(3).unwrap_err().code, ProblemCode::PeerPage);
     assert!(hosted.is_detached() && !hosted.is_stopping() && !hosted.has_ended());
 }
 

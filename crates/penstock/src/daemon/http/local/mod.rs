@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
 use penstock_api::limits::LimitRequest;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
     JoinReply, JoinRequest, LIST_MAX, OrphanList, SiteView, StatusView, StoreView, TokenReply,
@@ -75,7 +75,7 @@ async fn list(
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Reply<TransferList> {
     let Query(query) = query.map_err(|rejection| {
-        Problem::new(Exit::Usage, "query", "the query is wrong").because(rejection.body_text())
+        Problem::new(ProblemCode::Query, "the query is wrong").because(rejection.body_text())
     })?;
     blocking(move || parts.manager.list(query.cursor.as_deref(), query.limit.unwrap_or(LIST_MAX)))
         .await
@@ -106,7 +106,7 @@ async fn put_plan(
 ) -> Result<StatusCode, ProblemReply> {
     blocking(move || {
         let id = id.parse().map_err(|error: penstock_proto::id::ParseIdError| {
-            Problem::new(Exit::Usage, "id", error.to_string())
+            Problem::new(ProblemCode::Id, error.to_string())
         })?;
         let site = query.site.unwrap_or_else(|| parts.manager.site().clone());
         parts.manager.put_plan(&site, &query.store, id, query.offset, &part)
@@ -220,7 +220,7 @@ async fn join(
 
 fn site_of(text: &str) -> Result<Name, Problem> {
     text.parse().map_err(|error: penstock_proto::id::ParseIdError| {
-        Problem::new(Exit::Usage, "name", error.to_string())
+        Problem::new(ProblemCode::Name, error.to_string())
     })
 }
 
