@@ -5,8 +5,10 @@ use std::path::Path;
 
 use anyhow::Context;
 
+use crate::modules;
+
 /// For each crate, the crates of ours it may depend on. The binary may use all but the simulator.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("penstock-proto", &[]),
     ("penstock-engine", &["proto"]),
     ("penstock-sys", &["proto"]),
@@ -14,9 +16,53 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("penstock-store", &["sys", "proto"]),
     ("penstock-api", &["proto"]),
     ("penstock-peer", &["engine", "net", "store", "sys", "api", "proto"]),
-    ("penstock-controller", &["engine", "api", "proto"]),
+    ("penstock-cluster", &["api", "proto"]),
+    ("penstock-controller", &["cluster", "engine", "api", "proto"]),
     ("penstock-sim", &["engine", "proto"]),
-    ("penstock", &["peer", "controller", "api", "net", "store", "sys", "engine", "proto"]),
+    (
+        "penstock",
+        &["peer", "controller", "cluster", "api", "net", "store", "sys", "engine", "proto"],
+    ),
+];
+
+/// Crates whose use the modules of the binary divide among them.
+const DIVIDED: [&str; 3] = ["peer", "controller", "cluster"];
+
+/// For modules of the binary and those below them, which of [`DIVIDED`] they may name; the longest
+/// path counts. No module names both peer and controller: they meet in the traits of
+/// `penstock_api`, which `daemon::wiring` and `copy` pass from one to the other.
+const MODULES_MAY_USE: [(&str, &[&str]); 31] = [
+    ("commands::site", &["controller"]),
+    ("commands::verify", &["peer"]),
+    ("config", &["controller"]),
+    ("copy", &[]),
+    ("copy::clean", &["peer"]),
+    ("copy::job", &["controller"]),
+    ("copy::local", &["peer"]),
+    ("copy::places", &["peer"]),
+    ("copy::source_lists", &["peer"]),
+    ("copy::ssh", &["controller"]),
+    ("copy::ssh::ends", &["peer"]),
+    ("copy::ssh::lanes", &["peer"]),
+    ("copy::state", &["cluster", "controller"]),
+    ("daemon", &["cluster"]),
+    ("daemon::access", &["cluster", "peer"]),
+    ("daemon::cluster", &["cluster", "peer"]),
+    ("daemon::cluster::controller", &["cluster", "controller"]),
+    ("daemon::cluster::target_side", &["controller"]),
+    ("daemon::events::paths", &["peer"]),
+    ("daemon::events::transfers", &["controller"]),
+    ("daemon::http", &["cluster", "controller"]),
+    ("daemon::http::router", &["cluster", "peer"]),
+    ("daemon::operations", &["cluster", "peer"]),
+    ("daemon::site", &["cluster", "controller"]),
+    ("daemon::wiring", &["cluster", "peer"]),
+    ("doctor", &["cluster"]),
+    ("networks", &["peer"]),
+    ("receipt", &["controller"]),
+    ("receipt::tree", &["peer"]),
+    ("daemon::host", &["cluster", "peer"]),
+    ("daemon::remote", &["cluster", "peer"]),
 ];
 
 /// What breaks the order of the crates, as `path:line: what`.
@@ -44,7 +90,37 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         let what = "#![deny(unsafe_code)] and one allow(unsafe_code), for `mod tun`, are wanted";
         complaints.push(format!("lab/src/lib.rs:1: {what}"));
     }
+    complaints.extend(check_modules(root)?);
     Ok(complaints)
+}
+
+/// Finds modules of the binary that name a crate which is not theirs to name.
+fn check_modules(root: &Path) -> anyhow::Result<Vec<String>> {
+    let source = root.join("crates/penstock/src");
+    let mut complaints = Vec::new();
+    for (module, file) in modules::modules(&source)? {
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let allowed = allowed_to(&module.join("::"));
+        let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        for used in modules::crates_named(&text).with_context(|| format!("parse {shown}"))? {
+            let Some(used) = used.strip_prefix("penstock_") else { continue };
+            if DIVIDED.contains(&used) && !allowed.contains(&used) {
+                let module = module.join("::");
+                complaints.push(format!("{shown}:1: `{module}` may not name penstock_{used}"));
+            }
+        }
+    }
+    Ok(complaints)
+}
+
+/// The crates of [`DIVIDED`] that a module may name.
+fn allowed_to(module: &str) -> &'static [&'static str] {
+    let holds = |prefix: &str| {
+        let rest = module.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let rows = MODULES_MAY_USE.iter().filter(|(prefix, _)| holds(prefix));
+    rows.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, allowed)| allowed)
 }
 
 /// Line and short name of each crate of ours in the `[dependencies]` of a manifest. Tests may use
@@ -85,5 +161,23 @@ mod tests {
         let manifest = "[dependencies]\npenstock-net.workspace = true\nserde = \"1\"\n\
                         penstock-api = { path = \"x\" }\n\n[dev-dependencies]\npenstock-sim = 1\n";
         assert_eq!(uses(manifest), [(2, "net".to_owned()), (4, "api".to_owned())]);
+    }
+    /// Promise: the longest path of the table that a module lies in says what it may name, and a
+    /// module of no path may name none of the divided crates.
+    #[test]
+    fn the_longest_path_of_a_module_counts() {
+        assert_eq!(allowed_to("daemon::http::local::events"), ["cluster", "controller"]);
+        assert_eq!(allowed_to("daemon::http::router"), ["cluster", "peer"]);
+        assert_eq!(allowed_to("daemon::http::router_of_others"), ["cluster", "controller"]);
+        assert!(allowed_to("client").is_empty());
+    }
+
+    /// Promise: no row lets a module name both peer and controller.
+    #[test]
+    fn no_module_may_name_both_peer_and_controller() {
+        for (module, allowed) in MODULES_MAY_USE {
+            let both = allowed.contains(&"peer") && allowed.contains(&"controller");
+            assert!(!both, "{module}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ItemMod, ItemUse, UseTree};
 
 /// The path of a module in its crate, without the word `crate`.
-type ModulePath = Vec<String>;
+pub(crate) type ModulePath = Vec<String>;
 
 /// The modules of one crate that import each other, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) fn circles(root: &Path) -> anyhow::Result<Vec<Circle>> {
 }
 
 /// The files of a crate by the paths of their modules.
-fn modules(source: &Path) -> anyhow::Result<BTreeMap<ModulePath, PathBuf>> {
+pub(crate) fn modules(source: &Path) -> anyhow::Result<BTreeMap<ModulePath, PathBuf>> {
     let mut files = Vec::new();
     super::tidy::collect(source, &mut files)?;
     let mut found = BTreeMap::new();
@@ -59,6 +59,50 @@ fn modules(source: &Path) -> anyhow::Result<BTreeMap<ModulePath, PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// The first words of all paths that a file names, tests left out: crates among them.
+///
+/// # Errors
+/// The text is no Rust.
+pub(crate) fn crates_named(text: &str) -> anyhow::Result<BTreeSet<String>> {
+    let mut roots = Roots(BTreeSet::new());
+    roots.visit_file(&syn::parse_file(text)?);
+    Ok(roots.0)
+}
+
+/// The first words of paths.
+struct Roots(BTreeSet<String>);
+
+impl Roots {
+    fn add_use(&mut self, tree: &UseTree) {
+        match tree {
+            UseTree::Path(path) => drop(self.0.insert(path.ident.to_string())),
+            UseTree::Name(name) => drop(self.0.insert(name.ident.to_string())),
+            UseTree::Rename(rename) => drop(self.0.insert(rename.ident.to_string())),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_use(tree)),
+            UseTree::Glob(_) => {}
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Roots {
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        if !is_test(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if !is_test(&item.attrs) {
+            self.add_use(&item.tree);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.0.extend(path.segments.first().map(|segment| segment.ident.to_string()));
+        visit::visit_path(self, path);
+    }
 }
 
 /// The modules that each module names, the root of the crate left out.
@@ -235,6 +279,22 @@ mod tests {
         found.sort();
         expected.sort_unstable();
         assert_eq!(found, expected);
+    }
+
+    /// Promise: crates are found in imports and in qualified paths; those of tests are not.
+    #[test]
+    fn crates_that_are_named_are_found() {
+        let text = "
+            use a::{B, c::D};
+            use {e::F, g as h};
+            fn i() -> j::K { l::m(N::<o::P>::new()) }
+            #[cfg(test)] mod tests { use never::This; }
+        ";
+        let named = crates_named(text).expect("Rust");
+        for name in ["a", "e", "g", "j", "l", "o"] {
+            assert!(named.contains(name), "{name}");
+        }
+        assert!(!named.contains("never") && !named.contains("c"));
     }
 
     /// Promise: only modules that reach each other are a circle.

@@ -4,9 +4,6 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`state`] | the state of a site: in SQLite, or in etcd |
-//! | [`etcd`] | a client of etcd |
-//! | [`cluster`] | peers of one site: membership, election, controllership |
 //! | [`manager`] | all transfers of the site: queue, retries, pause and cancel, events |
 //! | [`runner`] | one running transfer: pages, grants, ledger |
 //! | [`root`] | the root digest of a data set |
@@ -14,13 +11,8 @@
 
 #![forbid(unsafe_code)]
 
-mod clock;
-pub mod cluster;
-pub mod etcd;
 pub mod manager;
 mod pages_ahead;
 pub mod root;
 pub mod runner;
 pub mod sites;
-pub mod state;
-mod tenure;

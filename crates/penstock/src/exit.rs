@@ -8,12 +8,14 @@
 //! puts a [`Failure`] into the chain: it carries the exit code and, where something helps, a hint.
 //! An error without one ends with code 1.
 
-use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_proto::text;
+use penstock_api::problem::ProblemCode;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::process;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_proto::text;
 
 /// What the exit status of `penstock` says, so that scripts can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

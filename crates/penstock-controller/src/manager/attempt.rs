@@ -9,6 +9,7 @@ use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
 use penstock_api::task::{Room, SourceAccess};
 use penstock_api::transfer::{Location, PathText, TransferRequest, TransferState};
+use penstock_cluster::state::Wish;
 use penstock_proto::id::TransferId;
 use penstock_proto::version;
 
@@ -16,7 +17,6 @@ use super::receipt::scan_request;
 use super::{Inner, Live, ManagerConfig, Table, TransferRecord, journal_of, place};
 use crate::runner::{FindSource, RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
-use crate::state::Wish;
 
 /// The reason shown for a cancelled transfer.
 pub(super) const CANCELLED: &str = "cancelled by a user";
@@ -349,7 +349,7 @@ fn reason_of_failure(problem: &Problem) -> String {
 }
 
 fn reason_of_retry(problem: &Problem, delay: std::time::Duration) -> String {
-    let at = crate::clock::now_seconds() + delay.as_secs();
+    let at = penstock_cluster::clock::now_seconds() + delay.as_secs();
     format!(
         "{}; next attempt in {:.0} s, at {} UTC",
         reason_of_failure(problem),

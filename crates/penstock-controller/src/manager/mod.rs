@@ -42,6 +42,7 @@ use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
 use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_api::task::{SourceAccess, TargetPeer};
 use penstock_api::transfer::{TransferState, TransferView};
+use penstock_cluster::state::{SiteState, StateError, TransferRecord, Wish};
 use penstock_engine::retry::Backoff;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;
@@ -49,7 +50,6 @@ use tokio::sync::broadcast;
 
 use crate::runner::{RunControl, RunInput, RunOutcome};
 use crate::sites::SiteClient;
-use crate::state::{SiteState, StateError, TransferRecord, Wish};
 
 /// Transfers that run at a time, unless configured.
 pub const RUNNING_MAX_DEFAULT: usize = 4;

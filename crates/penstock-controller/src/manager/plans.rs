@@ -10,14 +10,14 @@ use penstock_api::fence::Fence;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{TransferRequest, TransferState};
+use penstock_cluster::clock::now_seconds;
+use penstock_cluster::state::{Listed, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
 use super::attempt::places_of;
 use super::users::{check, not_paired, record_of};
 use super::{Caller, Inner, Manager, journal_of, place};
-use crate::clock::now_seconds;
 use crate::runner::{RunControl, RunFiles, RunInput, RunOutcome};
-use crate::state::{Listed, TransferRecord};
 
 /// Plans that are made at a time; further requests are refused for a while.
 const PLANS_MAX: usize = 4;

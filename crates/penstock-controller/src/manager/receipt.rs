@@ -14,15 +14,16 @@ use penstock_api::receipt::{
     RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, Role, cannot_write,
 };
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
+use penstock_api::site::SCAN_UNKNOWN;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferRequest, TransferState};
+use penstock_cluster::clock::now_seconds;
+use penstock_cluster::state::Listing;
 use penstock_engine::retry::Backoff;
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::page_digest;
 
 use super::{Inner, TransferRecord, journal_of};
-use crate::clock::now_seconds;
 use crate::runner::{RunFiles, RunOutcome, RunView};
-use crate::state::Listing;
 
 /// Longest time for which a source that cannot sign now is asked again.
 const COUNTERSIGN_PATIENCE: Duration = Duration::from_secs(30);

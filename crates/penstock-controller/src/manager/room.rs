@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::Room;
 use penstock_api::transfer::{Progress, TransferState};
+use penstock_cluster::state::Wish;
 use penstock_proto::id::TransferId;
 use penstock_proto::units::{MIB, format_bytes};
 
 use super::{Inner, Live, ManagerConfig};
 use crate::runner::{RunControl, RunOutcome};
-use crate::state::Wish;
 
 /// Interval at which the free room is polled.
 const LOOK: Duration = Duration::from_secs(5);

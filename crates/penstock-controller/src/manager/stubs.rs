@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_cluster::state::Stub;
 use penstock_proto::id::{Name, TransferId};
 
 use super::users::not_paired;
 use super::{Inner, Manager};
-use crate::state::Stub;
 
 /// How long a list of transfers waits for the sites that own some of them.
 const OWNERS_MAX: Duration = Duration::from_millis(100);

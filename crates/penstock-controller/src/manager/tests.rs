@@ -23,6 +23,7 @@ use penstock_api::task::{Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec
 use penstock_api::transfer::{
     LANES_MAX, PathText, Progress, TransferOptions, TransferRequest, TransferState, TransferView,
 };
+use penstock_cluster::state::SqliteState;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::Page;
@@ -31,7 +32,6 @@ use penstock_proto::network::DataAddress;
 use super::*;
 use crate::runner::{RunInput, RunOutcome, RunView};
 use crate::sites::{RemoteScan, SiteClient};
-use crate::state::SqliteState;
 
 mod admission;
 mod cancelled;

@@ -11,15 +11,15 @@ use penstock_api::rest::{Action, Event, LIST_MAX, TransferList};
 use penstock_api::transfer::{
     LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState, TransferView,
 };
+use penstock_cluster::clock::now_seconds;
+use penstock_cluster::state::{Listed, Listing, TransferRecord, Wish};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 
 use super::plans::journal_failed;
 use super::{Inner, Live, Manager, Table, journal_of, place, unknown};
-use crate::clock::now_seconds;
 use crate::runner::{RunFiles, removal_has_begun};
-use crate::state::{Listed, Listing, TransferRecord, Wish};
 
 /// Transfers that may wait at a time; more are refused until some have ended.
 pub const LIVE_MAX: usize = 10_000;

@@ -11,19 +11,19 @@ use penstock_api::heads::HeadStore as _;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{TargetPeer, TaskSpec};
 use penstock_api::transfer::{PathText, TransferOptions};
+use penstock_cluster::state::SqliteState;
 use penstock_controller::runner::{
     RunFiles, clean_abandoned, drop_damaged_proofs, removal_has_begun,
 };
-use penstock_controller::state::SqliteState;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, RunTag, own_name};
+use penstock_sys::now_seconds;
 use penstock_sys::{LockError, LockFile};
 
 use super::places::absolute;
 use super::source_lists::{source_has_begun_to_remove, source_in};
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
-use penstock_sys::now_seconds;
 
 /// Where a state says to which place its copy writes.
 const TARGET: &str = "target";

@@ -35,11 +35,11 @@ use std::thread::Builder;
 
 use anyhow::Context as _;
 use penstock_sys::{LockError, LockFile};
+use wiring::LOCAL_THREADS;
 
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::CpuArgs;
-use wiring::LOCAL_THREADS;
 
 /// Runs the daemon of this host, in the foreground
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use penstock_api::cluster::EtcdView;
 use penstock_api::operate::{Finding, Level};
-use penstock_controller::etcd::Etcd;
+use penstock_cluster::etcd::Etcd;
 use penstock_proto::units::format_bytes;
 
 use crate::config::ClusterConfig;

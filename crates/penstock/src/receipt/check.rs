@@ -8,14 +8,13 @@ use penstock_api::receipt::{
 };
 use penstock_controller::root::RootHasher;
 use penstock_net::trust::{AuthorityFacts, read_authorities};
-use penstock_peer::verify::{Hashed, hash_tree};
-use penstock_proto::name;
 use penstock_proto::units::format_bytes;
 
 use super::findings::Findings;
 use super::json;
 use super::listed::against_list;
 use super::signature::{Signed, check_signature};
+use super::tree::{TreeFound, read_tree};
 use crate::exit::{self, ExitCode, Failure};
 
 /// Arguments of `penstock receipt check`.
@@ -233,31 +232,8 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
         return Ok(());
     }
     let mut root = RootHasher::new(&std::env::temp_dir());
-    let mut bytes = 0;
-    let mut problem = None;
-    let (mut unfinished, mut first) = (0_u64, String::new());
-    let workers = penstock_sys::available_cpus().clamp(2, 32);
-    let hashed = hash_tree(path, workers, &mut |found: Hashed<'_>| match found {
-        Hashed::File { path, digest, size } => {
-            bytes += size;
-            if let Err(error) = root.add(digest, path) {
-                problem.get_or_insert(error);
-            }
-        }
-        Hashed::Unfinished { path, run } => {
-            unfinished += 1;
-            if unfinished == 1 {
-                first = format!("`{}`, of copy {run}", name::escape(path));
-            }
-        }
-        Hashed::Unreadable { path, why } => {
-            let message = format!("`{}`: {why}", name::escape(path));
-            problem.get_or_insert(std::io::Error::other(message));
-        }
-    });
-    hashed.map_err(|error| {
-        Failure::new(ExitCode::Fatal, format!("cannot read `{}`", path.display())).caused_by(error)
-    })?;
+    let TreeFound { bytes, problem, unfinished, first } =
+        read_tree(path, &mut |path, digest| root.add(digest, path))?;
     if let Some(error) = problem {
         let message = format!("`{}` could not be read whole", path.display());
         return Err(Failure::new(ExitCode::SomeFailed, message).caused_by(error).into());

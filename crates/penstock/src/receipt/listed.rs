@@ -4,22 +4,15 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use penstock_api::receipt::ReceiptBody;
 use penstock_controller::root::RootHasher;
-use penstock_peer::verify::{Finding, VerifyFigures, verify_list};
 use penstock_proto::checksum::{ChecksumKind, parse_line};
 use penstock_proto::digest::Digest;
-use penstock_proto::name;
-use penstock_proto::units::format_bytes;
 
 use super::findings::Findings;
-use crate::exit::{ExitCode, Failure};
-
-/// Files that are shown by name of each kind of finding.
-const SHOWN_MAX: u64 = 100;
+use super::tree::compare_tree;
+use crate::exit::Failure;
 
 /// Judges a digest list by the root digest, and a directory by the list. Blocks.
 ///
@@ -52,7 +45,7 @@ pub(super) fn against_list(
     ))?;
     let Some(directory) = directory else { return Ok(()) };
     file.rewind().map_err(failed)?;
-    judge(findings, &mut file, directory)
+    compare_tree(findings, &mut file, directory)
 }
 
 /// The root digest of a list; or why it is none of ours.
@@ -77,55 +70,4 @@ fn root_of(file: &mut File) -> std::io::Result<Result<Digest, String>> {
         root.add(Digest(digest), &parsed.name)?;
     }
     root.finish().map(Ok)
-}
-
-/// Compares the directory with the list: what is not in the list is not covered by the receipt.
-fn judge(findings: &mut Findings, list: &mut File, directory: &Path) -> anyhow::Result<()> {
-    let figures = VerifyFigures::default();
-    let lines = Mutex::new(Vec::new());
-    let tell = |finding: Finding, path: &[u8], message: &str| {
-        if figures.count(finding) <= SHOWN_MAX {
-            let line = (finding, format!("`{}` {message}", name::escape(path)));
-            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-        }
-    };
-    let workers = penstock_sys::available_cpus().clamp(2, 32);
-    let kind = Some(ChecksumKind::Blake3);
-    verify_list(list, directory, kind, workers, &figures, &tell).map_err(|problem| {
-        let message = format!("cannot compare `{}` with the list", directory.display());
-        Failure::new(ExitCode::Fatal, message).caused_by(problem)
-    })?;
-    for (finding, line) in lines.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        let line = line.trim_end();
-        match finding {
-            Finding::Extra => findings.note(&format!("not covered: {line}"))?,
-            Finding::Unreadable | Finding::Changed => {
-                findings.unknown(&format!("content: {} {line}", finding.as_str()))?;
-            }
-            _ => findings.wrong(&format!("content: {} {line}", finding.as_str()))?,
-        }
-    }
-    let count = |finding| figures.count(finding);
-    let (files, bytes) = (
-        figures.files.load(std::sync::atomic::Ordering::Relaxed),
-        figures.bytes.load(std::sync::atomic::Ordering::Relaxed),
-    );
-    let bad: u64 = [Finding::Differs, Finding::Missing, Finding::Unreadable, Finding::Changed]
-        .into_iter()
-        .map(count)
-        .sum();
-    let text = format!(
-        "content: {} of {files} files in `{}`, {}, are as the list says; {bad} are not; {} more \
-         are not covered by the receipt",
-        files.saturating_sub(count(Finding::Differs)),
-        directory.display(),
-        format_bytes(bytes),
-        count(Finding::Extra)
-    );
-    if bad == 0 {
-        findings.good(&text)?
-    } else {
-        findings.note(&text)?
-    }
-    Ok(())
 }

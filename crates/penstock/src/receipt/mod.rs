@@ -6,6 +6,7 @@ mod findings;
 mod json;
 mod listed;
 mod signature;
+mod tree;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

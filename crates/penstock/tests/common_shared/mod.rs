@@ -26,9 +26,11 @@ use penstock_api::task::{
     TaskPage, TaskSpec, TaskStart, WorkReply,
 };
 use penstock_api::transfer::{PathText, TransferOptions};
+use penstock_cluster::state::SqliteState;
 use penstock_controller::runner::{self, RunControl, RunInput, RunOutcome};
-use penstock_controller::state::SqliteState;
 use penstock_net::SocketOptions;
+use penstock_store::{IoMode, TemporaryKey, temporary_name};
+
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
@@ -37,7 +39,6 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::Instant;
-use penstock_store::{IoMode, TemporaryKey, temporary_name};
 
 /// No wait of a test is longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,13 +9,13 @@ use penstock_api::receipt::{CatalogueList, ReceiptFacts, Verified};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::Progress;
+use penstock_cluster::clock::now_seconds;
 use penstock_proto::checksum::format_line;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{DigestForm, JournalRecord};
 
 use super::checksum_list::each_line;
 use super::readback::ProofTotals;
-use crate::clock::now_seconds;
 use crate::root::RootHasher;
 use crate::runner::context::RunContext;
 use crate::runner::journal::page_log::{digests_of, listed};

@@ -7,9 +7,9 @@ use std::path::Path;
 use penstock_api::plan::{Forecast, PLAN_VERSION, PlanEnd, PlanHead, PlanItem, PlanWriter};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::ScanSummary;
+use penstock_cluster::clock::now_seconds;
 
 use super::look::Looker;
-use crate::clock::now_seconds;
 use crate::runner::input::{RunInput, RunOutcome};
 use crate::runner::journal::{failed, plan_path};
 use crate::runner::pages::unlisted;

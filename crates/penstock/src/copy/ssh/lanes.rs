@@ -18,23 +18,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
+use penstock_sys::buffer::BufferPool;
 use penstock_net::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
     server_config, verify_capability,
 };
-use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
-use penstock_peer::{
-    LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceMemory, SourceService,
-};
+use penstock_peer::{LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceMemory, SourceService};
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_sys::now_seconds;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 
 use super::link::Link;
 use super::message::Message;
 use crate::copy::job::target_name;
-use penstock_sys::now_seconds;
 
 /// How long a probe may take: on any path on which a copy makes sense it is far less.
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(3);

@@ -13,7 +13,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use penstock_api::keys::{KeyStatement, KeysRecord, REVOKED_MAX, RevokedKey, SignedKeys};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::JoinFile;
-use penstock_controller::state::Pairing;
+use penstock_cluster::state::Pairing;
 use penstock_net::trust::{
     Fingerprint, LINKS_MAX, PeerCertificate, SiteAuthority, inspect_authority, save_authority,
     verify_keys,

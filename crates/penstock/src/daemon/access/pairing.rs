@@ -7,7 +7,7 @@ use hyper::Method;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::JoinReply;
 use penstock_api::site::PairHalf;
-use penstock_controller::state::Pairing;
+use penstock_cluster::state::Pairing;
 use penstock_net::trust::{
     ALPN_HTTP1, Fingerprint, PROOF_BYTES, PairingToken, explain, inspect_authority,
     issuing_authority, pairing_client_config, pairing_exporter, peer_server_name, verify_pairing,

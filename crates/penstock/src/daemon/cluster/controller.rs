@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::daemon::http::local;
-use crate::daemon::http::local::admin::{RestParts, SiteAdmin};
 use axum::Router;
 use penstock_api::fence::Fence;
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_api::task::TargetPeer;
+use penstock_cluster::state::SiteState;
 use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
-use penstock_controller::state::SiteState;
 use penstock_proto::id::Name;
 
 use super::target_side::TargetSide;
 use crate::daemon::events::log::EventLog;
+use crate::daemon::http::local;
+use crate::daemon::http::local::admin::{RestParts, SiteAdmin};
 use crate::daemon::http::site as site_api;
 use crate::daemon::http::site::SiteParts;
 use crate::daemon::site::client::Sites;

@@ -10,14 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::daemon::http::reply::ProblemReply;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{PEER_VERSION_HEADER, check_peer_version};
-use penstock_controller::cluster::ClusterNow;
+use penstock_cluster::membership::ClusterNow;
 use penstock_peer::{Helpers, Listing, SourceService};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::listing::{LIST_REQUEST_BYTES_MAX, ListPart, ListWork, PartBuffer};
@@ -27,6 +26,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::cause::innermost;
 use crate::daemon::host::with_version;
+use crate::daemon::http::reply::ProblemReply;
 use crate::daemon::remote::client::PeerClient;
 
 /// Where requests to list go, with the transfer's id behind.

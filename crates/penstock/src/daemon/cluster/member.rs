@@ -1,6 +1,6 @@
 //! A daemon that is one of several peers of its site.
 //!
-//! It follows the membership ([`penstock_controller::cluster`]). When this peer is elected it reads
+//! It follows the membership ([`penstock_cluster::membership`]). When this peer is elected it reads
 //! the site's records and begins to work as the controller; when its tenure is over it drops all of
 //! that, and what still runs finds its fence shut. [`crate::daemon::http::router`] leads requests
 //! to whoever is the controller.
@@ -8,7 +8,6 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::daemon::http::local::admin::SiteAdmin;
 use anyhow::Context as _;
 use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
@@ -16,9 +15,11 @@ use penstock_api::peers::GRANT;
 use penstock_api::rpc::task::{Caller, PEER_API_VERSION, TenureLeft};
 use penstock_api::scan::SourcePeer;
 use penstock_api::site::SiteAddresses;
-use penstock_controller::cluster::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
-use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
-use penstock_controller::state::{EtcdState, Keys, SharedJournal, SiteState as _, SqliteState};
+use penstock_cluster::etcd::{COMPACTION_HINT, Compaction, Etcd};
+use penstock_cluster::keys::Keys;
+use penstock_cluster::membership::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
+use penstock_cluster::state::{EtcdState, SharedJournal, SiteState as _, SqliteState};
+
 use penstock_peer::SourceService;
 use penstock_proto::id::Name;
 use penstock_proto::version;
@@ -29,6 +30,7 @@ use tokio::task::JoinHandle;
 use super::controller::{Controller, ControllerParts};
 use super::target_side::TargetSide;
 use crate::config::{ClusterConfig as Settings, StoreConfig};
+use crate::daemon::http::local::admin::SiteAdmin;
 use crate::daemon::managed_etcd as etcd;
 use crate::daemon::managed_etcd::Keeper;
 use crate::daemon::managed_etcd::files::Files;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use penstock_controller::etcd::Standing;
+use penstock_cluster::etcd::Standing;
 
 /// Kind, subject and text of an event.
 pub(super) type Change = (&'static str, String, String);

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use penstock_api::operate::SiteEvent;
-use penstock_controller::cluster::ClusterNow;
-use penstock_controller::etcd::Standing;
+use penstock_cluster::etcd::Standing;
+use penstock_cluster::membership::ClusterNow;
 use penstock_proto::id::{Name, TransferId};
 
 use super::etcd::EtcdSeen;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use penstock_api::cluster::{KnownPeer, PeerCard};
-use penstock_controller::cluster::ClusterNow;
+use penstock_cluster::membership::ClusterNow;
 use penstock_proto::id::Name;
 
 use super::etcd::Change;

@@ -16,8 +16,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::daemon::http::reply::{ProblemReply, blocking};
-use crate::daemon::http::request::BODY_BYTES_MAX;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
@@ -28,18 +26,20 @@ use penstock_api::rpc::task::{
     TaskOpened, check_peer_version,
 };
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
-use penstock_controller::cluster::ClusterNow;
+use penstock_cluster::membership::ClusterNow;
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::Page;
 use penstock_proto::version;
 use penstock_proto::wire::{Reader, Writer};
+use task::Hosted;
+use tenure::{Tenures, is_older};
 use tokio::sync::{Semaphore, watch};
 
 use super::remote::client::PeerClient;
+use crate::daemon::http::reply::{ProblemReply, blocking};
+use crate::daemon::http::request::BODY_BYTES_MAX;
 use crate::http;
-use task::Hosted;
-use tenure::{Tenures, is_older};
 
 /// Longest description of a task or a question, without its page.
 const HEAD_BYTES_MAX: usize = 8 << 20;

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::daemon::http::reply::{ProblemReply, blocking};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use penstock_api::problem::Problem;
@@ -12,6 +11,7 @@ use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_peer::OrderedSource;
 
 use super::{Host, SOURCE_BYTES_MAX, read_whole};
+use crate::daemon::http::reply::{ProblemReply, blocking};
 use crate::http;
 
 impl Host {

@@ -14,7 +14,8 @@ use penstock_api::fence::{Fence, not_controller};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::streaming::OrderLeft;
 use penstock_api::rpc::task::{Caller, TenureLeft, tenure_beat};
-use penstock_controller::cluster::{ClusterNow, epoch_of};
+use penstock_cluster::membership::{ClusterNow, epoch_of};
+
 use tokio::sync::watch;
 
 use crate::daemon::remote::client::PeerClient;

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 
-use crate::daemon::http::request::BODY_BYTES_MAX;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -16,6 +15,7 @@ use penstock_net::trust::{Fingerprint, Vouched};
 use penstock_proto::id::PeerId;
 
 use crate::cause::innermost;
+use crate::daemon::http::request::BODY_BYTES_MAX;
 
 /// Headers that are passed on with a request, and with its reply.
 pub(crate) const PASSED_ON: [&str; 4] =

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::daemon::http::reply::{ProblemReply, blocking};
-use crate::daemon::http::request::Body;
 use axum::Router;
 use axum::extract::{Json, Path, State};
 use axum::http::StatusCode;
@@ -12,6 +10,8 @@ use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_proto::id::Name;
 
 use crate::daemon::cluster::member::Member;
+use crate::daemon::http::reply::{ProblemReply, blocking};
+use crate::daemon::http::request::Body;
 
 /// The routes, for users of the local API.
 pub(crate) fn router(member: &Arc<Member>) -> Router {

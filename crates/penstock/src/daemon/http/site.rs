@@ -7,9 +7,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::daemon::http::local::events::another_state;
-use crate::daemon::http::reply::{ProblemReply, blocking, not_found, stream_file};
-use crate::daemon::http::request::{BODY_BYTES_MAX, Body, PlanQuery, checksum_kind};
 use axum::extract::{
     DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, Request, State,
 };
@@ -29,8 +26,8 @@ use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_api::site::{
-    JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
-    SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
+    CAPABILITY_VOID, JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf,
+    RemoveMoved, SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};
@@ -38,6 +35,7 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::PAGE_BYTES_MAX;
 use penstock_proto::name;
 use penstock_proto::network::DataAddress;
+use penstock_sys::now_seconds;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -45,11 +43,13 @@ use super::compressed::{self, ZSTD};
 use super::connection::Connection;
 use crate::daemon::access::budget::{AnswerPlace, Duty};
 use crate::daemon::access::pairing;
+use crate::daemon::http::local::events::another_state;
+use crate::daemon::http::reply::{ProblemReply, blocking, not_found, stream_file};
+use crate::daemon::http::request::{BODY_BYTES_MAX, Body, PlanQuery, checksum_kind};
 use crate::daemon::site::context::Site;
 use crate::daemon::site::foreign_scans::{ForeignScans, foreign_scan};
 use crate::daemon::site::reported_addresses::believable;
 use crate::daemon::site::submission;
-use penstock_sys::now_seconds;
 
 /// How often a request that waits for a page looks for it, without news of the scan: at first, and
 /// in the end.

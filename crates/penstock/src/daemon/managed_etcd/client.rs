@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use penstock_controller::etcd::EtcdConfig;
+use penstock_cluster::etcd::EtcdConfig;
 use penstock_net::trust::{ServiceFacts, SiteAuthority};
 use penstock_proto::id::Name;
 

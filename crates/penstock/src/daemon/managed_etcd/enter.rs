@@ -1,7 +1,7 @@
 //! How this host's member comes to be one of several: it is added to the others, while no other
 //! host adds one, in the place of what this host, or one of its name, had before.
 
-use penstock_controller::etcd::{Compare, EtcdError, EtcdMember, Operation};
+use penstock_cluster::etcd::{Compare, EtcdError, EtcdMember, Operation};
 
 use super::answers::{address_of, answering};
 use super::{ANSWER, CHANGE, Work};

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-pub(crate) use penstock_controller::state::KnownMember;
+pub(crate) use penstock_cluster::state::KnownMember;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

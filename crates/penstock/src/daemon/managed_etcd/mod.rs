@@ -24,16 +24,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use penstock_controller::etcd::{Etcd, EtcdMember, EtcdStatus};
-use penstock_controller::state::Keys;
+use files::{Files, KnownMember, MemberNote};
+use penstock_cluster::etcd::{Etcd, EtcdMember, EtcdStatus};
+use penstock_cluster::keys::Keys;
 use penstock_net::interface_addresses;
 use penstock_net::trust::{ServiceFacts, SiteAuthority};
+use process::Process;
+use program::{Begin, Place, Program};
 
 use super::site::context::Site;
 use crate::config::OwnEtcdConfig;
-use files::{Files, KnownMember, MemberNote};
-use process::Process;
-use program::{Begin, Place, Program};
 
 /// How often the member is looked at.
 const LOOK: Duration = Duration::from_millis(500);

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_controller::etcd::EtcdError;
-use penstock_controller::state::{Keys, RecoverError, SharedJournal, is_cut_short, recover};
+use penstock_cluster::etcd::EtcdError;
+use penstock_cluster::keys::Keys;
+use penstock_cluster::state::{RecoverError, SharedJournal, is_cut_short, recover};
 use penstock_proto::id::Name;
 
 use super::files::{Files, KnownMember};

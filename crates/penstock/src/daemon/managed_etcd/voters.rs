@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use penstock_api::cluster::PeerCard;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_controller::etcd::EtcdMember;
-use penstock_controller::state::SharedJournal;
+use penstock_cluster::etcd::EtcdMember;
+use penstock_cluster::state::SharedJournal;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 

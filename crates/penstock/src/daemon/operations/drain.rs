@@ -8,15 +8,15 @@ use penstock_api::fence::not_controller;
 use penstock_api::keys::{RevokedKey, RotateReply};
 use penstock_api::operate::{DrainRequest, PeerView, Presence};
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_controller::cluster::ClusterNow;
-use penstock_controller::etcd::EtcdError;
+use penstock_cluster::etcd::EtcdError;
+use penstock_cluster::membership::ClusterNow;
 use penstock_proto::id::{Name, TransferId};
+use penstock_sys::now_seconds;
 
 use super::{Operate, no_such_peer};
 use crate::daemon::cluster::member::Member;
 use crate::daemon::site::store_cards::store_cards;
 use crate::daemon::site::store_reach::reaches;
-use penstock_sys::now_seconds;
 
 impl Operate {
     fn ordering(&self) -> Result<&Arc<Member>, Problem> {

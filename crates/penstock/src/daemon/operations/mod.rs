@@ -21,9 +21,9 @@ use penstock_api::operate::{
     SiteHealthView, TransferPaths, worst,
 };
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_controller::cluster::ClusterNow;
-use penstock_controller::etcd::Compaction;
-use penstock_controller::state::Keys;
+use penstock_cluster::etcd::Compaction;
+use penstock_cluster::keys::Keys;
+use penstock_cluster::membership::ClusterNow;
 use penstock_net::trust::{Purpose, client_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::{Name, TransferId};

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::daemon::http::reply::{ProblemReply, blocking};
-use crate::daemon::http::request::{BODY_BYTES_MAX, Body};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, State};
 use axum::http::HeaderMap;
@@ -28,6 +26,8 @@ use super::Operate;
 use super::probe::{UNPROVEN, disclose, echo as echo_back};
 use crate::daemon::access::budget::Duty;
 use crate::daemon::http::connection::Connection;
+use crate::daemon::http::reply::{ProblemReply, blocking};
+use crate::daemon::http::request::{BODY_BYTES_MAX, Body};
 use crate::daemon::http::site::versioned;
 use crate::daemon::site::reported_addresses::believable;
 use crate::daemon::site::store_cards::store_cards;

@@ -16,7 +16,8 @@ use penstock_api::task::{
     Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
 };
 use penstock_api::transfer::PathText;
-use penstock_controller::cluster::ClusterNow;
+use penstock_cluster::membership::ClusterNow;
+
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::manifest::Page;

@@ -22,7 +22,8 @@ use penstock_api::rpc::source::{SOURCE_ORDER_HOLDS, SourceCall, SourceRequest};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
-use penstock_controller::cluster::ClusterNow;
+use penstock_api::site::SCAN_UNKNOWN;
+use penstock_cluster::membership::ClusterNow;
 use penstock_peer::SourceService;
 use penstock_proto::id::{Name, TransferId};
 use reqwest::Method;

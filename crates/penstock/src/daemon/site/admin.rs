@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::daemon::http::local::admin::SiteAdmin;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
 use penstock_net::trust::PairingOffer;
 use penstock_proto::id::Name;
+use penstock_sys::now_seconds;
 use tokio::runtime::Handle;
 
 use super::client::Sites;
 use super::context::Site;
 use crate::daemon::access::pairing;
 use crate::daemon::cluster::member::Member;
-use penstock_sys::now_seconds;
+use crate::daemon::http::local::admin::SiteAdmin;
 
 /// The site, for its own operators.
 pub(crate) struct Admin {

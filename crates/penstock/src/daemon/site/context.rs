@@ -14,7 +14,7 @@ use penstock_api::rest::SiteView;
 use penstock_api::scan::ScanRequest;
 use penstock_api::site::SiteAddresses;
 use penstock_api::task::SourceAccess;
-use penstock_controller::state::{Pairing, SiteState};
+use penstock_cluster::state::{Pairing, SiteState};
 use penstock_net::trust::{
     CapabilityError, CipherSuite, PairingOffer, PeerCertificate, TrustError, TrustStore, Vouched,
     verify_capability,
@@ -23,6 +23,7 @@ use penstock_proto::capability::Capability;
 use penstock_proto::id::Name;
 use penstock_proto::network::{self, ADDRESSES_MAX, DataAddress};
 use penstock_proto::version::{self, Format, VersionRange};
+use penstock_sys::now_seconds;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
@@ -34,7 +35,6 @@ use crate::daemon::access::keys::{
     CAPABILITY_SECONDS, OwnKeys, fingerprint_text, follow, revoked_of,
 };
 use crate::networks::Networks;
-use penstock_sys::now_seconds;
 
 /// Time in which a reply goes out.
 const REPLY_GOES: Duration = Duration::from_millis(100);

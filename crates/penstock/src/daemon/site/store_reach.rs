@@ -2,7 +2,7 @@
 
 use penstock_api::cluster::{PeerCard, StoreCard};
 use penstock_api::operate::PeerStore;
-use penstock_controller::cluster::ClusterNow;
+use penstock_cluster::membership::ClusterNow;
 use penstock_proto::id::Name;
 
 /// A store of one peer beside those of the others.

@@ -9,6 +9,7 @@ use penstock_api::fence::Fence;
 use penstock_api::scan::SourcePeer;
 use penstock_api::task::TargetPeer;
 use penstock_net::SocketOptions;
+
 use penstock_net::trust::{Purpose, Vouched, client_config};
 use penstock_peer::{
     LaneConfig, LaneRight, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores,
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::daemon::access::keys::OwnKeys;
-    use penstock_controller::state::{Pairing, SqliteState};
+    use penstock_cluster::state::{Pairing, SqliteState};
     use penstock_net::trust::SiteAuthority;
     use penstock_proto::capability::Capability;
     use penstock_proto::id::{PeerId, TransferId};

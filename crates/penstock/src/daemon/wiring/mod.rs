@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::daemon::http::socket;
 use anyhow::Context as _;
 use axum::Router;
 use penstock_api::fence::Fence;
 use penstock_api::rest::SOCKET_NAME;
-use penstock_controller::state::SqliteState;
+use penstock_cluster::state::SqliteState;
+
 use penstock_net::trust::{PeerCertificate, Purpose, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
@@ -35,6 +35,7 @@ use crate::daemon::events::log::EventLog;
 use crate::daemon::host::Host;
 use crate::daemon::http::port::Port;
 use crate::daemon::http::router::ClusterRouter;
+use crate::daemon::http::socket;
 use crate::daemon::operations::{Operate, OperateParts};
 use crate::daemon::remote::client::PeerClient;
 use crate::daemon::site::addresses;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use penstock_api::problem::Problem;
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
-use penstock_proto::id::Name;
-
 use penstock_controller::manager::Manager;
+use penstock_proto::id::Name;
 
 /// The part of the local API that the binary implements: the site's identity, its pairings and its
 /// stores. All methods may block, on other sites too.

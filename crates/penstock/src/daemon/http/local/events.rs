@@ -8,6 +8,7 @@ use axum::response::sse::{Event as Line, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use penstock_api::rest::Event;
 use penstock_api::transfer::{TransferState, TransferView};
+use penstock_controller::manager::Caller;
 use penstock_proto::id::TransferId;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 
 use super::admin::RestParts;
 use crate::daemon::http::reply::{ProblemReply, blocking};
-use penstock_controller::manager::Caller;
 
 /// Interval at which a transfer is polled when no event of it arrives.
 const LOOK: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@
 pub(crate) mod admin;
 pub(crate) mod events;
 
+use admin::RestParts;
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Json, Path, Query, State};
@@ -26,8 +27,6 @@ use serde::Deserialize;
 
 use super::reply::{ProblemReply, blocking, not_found, stream_file};
 use super::request::{BODY_BYTES_MAX, Body, PlanQuery, checksum_kind};
-
-use admin::RestParts;
 
 /// The routes of the local API.
 pub(crate) fn router(parts: RestParts) -> Router {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use penstock_controller::state::SqliteState;
+use penstock_cluster::state::SqliteState;
 use penstock_net::trust::SiteAuthority;
 use penstock_proto::id::PeerId;
 

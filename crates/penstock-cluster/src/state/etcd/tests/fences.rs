@@ -7,7 +7,8 @@ use penstock_proto::version;
 
 use super::super::recover::Claim;
 use super::*;
-use crate::cluster::{Ask, Cluster, ClusterConfig, ClusterNow};
+use crate::keys::incarnation_text;
+use crate::membership::{Ask, Cluster, ClusterConfig, ClusterNow};
 
 /// How long something may take on a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);

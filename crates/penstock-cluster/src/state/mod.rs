@@ -19,9 +19,8 @@ mod sqlite;
 mod transfers;
 
 pub use etcd::{
-    EtcdState, Keys, KnownMember, RecoverError, Recovered, SharedJournal, is_cut_short, recover,
+    EtcdState, KnownMember, RecoverError, Recovered, SharedJournal, is_cut_short, recover,
 };
-pub(crate) use etcd::{incarnation_of, incarnation_text};
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
 pub use transfers::{Listed, Listing};

@@ -9,7 +9,8 @@ use penstock_proto::digest::Digest;
 use penstock_proto::id::WriterId;
 
 use super::*;
-use crate::etcd::EtcdConfig;
+use crate::etcd::{Compare, EtcdConfig};
+use crate::keys::incarnation_text;
 use penstock_api::problem::ProblemCode;
 
 mod fences;

@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use penstock_api::cluster::LeaderCard;
 
+use super::is_record;
 use super::journal::{SharedJournal, place, rank, read};
-use super::{Keys, incarnation_of, incarnation_text, is_record};
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, OPERATIONS_MAX, Operation};
+use crate::keys::{Keys, incarnation_of, incarnation_text};
 
 /// The longest time that etcd may take for one answer.
 const ANSWER: Duration = Duration::from_secs(5);

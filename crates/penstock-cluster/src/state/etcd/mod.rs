@@ -44,7 +44,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Listed, Pairing, SiteState, SqliteState, StateError, Stub, TransferRecord};
-use crate::etcd::{Compare, Etcd, EtcdError, Operation};
+use crate::etcd::{Etcd, EtcdError, Operation};
+use crate::keys::Keys;
 use crate::tenure::Tenure;
 use heads::Ledgers;
 use journal::Copy;
@@ -61,64 +62,6 @@ const LOAD: Duration = Duration::from_secs(20);
 const BYTES_PER_S: f64 = 64.0 * 1024.0;
 /// Rate of writes for a site, in transactions per second.
 const TRANSACTIONS_PER_S: f64 = 20.0;
-
-/// The names of keys.
-#[derive(Clone, Debug)]
-pub struct Keys(String);
-
-impl Keys {
-    /// Returns the keys of a site.
-    pub fn of(site: &Name) -> Self {
-        Self(format!("/penstock/{site}/"))
-    }
-
-    /// Returns one key, or the prefix of several.
-    pub fn at(&self, rest: &str) -> String {
-        format!("{}{rest}", self.0)
-    }
-
-    /// Format of all records.
-    pub fn format(&self) -> String {
-        self.at("format")
-    }
-
-    /// Returns the key that is written with every record, and by no other write. The revision of
-    /// its last write shows how far the records have come. The revision of etcd as a whole does
-    /// not, since any peer's card raises it.
-    pub fn tail(&self) -> String {
-        self.at("tail")
-    }
-
-    /// Returns the key of the incarnation, the history of the site to which the records belong.
-    pub fn incarnation(&self) -> String {
-        self.at("incarnation")
-    }
-
-    /// Returns the comparison that the records are of this incarnation.
-    pub fn incarnation_is(&self, incarnation: u64) -> Compare {
-        Compare::Value(self.incarnation(), incarnation_text(incarnation))
-    }
-
-    /// Returns the key that exists while a host gives the records another incarnation.
-    pub fn recovering(&self) -> String {
-        self.at("recovering")
-    }
-
-    /// The leader's key.
-    pub fn leader(&self) -> String {
-        self.at("leader")
-    }
-}
-
-/// An incarnation as etcd holds it.
-pub(crate) fn incarnation_text(incarnation: u64) -> Vec<u8> {
-    format!("{incarnation:016x}").into_bytes()
-}
-
-/// Returns the incarnation in a value of etcd; 0 for none.
-pub(crate) fn incarnation_of(text: &[u8]) -> u64 {
-    u64::from_str_radix(&String::from_utf8_lossy(text), 16).unwrap_or(0)
-}
 
 /// The state of a site in etcd, as its controller uses it.
 pub struct EtcdState {

@@ -8,7 +8,7 @@ use penstock_api::fence::Fence;
 use penstock_proto::version;
 
 use crate::etcd::Compare;
-use crate::state::Keys;
+use crate::keys::Keys;
 
 /// Returns nanoseconds on `CLOCK_BOOTTIME`, which advances while a host is suspended.
 pub type Clock = fn() -> u64;

@@ -34,7 +34,8 @@ use tokio::sync::watch;
 
 use crate::clock::now_seconds;
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation};
-use crate::state::{Keys, Pairing, incarnation_of, incarnation_text};
+use crate::keys::{Keys, incarnation_of, incarnation_text};
+use crate::state::Pairing;
 pub use crate::tenure::{Clock, Tenure, epoch_of};
 
 mod drain;
