@@ -57,7 +57,7 @@ const MODULES_MAY_USE: [(&str, &[&str]); 31] = [
     ("daemon::operations", &["cluster", "peer"]),
     ("daemon::site", &["cluster", "controller"]),
     ("daemon::wiring", &["cluster", "peer"]),
-    ("doctor", &["cluster"]),
+    ("daemon::checks", &["cluster"]),
     ("networks", &["peer"]),
     ("receipt", &["controller"]),
     ("receipt::tree", &["peer"]),

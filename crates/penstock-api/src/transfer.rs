@@ -138,6 +138,18 @@ pub enum TransferState {
 }
 
 impl TransferState {
+    /// Returns the name of the state, as JSON has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Returns whether nothing more will happen unless a user asks.
     pub fn is_ended(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)

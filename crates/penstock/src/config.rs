@@ -29,14 +29,6 @@ pub(crate) const PORT_DEFAULT: u16 = 7444;
 const FILE_NAME: &str = "penstock.toml";
 const SYSTEM_FILE: &str = "/etc/penstock/penstock.toml";
 
-/// Which site directory a command works with.
-#[derive(clap::Args, Clone, Debug)]
-pub(crate) struct DirectoryArgs {
-    /// The site directory: keys, configuration, state, socket
-    #[arg(long = "dir", env = "PENSTOCK_DIR", default_value = DIRECTORY_DEFAULT, global = true)]
-    pub(crate) directory: PathBuf,
-}
-
 /// The file, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

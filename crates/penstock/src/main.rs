@@ -9,10 +9,7 @@ mod config;
 mod copy;
 mod daemon;
 mod dataset;
-mod doctor;
 mod exit;
-mod grants;
-mod http;
 mod networks;
 mod options;
 mod output;
@@ -37,12 +34,12 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Copy(Box<commands::copy::CopyArgs>),
-    Daemon(daemon::DaemonArgs),
+    Daemon(commands::daemon::DaemonArgs),
     Transfer(commands::transfer::TransferArgs),
     Site(Box<commands::site::SiteArgs>),
     Peer(commands::peer::PeerArgs),
     Store(commands::store::StoreArgs),
-    Doctor(doctor::DoctorArgs),
+    Doctor(commands::doctor::DoctorArgs),
     #[command(hide = true)]
     SshServe(copy::ssh::ServeArgs),
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
@@ -62,12 +59,12 @@ fn command() -> clap::Command {
 fn main() -> process::ExitCode {
     let result = match Cli::parse().command {
         Command::Copy(args) => commands::copy::run(*args),
-        Command::Daemon(args) => daemon::run(args),
+        Command::Daemon(args) => commands::daemon::run(args),
         Command::Transfer(args) => commands::transfer::run(args),
         Command::Site(args) => commands::site::run(*args),
         Command::Peer(args) => commands::peer::run(args),
         Command::Store(args) => commands::store::run(args),
-        Command::Doctor(args) => doctor::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
         Command::SshServe(args) => copy::ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),
         Command::Verify(args) => commands::verify::run(&args),

@@ -2,6 +2,8 @@
 
 pub(crate) mod cluster;
 pub(crate) mod copy;
+pub(crate) mod daemon;
+pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod join;
 pub(crate) mod paths;

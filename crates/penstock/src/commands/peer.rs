@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use penstock_api::keys::{ForgetRequest, RotateReply};
 use penstock_api::operate::{DrainRequest, PeerView, PeersView, Presence};
 use penstock_proto::id::Name;
+use penstock_sys::now_seconds;
 
 use crate::client::Client;
 use crate::commands::rotation;
-use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
-use penstock_sys::now_seconds;
+use crate::options::directory::DirectoryArgs;
 
 /// How often a peer that drains is looked at.
 const LOOK: Duration = Duration::from_millis(500);

@@ -11,6 +11,7 @@ use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply
 use penstock_net::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
+use super::doctor;
 use crate::client::Client;
 use crate::commands::cluster::{self, ClusterArgs, GrowArgs};
 use crate::commands::events;
@@ -19,10 +20,10 @@ use crate::commands::paths;
 use crate::commands::recover::{self, RecoverArgs, TakeoverArgs};
 use crate::commands::rotation;
 use crate::commands::status;
-use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
-use crate::doctor;
+use crate::config::{Config, PORT_DEFAULT, StoreConfig};
 use crate::exit::{self, ExitCode, Failure};
-use crate::grants::GrantArgs;
+use crate::options::directory::DirectoryArgs;
+use crate::options::grants::GrantArgs;
 use crate::rights_dialog::Questions;
 use crate::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use crate::token::TokenArgs;

@@ -4,12 +4,12 @@ use penstock_api::cluster::{ClusterView, EtcdView, PeerCard};
 use penstock_api::operate::{Finding, Level, PeerView, SiteHealthView};
 use penstock_api::rest::StatusView;
 use penstock_proto::units::format_bytes;
+use penstock_sys::now_seconds;
 
+use super::doctor;
 use crate::client::Client;
 use crate::commands::peer::{lasting, peer_state};
-use crate::doctor;
 use crate::exit::{self, ExitCode};
-use penstock_sys::now_seconds;
 
 /// Prints how the site is, and ends as that is: 0 well, 3 with warnings, 7 if something does not
 /// work.

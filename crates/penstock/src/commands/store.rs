@@ -3,8 +3,8 @@
 use penstock_api::rest::StoreView;
 
 use crate::client::Client;
-use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode};
+use crate::options::directory::DirectoryArgs;
 
 /// Shows the stores of this site
 #[derive(clap::Args)]

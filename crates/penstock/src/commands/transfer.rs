@@ -26,9 +26,9 @@ use crate::client::{Client, Next};
 use crate::commands::events;
 use crate::commands::plan;
 use crate::commands::shares;
-use crate::config::DirectoryArgs;
 use crate::exit::exit_code;
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::directory::DirectoryArgs;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
 use crate::options::moving::MoveArgs;
 use crate::options::plan::PlanArgs;
@@ -39,7 +39,7 @@ use crate::options::update::UpdateArgs;
 use crate::output::failed_list;
 use crate::output::output_file::OutputFile;
 use crate::output::plan::Show;
-use crate::output::progress::{Mode, ProgressArgs, Reporter, state_name};
+use crate::output::progress::{Mode, ProgressArgs, Reporter};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
@@ -512,7 +512,7 @@ fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let short = summary.id.short();
-    let message = format!("transfer {short} {}: {}", state_name(summary.state), summary.reason);
+    let message = format!("transfer {short} {}: {}", summary.state.as_str(), summary.reason);
     let failure = Failure::new(code, message);
     if summary.state == TransferState::Cancelled {
         return Err(failure.into());
@@ -571,7 +571,7 @@ fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
     let path = format!("/transfers/{id}/{}", action.as_str());
     let view: TransferView = client.post(&path, &())?;
     let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
-    exit::warn(&format!("{} {}{reason}", view.id.short(), state_name(view.state)));
+    exit::warn(&format!("{} {}{reason}", view.id.short(), view.state.as_str()));
     Ok(())
 }
 
@@ -600,7 +600,7 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
             exit::print(&format!(
                 "{}  {:<9} {:>10}  {} -> {}{reason}",
                 view.id.short(),
-                state_name(view.state),
+                view.state.as_str(),
                 format_bytes(view.progress.bytes),
                 view.source,
                 view.target
@@ -627,7 +627,7 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         ("transfer", view.id.to_string()),
         ("source", view.source.to_string()),
         ("target", view.target.to_string()),
-        ("state", state_name(view.state).to_owned()),
+        ("state", view.state.as_str().to_owned()),
         ("reason", view.reason.clone()),
         ("files", format!("{} of {}{more}", progress.files, progress.files_found)),
         (

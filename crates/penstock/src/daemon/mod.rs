@@ -13,66 +13,39 @@
 //! | `cluster` | a daemon that is one of several peers of its site |
 //! | `access` | who may do what: keys, pairings, tokens, budgets, admission |
 //! | `operations` | what operators ask of any peer |
+//! | `checks` | findings about this host, its site and its paths |
 //! | `events` | what has happened at this site |
 //! | `managed_etcd` | a member of etcd that this host runs |
 //! | `host` | what the controller asks of this peer, answered |
 //! | `remote` | peers on other hosts, as their controller drives them |
 
 pub(crate) mod access;
+pub(crate) mod checks;
 mod cluster;
 mod events;
 mod host;
-mod http;
+pub(crate) mod http;
 pub(crate) mod managed_etcd;
 mod operations;
 mod remote;
 pub(crate) mod site;
 mod wiring;
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::Builder;
 
 use anyhow::Context as _;
 use penstock_sys::{LockError, LockFile};
 use wiring::LOCAL_THREADS;
 
-use crate::config::{Config, DirectoryArgs};
-use crate::exit::{self, ExitCode, Failure};
-use crate::options::limits::CpuArgs;
+use crate::config::Config;
+use crate::exit::{ExitCode, Failure};
 
-/// Runs the daemon of this host, in the foreground
-#[derive(clap::Args)]
-pub(crate) struct DaemonArgs {
-    #[command(flatten)]
-    directory: DirectoryArgs,
-    /// Listen here instead of where the configuration says; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-    #[command(flatten)]
-    cpus: CpuArgs,
-    /// Be of the next version, as tests of upgrades want it; no release has this option
-    #[cfg(debug_assertions)]
-    #[arg(long, hide = true)]
-    next_version: bool,
-}
-
-/// Runs until SIGTERM or SIGINT.
+/// Runs the daemon of the site directory `directory`, until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// It cannot start: a second daemon, a port that is taken, keys that do not fit. Exit 7 or 2.
-pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
-    #[cfg(debug_assertions)]
-    if args.next_version {
-        penstock_proto::version::become_next();
-    }
-    exit::start_log("info");
-    let directory = args.directory.directory;
-    let mut config = Config::load(&directory)?;
-    if let Some(listen) = args.listen {
-        config.listen = listen;
-    }
-    args.cpus.apply(config.cpus)?;
+pub(crate) fn run(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     if let Err(error) = penstock_sys::keep_memory_private() {
         tracing::warn!(%error, "a crash may write this daemon's keys to a core file");
     }

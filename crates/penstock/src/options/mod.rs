@@ -1,5 +1,7 @@
 //! Groups of options that `copy` and `transfer submit` have in common.
 
+pub(crate) mod directory;
+pub(crate) mod grants;
 pub(crate) mod limits;
 pub(crate) mod moving;
 pub(crate) mod plan;

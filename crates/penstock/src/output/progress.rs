@@ -310,7 +310,7 @@ fn status_parts(event: &TransferEvent, pace: &Pace) -> (Vec<Part>, String) {
     let progress = &event.progress;
     let state = match event.state {
         TransferState::Running => String::new(),
-        state => format!("{}: ", state_name(state)),
+        state => format!("{}: ", state.as_str()),
     };
     let more = if progress.scan_complete { "" } else { "+" };
     let percent = match progress.scan_complete && progress.bytes_found > 0 {
@@ -355,18 +355,6 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// The word for a state, as JSON has it.
-pub(crate) fn state_name(state: TransferState) -> &'static str {
-    match state {
-        TransferState::Queued => "queued",
-        TransferState::Running => "running",
-        TransferState::Paused => "paused",
-        TransferState::Done => "done",
-        TransferState::Failed => "failed",
-        TransferState::Cancelled => "cancelled",
-    }
-}
-
 /// A number of things: `what` begins with their plural.
 fn counted(count: u64, what: &str) -> String {
     match (count, what.split_once(' ')) {
@@ -389,7 +377,7 @@ fn summary_text(event: &TransferEvent) -> String {
     };
     let mut text = format!(
         "{}: {} file{}, {} in {:.1} s{rate}{verified}",
-        state_name(event.state),
+        event.state.as_str(),
         progress.files,
         if progress.files == 1 { "" } else { "s" },
         format_bytes(progress.bytes),

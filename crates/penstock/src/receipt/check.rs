@@ -13,8 +13,8 @@ use penstock_proto::units::format_bytes;
 use super::findings::Findings;
 use super::json;
 use super::listed::against_list;
-use super::signature::{Signed, check_signature};
 use super::tree::{TreeFound, read_tree};
+use crate::daemon::access::receipt_keys::{Signed, check_signature};
 use crate::exit::{self, ExitCode, Failure};
 
 /// Arguments of `penstock receipt check`.

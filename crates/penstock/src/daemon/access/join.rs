@@ -21,12 +21,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::config::Config;
+use crate::daemon::http;
 use crate::daemon::managed_etcd::answers::{address_of, answering};
 use crate::daemon::managed_etcd::files::{
     AUTHORITY, DIRECTORY as ETCD_DIRECTORY, Files, MEMBERS, PASSWORD,
 };
 use crate::daemon::site::context::Site;
-use crate::http;
 use crate::site_directory::TRUST_DIRECTORY;
 
 /// How long the other peer may take for all of it.

@@ -21,7 +21,7 @@ use penstock_net::trust::{
 use penstock_proto::id::{Name, PeerId};
 use rustls::pki_types::CertificateDer;
 
-use crate::receipt::KEY_FILE as RECEIPT_KEY;
+use crate::daemon::access::receipt_keys::KEY_FILE as RECEIPT_KEY;
 
 /// Validity of a capability. A transfer that takes longer opens its scan again.
 pub(crate) const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;

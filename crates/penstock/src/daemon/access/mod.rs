@@ -5,7 +5,8 @@
 //! | `keys` | the own keys, statements about them, and keys that are revoked |
 //! | `rotation` | replacing the keys of the site, at all peers and at paired sites |
 //! | `renewal` | renewing this peer's certificate |
-//! | `signing` | the key that signs receipts |
+//! | `receipt_keys` | keys of receipts: signing, and checking signatures |
+//! | `signing` | signing receipts for the site, by its keys of the moment |
 //! | `pairing` | making another site known, by a token |
 //! | `join` | taking a host into the site, by a token |
 //! | `rights` | ending lanes whose rights have ended |
@@ -19,6 +20,7 @@ pub(crate) mod budget;
 pub(crate) mod join;
 pub(crate) mod keys;
 pub(crate) mod pairing;
+pub(crate) mod receipt_keys;
 pub(crate) mod renewal;
 pub(crate) mod rights;
 pub(crate) mod rotation;

@@ -16,8 +16,8 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::daemon::http;
 use crate::daemon::site::context::Site;
-use crate::http;
 
 /// How long the other site may take for all of it.
 const DEADLINE: Duration = Duration::from_secs(20);

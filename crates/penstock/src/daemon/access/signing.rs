@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 
+use crate::daemon::access::receipt_keys::Signer;
 use crate::daemon::site::context::Site;
-use crate::receipt::Signer;
 use crate::site_directory::TRUST_DIRECTORY;
 
 /// The signer of a site: the authority that certifies its key may be replaced at any time.

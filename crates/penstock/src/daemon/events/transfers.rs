@@ -14,7 +14,7 @@ const TRANSFERS_MAX: usize = 4096;
 
 impl EventLog {
     fn see_transfer(&self, event: &TransferEvent) {
-        let state = crate::output::progress::state_name(event.state);
+        let state = event.state.as_str();
         // What a running one waits for changes all the while; a problem is told by itself. A reason
         // that counts down is the same one until the next attempt.
         let reason = match event.state {

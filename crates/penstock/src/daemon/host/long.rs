@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use super::{
     AT_A_TIME, EncodedPage, HEAD_BYTES_MAX, Host, QUESTION_BYTES_MAX, read_whole, unreadable,
 };
-use crate::http;
+use crate::daemon::http;
 
 /// How often it is told how far something is.
 const ALIVE: Duration = Duration::from_millis(500);

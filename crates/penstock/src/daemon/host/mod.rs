@@ -37,9 +37,9 @@ use tenure::{Tenures, is_older};
 use tokio::sync::{Semaphore, watch};
 
 use super::remote::client::PeerClient;
+use crate::daemon::http;
 use crate::daemon::http::reply::{ProblemReply, blocking};
 use crate::daemon::http::request::BODY_BYTES_MAX;
-use crate::http;
 
 /// Longest description of a task or a question, without its page.
 const HEAD_BYTES_MAX: usize = 8 << 20;

@@ -11,8 +11,8 @@ use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_peer::OrderedSource;
 
 use super::{Host, SOURCE_BYTES_MAX, read_whole};
+use crate::daemon::http;
 use crate::daemon::http::reply::{ProblemReply, blocking};
-use crate::http;
 
 impl Host {
     /// Answers a question, by an order that is asked about for as long as anybody works by it.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `port` | the data port: lanes and HTTP, told apart |
 //! | `socket` | the Unix socket of the local API |
+//! | `exchange` | one request over a stream that is open already, and its reply |
 //! | `connection` | the facts of a connection that a request came over |
 //! | `router` | the routes of a peer of several: what it answers, what it forwards |
 //! | `forward` | a request on its way to the controller |
@@ -15,6 +16,7 @@
 
 pub(crate) mod compressed;
 pub(crate) mod connection;
+mod exchange;
 pub(crate) mod forward;
 pub(crate) mod local;
 pub(crate) mod port;
@@ -25,3 +27,5 @@ pub(crate) mod request_budget;
 pub(crate) mod router;
 pub(crate) mod site;
 pub(crate) mod socket;
+
+pub(crate) use exchange::{decode, encode, problem_of, read, send};

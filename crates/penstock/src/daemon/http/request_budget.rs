@@ -21,7 +21,7 @@ use super::reply::ProblemReply;
 use super::request::BODY_BYTES_MAX;
 use crate::daemon::access::budget::{Budget, Duty, Place, SHORT_BYTES_MAX};
 use crate::daemon::site::context::Site;
-use crate::grants::how_to_grant;
+use crate::daemon::site::grants::how_to_grant;
 
 /// Seconds after which a client that got no place may ask again.
 const RETRY_AFTER_S: u32 = 5;

@@ -347,7 +347,7 @@ async fn deposed(reply: Response) -> Result<Response, Problem> {
     let (parts, body) = reply.into_parts();
     // Problems are short; what cannot be read is an answer that is cut.
     let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
-    let found = crate::http::problem_of(parts.status.as_u16(), &bytes);
+    let found = crate::daemon::http::problem_of(parts.status.as_u16(), &bytes);
     match found.code == ProblemCode::NotController {
         true => Err(found),
         false => Ok(Response::from_parts(parts, Body::from(bytes))),
@@ -358,7 +358,7 @@ async fn deposed(reply: Response) -> Result<Response, Problem> {
 async fn refusal(reply: reqwest::Response) -> Problem {
     let status = reply.status().as_u16();
     let body = reply.bytes().await.unwrap_or_default();
-    crate::http::problem_of(status, &body)
+    crate::daemon::http::problem_of(status, &body)
 }
 
 /// Gives another peer's reply to the caller as it comes; it is cut when that peer is not the
@@ -430,7 +430,7 @@ mod tests {
         let reply = deposed(problem(busy)).await.unwrap();
         assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
         let body = axum::body::to_bytes(reply.into_body(), BODY_BYTES_MAX).await.unwrap();
-        assert_eq!(crate::http::problem_of(503, &body).code, ProblemCode::Busy);
+        assert_eq!(crate::daemon::http::problem_of(503, &body).code, ProblemCode::Busy);
         assert_eq!(deposed("ok".into_response()).await.unwrap().status(), StatusCode::OK);
     }
 }

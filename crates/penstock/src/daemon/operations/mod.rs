@@ -38,9 +38,9 @@ use super::site::client::Sites;
 use super::site::context::Site;
 use super::site::store_reach::compared;
 use crate::cause::innermost;
+use crate::daemon::checks::measured::Measured;
+use crate::daemon::http;
 use crate::daemon::site::store_cards::store_cards;
-use crate::doctor::Measured;
-use crate::http;
 
 /// How long another peer of the site may take for an answer.
 const ASK: Duration = Duration::from_secs(2);
@@ -123,7 +123,7 @@ impl Operate {
             queued,
             lanes_served: self.source.lanes_served(),
             tasks: self.target.loads(self.own()),
-            host_load: crate::doctor::host_load(),
+            host_load: crate::daemon::checks::host::host_load(),
             clock_ms: now_ms(),
         }
     }
@@ -287,7 +287,8 @@ impl Operate {
                 });
             }
         }
-        let mut findings = crate::doctor::local(Some((&site.config, &site.directory)), &measured);
+        let mut findings =
+            crate::daemon::checks::local(Some((&site.config, &site.directory)), &measured);
         if let Some(member) = &self.member {
             let mut etcd = member.etcd().health(ASK);
             let key = Keys::of(&site.config.site).leader();
@@ -295,7 +296,7 @@ impl Operate {
             if let Some(first) = etcd.first_mut() {
                 first.is_uncompacted = off;
             }
-            findings.extend(crate::doctor::judge_etcd(&etcd));
+            findings.extend(crate::daemon::checks::etcd::judge(&etcd));
         }
         findings
     }
@@ -304,7 +305,7 @@ impl Operate {
     pub(crate) fn health(&self) -> SiteHealthView {
         let peers = self.peers();
         let cluster = self.member.as_ref().map(|member| member.view());
-        let findings = crate::doctor::site::judge(cluster.as_ref(), &peers);
+        let findings = crate::daemon::checks::site::judge(cluster.as_ref(), &peers);
         let level = worst(&findings);
         SiteHealthView { level, findings, peers, cluster }
     }

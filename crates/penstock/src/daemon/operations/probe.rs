@@ -85,7 +85,8 @@ impl Operate {
         let (paths, ours, theirs) = self.paths(other)?;
         let key = self.site.pairing(other)?.map(|pairing| key_text(&pairing.capability_key));
         let (now, key) = (penstock_sys::now_seconds(), key.unwrap_or_default());
-        let findings = crate::doctor::pair::judge(&paths, &ours, theirs.as_ref(), &key, now);
+        let findings =
+            crate::daemon::checks::pair::judge(&paths, &ours, theirs.as_ref(), &key, now);
         Ok(PairReport { paths, ours, theirs, findings })
     }
 

@@ -12,8 +12,8 @@ use reqwest::{Body, Method, Response};
 use serde::de::DeserializeOwned;
 
 use crate::cause::innermost;
+use crate::daemon::http;
 use crate::daemon::site::context::Site;
-use crate::http;
 
 /// How long a connection to another peer may take.
 const CONNECT: Duration = Duration::from_secs(3);

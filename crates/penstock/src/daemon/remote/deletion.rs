@@ -20,7 +20,7 @@ use penstock_api::transfer::{FailedItem, PathText};
 use penstock_peer::{TakeSurplus, TargetLister, each_listed, find_surplus_with};
 
 use super::peer::RemotePeer;
-use crate::http;
+use crate::daemon::http;
 
 /// For how long what broke off is asked again.
 const AGAIN_FOR: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ use reqwest::{Body, Method, Response};
 use super::client::unreachable_peer;
 use super::peer::{RemotePeer, compared_of, encoded, travelling, unreadable};
 use crate::cause::innermost;
-use crate::http;
+use crate::daemon::http;
 
 /// How long an answer may take to begin.
 const BEGIN: Duration = Duration::from_secs(30);

@@ -16,6 +16,7 @@ mod task;
 use std::sync::Arc;
 use std::time::Duration;
 
+use peer::{RemotePeer, compared_of, encoded, unreadable};
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::Problem;
@@ -30,10 +31,9 @@ use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::Name;
 use penstock_proto::manifest::Page;
 use penstock_proto::wire::Reader;
-
-use crate::http;
-use peer::{RemotePeer, compared_of, encoded, unreadable};
 use task::RemoteTask;
+
+use crate::daemon::http;
 
 /// How long a peer may take to look at a store.
 const LOOK: Duration = Duration::from_secs(30);

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use super::client::PeerClient;
 use super::orders::Orders;
-use crate::http;
+use crate::daemon::http;
 
 /// A target peer on another host.
 #[derive(Clone)]

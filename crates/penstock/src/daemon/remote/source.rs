@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 use super::peer::{RemotePeer, unreadable};
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
-use crate::http;
+use crate::daemon::http;
 
 /// How long a peer may take to look at a data set's root.
 const OPEN: Duration = Duration::from_secs(30);

@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use super::client::unreachable_peer;
 use super::peer::{RemotePeer, travelling};
 use crate::cause::innermost;
-use crate::http;
+use crate::daemon::http;
 
 /// How long a peer may take to begin a task: what it has of an older one is ended first.
 const START: Duration = Duration::from_secs(60);

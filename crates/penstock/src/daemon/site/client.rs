@@ -38,10 +38,10 @@ use tokio_rustls::TlsConnector;
 
 use super::context::Site;
 use super::reported_addresses::believable;
+use crate::daemon::access::receipt_keys::check_countersignature;
+use crate::daemon::http;
 use crate::daemon::http::compressed;
 use crate::daemon::http::compressed::ZSTD;
-use crate::http;
-use crate::receipt::check_countersignature;
 
 /// How long a connection may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);

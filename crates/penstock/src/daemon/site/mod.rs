@@ -8,6 +8,7 @@
 //! | `client` | requests to other sites |
 //! | `addresses`, `reported_addresses` | addresses of this host, and those that others report |
 //! | `store_cards`, `store_look`, `store_reach` | identities of stores, and who reaches them |
+//! | `grants` | rights of paired sites, as lines of the configuration |
 //! | `foreign_scans` | scans that other sites have opened here |
 //! | `submission` | transfers that other sites submit |
 
@@ -17,6 +18,7 @@ pub(crate) mod client;
 pub(crate) mod context;
 pub(crate) mod exports;
 pub(crate) mod foreign_scans;
+pub(crate) mod grants;
 pub(crate) mod reported_addresses;
 pub(crate) mod store_cards;
 pub(crate) mod store_look;

@@ -9,7 +9,7 @@ use penstock_api::update::IfExists;
 use penstock_proto::id::Name;
 
 use super::context::Site;
-use crate::grants::how_to_grant;
+use crate::daemon::site::grants::how_to_grant;
 
 /// Checks that `site` may have data written to `store`.
 ///

@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use penstock_api::operate::{Finding, Level};
 use penstock_net::InterfaceAddress;
 use penstock_proto::network::Role;
+use penstock_proto::units::format_rate;
 use penstock_proto::units::parse_rate;
 
 use crate::config::Config;
 use crate::networks::{NetworkConfig, Networks};
-use penstock_proto::units::format_rate;
 
 /// Whether lanes leave from several interfaces.
 pub(super) fn several(config: &Config) -> bool {

@@ -4,31 +4,18 @@
 //! What is about the daemon's own limits and rights is looked at by the daemon, if it answers; else
 //! from this command's process, which is said. Nothing is changed, and nothing is written.
 
-mod etcd;
-mod host;
-mod measured;
-mod nics;
-pub(crate) mod pair;
-pub(crate) mod site;
-mod stores;
-
 use std::path::Path;
 
 use penstock_api::operate::{Finding, Level, worst};
 use penstock_api::paths::PairReport;
-use penstock_net::trust::PeerCertificate;
 use penstock_proto::id::Name;
 
+use super::paths;
 use crate::client::Client;
-use crate::commands::paths;
-use crate::config::{Config, DirectoryArgs};
+use crate::config::Config;
+use crate::daemon::checks::{self, etcd};
 use crate::exit::{self, ExitCode, Failure};
-use crate::site_directory::TRUST_DIRECTORY;
-pub(crate) use host::host_load;
-pub(crate) use measured::Measured;
-use penstock_sys::now_seconds;
-
-const DAY: u64 = 24 * 3600;
+use crate::options::directory::DirectoryArgs;
 
 /// Looks for what is wrong or slow at this host, or between two sites
 #[derive(clap::Args)]
@@ -92,7 +79,7 @@ fn without_daemon(directory: &Path, error: &anyhow::Error) -> Vec<Finding> {
     )];
     match Config::load(directory) {
         Ok(config) => {
-            findings.extend(local(Some((&config, directory)), &[]));
+            findings.extend(checks::local(Some((&config, directory)), &[]));
             if let Some(cluster) = &config.cluster {
                 findings.extend(etcd::of_config(cluster, directory));
             }
@@ -106,63 +93,10 @@ fn without_daemon(directory: &Path, error: &anyhow::Error) -> Vec<Finding> {
                 "only the host can be looked at",
                 "`--dir` names the site directory; `penstock site init` makes one",
             ));
-            findings.extend(local(None, &[]));
+            findings.extend(checks::local(None, &[]));
         }
     }
     findings
-}
-
-/// Looks at this host: with the configuration and directory of its site, and with what transfers
-/// have measured. Blocks on storage.
-pub(crate) fn local(site: Option<(&Config, &Path)>, measured: &[Measured]) -> Vec<Finding> {
-    let mut findings = vec![host::clock(), host::open_files(), host::kernel()];
-    let several = site.is_some_and(|(config, _)| nics::several(config));
-    findings.extend(host::congestion(measured));
-    findings.extend(host::buffers(measured));
-    if let Some((config, directory)) = site {
-        findings.extend(nics::look(config, several));
-        findings.extend(stores::look(config, directory));
-        findings.push(certificate(directory));
-    }
-    findings
-}
-
-/// What the etcd that a site uses is like.
-pub(crate) use etcd::judge as judge_etcd;
-
-fn certificate(directory: &Path) -> Finding {
-    let code = "certificate";
-    match PeerCertificate::load(&directory.join(TRUST_DIRECTORY)) {
-        Ok(certificate) => expiry(code, "this peer's certificate", certificate.expires()),
-        Err(error) => Finding::new(
-            Level::Bad,
-            code,
-            format!("this peer's certificate cannot be read: {error}"),
-            "the daemon does not start without it",
-            "restore `trust/` of the site directory from a backup, or join the site anew",
-        ),
-    }
-}
-
-/// What is to be said of something that ends at a time, in seconds since 1970.
-pub(crate) fn expiry(code: &str, what: &str, expires: u64) -> Finding {
-    let days = expires.saturating_sub(now_seconds()) / DAY;
-    let why = "other sites refuse the lanes and requests of a peer whose certificate has expired";
-    let action = "its daemon issues another one by itself when it starts, and every hour when a \
-                  third of the time is left: start it; if it runs, its log says what keeps it";
-    match days {
-        0 => {
-            Finding::new(Level::Bad, code, format!("{what} has expired or does today"), why, action)
-        }
-        1..30 => Finding::new(
-            Level::Warning,
-            code,
-            format!("{what} expires in {days} days"),
-            why,
-            action,
-        ),
-        _ => Finding::ok(code, format!("{what} is good for {days} more days")),
-    }
 }
 
 /// Prints findings, the worst first.

@@ -8,66 +8,42 @@ use penstock_proto::id::Name;
 
 use crate::config::Config;
 use crate::exit::{ExitCode, Failure};
-use crate::rights_dialog::Rights;
 
-/// What a site is to be allowed.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct GrantArgs {
-    /// A store to which the other site may submit transfers: they make what is new, and replace
-    /// nothing. May be given again
-    #[arg(long, value_name = "STORE")]
-    write: Vec<Name>,
-    /// A store in which transfers of the other site may also replace and delete what is there. May
-    /// be given again
-    #[arg(long, value_name = "STORE")]
-    delete: Vec<Name>,
-}
-
-impl GrantArgs {
-    /// The answers of a user to the questions for stores; see [`Rights`].
-    pub(crate) fn of(rights: Rights) -> Self {
-        let names =
-            |words: Vec<String>| words.iter().filter_map(|word| word.parse().ok()).collect();
-        Self { write: names(rights.write), delete: names(rights.delete) }
+/// Adds `site` to the lists of the stores in the configuration of a site directory. All else of
+/// the file stays as its operators have written it; a running daemon follows it.
+///
+/// # Errors
+/// There is no such store; the file cannot be read, changed or written.
+pub(crate) fn give(
+    directory: &Path,
+    site: &Name,
+    (write, delete): (&[Name], &[Name]),
+) -> anyhow::Result<()> {
+    let path = Config::found(directory);
+    let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
+    let mut text = fs::read_to_string(&path)
+        .map_err(|error| Failure::io(format!("read `{}`", path.display()), error))?;
+    let by_hand = |why: String| {
+        let message = format!("`{}` cannot be changed", path.display());
+        let hint = format!("add `{site}` to `write` or `delete` of the store by hand");
+        Failure::new(ExitCode::Usage, message).caused_by(why).hint(hint)
+    };
+    for store in write.iter().chain(delete) {
+        text = with_site(&text, store, "write", site).map_err(by_hand)?;
     }
-
-    /// Whether nothing is granted.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.write.is_empty() && self.delete.is_empty()
+    for store in delete {
+        text = with_site(&text, store, "delete", site).map_err(by_hand)?;
     }
-
-    /// Adds `site` to the lists of the stores in the configuration of a site directory. All else of
-    /// the file stays as its operators have written it; a running daemon follows it.
-    ///
-    /// # Errors
-    /// There is no such store; the file cannot be read, changed or written.
-    pub(crate) fn give(&self, directory: &Path, site: &Name) -> anyhow::Result<()> {
-        let path = Config::found(directory);
-        let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
-        let mut text = fs::read_to_string(&path)
-            .map_err(|error| Failure::io(format!("read `{}`", path.display()), error))?;
-        let by_hand = |why: String| {
-            let message = format!("`{}` cannot be changed", path.display());
-            let hint = format!("add `{site}` to `write` or `delete` of the store by hand");
-            Failure::new(ExitCode::Usage, message).caused_by(why).hint(hint)
-        };
-        for store in self.write.iter().chain(&self.delete) {
-            text = with_site(&text, store, "write", site).map_err(by_hand)?;
-        }
-        for store in &self.delete {
-            text = with_site(&text, store, "delete", site).map_err(by_hand)?;
-        }
-        let config: Config = toml::from_str(&text).map_err(|error| by_hand(error.to_string()))?;
-        config.check().map_err(by_hand)?;
-        let new = path.with_extension("toml.new");
-        let mut file = fs::File::create(&new).map_err(failed)?;
-        let write = file
-            .write_all(text.as_bytes())
-            .and_then(|()| file.set_permissions(fs::metadata(&path)?.permissions()))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&new, &path));
-        Ok(write.map_err(failed)?)
-    }
+    let config: Config = toml::from_str(&text).map_err(|error| by_hand(error.to_string()))?;
+    config.check().map_err(by_hand)?;
+    let new = path.with_extension("toml.new");
+    let mut file = fs::File::create(&new).map_err(failed)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.set_permissions(fs::metadata(&path)?.permissions()))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&new, &path));
+    Ok(written.map_err(failed)?)
 }
 
 /// Says how an operator of `own` gives `site` a right to a store.

@@ -19,7 +19,7 @@ const SLOW_US: u64 = 100_000;
 const VERSION_LEAST: (u32, u32) = (3, 4);
 
 /// Looks at it without a daemon.
-pub(super) fn of_config(cluster: &ClusterConfig, directory: &Path) -> Vec<Finding> {
+pub(crate) fn of_config(cluster: &ClusterConfig, directory: &Path) -> Vec<Finding> {
     let etcd = client::config(cluster, directory).and_then(|config| Ok(Etcd::new(config)?));
     match etcd {
         Ok(etcd) => judge(&etcd.health(ASK)),

@@ -10,7 +10,7 @@ use penstock_api::operate::{Finding, Level};
 use penstock_api::paths::{PathView, PathsView, PeerProbe, SiteProbe};
 use penstock_proto::id::Name;
 
-use super::DAY;
+use super::expiry::{DAY, expiry};
 
 /// Clocks that differ by more than this are worth a word, in milliseconds; beyond the second one,
 /// certificates and capabilities that were just issued are refused.
@@ -232,7 +232,7 @@ fn expiries(probe: &SiteProbe, now: u64) -> Vec<Finding> {
     let soon = probe.peers.iter().filter(|peer| peer.certificate_expires < now + 30 * DAY);
     soon.map(|peer| {
         let what = format!("the certificate of peer `{}` of {}", peer.peer, probe.site);
-        super::expiry("certificate", &what, peer.certificate_expires)
+        expiry("certificate", &what, peer.certificate_expires)
     })
     .collect()
 }

@@ -4,7 +4,6 @@ use std::fs;
 
 use penstock_api::operate::{Finding, Level};
 use penstock_proto::units::format_bytes;
-
 use penstock_proto::units::format_rate;
 
 use super::measured::Measured;

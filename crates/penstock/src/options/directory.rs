@@ -1,0 +1,13 @@
+//! The site directory that a command works with.
+
+use std::path::PathBuf;
+
+use crate::config::DIRECTORY_DEFAULT;
+
+/// Which site directory a command works with.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DirectoryArgs {
+    /// The site directory: keys, configuration, state, socket
+    #[arg(long = "dir", env = "PENSTOCK_DIR", default_value = DIRECTORY_DEFAULT, global = true)]
+    pub(crate) directory: PathBuf,
+}
