@@ -8,7 +8,7 @@ use anyhow::Context;
 use crate::modules;
 
 /// For each crate, the crates of ours it may depend on. The binary may use all but the simulator.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("penstock-proto", &[]),
     ("penstock-engine", &["proto"]),
     ("penstock-sys", &["proto"]),
@@ -19,50 +19,55 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("penstock-cluster", &["api", "proto"]),
     ("penstock-controller", &["cluster", "engine", "api", "proto"]),
     ("penstock-sim", &["engine", "proto"]),
+    ("penstock-exit", &["api", "proto"]),
+    (
+        "penstock-daemon",
+        &["exit", "peer", "controller", "cluster", "api", "net", "store", "sys", "engine", "proto"],
+    ),
     (
         "penstock",
-        &["peer", "controller", "cluster", "api", "net", "store", "sys", "engine", "proto"],
+        &["daemon", "exit", "peer", "controller", "cluster", "api", "net", "store", "sys", "proto"],
     ),
 ];
 
-/// Crates whose use the modules of the binary divide among them.
+/// Crates whose use the modules of the binary and of the daemon divide among them.
 const DIVIDED: [&str; 3] = ["peer", "controller", "cluster"];
 
-/// For modules of the binary and those below them, which of [`DIVIDED`] they may name; the longest
-/// path counts. No module names both peer and controller: they meet in the traits of
-/// `penstock_api`, which `daemon::wiring` and `copy` pass from one to the other.
-const MODULES_MAY_USE: [(&str, &[&str]); 31] = [
-    ("commands::site", &["controller"]),
-    ("commands::verify", &["peer"]),
-    ("config", &["controller"]),
-    ("copy", &[]),
-    ("copy::clean", &["peer"]),
-    ("copy::job", &["controller"]),
-    ("copy::local", &["peer"]),
-    ("copy::places", &["peer"]),
-    ("copy::source_lists", &["peer"]),
-    ("copy::ssh", &["controller"]),
-    ("copy::ssh::ends", &["peer"]),
-    ("copy::ssh::lanes", &["peer"]),
-    ("copy::state", &["cluster", "controller"]),
-    ("daemon", &["cluster"]),
-    ("daemon::access", &["cluster", "peer"]),
-    ("daemon::cluster", &["cluster", "peer"]),
-    ("daemon::cluster::controller", &["cluster", "controller"]),
-    ("daemon::cluster::target_side", &["controller"]),
-    ("daemon::events::paths", &["peer"]),
-    ("daemon::events::transfers", &["controller"]),
-    ("daemon::http", &["cluster", "controller"]),
-    ("daemon::http::router", &["cluster", "peer"]),
-    ("daemon::operations", &["cluster", "peer"]),
-    ("daemon::site", &["cluster", "controller"]),
-    ("daemon::wiring", &["cluster", "peer"]),
-    ("daemon::checks", &["cluster"]),
-    ("networks", &["peer"]),
-    ("receipt", &["controller"]),
-    ("receipt::tree", &["peer"]),
-    ("daemon::host", &["cluster", "peer"]),
-    ("daemon::remote", &["cluster", "peer"]),
+/// For modules of these crates and those below them, which of [`DIVIDED`] they may name; the
+/// longest path counts. No module names both peer and controller: they meet in the traits of
+/// `penstock_api`, which `wiring` and `copy` pass from one to the other.
+const MODULES_MAY_USE: [(&str, &str, &[&str]); 31] = [
+    ("penstock", "commands::site", &["controller"]),
+    ("penstock", "commands::verify", &["peer"]),
+    ("penstock", "copy", &[]),
+    ("penstock", "copy::clean", &["peer"]),
+    ("penstock", "copy::job", &["controller"]),
+    ("penstock", "copy::local", &["peer"]),
+    ("penstock", "copy::places", &["peer"]),
+    ("penstock", "copy::source_lists", &["peer"]),
+    ("penstock", "copy::ssh", &["controller"]),
+    ("penstock", "copy::ssh::ends", &["peer"]),
+    ("penstock", "copy::ssh::lanes", &["peer"]),
+    ("penstock", "copy::state", &["cluster", "controller"]),
+    ("penstock", "receipt", &["controller"]),
+    ("penstock", "receipt::tree", &["peer"]),
+    ("penstock-daemon", "", &["cluster"]),
+    ("penstock-daemon", "access", &["cluster", "peer"]),
+    ("penstock-daemon", "checks", &["cluster"]),
+    ("penstock-daemon", "cluster", &["cluster", "peer"]),
+    ("penstock-daemon", "cluster::controller", &["cluster", "controller"]),
+    ("penstock-daemon", "cluster::target_side", &["controller"]),
+    ("penstock-daemon", "config", &["controller"]),
+    ("penstock-daemon", "events::paths", &["peer"]),
+    ("penstock-daemon", "events::transfers", &["controller"]),
+    ("penstock-daemon", "host", &["cluster", "peer"]),
+    ("penstock-daemon", "http", &["cluster", "controller"]),
+    ("penstock-daemon", "http::router", &["cluster", "peer"]),
+    ("penstock-daemon", "networks", &["peer"]),
+    ("penstock-daemon", "operations", &["cluster", "peer"]),
+    ("penstock-daemon", "remote", &["cluster", "peer"]),
+    ("penstock-daemon", "site", &["cluster", "controller"]),
+    ("penstock-daemon", "wiring", &["cluster", "peer"]),
 ];
 
 /// What breaks the order of the crates, as `path:line: what`.
@@ -94,33 +99,34 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// Finds modules of the binary that name a crate which is not theirs to name.
+/// Finds modules that name a crate which is not theirs to name.
 fn check_modules(root: &Path) -> anyhow::Result<Vec<String>> {
-    let source = root.join("crates/penstock/src");
     let mut complaints = Vec::new();
-    for (module, file) in modules::modules(&source)? {
-        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        let allowed = allowed_to(&module.join("::"));
-        let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-        for used in modules::crates_named(&text).with_context(|| format!("parse {shown}"))? {
-            let Some(used) = used.strip_prefix("penstock_") else { continue };
-            if DIVIDED.contains(&used) && !allowed.contains(&used) {
-                let module = module.join("::");
-                complaints.push(format!("{shown}:1: `{module}` may not name penstock_{used}"));
+    for crate_name in ["penstock", "penstock-daemon"] {
+        for (module, file) in modules::modules(&root.join("crates").join(crate_name).join("src"))? {
+            let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+            let text = fs::read_to_string(&file).with_context(|| format!("read {shown}"))?;
+            let module = module.join("::");
+            let allowed = allowed_to(crate_name, &module);
+            for used in modules::crates_named(&text).with_context(|| format!("parse {shown}"))? {
+                let Some(used) = used.strip_prefix("penstock_") else { continue };
+                if DIVIDED.contains(&used) && !allowed.contains(&used) {
+                    complaints.push(format!("{shown}:1: `{module}` may not name penstock_{used}"));
+                }
             }
         }
     }
     Ok(complaints)
 }
 
-/// The crates of [`DIVIDED`] that a module may name.
-fn allowed_to(module: &str) -> &'static [&'static str] {
+/// The crates of [`DIVIDED`] that a module of a crate may name.
+fn allowed_to(crate_name: &str, module: &str) -> &'static [&'static str] {
     let holds = |prefix: &str| {
         let rest = module.strip_prefix(prefix);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        rest.is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with("::"))
     };
-    let rows = MODULES_MAY_USE.iter().filter(|(prefix, _)| holds(prefix));
-    rows.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, allowed)| allowed)
+    let rows = MODULES_MAY_USE.iter().filter(|(of, prefix, _)| *of == crate_name && holds(prefix));
+    rows.max_by_key(|(_, prefix, _)| prefix.len()).map_or(&[], |(_, _, allowed)| allowed)
 }
 
 /// Line and short name of each crate of ours in the `[dependencies]` of a manifest. Tests may use
@@ -166,16 +172,18 @@ mod tests {
     /// module of no path may name none of the divided crates.
     #[test]
     fn the_longest_path_of_a_module_counts() {
-        assert_eq!(allowed_to("daemon::http::local::events"), ["cluster", "controller"]);
-        assert_eq!(allowed_to("daemon::http::router"), ["cluster", "peer"]);
-        assert_eq!(allowed_to("daemon::http::router_of_others"), ["cluster", "controller"]);
-        assert!(allowed_to("client").is_empty());
+        let daemon = |module| allowed_to("penstock-daemon", module);
+        assert_eq!(daemon("http::local::events"), ["cluster", "controller"]);
+        assert_eq!(daemon("http::router"), ["cluster", "peer"]);
+        assert_eq!(daemon("http::router_of_others"), ["cluster", "controller"]);
+        assert_eq!(daemon("managed_etcd"), ["cluster"]);
+        assert!(allowed_to("penstock", "client").is_empty());
     }
 
     /// Promise: no row lets a module name both peer and controller.
     #[test]
     fn no_module_may_name_both_peer_and_controller() {
-        for (module, allowed) in MODULES_MAY_USE {
+        for (_, module, allowed) in MODULES_MAY_USE {
             let both = allowed.contains(&"peer") && allowed.contains(&"controller");
             assert!(!both, "{module}");
         }

@@ -25,7 +25,7 @@ const RAW_OUTPUT: [&str; 6] = [
     concat!("stderr", "().write"),
 ];
 /// The file of the program through which all text goes to a terminal.
-const OUTPUT: &str = "crates/penstock/src/exit.rs";
+const OUTPUT: &str = "crates/penstock-exit/src/lib.rs";
 /// Words that mark work left undone; put together here so that this file passes its own check.
 const UNDONE: [&str; 5] = [
     concat!("to", "do!("),

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use crate::daemon::http;
-use crate::exit::{ExitCode, Failure, failure};
+use penstock_daemon::http;
+use penstock_exit::{ExitCode, Failure, failure};
 
 /// How long the daemon may take for one answer; it may have to ask another site meanwhile.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -2,26 +2,21 @@
 //! does lives in the modules below and in the crates they call.
 #![forbid(unsafe_code)]
 
-mod cause;
 mod client;
 mod commands;
-mod config;
 mod copy;
-mod daemon;
 mod dataset;
-mod exit;
-mod networks;
 mod options;
 mod output;
 mod receipt;
 mod reference;
 mod rights_dialog;
-mod site_directory;
 mod token;
 
 use std::process;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use penstock_exit as exit;
 
 /// Moves data sets between sites: fast, always verified, resumable.
 #[derive(Parser)]

@@ -8,7 +8,7 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 use penstock_api::problem::ProblemCode;
 
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Prints a script that completes commands and options in a shell
 ///

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Read};
 use std::path::PathBuf;
 
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Longer than any token, with the line ends of one that is broken up.
 const BYTES_MAX: u64 = 4096;

@@ -9,12 +9,12 @@ use anyhow::Context as _;
 use penstock_sys::LockFile;
 use serde::Serialize;
 
-use crate::config::{
+use penstock_daemon::config::{
     ClusterConfig, Config, ETCD_PORT_DEFAULT, OwnEtcdConfig, lease_seconds_default,
 };
-use crate::daemon::managed_etcd::files::{Files, KnownMember, MemberNote};
-use crate::daemon::managed_etcd::program::Program;
-use crate::exit::{self, ExitCode, Failure};
+use penstock_daemon::managed_etcd::files::{Files, KnownMember, MemberNote};
+use penstock_daemon::managed_etcd::program::Program;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Hosts on which etcd runs unless told otherwise.
 const HOSTS_DEFAULT: usize = 3;

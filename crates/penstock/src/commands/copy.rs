@@ -15,7 +15,6 @@ use crate::copy::job::Papers;
 use crate::copy::local::{self, LocalCopy};
 use crate::copy::places::ends_in_slash;
 use crate::copy::ssh::{self, SshArgs};
-use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::{CpuArgs, LimitArgs};
 use crate::options::moving::MoveArgs;
 use crate::options::plan::{PlanArgs, planned_options, read_plan};
@@ -25,6 +24,7 @@ use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::output::plan;
 use crate::output::progress::{Mode, ProgressArgs};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Descriptors with which a copy begins; 22 of them are its own, whatever is copied.
 const DESCRIPTORS_MIN: u64 = 40;

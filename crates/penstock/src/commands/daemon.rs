@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::config::Config;
-use crate::daemon;
-use crate::exit::{self, ExitCode};
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::CpuArgs;
+use penstock_daemon as daemon;
+use penstock_daemon::config::Config;
+use penstock_exit::{self as exit, ExitCode};
 
 /// Runs the daemon of this host, in the foreground
 #[derive(clap::Args)]

@@ -12,10 +12,10 @@ use penstock_proto::id::Name;
 
 use super::paths;
 use crate::client::Client;
-use crate::config::Config;
-use crate::daemon::checks::{self, etcd};
-use crate::exit::{self, ExitCode, Failure};
 use crate::options::directory::DirectoryArgs;
+use penstock_daemon::checks::{self, etcd};
+use penstock_daemon::config::Config;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Looks for what is wrong or slow at this host, or between two sites
 #[derive(clap::Args)]

@@ -9,7 +9,7 @@ use penstock_api::transfer::TransferView;
 use penstock_proto::id::TransferId;
 
 use crate::client::Client;
-use crate::exit;
+use penstock_exit as exit;
 
 /// How often it is asked what is new.
 const NEWS_LOOK: Duration = Duration::from_secs(2);

@@ -15,13 +15,13 @@ use penstock_proto::id::{Name, PeerId};
 
 use crate::client::Client;
 use crate::commands::cluster::etcd_address;
-use crate::config::{Config, PORT_DEFAULT};
-use crate::daemon::access::join as daemon_join;
-use crate::daemon::managed_etcd::program::Program;
-use crate::exit::failure;
-use crate::exit::{self, ExitCode, Failure};
-use crate::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use crate::token::TokenArgs;
+use penstock_daemon::access::join as daemon_join;
+use penstock_daemon::config::{Config, PORT_DEFAULT};
+use penstock_daemon::managed_etcd::program::Program;
+use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
+use penstock_exit::failure;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 #[derive(clap::Args)]
 pub(crate) struct JoinArgs {

@@ -6,7 +6,7 @@ use penstock_proto::id::Name;
 use penstock_proto::units::format_rate;
 
 use crate::client::Client;
-use crate::exit;
+use penstock_exit as exit;
 use penstock_sys::now_seconds;
 
 /// Has the daemon try the paths to one site, or to all that are paired, and prints them.

@@ -9,8 +9,8 @@ use penstock_sys::now_seconds;
 
 use crate::client::Client;
 use crate::commands::rotation;
-use crate::exit::{self, ExitCode, Failure};
 use crate::options::directory::DirectoryArgs;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// How often a peer that drains is looked at.
 const LOOK: Duration = Duration::from_millis(500);

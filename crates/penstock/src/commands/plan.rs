@@ -10,11 +10,11 @@ use penstock_api::plan::{PlanReader, location_of};
 use penstock_api::transfer::{TransferRequest, TransferView};
 
 use crate::client::Client;
-use crate::exit::failure;
-use crate::exit::{self, ExitCode, Failure};
 use crate::options::plan::{planned_options, read_plan};
 use crate::output::output_file::OutputFile;
 use crate::output::plan::{self, Show};
+use penstock_exit::failure;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Bytes of a plan that are sent at a time.
 const PART_BYTES: u64 = 4 << 20;

@@ -6,7 +6,7 @@ use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_proto::id::Name;
 
 use crate::client::Client;
-use crate::exit;
+use penstock_exit as exit;
 
 /// How long a takeover or a recovery may take: waiting until nobody leads, asking each host, and
 /// etcd, which begins anew.

@@ -7,7 +7,7 @@ use penstock_api::rest::SiteView;
 use penstock_proto::id::Name;
 
 use crate::client::Client;
-use crate::exit;
+use penstock_exit as exit;
 
 /// Longest wait for paired sites; each is told until it has confirmed.
 const HEARD_MAX: Duration = Duration::from_secs(5);

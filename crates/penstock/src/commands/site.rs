@@ -20,13 +20,13 @@ use crate::commands::paths;
 use crate::commands::recover::{self, RecoverArgs, TakeoverArgs};
 use crate::commands::rotation;
 use crate::commands::status;
-use crate::config::{Config, PORT_DEFAULT, StoreConfig};
-use crate::exit::{self, ExitCode, Failure};
 use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
 use crate::rights_dialog::Questions;
-use crate::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use crate::token::TokenArgs;
+use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig};
+use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// All peers of a site have heard of a pairing after this.
 const HEARD_MAX: Duration = Duration::from_secs(5);

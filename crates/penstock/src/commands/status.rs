@@ -9,7 +9,7 @@ use penstock_sys::now_seconds;
 use super::doctor;
 use crate::client::Client;
 use crate::commands::peer::{lasting, peer_state};
-use crate::exit::{self, ExitCode};
+use penstock_exit::{self as exit, ExitCode};
 
 /// Prints how the site is, and ends as that is: 0 well, 3 with warnings, 7 if something does not
 /// work.

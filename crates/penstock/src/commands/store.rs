@@ -3,8 +3,8 @@
 use penstock_api::rest::StoreView;
 
 use crate::client::Client;
-use crate::exit::{self, ExitCode};
 use crate::options::directory::DirectoryArgs;
+use penstock_exit::{self as exit, ExitCode};
 
 /// Shows the stores of this site
 #[derive(clap::Args)]

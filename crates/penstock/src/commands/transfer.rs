@@ -26,8 +26,6 @@ use crate::client::{Client, Next};
 use crate::commands::events;
 use crate::commands::plan;
 use crate::commands::shares;
-use crate::exit::exit_code;
-use crate::exit::{self, ExitCode, Failure};
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
 use crate::options::moving::MoveArgs;
@@ -40,6 +38,8 @@ use crate::output::failed_list;
 use crate::output::output_file::OutputFile;
 use crate::output::plan::Show;
 use crate::output::progress::{Mode, ProgressArgs, Reporter};
+use penstock_exit::exit_code;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);

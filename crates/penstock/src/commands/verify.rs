@@ -16,7 +16,7 @@ use penstock_proto::name;
 use penstock_proto::units::{format_bytes, format_rate};
 use serde_json::json;
 
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// How often the figures are shown on a terminal, and elsewhere.
 const SHOW_INTERVALS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];

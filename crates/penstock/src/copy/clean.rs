@@ -15,9 +15,9 @@ use penstock_sys::LockFile;
 use serde_json::json;
 
 use super::state::{has_begun_to_remove, remove_state, state_home};
-use crate::exit::failure;
-use crate::exit::{self, ExitCode, Failure};
 use crate::output::output_file::successor::is_being_written;
+use penstock_exit::failure;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// A file of a run that is not known here goes if nothing about it has changed for so long, in
 /// seconds: the run may be at work under another user or at another host.

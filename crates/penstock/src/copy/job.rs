@@ -28,14 +28,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::clean;
 use super::places::TargetPlace;
 use super::state::{State, keeping_state, state_home};
-use crate::daemon::access::receipt_keys::Signer;
-use crate::exit::{self, ExitCode, Failure, exit_code, failure};
 use crate::options::proof::{DigestOutputs, open_papers};
 use crate::output::failed_list;
 use crate::output::output_file::OutputFile;
 use crate::output::plan;
 use crate::output::progress::{Mode, Reporter};
 use crate::receipt;
+use penstock_daemon::access::receipt_keys::Signer;
+use penstock_exit::{self as exit, ExitCode, Failure, exit_code, failure};
 
 /// How often the figures are shown.
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);

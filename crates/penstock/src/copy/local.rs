@@ -15,8 +15,8 @@ use penstock_store::IoMode;
 use super::job::{Copy, Job, Papers, RunParts, check_kind, run_at, scan_request, target_name};
 use super::places::{SourcePlace, TargetPlace, check_apart};
 use super::state::State;
-use crate::exit::{ExitCode, failure};
 use crate::output::progress::Mode;
+use penstock_exit::{ExitCode, failure};
 
 /// What is copied where on this host, and how it is shown.
 pub(crate) struct LocalCopy<'a> {

@@ -15,7 +15,7 @@ use penstock_proto::name;
 use penstock_store::MemSpec;
 use serde::{Deserialize, Serialize};
 
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::{ExitCode, Failure};
 
 /// What the place of a target depends on: what its source is, wherever that is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,8 +22,8 @@ use penstock_sys::{LockError, LockFile};
 
 use super::places::absolute;
 use super::source_lists::{source_has_begun_to_remove, source_in};
-use crate::exit::failure;
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::failure;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Where a state says to which place its copy writes.
 const TARGET: &str = "target";

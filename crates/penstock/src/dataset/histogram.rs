@@ -8,7 +8,7 @@ use clap::Args;
 use penstock_proto::units::format_bytes;
 use serde::Serialize;
 
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Arguments of `penstock dataset histogram`.
 #[derive(Args)]

@@ -25,7 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::preset::{self, Preset};
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// What one generator stream fills, and one `write` writes: fits the cache of a core.
 const BLOCK_BYTES: u64 = MIB / 4;

@@ -13,7 +13,7 @@ mod preset;
 
 use clap::{Args, Subcommand};
 
-use crate::exit::ExitCode;
+use penstock_exit::ExitCode;
 
 /// Arguments of `penstock dataset`.
 #[derive(Args)]

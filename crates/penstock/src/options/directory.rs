@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::DIRECTORY_DEFAULT;
+use penstock_daemon::config::DIRECTORY_DEFAULT;
 
 /// Which site directory a command works with.
 #[derive(clap::Args, Clone, Debug)]

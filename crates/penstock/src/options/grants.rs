@@ -4,8 +4,8 @@ use std::path::Path;
 
 use penstock_proto::id::Name;
 
-use crate::daemon::site::grants;
 use crate::rights_dialog::Rights;
+use penstock_daemon::site::grants;
 
 /// What a site is to be allowed.
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use penstock_api::limits::{Limits, RATE_MIN};
 use penstock_api::transfer::LANES_MAX;
 use penstock_proto::units::parse_rate;
 
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::{ExitCode, Failure};
 
 const HEADING: &str = "Limits";
 

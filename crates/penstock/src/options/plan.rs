@@ -10,8 +10,8 @@ use penstock_api::select::Selection;
 use penstock_api::transfer::TransferOptions;
 use penstock_api::update::UpdateOptions;
 
-use crate::exit::failure;
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::failure;
+use penstock_exit::{ExitCode, Failure};
 
 /// Whether to make a plan, or to follow one.
 #[derive(Clone, Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::fs;
 
 use penstock_api::preserve::{OwnerRule, Preserve};
 
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::{ExitCode, Failure};
 
 /// The options. All that a file system holds is kept by default, as far as the target lets it in.
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use penstock_api::proof::Proof;
 use penstock_proto::checksum::ChecksumKind;
 
-use crate::exit::{ExitCode, Failure};
 use crate::output::output_file::OutputFile;
 use crate::output::progress::Mode;
+use penstock_exit::{ExitCode, Failure};
 
 /// What `copy` and `transfer submit` are asked to prove.
 #[derive(clap::Args)]

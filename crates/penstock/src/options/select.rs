@@ -16,7 +16,7 @@ use penstock_proto::units::{FileTime, parse_size};
 use time::format_description::well_known::{Iso8601, Rfc3339};
 use time::{Date, OffsetDateTime};
 
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::{ExitCode, Failure};
 
 /// Bytes of a line that a message shows.
 const SHOWN_BYTES: usize = 80;
@@ -432,7 +432,7 @@ mod tests {
         for (line, text) in cases {
             let Err(error) = read(line) else { panic!("{line:?} must be refused") };
             assert!(error.to_string().contains(text), "{error}");
-            assert_eq!(crate::exit::code_of(&error), ExitCode::Usage);
+            assert_eq!(penstock_exit::code_of(&error), ExitCode::Usage);
         }
         fs::write(&file, "exclude a\n").unwrap();
         assert!(read(&["--filter-from", from]).is_err());
@@ -494,7 +494,7 @@ mod tests {
             fs::write(&list, text).unwrap();
             let error = read_paths(&list, false).unwrap_err();
             assert!(error.to_string().contains(why), "{error}");
-            assert_eq!(crate::exit::code_of(&error), ExitCode::Usage);
+            assert_eq!(penstock_exit::code_of(&error), ExitCode::Usage);
         }
         fs::write(&list, &long[1..]).unwrap();
         assert!(read_paths(&list, false).is_ok());

@@ -3,7 +3,7 @@
 use penstock_api::transfer::PathText;
 use penstock_api::update::{CompareBy, IfExists, UpdateOptions};
 
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::{ExitCode, Failure};
 
 /// How what is at the target already is treated.
 #[derive(clap::Args, Clone, Debug, Default)]

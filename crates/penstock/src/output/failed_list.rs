@@ -14,8 +14,8 @@ use std::sync::Arc;
 use penstock_api::transfer::FailedItem;
 use penstock_proto::name;
 
-use crate::exit;
 use crate::output::output_file::successor::Successor;
+use penstock_exit as exit;
 
 /// Failed items that are named on standard error; the list has all.
 const TOLD_MAX: usize = 5;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use self::successor::{Old, Successor, spool, write_over};
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 pub(crate) mod successor;
 

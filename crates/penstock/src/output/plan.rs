@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use penstock_api::plan::{ItemKind, PlanAction, PlanCount, PlanEnd, PlanItem, PlanLine};
 use penstock_proto::units::{format_bytes, format_rate};
 
-use crate::exit::{self, ExitCode, Failure, failure};
+use penstock_exit::{self as exit, ExitCode, Failure, failure};
 
 /// How a plan is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

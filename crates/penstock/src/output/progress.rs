@@ -11,7 +11,7 @@ use penstock_api::rest::{ErrorEvent, Event, TransferEvent};
 use penstock_api::transfer::{Progress, TransferState};
 use penstock_proto::units::{format_bytes, format_rate};
 
-use crate::exit;
+use penstock_exit as exit;
 
 /// How often a line is printed where there is no terminal: if progress is asked for, and if not.
 const LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];

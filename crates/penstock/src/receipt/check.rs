@@ -14,8 +14,8 @@ use super::findings::Findings;
 use super::json;
 use super::listed::against_list;
 use super::tree::{TreeFound, read_tree};
-use crate::daemon::access::receipt_keys::{Signed, check_signature};
-use crate::exit::{self, ExitCode, Failure};
+use penstock_daemon::access::receipt_keys::{Signed, check_signature};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Arguments of `penstock receipt check`.
 #[derive(clap::Args)]

@@ -2,7 +2,7 @@
 
 use penstock_proto::text;
 
-use crate::exit::{self, Failure};
+use penstock_exit::{self as exit, Failure};
 
 /// Prints the finding of each check, and counts those that are not good.
 pub(super) struct Findings {

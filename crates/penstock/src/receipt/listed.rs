@@ -12,7 +12,7 @@ use penstock_proto::digest::Digest;
 
 use super::findings::Findings;
 use super::tree::compare_tree;
-use crate::exit::Failure;
+use penstock_exit::Failure;
 
 /// Judges a digest list by the root digest, and a directory by the list. Blocks.
 ///

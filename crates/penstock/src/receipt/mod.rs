@@ -16,10 +16,10 @@ use penstock_api::transfer::{PathText, TransferRequest, TransferView};
 use penstock_controller::manager::{ReceiptParts, receipt_body, receipt_text};
 use penstock_controller::runner::RunFiles;
 
-use crate::daemon::access::receipt_keys::Signer;
-use crate::exit::failure;
-use crate::exit::{self, ExitCode, Failure};
 use crate::output::output_file::OutputFile;
+use penstock_daemon::access::receipt_keys::Signer;
+use penstock_exit::failure;
+use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_sys::now_seconds;
 
 pub(crate) use check::CheckArgs;

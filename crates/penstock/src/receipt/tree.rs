@@ -11,7 +11,7 @@ use penstock_proto::name;
 use penstock_proto::units::format_bytes;
 
 use super::findings::Findings;
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::{ExitCode, Failure};
 
 /// Files that are shown by name of each kind of finding.
 const SHOWN_MAX: u64 = 100;

@@ -7,7 +7,7 @@ use penstock_proto::units::format_bytes;
 
 use super::arguments::SshArgs;
 use super::destination::Destination;
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// The running program.
 const OWN: &str = "/proc/self/exe";

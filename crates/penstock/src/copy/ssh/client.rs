@@ -26,7 +26,7 @@ use super::arguments::SshArgs;
 use super::bootstrap::{own_digest, send, unfit};
 use super::destination::Destination;
 use super::message::{MAGIC, READY, version};
-use crate::exit::{self, ExitCode, Failure};
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// How long a login may take, with a person who types a password; and again, once the program was
 /// sent, until that has answered.

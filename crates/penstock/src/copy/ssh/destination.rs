@@ -8,7 +8,7 @@ use std::process::Command;
 
 use penstock_proto::name;
 
-use crate::exit::{ExitCode, Failure};
+use penstock_exit::{ExitCode, Failure};
 
 /// Whom ssh logs in to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ use super::message::Message;
 use crate::copy::job::RunParts;
 use crate::copy::places::{SourceFacts, SourcePlace, TargetPlace, ends_in_slash};
 use crate::copy::state::State;
-use crate::exit::failure;
+use penstock_exit::failure;
 
 /// How long a page may take beyond the wait that was asked for.
 const PAGE_MAX: Duration = Duration::from_secs(60);

@@ -28,8 +28,8 @@ use super::message::{Begin, Begun, Message, Open, Opened, Outcome, Role, RunFile
 use crate::copy::job::{Copy, Job, Papers, check_kind, run_at, scan_request};
 use crate::copy::places::{self, SourceFacts, SourcePlace, TargetPlace};
 use crate::copy::state::State;
-use crate::exit::{self, ExitCode, Failure, failure};
 use crate::output::progress::Mode;
+use penstock_exit::{self as exit, ExitCode, Failure, failure};
 
 /// How long the far end may take to begin: it may have to wait for an earlier run to let go, and
 /// then looks at a store.

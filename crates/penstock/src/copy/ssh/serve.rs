@@ -24,8 +24,8 @@ use super::message::{
 use crate::copy::job::run_at;
 use crate::copy::places::{self, SourcePlace, TargetPlace};
 use crate::copy::state::State;
-use crate::exit::{self, ExitCode, Failure, problem_of};
 use crate::options::limits::bind_to_cpus;
+use penstock_exit::{self as exit, ExitCode, Failure, problem_of};
 
 /// How often the local end is told how it stands.
 const VIEW: Duration = Duration::from_millis(200);

@@ -1,0 +1,27 @@
+//! Who may do what here: keys and certificates, pairings, tokens, and what each may take.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `keys` | the own keys, statements about them, and keys that are revoked |
+//! | `rotation` | replacing the keys of the site, at all peers and at paired sites |
+//! | `renewal` | renewing this peer's certificate |
+//! | `receipt_keys` | keys of receipts: signing, and checking signatures |
+//! | `signing` | signing receipts for the site, by its keys of the moment |
+//! | `pairing` | making another site known, by a token |
+//! | `join` | taking a host into the site, by a token |
+//! | `rights` | ending lanes whose rights have ended |
+//! | `admission` | limits to connections without credentials |
+//! | `budget` | limits to what each paired site takes |
+//! | `breaches` | peers that break the lane protocol |
+
+pub(crate) mod admission;
+pub(crate) mod breaches;
+pub(crate) mod budget;
+pub mod join;
+pub(crate) mod keys;
+pub(crate) mod pairing;
+pub mod receipt_keys;
+pub(crate) mod renewal;
+pub(crate) mod rights;
+pub(crate) mod rotation;
+pub(crate) mod signing;

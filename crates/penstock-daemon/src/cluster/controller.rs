@@ -1,0 +1,108 @@
+//! What makes a daemon the controller of its site: the manager and the two APIs that lead to it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use penstock_api::fence::Fence;
+use penstock_api::receipt::ReceiptSigner;
+use penstock_api::scan::{ScanRequest, SourcePeer};
+use penstock_api::task::TargetPeer;
+use penstock_cluster::state::SiteState;
+use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
+use penstock_proto::id::Name;
+
+use super::target_side::TargetSide;
+use crate::events::log::EventLog;
+use crate::http::local;
+use crate::http::local::admin::{RestParts, SiteAdmin};
+use crate::http::site as site_api;
+use crate::http::site::SiteParts;
+use crate::site::client::Sites;
+use crate::site::context::Site;
+use crate::site::foreign_scans;
+use crate::site::foreign_scans::ForeignScans;
+
+/// What a controller is made of.
+pub(crate) struct ControllerParts {
+    pub(crate) site: Arc<Site>,
+    pub(crate) sites: Arc<Sites>,
+    pub(crate) source: Arc<dyn SourcePeer>,
+    pub(crate) target: Arc<dyn TargetPeer>,
+    /// Is told what becomes of transfers.
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) signer: Arc<dyn ReceiptSigner>,
+    /// Directory of ledgers, one below it for each transfer.
+    pub(crate) journal: PathBuf,
+}
+
+/// A controller at work.
+#[derive(Clone)]
+pub(crate) struct Controller {
+    pub(crate) manager: Arc<Manager>,
+    /// The local API.
+    pub(crate) local: Router,
+    /// The site API.
+    pub(crate) site: Router,
+    /// Create revision of the leader's key; 0 where one daemon is the whole site.
+    pub(crate) revision: u64,
+}
+
+impl ControllerParts {
+    /// Begins with what `state` holds: transfers that were queued or running go on. Blocks.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(crate) fn begin(
+        &self,
+        state: Arc<dyn SiteState>,
+        fence: Fence,
+        admin: Arc<dyn SiteAdmin>,
+        (source, side): (Arc<dyn SourcePeer>, TargetSide),
+    ) -> anyhow::Result<Controller> {
+        let config = &self.site.config;
+        let manager_config = ManagerConfig {
+            running_max: config.running_max,
+            ..ManagerConfig::new(config.site.clone(), self.journal.clone())
+        };
+        let exports = self.site.exports.clone();
+        let (own, here) = (Arc::clone(&self.site), Arc::clone(&self.site));
+        let manager = Manager::start(
+            manager_config,
+            ManagerParts {
+                state,
+                source: Arc::clone(&source),
+                target: side.target,
+                peers: side.peers,
+                lanes: Arc::new(move |request: &ScanRequest| own.own_lanes(request)),
+                own_peers: Arc::new(move |store: &Name| here.data_known_for(store)),
+                sites: Arc::clone(&self.sites) as _,
+                signer: Arc::clone(&self.signer),
+                run: Arc::new(penstock_controller::runner::run),
+                directory: Arc::new(move |store| exports.directory(store)),
+                fence,
+            },
+        );
+        let manager = manager.map_err(|error| penstock_exit::failure(error.into()))?;
+        let manager = Arc::new(manager);
+        self.events.follow_transfers(&manager);
+        let scans = Arc::new(ForeignScans::new(self.journal.with_file_name("source")));
+        let sweep = foreign_scans::sweep(
+            Arc::clone(&scans),
+            Arc::clone(&source),
+            Arc::clone(&self.sites) as _,
+            manager.fence().clone(),
+        );
+        self.sites.runtime().spawn(sweep);
+        let site = site_api::router(SiteParts {
+            site: Arc::clone(&self.site),
+            manager: Arc::clone(&manager),
+            source,
+            signer: Arc::clone(&self.signer),
+            scans,
+            instance: if self.site.config.cluster.is_some() { 0 } else { rand::random() },
+        });
+        let local = local::router(RestParts { manager: Arc::clone(&manager), admin });
+        Ok(Controller { manager, local, site, revision: 0 })
+    }
+}

@@ -1,0 +1,604 @@
+//! The site's configuration: one TOML file, read once, turned once into what it means.
+//!
+//! `DIR/penstock.toml`, or `/etc/penstock/penstock.toml` where the default directory has none.
+//! Unknown keys are errors.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Context as _;
+use penstock_api::cluster::StoreRights;
+use penstock_api::rest::StoreView;
+use penstock_net::trust::CipherSuite;
+use penstock_proto::id::Name;
+use penstock_store::IoMode;
+use serde::{Deserialize, Serialize};
+
+use crate::networks::{self, NetworkConfig};
+use penstock_exit::{ExitCode, Failure};
+
+mod own_etcd;
+
+pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
+
+/// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
+pub const DIRECTORY_DEFAULT: &str = "/var/lib/penstock";
+/// Port of peers and data unless configured.
+pub const PORT_DEFAULT: u16 = 7444;
+const FILE_NAME: &str = "penstock.toml";
+const SYSTEM_FILE: &str = "/etc/penstock/penstock.toml";
+
+/// The file, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Name of the site; as in its certificate.
+    pub site: Name,
+    /// Name of this peer; as in its certificate.
+    pub peer: Name,
+    /// Where the daemon listens for peers and data. Default: port 7444 of all addresses.
+    #[serde(default = "listen_default")]
+    pub listen: SocketAddr,
+    /// Addresses told to paired sites for requests, and where no network is configured for data.
+    /// Default: those of the networks; else `listen`, or where that is all addresses, the one that
+    /// the default route uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advertise: Vec<SocketAddr>,
+    /// Transfers that run at a time. Default: 4; more wait for their turn.
+    #[serde(default = "running_max_default")]
+    pub running_max: usize,
+    /// CPUs that the daemon keeps busy at most. Default: all that its cgroup (`cpu.max`) and its
+    /// affinity mask allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
+    /// TLS 1.3 suites that are spoken, the one to be preferred first; no others are. Default: all,
+    /// in the order of their speed on this CPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cipher_suites: Vec<String>,
+    /// Which networks are for data and which are not. Default: data goes over what is advertised.
+    #[serde(default, rename = "network", skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkConfig>,
+    /// The site's other peers, where there are some. Default: this peer is the whole site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterConfig>,
+    /// The stores: only what is listed here can be read or written by anybody.
+    #[serde(default, rename = "store")]
+    pub stores: Vec<StoreConfig>,
+}
+
+/// What the peers of a site share. Relative paths are taken from the site directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterConfig {
+    /// Client addresses of an etcd of the operator's own, as `https://HOST:2379`. Default: none;
+    /// Penstock runs one, see `own_etcd`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub etcd: Vec<String>,
+    /// A directory on storage that all peers reach under this path, in none of the stores: pages
+    /// and logs of transfers, receipts, scans.
+    pub journal: PathBuf,
+    /// Seconds after which a silent controller is replaced. Default: 5; etcd takes no less than 2.
+    #[serde(default = "lease_seconds_default")]
+    pub lease_seconds: u64,
+    /// Seconds after which what a silent target peer has in hand is given to others. Default: 60.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_seconds: Option<u64>,
+    /// Authority that etcd's certificates are of, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Certificate to show to etcd, PEM; with `key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// Its private key, PEM; for its owner alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// User of etcd, where it asks for one; with `password_file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// File with its password; for its owner alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// This host only witnesses: its member of etcd votes, and it moves no data, reaches no store
+    /// and never guides transfers. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub witness: bool,
+    /// The etcd that Penstock runs for the site. Default: none; `etcd` names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_etcd: Option<OwnEtcdConfig>,
+}
+
+/// Seconds after which a silent controller is replaced, unless configured.
+pub fn lease_seconds_default() -> u64 {
+    5
+}
+
+impl ClusterConfig {
+    fn check(&self) -> Result<(), String> {
+        match &self.own_etcd {
+            None if self.etcd.is_empty() => {
+                return Err("`cluster`: `etcd` names no endpoint".to_owned());
+            }
+            None if self.witness => {
+                return Err("`cluster`: a witness is of use to `own_etcd` only".to_owned());
+            }
+            None => {}
+            Some(_) if !self.etcd.is_empty() => {
+                return Err("`cluster`: it is either `etcd` or `own_etcd`".to_owned());
+            }
+            Some(own) => own.check()?,
+        }
+        let secret = self.user.is_some() || self.key.is_some();
+        for endpoint in &self.etcd {
+            let plain = endpoint.starts_with("http://");
+            if !plain && !endpoint.starts_with("https://") {
+                return Err(format!("`cluster`: `{endpoint}` is not https://HOST:PORT"));
+            }
+            if plain && secret {
+                return Err(format!("`cluster`: `{endpoint}` would give the password away"));
+            }
+        }
+        if !self.journal.is_absolute() {
+            return Err("`cluster`: `journal` must be an absolute path".to_owned());
+        }
+        if !(2..=300).contains(&self.lease_seconds) {
+            return Err("`cluster`: `lease_seconds` must be from 2 to 300".to_owned());
+        }
+        if self.grant_seconds.is_some_and(|seconds| !(2..=600).contains(&seconds)) {
+            return Err("`cluster`: `grant_seconds` must be from 2 to 600".to_owned());
+        }
+        if self.cert.is_some() != self.key.is_some() {
+            return Err("`cluster`: `cert` and `key` belong together".to_owned());
+        }
+        if self.user.is_some() != self.password_file.is_some() {
+            return Err("`cluster`: `user` and `password_file` belong together".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// One store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Its name in `SITE:STORE/PATH`.
+    pub name: Name,
+    /// An absolute path of a directory, or `null:`, or `mem:…`.
+    pub path: String,
+    /// Refuse to write. Default: false.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Sites that may read, or `*` for all that are paired. Default: `["*"]`.
+    #[serde(default = "everybody")]
+    pub read: Vec<String>,
+    /// Sites that may submit transfers from themselves to here, or `*` for all that are paired:
+    /// they make what is new, and replace nothing. Default: `[]`, nobody but this site's own users.
+    #[serde(default)]
+    pub write: Vec<String>,
+    /// Sites that may also replace and delete what such a transfer finds here, as with `--delete`.
+    /// Default: `[]`, nobody but this site's own users. One that is not listed under `write` may
+    /// not.
+    #[serde(default)]
+    pub delete: Vec<String>,
+    /// Sites that may have removed here what was moved to them (`--remove-source`), or `*` for all
+    /// that are paired. Default: `[]`, nobody but this site's own users. Never from a store that
+    /// is read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+    /// Whether the payload of what is read from here may travel unencrypted (`--encryption off`):
+    /// `optional`, or `required` to refuse such lanes. Default: optional.
+    #[serde(default, skip_serializing_if = "Encryption::is_default")]
+    pub encryption: Encryption,
+    /// Let data sets of other sites bring owners, setuid, setgid and sticky bits, devices, ACLs,
+    /// trusted and security attributes with them. Who may write to the store can then become any
+    /// user of this host. Default: false.
+    #[serde(default)]
+    pub allow_privileged: bool,
+    /// How files of more than 16 MiB (`--piece-size`) are written: `auto`, `buffered` or `direct`.
+    /// For experts, automatic is right for nearly all: past the page cache on ext4, but for
+    /// arrays with parity and disks that rotate. Default: auto.
+    #[serde(default)]
+    pub io: Io,
+}
+
+/// Whether what is read from a store must be encrypted on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encryption {
+    /// As the transfer says.
+    #[default]
+    Optional,
+    /// Always.
+    Required,
+}
+
+impl Encryption {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How large files are written to a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Io {
+    /// As is best for its file system.
+    #[default]
+    Auto,
+    /// Through the page cache.
+    Buffered,
+    /// Past the page cache wherever the file system takes that.
+    Direct,
+}
+
+impl From<Io> for IoMode {
+    fn from(io: Io) -> Self {
+        match io {
+            Io::Auto => Self::Auto,
+            Io::Buffered => Self::Buffered,
+            Io::Direct => Self::Direct,
+        }
+    }
+}
+
+fn listen_default() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT_DEFAULT))
+}
+
+fn running_max_default() -> usize {
+    penstock_controller::manager::RUNNING_MAX_DEFAULT
+}
+
+fn everybody() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+impl StoreConfig {
+    /// A store of that place with the defaults.
+    pub fn new(name: Name, path: String) -> Self {
+        let (read, write, delete, remove) = (everybody(), Vec::new(), Vec::new(), Vec::new());
+        let (io, encryption) = (Io::Auto, Encryption::Optional);
+        let (read_only, allow_privileged) = (false, false);
+        Self {
+            name,
+            path,
+            read_only,
+            read,
+            write,
+            delete,
+            remove,
+            encryption,
+            allow_privileged,
+            io,
+        }
+    }
+
+    /// Its directory, if it is one.
+    pub fn directory(&self) -> Option<PathBuf> {
+        self.path.starts_with('/').then(|| PathBuf::from(&self.path))
+    }
+
+    /// As other peers of the site are told: nobody may change one that is read-only here.
+    pub fn rights(&self) -> StoreRights {
+        let changes = |sites: &Vec<String>| if self.read_only { Vec::new() } else { sites.clone() };
+        StoreRights {
+            read: self.read.clone(),
+            write: changes(&self.write),
+            delete: changes(&self.delete),
+            remove: changes(&self.remove),
+        }
+    }
+
+    /// As the API shows it.
+    pub fn view(&self) -> StoreView {
+        StoreView {
+            name: self.name.clone(),
+            place: self.path.clone(),
+            read_only: self.read_only,
+            read: self.read.clone(),
+            write: self.write.clone(),
+            delete: self.delete.clone(),
+            remove: self.remove.clone(),
+        }
+    }
+}
+
+/// Whether a site is among those that are listed.
+pub fn lists(sites: &[String], site: &Name) -> bool {
+    sites.iter().any(|listed| listed == "*" || listed == site.as_str())
+}
+
+impl Config {
+    /// Reads the configuration of a site directory, and checks it.
+    ///
+    /// # Errors
+    /// There is none, or it is wrong: the message says where.
+    pub fn load(directory: &Path) -> anyhow::Result<Self> {
+        let path = &Self::found(directory);
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let message = format!("`{}` is not a site directory", directory.display());
+                return Err(Failure::new(ExitCode::Usage, message)
+                    .hint("`penstock site init --name NAME --dir DIR` makes one; `--dir` names it")
+                    .into());
+            }
+            Err(error) => {
+                return Err(Failure::io(format!("read `{}`", path.display()), error).into());
+            }
+        };
+        let config: Self = toml::from_str(&text).map_err(|error| wrong(path, &error))?;
+        config.check().map_err(|why| wrong(path, &why))?;
+        config.check_places(directory)?;
+        Ok(config)
+    }
+
+    /// Where the configuration of a site directory is.
+    pub fn found(directory: &Path) -> PathBuf {
+        let own = Self::path(directory);
+        let system = Path::new(SYSTEM_FILE);
+        let default = directory == Path::new(DIRECTORY_DEFAULT);
+        if default && !own.exists() && system.exists() { system.to_owned() } else { own }
+    }
+
+    /// Where the configuration of a site directory is written.
+    pub fn path(directory: &Path) -> PathBuf {
+        directory.join(FILE_NAME)
+    }
+
+    /// The file's text.
+    pub fn to_text(&self) -> anyhow::Result<String> {
+        toml::to_string(self).context("cannot write the configuration")
+    }
+
+    /// What the types alone do not say.
+    pub fn check(&self) -> Result<(), String> {
+        let mut names = std::collections::BTreeSet::new();
+        for store in &self.stores {
+            if !names.insert(&store.name) {
+                return Err(format!("store `{}` is listed twice", store.name));
+            }
+            let virtual_store = store.path.starts_with("null:") || store.path.starts_with("mem:");
+            if !virtual_store && store.directory().is_none() {
+                return Err(format!(
+                    "store `{}`: `{}` is neither an absolute path nor `null:` nor `mem:…`",
+                    store.name, store.path
+                ));
+            }
+            for site in store.read.iter().chain(&store.write).chain(&store.remove) {
+                if site != "*" && site.parse::<Name>().is_err() {
+                    return Err(format!("store `{}`: `{site}` is not a site", store.name));
+                }
+            }
+        }
+        if self.running_max == 0 {
+            return Err("`running_max` must be at least 1".to_owned());
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.check()?;
+        }
+        if self.cpus == Some(0) {
+            return Err("`cpus` must be at least 1".to_owned());
+        }
+        networks::check(&self.networks)?;
+        self.suites().map(drop)
+    }
+
+    /// Refuses stores that would give the site's keys and state away: those that hold the site
+    /// directory, or lie within it. Links are followed.
+    ///
+    /// # Errors
+    /// There is such a store, or the current directory is not known.
+    pub fn check_places(&self, directory: &Path) -> anyhow::Result<()> {
+        let own = real(&std::path::absolute(directory).context("cannot find the site directory")?);
+        let shared = self.cluster.as_ref().filter(|cluster| !cluster.witness);
+        let journal = shared.map(|cluster| real(&cluster.journal));
+        for store in &self.stores {
+            let Some(place) = store.directory().map(|place| real(&place)) else { continue };
+            if let Some(journal) = &journal
+                && (journal.starts_with(&place) || place.starts_with(journal))
+            {
+                let message = format!(
+                    "store `{}` (`{}`) and the cluster's journal `{}` lie within each other",
+                    store.name,
+                    store.path,
+                    journal.display()
+                );
+                return Err(Failure::new(ExitCode::Usage, message)
+                    .hint("whoever may write there could change the ledgers: choose another one")
+                    .into());
+            }
+            let how = if own.starts_with(&place) {
+                "holds"
+            } else if place.starts_with(&own) {
+                "lies within"
+            } else {
+                continue;
+            };
+            let message = format!(
+                "store `{}` (`{}`) {how} the site directory `{}`, where the keys are",
+                store.name,
+                store.path,
+                directory.display()
+            );
+            return Err(Failure::new(ExitCode::Usage, message)
+                .hint("choose another directory for the store, or for the site")
+                .into());
+        }
+        Ok(())
+    }
+
+    /// The TLS suites to be spoken, in order of preference.
+    ///
+    /// # Errors
+    /// One is not known; the text names those that are.
+    pub fn suites(&self) -> Result<Vec<CipherSuite>, String> {
+        let all = CipherSuite::preferred();
+        if self.cipher_suites.is_empty() {
+            return Ok(all.to_vec());
+        }
+        let parse = |text: &String| {
+            text.parse().map_err(|_| {
+                let known = all.map(|suite| suite.to_string()).join("`, `");
+                format!("`cipher_suites`: `{text}` is none of `{known}`")
+            })
+        };
+        self.cipher_suites.iter().map(parse).collect()
+    }
+
+    /// The addresses told to other sites, when the daemon listens at `bound`.
+    pub fn advertised(&self, bound: SocketAddr) -> Vec<SocketAddr> {
+        if !self.advertise.is_empty() {
+            return self.advertise.clone();
+        }
+        if !bound.ip().is_unspecified() {
+            return vec![bound];
+        }
+        vec![SocketAddr::new(default_address(), bound.port())]
+    }
+}
+
+/// The address from which the default route leaves; nothing is sent to find out (connect(2) of a
+/// datagram socket only looks up the route).
+fn default_address() -> IpAddr {
+    UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        .and_then(|socket| {
+            socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+            socket.local_addr()
+        })
+        .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
+}
+
+/// An absolute path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let mut real = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            real.pop();
+            continue;
+        }
+        real.push(part);
+        if let Ok(found) = fs::canonicalize(&real) {
+            real = found;
+        }
+    }
+    real
+}
+
+fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    let message = format!("the configuration `{}` is wrong", path.display());
+    Failure::new(ExitCode::Usage, message).caused_by(why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::exports::Exports;
+
+    const TEXT: &str = r#"
+        site = "lab"
+        peer = "dtn1"
+        [[store]]
+        name = "raw"
+        path = "/data/raw"
+        read = ["hpc"]
+        [[store]]
+        name = "bin"
+        path = "null:"
+        read_only = true
+    "#;
+
+    /// Promise: what is not said has the documented default, and what is misspelt is an error.
+    #[test]
+    fn defaults_hold_and_unknown_keys_are_errors() {
+        let config: Config = toml::from_str(TEXT).unwrap();
+        config.check().unwrap();
+        assert_eq!((config.listen.port(), config.running_max), (7444, 4));
+        assert!(toml::from_str::<Config>(&format!("raed = 1\n{TEXT}")).is_err());
+        assert!(toml::from_str::<Config>(&format!("{TEXT}\nreadonly = true")).is_err());
+        assert_eq!(toml::from_str::<Config>(&config.to_text().unwrap()).unwrap(), config);
+    }
+
+    /// Promise: a store is for whom its lists say, and only a listed store is for anybody.
+    #[test]
+    fn stores_are_exported_as_listed() {
+        let config: Config = toml::from_str(TEXT).unwrap();
+        let exports = Exports::of(&config);
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        assert!(exports.may_read(&name("hpc"), &name("raw")));
+        assert!(!exports.may_read(&name("spy"), &name("raw")));
+        assert!(!exports.may_write(&name("spy"), &name("raw")), "nobody writes by default");
+        assert!(exports.may_read(&name("spy"), &name("bin")));
+        assert!(!exports.may_write(&name("hpc"), &name("bin")), "it is read-only");
+        assert!(!exports.may_read(&name("hpc"), &name("other")));
+        assert!(!exports.may_remove(&name("hpc"), &name("raw")), "a right of its own");
+        let may = |text: &str| {
+            let text = TEXT.replace("read = [", &format!("{text}\n        read = ["));
+            let exports = Exports::of(&toml::from_str(&text).unwrap());
+            let (hpc, raw) = (name("hpc"), name("raw"));
+            (exports.may_write(&hpc, &raw), exports.may_delete(&hpc, &raw))
+        };
+        assert_eq!(may("write = [\"hpc\"]"), (true, false));
+        assert_eq!(may("delete = [\"hpc\"]"), (false, false));
+        assert_eq!(may("write = [\"*\"]\ndelete = [\"hpc\"]"), (true, true));
+        assert_eq!(may("write = [\"*\"]\ndelete = [\"spy\"]"), (true, false));
+        let text = TEXT.replace("read = [", "remove = [\"hpc\"]\n        read = [");
+        let exports = Exports::of(&toml::from_str(&text).unwrap());
+        assert!(exports.may_remove(&name("hpc"), &name("raw")));
+        assert!(!exports.may_remove(&name("spy"), &name("raw")));
+        let text = TEXT.replace("read_only = true", "read_only = true\nremove = [\"*\"]");
+        let exports = Exports::of(&toml::from_str(&text).unwrap());
+        assert!(!exports.may_remove(&name("hpc"), &name("bin")), "it is read-only");
+    }
+
+    /// Promise: what is listed is spoken, in that order and nothing else; without a list all are,
+    /// AES-128-GCM first where the CPU has AES; a suite that is not known is an error.
+    #[test]
+    fn cipher_suites_are_those_that_are_listed() {
+        let suites = |line: &str| -> Result<Vec<CipherSuite>, String> {
+            toml::from_str::<Config>(&format!("{line}\n{TEXT}")).unwrap().suites()
+        };
+        assert_eq!(suites("").unwrap(), CipherSuite::preferred());
+        let listed = suites(r#"cipher_suites = ["chacha20-poly1305", "aes256-gcm"]"#).unwrap();
+        assert_eq!(listed, [CipherSuite::Chacha20Poly1305, CipherSuite::Aes256Gcm]);
+        let why = suites(r#"cipher_suites = ["rc4"]"#).unwrap_err();
+        assert!(why.contains("`rc4`") && why.contains("`aes128-gcm`"), "{why}");
+    }
+
+    /// Promise: a configuration that cannot work is refused before anything is started.
+    #[test]
+    fn a_wrong_store_is_refused() {
+        for (from, to) in [("/data/raw", "data/raw"), ("bin", "raw"), ("hpc", "Hpc")] {
+            let config: Config = toml::from_str(&TEXT.replace(from, to)).unwrap();
+            assert!(config.check().is_err(), "{to}");
+        }
+    }
+
+    /// Promise: no store gives the site's keys away, by whatever path it is named, whether it is
+    /// there already or not.
+    #[test]
+    fn a_store_is_never_where_the_keys_are() {
+        let base = tempfile::tempdir().unwrap();
+        let (base, site) = (base.path(), base.path().join("site"));
+        let check = |path: &Path| {
+            let mut config: Config = toml::from_str(TEXT).unwrap();
+            path.to_str().unwrap().clone_into(&mut config.stores[0].path);
+            config.check_places(&site)
+        };
+        fs::create_dir(base.join("data")).unwrap();
+        std::os::unix::fs::symlink(base, base.join("data/link")).unwrap();
+        for made in [false, true] {
+            if made {
+                fs::create_dir(&site).unwrap();
+            }
+            for bad in ["", "site", "site/trust", "data/link", "data/link/site/x", "data/../site"] {
+                let error = check(&base.join(bad)).unwrap_err();
+                assert_eq!(penstock_exit::code_of(&error), ExitCode::Usage, "{bad}: {error}");
+            }
+            for good in ["data", "site-data", "site/../data/x"] {
+                check(&base.join(good)).unwrap();
+            }
+        }
+        assert!(check(Path::new("/")).is_err());
+    }
+}

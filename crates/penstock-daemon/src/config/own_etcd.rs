@@ -1,0 +1,91 @@
+//! The etcd that Penstock runs for its site.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Port at which the own etcd takes clients unless configured; its members meet at the next one.
+/// Not etcd's 2379, so that an operator's etcd may stand beside it.
+pub const ETCD_PORT_DEFAULT: u16 = 7445;
+
+/// etcd on the site's own hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnEtcdConfig {
+    /// On how many hosts it runs: 1, 2, 3 or 5, the first that join. As many as half of them,
+    /// rounded down, may be lost.
+    pub hosts: usize,
+    /// Where this host's member takes clients; members meet at the port after it. The other hosts
+    /// of the site must reach both.
+    pub address: SocketAddr,
+    /// The program. Default: `etcd`, as PATH finds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
+}
+
+impl OwnEtcdConfig {
+    pub(super) fn check(&self) -> Result<(), String> {
+        check_hosts(self.hosts)?;
+        let ip = self.address.ip();
+        if ip.is_unspecified() || ip.is_multicast() {
+            return Err(format!("`own_etcd`: no other host reaches `{ip}`"));
+        }
+        if matches!(self.address.port(), 0 | u16::MAX) {
+            return Err("`own_etcd`: `address` needs a port, and the one after it".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Where clients reach this host's member.
+    pub fn client_url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// Where the other members reach it.
+    pub fn peer_url(&self) -> String {
+        let port = self.address.port().saturating_add(1);
+        format!("https://{}", SocketAddr::new(self.address.ip(), port))
+    }
+
+    /// The address of its host.
+    pub fn ip(&self) -> IpAddr {
+        self.address.ip()
+    }
+}
+
+/// Refuses numbers of hosts that would be no gain.
+///
+/// # Errors
+/// In the words of an operator.
+pub(super) fn check_hosts(hosts: usize) -> Result<(), String> {
+    match hosts {
+        1 | 2 | 3 | 5 => Ok(()),
+        4 => Err("etcd on 4 hosts bears no more losses than on 3: choose 3 or 5".to_owned()),
+        _ => Err("etcd runs on 1, 2, 3 or 5 hosts of a site; 3 is right for nearly all".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: what cannot work is refused before anything is started, and the two addresses of a
+    /// member are not the same.
+    #[test]
+    fn an_own_etcd_that_cannot_work_is_refused() {
+        let own = |hosts, address: &str| OwnEtcdConfig {
+            hosts,
+            address: address.parse().unwrap(),
+            program: None,
+        };
+        let good = own(3, "10.0.0.1:7445");
+        good.check().unwrap();
+        assert_eq!(good.client_url(), "https://10.0.0.1:7445");
+        assert_eq!(good.peer_url(), "https://10.0.0.1:7446");
+        assert_eq!(own(3, "[fd00::1]:7445").peer_url(), "https://[fd00::1]:7446");
+        for bad in [own(4, "10.0.0.1:7445"), own(3, "0.0.0.0:7445"), own(3, "10.0.0.1:0")] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What becomes of this peer's stores: taken away under its feet, and given back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_proto::id::Name;
+use tokio::sync::watch;
+
+use super::log::EventLog;
+use crate::config::StoreConfig;
+use crate::site::store_cards::store_cards;
+
+/// How often stores are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What is seen at a store's path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Sight {
+    /// Nothing that can be looked at.
+    #[default]
+    Nothing,
+    /// A directory with this inode number and no identity. A store gets one when it is first
+    /// written to, so many sources have none.
+    Directory(u64),
+    /// A store, by its identity.
+    Store(String),
+}
+
+impl Sight {
+    fn of(store: &StoreConfig, identity: String) -> Self {
+        if !identity.is_empty() {
+            return Self::Store(identity);
+        }
+        let root = store.directory().and_then(|root| fs::metadata(root).ok());
+        root.map_or(Self::Nothing, |root| Self::Directory(root.ino()))
+    }
+
+    /// Whether the store is still there that was seen so before.
+    fn is_there(&self, before: &Self) -> bool {
+        match (before, self) {
+            (_, Self::Store(_)) => true,
+            (Self::Directory(before), Self::Directory(now)) => before == now,
+            _ => false,
+        }
+    }
+}
+
+impl EventLog {
+    /// Looks at this peer's stores again and again until `stop` says so.
+    pub(crate) fn watch_stores(
+        self: &Arc<Self>,
+        stores: Vec<StoreConfig>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let log = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut there: BTreeMap<Name, Sight> = BTreeMap::new();
+            loop {
+                let stores = stores.clone();
+                let look = move || {
+                    let cards = store_cards(&stores).into_iter().zip(&stores);
+                    let sights = cards.map(|(card, store)| {
+                        let sight = Sight::of(store, card.identity);
+                        (card.store, sight)
+                    });
+                    sights.collect::<Vec<_>>()
+                };
+                let sights = tokio::task::spawn_blocking(look).await;
+                for (store, sight) in sights.unwrap_or_default() {
+                    log.see_store(&store, there.entry(store.clone()).or_default(), sight);
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK) => {}
+                    _ = stop.changed() => return,
+                }
+            }
+        });
+    }
+
+    /// Takes note of how a store looks now; `before` is how it looked when it was there last.
+    fn see_store(&self, store: &Name, before: &mut Sight, now: Sight) {
+        let was_lost = {
+            let inner = self.lock();
+            let last = inner.kept.iter().rev().find(|event| {
+                event.peer == self.peer
+                    && event.kind.starts_with("store-")
+                    && event.subject == store.as_str()
+            });
+            last.is_some_and(|event| event.kind == "store-offline")
+        };
+        if now.is_there(before) {
+            if was_lost {
+                let text = format!("store `{store}` is back at this peer");
+                self.add("store-back", store.as_str(), None, &text);
+            }
+            *before = now;
+        } else if *before == Sight::Nothing {
+            *before = now;
+        } else if !was_lost {
+            let what = match now {
+                Sight::Nothing => "nothing can be read at its path",
+                _ => "at its path is another directory, as after an unmount",
+            };
+            let text = format!(
+                "store `{store}` is offline at this peer: {what}; the other peers go on without it"
+            );
+            self.add("store-offline", store.as_str(), None, &text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Issue 5 (11), A5: a store that is taken away is told once, whether it has an identity or is
+    /// a source that never got one; so is that it is back, in whatever way it comes.
+    #[test]
+    fn a5_a_store_that_is_taken_away_is_told() {
+        let (root, name) = (tempfile::tempdir().unwrap(), "data".parse().unwrap());
+        let log = EventLog::read(root.path(), &"h1".parse().unwrap());
+        let store = || Sight::Store("7f".to_owned());
+        let kinds = |steps: Vec<Sight>| {
+            let (mut before, told) = (Sight::default(), log.last(None, 100).len());
+            steps.into_iter().for_each(|now| log.see_store(&name, &mut before, now));
+            let new = log.last(None, 100).split_off(told);
+            new.into_iter().map(|event| event.kind).collect::<Vec<_>>()
+        };
+        let both = ["store-offline", "store-back"];
+        let directory = Sight::Directory;
+        assert_eq!(kinds(vec![directory(5), directory(9), directory(9), directory(5)]), both);
+        assert_eq!(kinds(vec![directory(5), store(), directory(9), store()]), both);
+        assert_eq!(kinds(vec![store(), Sight::Nothing, directory(5), store()]), both);
+        // Nobody knows what should be there.
+        assert!(kinds(vec![Sight::Nothing, directory(5), directory(5)]).is_empty());
+    }
+}

@@ -1,0 +1,95 @@
+//! One HTTP request over a stream that is already open: the daemon's Unix socket, or the TLS
+//! connection of a pairing, whose exporter a general client would not give us.
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
+use penstock_proto::{text, version};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Longest body that is taken into memory.
+const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// Sends one request and gives the reply with its body still to be read.
+///
+/// # Errors
+/// The connection fails: exit 5.
+pub async fn send(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> Result<Response<Incoming>, Problem> {
+    let lost = |error: hyper::Error| {
+        Problem::new(ProblemCode::Connection, "the connection was lost").because(error)
+    };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+    // It ends when the reply is read or dropped.
+    tokio::spawn(connection);
+    let known = version::known();
+    // Who pairs or joins knows nothing of the other end yet.
+    let speaks = known.site_api(known.formats().newest);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "penstock")
+        .header("content-type", "application/json")
+        .header(VERSION_HEADER, speaks.oldest)
+        .header(SPEAKS_HEADER, speaks.to_string())
+        .body(Full::new(Bytes::from(body.unwrap_or_default())))
+        .map_err(|error| Problem::new(ProblemCode::Request, "no request").because(error))?;
+    let response = sender.send_request(request).await.map_err(lost)?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status().as_u16();
+    Err(problem_of(status, &read(response).await?))
+}
+
+/// The whole body of a reply, up to 64 MiB.
+///
+/// # Errors
+/// The connection fails, or the body is longer.
+pub async fn read(response: Response<Incoming>) -> Result<Bytes, Problem> {
+    let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
+    body.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        Problem::new(ProblemCode::Connection, "the reply was cut short").because(error)
+    })
+}
+
+/// The problem in an error reply.
+pub fn problem_of(status: u16, body: &[u8]) -> Problem {
+    serde_json::from_slice(body).unwrap_or_else(|_| {
+        // A server that fails may recover.
+        let exit = if status >= 500 { Exit::Temporary } else { Exit::Unclassified };
+        let text = text::field(&String::from_utf8_lossy(&body[..body.len().min(200)]));
+        Problem::new(ProblemCode::Http, format!("the reply was HTTP status {status}"))
+            .exit(exit)
+            .because(text)
+    })
+}
+
+/// A value as the body of a request.
+pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(value)
+        .map_err(|error| Problem::new(ProblemCode::Request, "no request").because(error))
+}
+
+/// The value in a reply's body.
+///
+/// # Errors
+/// It is not what was asked for: another release answers.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| {
+        let title = "the reply is not what this release understands";
+        Problem::new(ProblemCode::ReplyUnreadable, title)
+            .because(error)
+            .hint("use the same release of penstock everywhere")
+    })
+}

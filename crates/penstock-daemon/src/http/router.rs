@@ -1,0 +1,436 @@
+//! Leads requests to the controller, whichever peer of the site takes them.
+//!
+//! A peer that is not the controller hands a request of its own users, or of a paired site, to the
+//! one that is, over mutual TLS: `/peer/v1/local/…` and `/peer/v1/site/…`. Only peers of the own
+//! site may use these paths, and are believed whom they speak for. While nobody is the controller
+//! a request waits for one, for a while.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Json, Request, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
+use penstock_api::cluster::{LeaderCard, PeerCard};
+use penstock_api::fence::not_controller;
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::StatusView;
+use penstock_api::site::SiteHealth;
+use penstock_cluster::membership::ClusterNow;
+use penstock_net::trust::Vouched;
+use penstock_peer::SourceService;
+use penstock_proto::version;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::connection::Connection;
+use super::forward::{self, ForwardError, Forwarded, LOCAL, PASSED_ON, maybe_done};
+use super::recovery;
+use crate::cluster::controller::Controller;
+use crate::cluster::listing::{Allies, LIST, Lister};
+use crate::cluster::member::Member;
+use crate::host::{Host, with_version};
+use crate::http::local::admin::SiteAdmin;
+use crate::http::reply::{ProblemReply, blocking};
+use crate::http::request::BODY_BYTES_MAX;
+use crate::managed_etcd::voters::MEMBERS;
+use crate::operations::Operate;
+use crate::remote::client::PeerClient;
+use crate::remote::orders::ORDER;
+
+/// How long a request waits for a controller.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Wait before a request that was not taken is offered again.
+const AGAIN: Duration = Duration::from_millis(200);
+const SITE: &str = "/peer/v1/site";
+/// What a controller asks of this peer, as a target (see [`crate::host`]).
+const TASK: &str = "/peer/v1/task";
+const TARGET: &str = "/peer/v1/target";
+const LONG: &str = "/peer/v1/long";
+/// The same, as a source.
+const SOURCE: &str = "/peer/v1/source";
+/// How long this peer is the controller.
+const TENURE: &str = "/peer/v1/tenure";
+/// Orders about peers; but for the token to join, which is the site's.
+const ORDERS: &str = "/api/v1/orders/";
+
+/// The parts that the routes of the local API and of the site API share.
+#[derive(Clone)]
+pub(crate) struct ClusterRouter {
+    pub(crate) member: Arc<Member>,
+    pub(crate) admin: Arc<dyn SiteAdmin>,
+    client: PeerClient,
+    host: Arc<Host>,
+    operate: Arc<Operate>,
+    lister: Lister,
+    /// The address at which the controller has answered last: asked first, so that a dead one costs
+    /// its time once, not with each request.
+    answered: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl ClusterRouter {
+    pub(crate) fn new(
+        member: Arc<Member>,
+        admin: Arc<dyn SiteAdmin>,
+        client: PeerClient,
+        host: Arc<Host>,
+        (operate, service): (Arc<Operate>, Arc<SourceService>),
+    ) -> Self {
+        let (lister, answered) = (Lister::new(service), Arc::default());
+        Self { member, admin, client, host, operate, lister, answered }
+    }
+
+    /// Serves the local API, whoever the controller is.
+    pub(crate) fn local(self) -> Router {
+        let recovery = recovery::router(&self.member);
+        let operate = self.operate.local();
+        Router::new().fallback(local).with_state(self).merge(recovery).merge(operate)
+    }
+
+    /// Serves the site API, and what other peers of the own site hand over.
+    pub(crate) fn site(self) -> Router {
+        let operate = self.operate.remote();
+        Router::new().fallback(site).with_state(self).merge(operate)
+    }
+
+    /// The other peers, as helpers of a scan of this one.
+    pub(crate) fn allies(&self) -> Arc<Allies> {
+        Arc::new(Allies {
+            own: self.member.parts.site.config.peer.clone(),
+            client: self.client.clone(),
+            now: self.watch(),
+            runtime: Handle::current(),
+        })
+    }
+
+    fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
+        self.member.cluster.watch()
+    }
+}
+
+async fn local(State(router): State<ClusterRouter>, request: Request) -> Response {
+    if router.member.controller().is_some() {
+        return router.forward(LOCAL, None, request).await;
+    }
+    let admin = Arc::clone(&router.admin);
+    match request.uri().path() {
+        "/healthz" => "ok\n".into_response(),
+        "/api/v1/status" => {
+            blocking(move || Ok(admin.status())).await.map(Json::<StatusView>).into_response()
+        }
+        "/api/v1/stores" => Json(admin.stores()).into_response(),
+        _ => router.forward(LOCAL, None, request).await,
+    }
+}
+
+async fn site(
+    State(router): State<ClusterRouter>,
+    Extension(connection): Extension<Connection>,
+    request: Request,
+) -> Response {
+    let path = request.uri().path();
+    let own = &router.member.parts.site.config.site;
+    let faces = [LOCAL, SITE, TASK, TARGET, LONG, SOURCE, TENURE, ORDER, MEMBERS, LIST];
+    if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
+        let peer = connection.peer.as_ref();
+        if peer.is_none_or(|peer| !router.member.parts.site.is_own_peer(peer)) {
+            return refused("only peers of this site may hand requests over");
+        }
+        return match face {
+            TENURE => with_version(Json(router.member.tenure_left()).into_response()),
+            ORDER => with_version(Json(router.member.orders.left(path)).into_response()),
+            MEMBERS => {
+                let member = Arc::clone(&router.member);
+                let told = blocking(move || Ok(member.members_told())).await;
+                with_version(told.map(Json).into_response())
+            }
+            TASK | TARGET | LONG | SOURCE => router.host.answer(request).await,
+            LIST => router.lister.serve(request).await,
+            _ => take_over(&router, face, connection, request).await,
+        };
+    }
+    if let Some(controller) = router.member.controller() {
+        return answer(controller.site.oneshot(request).await);
+    }
+    match (path, connection.peer) {
+        ("/site/v1/health", _) => Json(SiteHealth {
+            site: own.clone(),
+            peer: router.member.parts.site.config.peer.clone(),
+            version: version::known().site_api(router.watch().borrow().format).newest,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+        .into_response(),
+        (_, Some(peer)) if router.member.parts.site.is_paired_by(&peer) => {
+            router.forward(SITE, Some(peer), request).await
+        }
+        ("/site/v1/pair" | "/site/v1/join", None) => problem(
+            not_controller().hint("make a new token: another peer is the controller by now"),
+        ),
+        _ => refused("a client certificate of a paired site is needed"),
+    }
+}
+
+/// Serves a request that another peer of this site has taken.
+async fn take_over(
+    router: &ClusterRouter,
+    face: &str,
+    connection: Connection,
+    mut request: Request,
+) -> Response {
+    let Some(controller) = router.member.controller() else { return problem(not_controller()) };
+    let rest = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let Ok(uri) = rest[face.len()..].parse::<Uri>() else { return refused("no such path") };
+    *request.uri_mut() = uri;
+    if face == LOCAL {
+        return router.ask(&controller, request).await;
+    }
+    let Some(peer) = forward::caller_of(request.headers()) else {
+        return refused("it is not said for whom");
+    };
+    let connection = Connection { peer: Some(peer), ..connection };
+    request.extensions_mut().insert(connection);
+    answer(controller.site.oneshot(request).await)
+}
+
+impl ClusterRouter {
+    /// Asks the local API of this peer, being the controller. A stream of events ends when it is
+    /// one no more: what it would tell then does not happen.
+    async fn ask(&self, controller: &Controller, request: Request) -> Response {
+        let router = match request.uri().path().starts_with(ORDERS) {
+            true => self.operate.orders(),
+            false => controller.local.clone(),
+        };
+        let response = answer(router.oneshot(request).await);
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        if kind.is_none_or(|kind| kind.as_bytes() != b"text/event-stream") {
+            return response;
+        }
+        let (parts, body) = response.into_parts();
+        let (now, revision) = (self.watch(), controller.revision);
+        let parts_of = futures_util::stream::unfold(Some(body.into_data_stream()), move |body| {
+            let now = now.clone();
+            async move {
+                let mut body = body?;
+                tokio::select! {
+                    part = body.next() => Some((part?.map_err(std::io::Error::other), Some(body))),
+                    () = no_tenure(now, revision) => Some((Err(changed()), None)),
+                }
+            }
+        });
+        Response::from_parts(parts, Body::from_stream(parts_of))
+    }
+
+    /// Hands a request of this peer's users to the controller, which may be this peer, or one of a
+    /// site to another peer; waits for a controller if there is none, or if that one is deposed
+    /// before it has done it.
+    async fn forward(&self, face: &str, caller: Option<Vouched>, request: Request) -> Response {
+        let forwarded = match Forwarded::of(face, caller, request).await {
+            Ok(forwarded) => forwarded,
+            Err(why) => return problem(why),
+        };
+        let until = Instant::now() + PATIENCE;
+        let mut now = self.watch();
+        loop {
+            let seen = Arc::clone(&now.borrow_and_update());
+            let why = match self.attempt(&forwarded, &seen).await {
+                Ok(response) => return response,
+                Err(why) => why,
+            };
+            if Instant::now() >= until {
+                return problem(not_controller().because(why));
+            }
+            let wait = tokio::time::sleep(AGAIN);
+            tokio::select! { _ = now.changed() => {}, () = wait => {} }
+        }
+    }
+
+    /// Asks whoever is the controller now; gives the answer, or why it may be asked again.
+    async fn attempt(&self, forwarded: &Forwarded, seen: &ClusterNow) -> Result<Response, String> {
+        if let Some(controller) = self.member.controller() {
+            return match self.serve(&controller, forwarded).await {
+                Err(found) if !forwarded.may_repeat() => Ok(problem(found)),
+                served => served.map_err(|found| found.to_string()),
+            };
+        }
+        let own = &self.member.parts.site.config.peer;
+        match seen.leader.as_ref().filter(|(card, _)| card.peer != *own) {
+            Some((leader, epoch)) => self.offer(forwarded, seen, leader, *epoch).await,
+            None => Err("no peer of this site is the controller now".to_owned()),
+        }
+    }
+
+    /// Does what is asked, being the controller; the problem is that this peer is it no more.
+    async fn serve(
+        &self,
+        controller: &Controller,
+        forwarded: &Forwarded,
+    ) -> Result<Response, Problem> {
+        let request = forwarded.request();
+        deposed(match forwarded.is_local() {
+            true => self.ask(controller, request).await,
+            false => answer(controller.site.clone().oneshot(request).await),
+        })
+        .await
+    }
+
+    /// Offers a request to a controller; gives the answer to it, or why it may be offered again.
+    async fn offer(
+        &self,
+        forwarded: &Forwarded,
+        seen: &ClusterNow,
+        leader: &LeaderCard,
+        epoch: u64,
+    ) -> Result<Response, String> {
+        let answered = || self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of its election, and those that it has by now.
+        let (mut addresses, first) = (leader.addresses.clone(), *answered());
+        let is_its =
+            |card: &&PeerCard| (&card.peer, card.instance) == (&leader.peer, leader.instance);
+        let now = seen.peers.iter().filter(is_its).flat_map(|card| &card.addresses);
+        let further: Vec<_> = now.filter(|address| !leader.addresses.contains(address)).collect();
+        addresses.extend(further);
+        addresses.sort_by_key(|address| Some(*address) != first);
+        let sent = tokio::select! {
+            sent = forwarded.send(self.client.plain(), "https", &addresses) => sent,
+            () = another_leader(self.watch(), epoch) => {
+                Err(ForwardError::MaybeDone("the controller has changed".to_owned()))
+            }
+        };
+        match sent {
+            Ok((address, reply)) => {
+                *answered() = Some(address);
+                if reply.status() != StatusCode::SERVICE_UNAVAILABLE {
+                    return Ok(pass_on(reply, self.watch(), epoch));
+                }
+                match refusal(reply).await {
+                    found if found.code == ProblemCode::NotController => Err(found.to_string()),
+                    found => Ok(problem(found)),
+                }
+            }
+            Err(ForwardError::MaybeDone(why)) if !forwarded.may_repeat() => {
+                Ok(problem(maybe_done(&why)))
+            }
+            Err(ForwardError::NotSent(why) | ForwardError::MaybeDone(why)) => {
+                Err(format!("peer `{}`: {why}", leader.peer))
+            }
+        }
+    }
+}
+
+/// Returns when another peer leads than the one of this epoch, or none.
+async fn another_leader(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
+    let gone = |now: &Arc<ClusterNow>| now.leader.as_ref().is_none_or(|(_, known)| *known != epoch);
+    // The membership ends with the daemon.
+    let _ = now.wait_for(gone).await;
+}
+
+/// Returns when this peer has no tenure of this epoch: another one leads, or it is over and nobody
+/// knows of the next.
+async fn no_tenure(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
+    let over =
+        |now: &Arc<ClusterNow>| now.tenure.as_ref().is_none_or(|tenure| tenure.revision() != epoch);
+    // The membership ends with the daemon.
+    let _ = now.wait_for(over).await;
+}
+
+/// Passes a reply on, unless it says that this peer is the controller no more.
+async fn deposed(reply: Response) -> Result<Response, Problem> {
+    if reply.status() != StatusCode::SERVICE_UNAVAILABLE {
+        return Ok(reply);
+    }
+    let (parts, body) = reply.into_parts();
+    // Problems are short; what cannot be read is an answer that is cut.
+    let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
+    let found = crate::http::problem_of(parts.status.as_u16(), &bytes);
+    match found.code == ProblemCode::NotController {
+        true => Err(found),
+        false => Ok(Response::from_parts(parts, Body::from(bytes))),
+    }
+}
+
+/// The problem in a reply.
+async fn refusal(reply: reqwest::Response) -> Problem {
+    let status = reply.status().as_u16();
+    let body = reply.bytes().await.unwrap_or_default();
+    crate::http::problem_of(status, &body)
+}
+
+/// Gives another peer's reply to the caller as it comes; it is cut when that peer is not the
+/// controller any more, so that nobody waits for one that does not go on.
+fn pass_on(
+    reply: reqwest::Response,
+    now: watch::Receiver<Arc<ClusterNow>>,
+    epoch: u64,
+) -> Response {
+    let mut response = Response::builder().status(reply.status());
+    for name in PASSED_ON {
+        if let Some(value) = reply.headers().get(name) {
+            response = response.header(name, value.clone());
+        }
+    }
+    let parts = futures_util::stream::unfold(Some(reply), move |reply| {
+        let now = now.clone();
+        async move {
+            let mut reply = reply?;
+            let part: Result<Option<Bytes>, std::io::Error> = tokio::select! {
+                part = reply.chunk() => part.map_err(std::io::Error::other),
+                () = another_leader(now, epoch) => Err(changed()),
+            };
+            match part {
+                Ok(Some(part)) => Some((Ok(part), Some(reply))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        }
+    });
+    response.body(Body::from_stream(parts)).unwrap_or_else(|error| {
+        let title = "a peer's reply cannot be passed on";
+        problem(Problem::new(ProblemCode::Internal, title).because(error))
+    })
+}
+
+fn changed() -> std::io::Error {
+    std::io::Error::other("the controller has changed")
+}
+
+fn answer(outcome: Result<Response, std::convert::Infallible>) -> Response {
+    match outcome {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+fn problem(problem: Problem) -> Response {
+    ProblemReply(problem).into_response()
+}
+
+fn refused(why: &str) -> Response {
+    problem(Problem::new(ProblemCode::NotAuthorised, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a request that this peer could not do as it led no more is offered to the next
+    /// controller; any other answer goes to whom it is for, as it is.
+    #[tokio::test]
+    async fn only_who_leads_no_more_is_not_an_answer() {
+        assert_eq!(
+            deposed(problem(not_controller())).await.unwrap_err().code,
+            ProblemCode::NotController
+        );
+        let busy = Problem::new(ProblemCode::Busy, "too much to do");
+        let reply = deposed(problem(busy)).await.unwrap();
+        assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let body = axum::body::to_bytes(reply.into_body(), BODY_BYTES_MAX).await.unwrap();
+        assert_eq!(crate::http::problem_of(503, &body).code, ProblemCode::Busy);
+        assert_eq!(deposed("ok".into_response()).await.unwrap().status(), StatusCode::OK);
+    }
+}

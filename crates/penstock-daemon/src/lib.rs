@@ -1,0 +1,98 @@
+//! `penstock daemon`: one host of one site, in the foreground.
+//!
+//! It owns the site directory (a lock keeps a second one out), listens on the data port for other
+//! sites and their lanes, and on a Unix socket for its own users. What survives it is in the state
+//! database and the journal store; `kill -9` at any moment costs what was in flight and the last
+//! second's reports.
+
+//! | module | what it owns |
+//! |---|---|
+//! | `wiring` | the parts of a daemon, put together |
+//! | `http` | requests: the port, routes, the local and the site API, forwarding to the controller |
+//! | `site` | what a running site knows of itself and of other sites |
+//! | `cluster` | a daemon that is one of several peers of its site |
+//! | `access` | who may do what: keys, pairings, tokens, budgets, admission |
+//! | `operations` | what operators ask of any peer |
+//! | `checks` | findings about this host, its site and its paths |
+//! | `events` | what has happened at this site |
+//! | `managed_etcd` | a member of etcd that this host runs |
+//! | `host` | what the controller asks of this peer, answered |
+//! | `remote` | peers on other hosts, as their controller drives them |
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod checks;
+mod cluster;
+pub mod config;
+mod events;
+mod host;
+pub mod http;
+pub mod managed_etcd;
+pub mod networks;
+mod operations;
+mod remote;
+pub mod site;
+pub mod site_directory;
+mod wiring;
+
+use std::path::{Path, PathBuf};
+use std::thread::Builder;
+
+use anyhow::Context as _;
+use penstock_sys::{LockError, LockFile};
+use wiring::LOCAL_THREADS;
+
+use crate::config::Config;
+use penstock_exit::{ExitCode, Failure};
+
+/// Runs the daemon of the site directory `directory`, until SIGTERM or SIGINT.
+///
+/// # Errors
+/// It cannot start: a second daemon, a port that is taken, keys that do not fit. Exit 7 or 2.
+pub fn run(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
+    if let Err(error) = penstock_sys::keep_memory_private() {
+        tracing::warn!(%error, "a crash may write this daemon's keys to a core file");
+    }
+    let lock = lock(&directory)?;
+    check_threads()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("cannot start the control threads")?;
+    let result = runtime.block_on(wiring::serve(config, directory));
+    // Threads that ask other sites at this moment would panic if the runtime were shut down under
+    // them. It ends with the process, and only then may another daemon begin.
+    std::mem::forget((runtime, lock));
+    result
+}
+
+/// Checks that the threads of the runtimes and one of each that blocks can be started: a runtime
+/// panics over one that cannot.
+fn check_threads() -> anyhow::Result<()> {
+    let control = std::thread::available_parallelism().map_or(1, usize::from);
+    // One of each runtime blocks.
+    let count = control + LOCAL_THREADS + 2;
+    let all_are_there = std::sync::RwLock::new(());
+    let started = std::thread::scope(|scope| {
+        // None of them ends before.
+        let _here = all_are_there.write();
+        let wait = || drop(all_are_there.read());
+        (0..count).try_for_each(|_| Builder::new().spawn_scoped(scope, wait).map(drop))
+    });
+    Ok(started.map_err(Failure::no_thread)?)
+}
+
+fn lock(directory: &Path) -> anyhow::Result<LockFile> {
+    LockFile::acquire(&directory.join("lock")).map_err(|error| {
+        let message = match &error {
+            LockError::Held { process_id: Some(id), .. } => {
+                format!("`{}` has a daemon already: process {id}", directory.display())
+            }
+            LockError::Held { .. } => format!("`{}` has a daemon already", directory.display()),
+            _ => format!("`{}` cannot be locked", directory.display()),
+        };
+        Failure::new(ExitCode::Fatal, message).caused_by(error).into()
+    })
+}

@@ -1,0 +1,641 @@
+//! The etcd that Penstock runs for its site: one member on each of the first hosts.
+//!
+//! A thread of its own keeps this host's member: issues its certificates, adds it to those that
+//! there are, starts it, gives it a vote when it has caught up, starts it again when it ends, and
+//! keeps the list of members by which clients find etcd. Members are added one at a time and as
+//! learners, so that a host which joins and dies never costs the majority.
+//!
+//! What survives: etcd's own data, fsynced before it confirms anything; `member.json` and
+//! `members.json` beside it. A member that the others have removed comes back as a new one, with
+//! nothing of what it had.
+
+pub(crate) mod answers;
+pub(crate) mod client;
+mod enter;
+pub mod files;
+mod process;
+pub mod program;
+mod takeover;
+pub(crate) mod voters;
+mod watch;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use files::{Files, KnownMember, MemberNote};
+use penstock_cluster::etcd::{Etcd, EtcdMember, EtcdStatus};
+use penstock_cluster::keys::Keys;
+use penstock_net::interface_addresses;
+use penstock_net::trust::{ServiceFacts, SiteAuthority};
+use process::Process;
+use program::{Begin, Place, Program};
+
+use super::site::context::Site;
+use crate::config::OwnEtcdConfig;
+
+/// How often the member is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often the list of members is read.
+const LIST: Duration = Duration::from_secs(5);
+/// How often the certificate is looked at.
+const RENEW: Duration = Duration::from_secs(3600);
+/// The same after it could not be renewed.
+const RENEW_AGAIN: Duration = Duration::from_secs(30);
+/// How long etcd may take for an answer here.
+const ANSWER: Duration = Duration::from_secs(3);
+/// How long it may take for a change of its members.
+const CHANGE: Duration = Duration::from_secs(15);
+/// How often a host without a member looks whether one is wanted, or can join.
+const WANTED: Duration = Duration::from_secs(2);
+/// Longest wait before a member that ended is started again; the first is [`LOOK`].
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// Starts without an answer from which on the operator is told.
+const STARTS_MAX: u32 = 3;
+/// How long a member may take to end in order.
+const STOP: Duration = Duration::from_secs(5);
+/// How long a member that is to be the only one may take to lead.
+const ALONE: Duration = Duration::from_secs(40);
+
+/// Keeps the member of this host; ends it when it is stopped.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What is asked of the thread.
+enum Order {
+    /// To make the own member the only one.
+    Alone,
+    /// To begin a new etcd with it.
+    New,
+}
+
+#[derive(Default)]
+struct Wishes {
+    stopping: bool,
+    order: Option<(Order, mpsc::SyncSender<Result<(), String>>)>,
+}
+
+#[derive(Default)]
+struct Shared {
+    wishes: Mutex<Wishes>,
+    wake: Condvar,
+    told: Mutex<Told>,
+}
+
+/// What the thread tells.
+#[derive(Default)]
+struct Told {
+    trouble: String,
+    known: Vec<KnownMember>,
+    /// When etcd has given that list last.
+    listed: Option<Instant>,
+}
+
+impl Keeper {
+    /// Starts the thread. `etcd` is told where etcd is, now and whenever that changes.
+    ///
+    /// # Errors
+    /// There is no thread. A program that lacks is looked for again and again: a trouble meanwhile.
+    pub(crate) fn start(
+        site: &Arc<Site>,
+        own: &OwnEtcdConfig,
+        etcd: &Arc<Etcd>,
+    ) -> anyhow::Result<Self> {
+        let files = Files::of(&site.directory);
+        let shared = Arc::new(Shared::default());
+        let mut work = Work {
+            shared: Arc::clone(&shared),
+            process: Process::new(files.lock(), files.log(), &files.data()),
+            note: files.note(),
+            known: files.members(),
+            site: Arc::clone(site),
+            own: own.clone(),
+            etcd: Arc::clone(etcd),
+            keys: Keys::of(&site.config.site),
+            program: None,
+            files,
+            adopted: false,
+            guarded: false,
+            votes: false,
+            pause: LOOK,
+            starts: 0,
+            begun: Ok(()),
+            renewed: Ok(()),
+            next_list: Instant::now(),
+            next_renewal: Instant::now(),
+            next_start: Instant::now(),
+        };
+        work.tell_endpoints();
+        let thread =
+            std::thread::Builder::new().name("etcd-keeper".to_owned()).spawn(move || work.run())?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What keeps the member from its work; empty if nothing does.
+    pub(crate) fn trouble(&self) -> String {
+        self.told().trouble.clone()
+    }
+
+    /// The members that have a vote, as they were seen last.
+    pub(crate) fn known(&self) -> Vec<KnownMember> {
+        self.told().known.clone()
+    }
+
+    /// The same, if etcd has given that list a moment ago.
+    pub(crate) fn known_now(&self) -> Option<Vec<KnownMember>> {
+        let told = self.told();
+        let fresh = told.listed.is_some_and(|listed| listed.elapsed() < LIST * 2);
+        fresh.then(|| told.known.clone())
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.shared.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the member of this host the only one. All others are out for good: they come back as
+    /// new ones. Blocks for some seconds.
+    ///
+    /// # Errors
+    /// In the words of an operator.
+    pub(crate) fn make_alone(&self) -> Result<(), String> {
+        self.order(Order::Alone)
+    }
+
+    /// Begins a new etcd, of which the member of this host is the first. Blocks for some seconds.
+    ///
+    /// # Errors
+    /// In the words of an operator.
+    pub(crate) fn make_new(&self) -> Result<(), String> {
+        self.order(Order::New)
+    }
+
+    fn order(&self, order: Order) -> Result<(), String> {
+        let (done, answer) = mpsc::sync_channel(1);
+        self.wishes().order = Some((order, done));
+        self.shared.wake.notify_all();
+        // And a look that is under way, in which etcd is asked for several things.
+        let patience = ALONE + STOP * 9;
+        answer.recv_timeout(patience).unwrap_or_else(|_| {
+            // One that the thread has not come to is not done any more.
+            self.wishes().order = None;
+            Err("etcd takes too long".to_owned())
+        })
+    }
+
+    /// Ends the member in order. Blocks for some seconds.
+    pub(crate) fn stop(&self) {
+        self.wishes().stopping = true;
+        self.shared.wake.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It never panics on purpose; etcd outlives it and is found by the next daemon.
+            let _ = thread.join();
+        }
+    }
+
+    fn wishes(&self) -> std::sync::MutexGuard<'_, Wishes> {
+        self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Work {
+    shared: Arc<Shared>,
+    process: Process,
+    note: MemberNote,
+    known: Vec<KnownMember>,
+    site: Arc<Site>,
+    own: OwnEtcdConfig,
+    etcd: Arc<Etcd>,
+    keys: Keys,
+    program: Option<Program>,
+    files: Files,
+    /// The process that runs was looked at: it runs as it should.
+    adopted: bool,
+    /// etcd asks for the password.
+    guarded: bool,
+    /// The own member serves clients.
+    votes: bool,
+    pause: Duration,
+    /// How often it was started since it answered last.
+    starts: u32,
+    /// What became of the last attempt to start it.
+    begun: Result<(), String>,
+    /// What became of the last attempt to renew its certificate.
+    renewed: Result<(), String>,
+    next_list: Instant,
+    next_renewal: Instant,
+    next_start: Instant,
+}
+
+impl Work {
+    fn run(&mut self) {
+        loop {
+            let trouble = self.step().err().unwrap_or_default();
+            self.tell(trouble);
+            let wishes = self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.shared.wake.wait_timeout_while(wishes, LOOK, |wishes| {
+                !wishes.stopping && wishes.order.is_none()
+            });
+            let mut wishes = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if wishes.stopping {
+                break;
+            }
+            let order = wishes.order.take();
+            drop(wishes);
+            let Some((order, done)) = order else { continue };
+            let outcome = match order {
+                Order::Alone => self.make_alone(),
+                Order::New => self.make_new(),
+            };
+            self.tell(String::new());
+            // Nobody waits any more if this fails: it was too slow, and the next look tells.
+            let _ = done.send(outcome);
+        }
+        if let Err(error) = self.process.stop(STOP) {
+            tracing::error!(%error, "etcd");
+        }
+    }
+
+    fn tell(&self, trouble: String) {
+        let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.trouble != trouble && !trouble.is_empty() {
+            tracing::warn!(%trouble, "the site's etcd");
+        }
+        if told.known != self.known {
+            told.known.clone_from(&self.known);
+        }
+        told.trouble = trouble;
+    }
+
+    fn name(&self) -> &str {
+        self.site.config.peer.as_str()
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let renewed = self.renew();
+        let kept = self.keep();
+        // Whatever becomes of this host's member, it has to find the others.
+        let listed = self.look_around();
+        renewed.and(kept).and(listed)
+    }
+
+    /// Starts the member, or takes on one that runs, and looks at it.
+    fn keep(&mut self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("etcd of this host: {error}");
+        let mut begun = Ok(());
+        if !self.process.is_running().map_err(failed)? {
+            self.adopted = true;
+            self.votes = false;
+            begun = self.begin();
+        } else if !self.adopted {
+            begun = self.adopt();
+        }
+        let runs = self.process.is_running().map_err(failed)?;
+        let tended = if runs { self.tend() } else { Ok(()) };
+        begun.and(tended)
+    }
+
+    fn look_around(&mut self) -> Result<(), String> {
+        if Instant::now() < self.next_list {
+            return Ok(());
+        }
+        self.list();
+        self.next_list = Instant::now() + LIST;
+        self.process.trim_log().map_err(|error| format!("the log of etcd: {error}"))
+    }
+
+    /// Looks at the certificates every now and then; what went wrong the last time is told
+    /// until it succeeds.
+    fn renew(&mut self) -> Result<(), String> {
+        if Instant::now() >= self.next_renewal {
+            self.renewed = self.try_to_renew();
+            let pause = if self.renewed.is_ok() { RENEW } else { RENEW_AGAIN };
+            self.next_renewal = Instant::now() + pause;
+        }
+        self.renewed.clone()
+    }
+
+    fn try_to_renew(&self) -> Result<(), String> {
+        self.renew_members()?;
+        self.renew_clients().map_err(|error| format!("the certificate for etcd: {error:#}"))
+    }
+
+    /// Issues the certificate that this host shows to etcd, if its time is nearly over.
+    fn renew_clients(&self) -> anyhow::Result<()> {
+        let settings = self.site.config.cluster.as_ref();
+        if let Some(settings) = settings
+            && client::issue(&self.site.config.site, &self.site.directory)?
+        {
+            self.etcd.set_http(client::http(settings, &self.site.directory)?);
+        }
+        Ok(())
+    }
+
+    /// Issues the member's certificate where there is none, or not one that lasts.
+    fn renew_members(&self) -> Result<(), String> {
+        let mut addresses =
+            vec![self.own.ip(), Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        // etcd compares the address that a member comes from with its certificate; which of its
+        // addresses a host takes depends on its routes.
+        let interfaces = interface_addresses().unwrap_or_default();
+        addresses.extend(interfaces.into_iter().map(|interface| interface.address));
+        addresses.sort_unstable();
+        addresses.dedup();
+        let (certificate, key) = (self.files.certificate(), self.files.key());
+        let facts = ServiceFacts::read(&certificate);
+        let stale = |facts: &ServiceFacts| facts.is_stale(SystemTime::now(), &addresses);
+        if facts.is_ok_and(|facts| !stale(&facts)) && key.exists() {
+            return Ok(());
+        }
+        let name = format!("etcd {}", self.name());
+        let addresses: &[IpAddr] = &addresses;
+        let authority = SiteAuthority::load(&self.site.directory.join(files::DIRECTORY));
+        let issued = authority.and_then(|authority| authority.issue_service(&name, addresses));
+        // etcd reads both files anew for each connection.
+        issued
+            .and_then(|issued| issued.save(&certificate, &key))
+            .map_err(|error| format!("etcd's certificate cannot be issued: {error}"))
+    }
+
+    fn place<'a>(&'a self, paths: &'a Paths, token: &'a str) -> Place<'a> {
+        Place {
+            name: self.name(),
+            token,
+            own: &self.own,
+            data: &paths.data,
+            authority: &paths.authority,
+            certificate: &paths.certificate,
+            key: &paths.key,
+        }
+    }
+
+    fn paths(&self) -> Paths {
+        Paths {
+            data: self.files.data(),
+            authority: self.files.authority(),
+            certificate: self.files.certificate(),
+            key: self.files.key(),
+        }
+    }
+
+    /// An etcd that an earlier daemon has left behind goes on, unless it is to run otherwise now.
+    fn adopt(&mut self) -> Result<(), String> {
+        let (paths, token) = (self.paths(), self.site.config.site.to_string());
+        let program = self.program()?;
+        let wanted = program.arguments(&self.place(&paths, &token), &Begin::Again);
+        let found = self.process.arguments();
+        let same = found.is_some_and(|found| process::is_same(&found, &wanted));
+        if same && !self.process.is_outdated() {
+            tracing::info!("etcd of this host goes on: it outlived its daemon");
+        } else {
+            tracing::info!("etcd of this host is started anew: it ran as another release would");
+            self.process.stop(STOP).map_err(|error| format!("etcd of this host: {error}"))?;
+        }
+        self.adopted = true;
+        Ok(())
+    }
+
+    /// Starts the member, if this host is to have one.
+    fn begin(&mut self) -> Result<(), String> {
+        // Without a certificate it would end at once; `renew` tells why there is none.
+        if Instant::now() >= self.next_start && self.files.certificate().exists() {
+            self.next_start = Instant::now() + WANTED;
+            self.begun = self.try_to_begin();
+        }
+        self.begun.clone()
+    }
+
+    fn try_to_begin(&mut self) -> Result<(), String> {
+        let begin = if self.files.has_data() {
+            if self.was_removed() {
+                tracing::warn!("the others have removed this host's member: it begins anew");
+                self.files.discard().map_err(|error| format!("etcd's data: {error}"))?;
+                self.set_note(MemberNote { begins: false, id: 0, removed: true })?;
+                return Ok(());
+            }
+            Begin::Again
+        } else if self.note.begins {
+            Begin::New
+        } else {
+            if !self.is_wanted()? {
+                return Ok(());
+            }
+            self.program()?;
+            match self.enter()? {
+                Some(cluster) => Begin::Join(cluster),
+                None => return Ok(()),
+            }
+        };
+        self.spawn(&begin)
+    }
+
+    fn spawn(&mut self, begin: &Begin) -> Result<(), String> {
+        let mut token = self.site.config.site.to_string();
+        if *begin == Begin::New {
+            // etcd makes its numbers from this and the first member's address: members of an etcd
+            // that there was before must not take the new one for their own.
+            token = format!("{token}-{:016x}", rand::random::<u64>());
+        }
+        let paths = self.paths();
+        let command = self.program()?.command(&self.place(&paths, &token), begin);
+        tracing::info!(?begin, "etcd of this host starts");
+        self.process.start(command).map_err(|error| format!("etcd cannot be started: {error}"))?;
+        self.next_start = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(AGAIN_MAX);
+        self.starts += 1;
+        if self.starts >= STARTS_MAX {
+            let log = self.files.log();
+            return Err(format!(
+                "etcd of this host ended {} times without an answer; see `{}`",
+                self.starts - 1,
+                log.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// etcd, as it is installed.
+    fn program(&mut self) -> Result<Program, String> {
+        if self.program.is_none() {
+            let found = Program::find(self.own.program.as_deref());
+            self.program = Some(found.map_err(|error| {
+                let hint = penstock_exit::hint_of(&error).unwrap_or_default().to_owned();
+                format!("{error:#}; {hint}")
+            })?);
+        }
+        self.program.clone().ok_or_else(String::new)
+    }
+
+    fn set_note(&mut self, note: MemberNote) -> Result<(), String> {
+        self.files.set_note(&note).map_err(|error| format!("member.json: {error}"))?;
+        self.note = note;
+        Ok(())
+    }
+
+    /// Whether the others say, with a majority behind them, that this host's member is none.
+    fn was_removed(&self) -> bool {
+        let id = self.note.id;
+        let others = self.known.iter().filter(|member| member.client_url != self.own.client_url());
+        let mut lists =
+            others.filter_map(|member| self.etcd.members_now_at(&member.client_url, ANSWER).ok());
+        id != 0 && lists.next().is_some_and(|list| list.iter().all(|member| member.id != id))
+    }
+
+    /// Looks at the member that runs: gives it a password, a vote, room.
+    fn tend(&mut self) -> Result<(), String> {
+        let Ok(status) = self.etcd.status_at(&self.own.client_url(), ANSWER) else {
+            return Ok(());
+        };
+        (self.pause, self.starts, self.begun) = (LOOK, 0, Ok(()));
+        if self.note.begins || self.note.id != status.id {
+            self.set_note(MemberNote { begins: false, id: status.id, removed: false })?;
+        }
+        if status.learner {
+            self.votes = false;
+            return match self.etcd.promote_member(status.id, CHANGE) {
+                Ok(()) => {
+                    tracing::info!("etcd of this host has a vote now");
+                    self.next_list = Instant::now();
+                    Ok(())
+                }
+                Err(error) => Err(format!("etcd of this host has no vote yet: {error}")),
+            };
+        }
+        if !self.votes {
+            self.votes = true;
+            self.next_list = Instant::now();
+            // Nobody may give a list, and this member alone be left.
+            self.tell_endpoints();
+        }
+        if status.leader == 0 {
+            return Ok(());
+        }
+        if !self.guarded {
+            let words = |error| format!("etcd's password cannot be set: {error}");
+            self.guarded = self.etcd.is_protected(ANSWER).map_err(words)?;
+            if !self.guarded {
+                self.etcd.protect(ANSWER).map_err(words)?;
+                tracing::info!("etcd asks for the site's password from now on");
+            }
+        }
+        self.make_room(&status)
+    }
+
+    fn make_room(&self, status: &EtcdStatus) -> Result<(), String> {
+        if !status.complaints.iter().any(|complaint| complaint.contains("NOSPACE")) {
+            return Ok(());
+        }
+        tracing::warn!("etcd's quota is used up: its database is packed");
+        self.etcd
+            .make_room(&self.own.client_url(), status.id, STOP * 6)
+            .map_err(|error| format!("etcd's quota is used up, and packing failed: {error}"))
+    }
+
+    /// Learns who the members are, with a majority behind them.
+    fn list(&mut self) {
+        let Ok(members) = self.etcd.members_now(ANSWER) else { return };
+        let voting = members.into_iter().filter(|member| !member.learner);
+        let mut known: Vec<KnownMember> = voting
+            .filter(|member| !member.client_url.is_empty())
+            .map(|EtcdMember { name, client_url, peer_url, .. }| KnownMember {
+                name,
+                client_url,
+                peer_url,
+            })
+            .collect();
+        known.sort_by(|one, other| one.name.cmp(&other.name));
+        if !known.is_empty() && known != self.known {
+            if let Err(error) = self.files.set_members(&known) {
+                tracing::warn!(%error, "members.json");
+            }
+            self.known = known;
+        }
+        {
+            let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.known.clone_from(&self.known);
+            told.listed = Some(Instant::now());
+        }
+        self.tell_endpoints();
+    }
+
+    /// The own member is asked first, once it serves clients.
+    fn tell_endpoints(&self) {
+        let own = self.own.client_url();
+        let others = self.known.iter().map(|member| member.client_url.clone());
+        let others = others.filter(|url| *url != own);
+        let first = (self.votes || self.known.is_empty()).then(|| own.clone());
+        let mut all: Vec<String> = first.into_iter().chain(others).collect();
+        if all.is_empty() {
+            all.push(own.clone());
+        }
+        self.etcd.set_endpoints(all);
+    }
+
+    fn make_alone(&mut self) -> Result<(), String> {
+        if !self.files.has_data() {
+            return Err("this host has no etcd of its own to go on with".to_owned());
+        }
+        let words = |error: std::io::Error| format!("etcd of this host: {error}");
+        self.process.stop(STOP).map_err(words)?;
+        self.spawn(&Begin::Alone)?;
+        self.wait_for_lead()?;
+        self.known.retain(|member| member.client_url == self.own.client_url());
+        self.files.set_members(&self.known).map_err(words)?;
+        (self.adopted, self.votes) = (true, true);
+        self.tell_endpoints();
+        Ok(())
+    }
+
+    fn make_new(&mut self) -> Result<(), String> {
+        if self.files.has_data() {
+            return Err(
+                "this host has etcd's data still; `penstock site takeover` goes on with it"
+                    .to_owned(),
+            );
+        }
+        let words = |error: std::io::Error| format!("etcd of this host: {error}");
+        self.process.stop(STOP).map_err(words)?;
+        self.set_note(MemberNote { begins: true, ..MemberNote::default() })?;
+        self.known.clear();
+        self.files.set_members(&[]).map_err(words)?;
+        (self.adopted, self.votes, self.guarded) = (true, true, false);
+        self.tell_endpoints();
+        self.spawn(&Begin::New)?;
+        self.wait_for_lead()?;
+        self.tend()
+    }
+
+    /// Waits until the own member leads.
+    fn wait_for_lead(&mut self) -> Result<(), String> {
+        let until = Instant::now() + ALONE;
+        loop {
+            let status = self.etcd.status_at(&self.own.client_url(), ANSWER);
+            if status.is_ok_and(|status| status.leader != 0 && status.leader == status.id) {
+                return Ok(());
+            }
+            let runs = self.process.is_running().map_err(|error| error.to_string())?;
+            if Instant::now() >= until || !runs {
+                let log = self.files.log();
+                return Err(format!("etcd of this host does not lead; see `{}`", log.display()));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// The files that a member is started with.
+struct Paths {
+    data: std::path::PathBuf,
+    authority: std::path::PathBuf,
+    certificate: std::path::PathBuf,
+    key: std::path::PathBuf,
+}

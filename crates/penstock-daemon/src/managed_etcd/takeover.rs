@@ -1,0 +1,350 @@
+//! What an operator orders when the site's etcd has lost its majority, or all it held.
+//!
+//! No program can tell a host that is dead from one that cannot be reached. So it is the operator
+//! who says that hosts are fenced; what can be checked is checked: that this host's etcd sees no
+//! leader, nor that of any peer that it reaches; that each other host that may have a vote is named
+//! ([`super::voters`]); and that none of them answers. The records then get
+//! another incarnation, so that whatever the other hosts still believe when they come back counts
+//! for nothing (B4).
+//!
+//! The journal is made that of the new incarnation before etcd is touched. If anything fails after
+//! that, nobody is elected, here or elsewhere, until a takeover or a recovery comes to its end.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_cluster::etcd::EtcdError;
+use penstock_cluster::keys::Keys;
+use penstock_cluster::state::{RecoverError, SharedJournal, is_cut_short, recover};
+use penstock_proto::id::Name;
+
+use super::files::{Files, KnownMember};
+use super::voters::name_of;
+use super::{ANSWER, Keeper};
+use crate::cluster::member::{BEAT, Member};
+use crate::config::ClusterConfig;
+
+/// For so long etcd must see no leader: longer than its members take to elect one.
+const LEADERLESS: Duration = Duration::from_secs(6);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
+/// For so long nobody must say in the journal that it is the controller.
+const SILENT: Duration = BEAT.saturating_mul(3);
+/// How long that is waited for: the last one may be a controller for the rest of its lease.
+const SILENT_MAX: Duration = Duration::from_secs(20);
+/// For so long the members of etcd may take to elect another leader, if the host that is to be
+/// removed led them: twice their time for it, and some for a busy host.
+const ELECTED: Duration = Duration::from_secs(20);
+/// How long a host may take for a connection before it counts as one that does not answer.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// Refuses while a controller says in the journal that it is at work, though this host's etcd may
+/// know of none: the other hosts may have gone on without this one (B4). Blocks for some seconds.
+fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
+    let beats = || {
+        journal.beats().map_err(|error| {
+            Problem::new(ProblemCode::JournalNeeded, "the journal cannot be read").because(error)
+        })
+    };
+    let (until, mut last) = (Instant::now() + SILENT_MAX, beats()?);
+    let mut quiet = Instant::now();
+    while quiet.elapsed() < SILENT {
+        std::thread::sleep(LOOK);
+        let now = beats()?;
+        if now != last {
+            (quiet, last) = (Instant::now(), now);
+        }
+        if Instant::now() >= until {
+            let title = "a controller of this site is at work: the journal shows it";
+            return Err(Problem::new(ProblemCode::Led, title).hint(
+                "other hosts go on with this site: `penstock site status` there; this one joins \
+                 them anew. Only if you are to go on here, end their daemons first",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn recover_problem(error: &RecoverError) -> Problem {
+    let code = match error {
+        RecoverError::Etcd(_) => ProblemCode::RecoverEtcd,
+        _ => ProblemCode::Recover,
+    };
+    let problem = Problem::new(code, error.to_string());
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    match error {
+        RecoverError::Superseded => problem.hint(
+            "`penstock site status` at each host that lives; if nobody leads, run it again at one",
+        ),
+        _ => problem.because(cause.unwrap_or_default()),
+    }
+}
+
+impl Member {
+    fn settings(&self) -> Result<&ClusterConfig, Problem> {
+        let settings = self.parts.site.config.cluster.as_ref();
+        let settings = settings.filter(|settings| !settings.witness);
+        settings.ok_or_else(|| {
+            Problem::new(
+                ProblemCode::Witness,
+                "this host only witnesses: it does not reach the site's journal",
+            )
+            .hint("run it at a host that moves data")
+        })
+    }
+
+    fn keeper(&self) -> Result<&Keeper, Problem> {
+        self.keeper.as_ref().ok_or_else(|| {
+            Problem::new(
+                ProblemCode::OwnEtcd,
+                "the etcd of this site is its operators', not its own",
+            )
+            .hint("bring its majority back, from a backup if need be; then `penstock site recover`")
+        })
+    }
+
+    fn journal(&self, settings: &ClusterConfig) -> Result<SharedJournal, Problem> {
+        let place = &settings.journal;
+        if place.is_dir() {
+            return Ok(SharedJournal::new(place));
+        }
+        let title = format!("the journal `{}` is not there", place.display());
+        Err(Problem::new(ProblemCode::JournalNeeded, title)
+            .hint("mount it; the ledgers of all transfers are in it"))
+    }
+
+    /// Goes on with this host's etcd alone. Blocks for up to some minutes.
+    ///
+    /// # Errors
+    /// Something speaks against it, or it did not succeed.
+    pub(crate) fn take_over(&self, request: &TakeoverRequest) -> Result<RecoveredView, Problem> {
+        let _alone = self.alone()?;
+        let settings = self.settings()?;
+        let keeper = self.keeper()?;
+        let journal = self.journal(settings)?;
+        self.check_fenced(keeper, &journal, &request.fenced)?;
+        let url = settings.own_etcd.as_ref().map(|own| own.client_url()).unwrap_or_default();
+        let leads_already = self.sees_leader(&url);
+        if leads_already && !self.is_cut_short(&journal) {
+            let title = "etcd has its majority: nothing is to be taken";
+            return Err(Problem::new(ProblemCode::HasMajority, title)
+                .hint("`penstock site status` shows who leads"));
+        }
+        if !Files::of(&self.parts.site.directory).has_data() {
+            let title = "this host has no etcd of its own to go on with";
+            return Err(Problem::new(ProblemCode::NoEtcd, title).hint(
+                "run it at a host that has; if none is left, `penstock site recover --new-etcd`",
+            ));
+        }
+        check_no_controller(&journal)?;
+        tracing::warn!(fenced = ?request.fenced, "takeover: etcd goes on at this host alone");
+        // First of all: from here on nobody is elected with what the records are now, neither this
+        // host, if it dies before they are others, nor those that were called fenced (B4).
+        let seen = self.cluster.watch().borrow().incarnation;
+        let taken = journal.take_next(seen).map_err(|error| {
+            Problem::new(ProblemCode::JournalNeeded, "the journal cannot be written").because(error)
+        })?;
+        let taken = taken.ok_or_else(|| recover_problem(&RecoverError::Superseded))?;
+        if !leads_already {
+            keeper.make_alone().map_err(|why| {
+                Problem::new(ProblemCode::EtcdAlone, "etcd does not go on alone").because(why).hint(
+                    "nobody leads this site now: take it over again, or bring other hosts back \
+                     and run `penstock site recover`",
+                )
+            })?;
+        }
+        self.give_incarnation(&journal, Some(taken))
+    }
+
+    /// Waits for nobody: one takeover or recovery at a time.
+    fn alone(&self) -> Result<MutexGuard<'_, ()>, Problem> {
+        match self.recovery.try_lock() {
+            Ok(alone) => Ok(alone),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                let title = "this host is at it already: another takeover or recovery runs";
+                Err(Problem::new(ProblemCode::TakeoverBusy, title)
+                    .hint("`penstock site status` shows what comes of it"))
+            }
+        }
+    }
+
+    /// Refuses unless all others that may have a vote are named, silent, and without a leader.
+    fn check_fenced(
+        &self,
+        keeper: &Keeper,
+        journal: &SharedJournal,
+        fenced: &[Name],
+    ) -> Result<(), Problem> {
+        let own = self.parts.site.config.peer.as_str();
+        let (members, led) = self.who_may_vote(keeper, journal, fenced)?;
+        for member in members.iter().filter(|member| member.name != own) {
+            if !fenced.iter().any(|fenced| fenced.as_str() == member.name) {
+                let name = &member.name;
+                let title = format!("etcd runs at `{name}` too, and it is not said to be fenced");
+                return Err(Problem::new(ProblemCode::NotFenced, title).hint(format!(
+                    "switch it off, or cut it off from stores and network; then add \
+                     `--i-have-fenced {name}`"
+                )));
+            }
+        }
+        if let Some(peer) = led {
+            let title = format!("the etcd of peer `{peer}` has a leader: others go on");
+            return Err(Problem::new(ProblemCode::HasMajority, title)
+                .hint("`penstock site status` there; when it is back, this host joins them"));
+        }
+        for fenced in fenced {
+            let its = |member: &&KnownMember| member.name == fenced.as_str();
+            // A takeover that was cut short has taken it out already.
+            if !members.iter().any(|member| its(&member)) && !self.is_cut_short(journal) {
+                let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
+                let title = format!("no etcd of this site runs at `{fenced}`");
+                // The host may be misnamed: a takeover is refused rather than begun without it.
+                return Err(Problem::new(ProblemCode::UnknownHost, title)
+                    .exit(Exit::Refused)
+                    .because(format!("it runs at {}", names.join(", "))));
+            }
+            if fenced.as_str() == own {
+                return Err(Problem::new(
+                    ProblemCode::NotFenced,
+                    format!("`{own}` is this very host"),
+                ));
+            }
+            for member in members.iter().filter(its) {
+                self.check_silent(fenced, &[&member.client_url, &member.peer_url])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the etcd at `url` has a leader. Blocks for some seconds.
+    fn sees_leader(&self, url: &str) -> bool {
+        let until = Instant::now() + LEADERLESS;
+        while Instant::now() < until {
+            if self.etcd.status_at(url, ANSWER).is_ok_and(|status| status.leader != 0) {
+                return true;
+            }
+            std::thread::sleep(LOOK);
+        }
+        false
+    }
+
+    /// Whether etcd has its majority since a takeover that is to be finished.
+    fn is_cut_short(&self, journal: &SharedJournal) -> bool {
+        let keys = Keys::of(&self.parts.site.config.site);
+        is_cut_short(&self.etcd, &keys, journal).is_ok_and(|is_cut_short| is_cut_short)
+    }
+
+    /// Gives the records another incarnation, those of the journal where etcd holds older ones.
+    /// Blocks for up to a minute.
+    ///
+    /// # Errors
+    /// Somebody leads, etcd has no majority, or there are no records.
+    pub(crate) fn recover(&self, request: &RecoverRequest) -> Result<RecoveredView, Problem> {
+        let _alone = self.alone()?;
+        let settings = self.settings()?;
+        let journal = self.journal(settings)?;
+        check_no_controller(&journal)?;
+        if request.new_etcd {
+            let keeper = self.keeper()?;
+            let own = self.parts.site.config.peer.as_str();
+            // Who has a vote by the journal alone may be the one that is left of them.
+            let noted = journal.voters().ok().flatten().map(|(noted, _)| noted);
+            let members = keeper.known().into_iter().chain(noted.unwrap_or_default());
+            for member in members.filter(|member| member.name != own) {
+                self.check_silent(&name_of(&member)?, &[&member.client_url])?;
+            }
+            keeper.make_new().map_err(|why| {
+                Problem::new(ProblemCode::EtcdNotBegun, "no new etcd is begun").because(why)
+            })?;
+        }
+        self.give_incarnation(&journal, None)
+    }
+
+    /// `fenced` as [`recover`] takes it.
+    fn give_incarnation(
+        &self,
+        journal: &SharedJournal,
+        fenced: Option<u64>,
+    ) -> Result<RecoveredView, Problem> {
+        let keys = Keys::of(&self.parts.site.config.site);
+        let done = recover(&self.etcd, &keys, journal, fenced);
+        let done = done.map_err(|error| recover_problem(&error))?;
+        let incarnation = format!("{:016x}", done.incarnation);
+        tracing::warn!(%incarnation, transfers = done.transfers, from_journal = done.from_journal,
+            "the site's records go on under another incarnation");
+        let (transfers, from_journal) = (done.transfers as u64, done.from_journal);
+        Ok(RecoveredView { incarnation, transfers, from_journal })
+    }
+
+    /// Refuses a host that answers at any of these addresses, or where it took requests.
+    fn check_silent(&self, host: &Name, urls: &[&str]) -> Result<(), Problem> {
+        let seen = std::sync::Arc::clone(&self.cluster.watch().borrow());
+        let cards = seen.peers.iter().filter(|card| card.peer == *host);
+        let listed = cards.flat_map(|card| card.addresses.iter().copied());
+        let urls = urls.iter().filter_map(|url| url.strip_prefix("https://")?.parse().ok());
+        for address in urls.chain(listed) {
+            let address: SocketAddr = address;
+            if TcpStream::connect_timeout(&address, CONNECT).is_ok() {
+                let title = format!("`{host}` answers at {address}: it is not fenced");
+                return Err(Problem::new(ProblemCode::NotFenced, title)
+                    .hint("switch it off, or cut it off from stores and network"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the member of a host that is gone for good out of etcd. Blocks, for some seconds if it
+    /// led the others.
+    ///
+    /// # Errors
+    /// The host answers, is none of etcd's, or etcd has no majority.
+    pub(crate) fn remove_host(&self, host: &Name) -> Result<(), Problem> {
+        self.keeper()?;
+        let failed =
+            |error| Problem::new(ProblemCode::Etcd, "etcd does not remove it").because(error);
+        let members = self.etcd.members(ANSWER).map_err(failed)?;
+        let Some(member) = members.iter().find(|member| member.name == host.as_str()) else {
+            let title = format!("no etcd of this site runs at `{host}`");
+            return Err(Problem::new(ProblemCode::UnknownHost, title));
+        };
+        self.check_silent(host, &[&member.client_url, &member.peer_url])?;
+        self.remove_member(member.id).map_err(failed)?;
+        tracing::warn!(%host, "its etcd member was removed");
+        Ok(())
+    }
+
+    /// Takes the etcd of a host that is shut out from the others, whether it answers or not. The
+    /// password is another one by now: what is left undone here is for `site remove`.
+    pub(crate) fn put_out(&self, host: &Name) {
+        if self.keeper.is_none() {
+            return;
+        }
+        let removed = self.etcd.members(ANSWER).and_then(|members| {
+            let member = members.iter().find(|member| member.name == host.as_str());
+            member.map_or(Ok(()), |member| self.remove_member(member.id))
+        });
+        if let Err(error) = removed {
+            tracing::error!(%host, %error, "its etcd member is not removed: `site remove` does");
+        }
+    }
+
+    /// Asks again while the others elect a leader, and where an answer was lost.
+    fn remove_member(&self, id: u64) -> Result<(), EtcdError> {
+        let until = Instant::now() + ELECTED;
+        loop {
+            let Err(error) = self.etcd.remove_member(id, ANSWER) else { return Ok(()) };
+            let left = self.etcd.members(ANSWER);
+            if left.is_ok_and(|left| left.iter().all(|member| member.id != id)) {
+                return Ok(());
+            }
+            if !matches!(error, EtcdError::Unavailable(_)) || Instant::now() >= until {
+                return Err(error);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}

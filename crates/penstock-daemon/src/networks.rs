@@ -1,0 +1,343 @@
+//! Networks of this host: which interfaces and addresses are for data, which are not.
+//!
+//! Without any `[[network]]` data goes over what is advertised, and the routes choose how.
+//! With some, lanes leave from and arrive at addresses of data networks only, each bound to its
+//! interface. Where only other networks are listed, every other address is for data.
+
+use std::net::{IpAddr, SocketAddr};
+
+use penstock_net::{InterfaceAddress, interface_addresses};
+use penstock_peer::LocalEnd;
+use penstock_proto::id::Name;
+use penstock_proto::network::{DataAddress, Role};
+use penstock_proto::units::parse_rate;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One network, as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkConfig {
+    /// Its name. Networks that carry the same name at two sites are one: their addresses meet each
+    /// other only. It may be listed again, for another interface or prefix.
+    pub name: Name,
+    /// What it is for: `data` (lanes, and requests between sites), `control` (requests only) or
+    /// `never`. Default: `data`.
+    #[serde(default)]
+    pub role: Role,
+    /// All addresses of this interface belong to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// All addresses within this prefix belong to it, as `10.50.1.0/24`; with `interface`, those
+    /// of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prefix: Option<Prefix>,
+    /// What an interface of it carries, with the unit, as `100Gbit/s`: how lanes are shared among
+    /// networks until that is measured. Default: all alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Addresses told to other sites for data instead of those of the interface, where they are
+    /// reached by others, as behind address translation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advertise: Vec<SocketAddr>,
+}
+
+/// The addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+fn bits_of(address: IpAddr) -> (u128, u8) {
+    match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    }
+}
+
+impl Prefix {
+    fn contains(self, address: IpAddr) -> bool {
+        let ((own, _), (other, _)) = (bits_of(self.address), bits_of(address));
+        let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+        self.address.is_ipv4() == address.is_ipv4() && (own ^ other) & mask == 0
+    }
+}
+
+impl std::str::FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no prefix as `10.50.1.0/24` or `fd50::/64`");
+        let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let bits: u8 = bits.parse().map_err(|_| wrong())?;
+        if bits > bits_of(address).1 { Err(wrong()) } else { Ok(Self { address, bits }) }
+    }
+}
+
+impl Serialize for Prefix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}/{}", self.address, self.bits))
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl NetworkConfig {
+    /// Whether an address of an interface belongs to it.
+    pub(crate) fn has(&self, device: &str, address: IpAddr) -> bool {
+        self.interface.as_ref().is_none_or(|own| own == device)
+            && self.prefix.is_none_or(|prefix| prefix.contains(address))
+    }
+
+    fn rate_bits_per_s(&self) -> Option<u64> {
+        self.rate.as_ref().and_then(|text| parse_rate(text).ok())
+    }
+}
+
+/// What the types alone do not say.
+///
+/// # Errors
+/// What is wrong with which network.
+pub(crate) fn check(networks: &[NetworkConfig]) -> Result<(), String> {
+    for (at, network) in networks.iter().enumerate() {
+        let name = &network.name;
+        if network.interface.is_none() && network.prefix.is_none() {
+            return Err(format!("network `{name}` needs an `interface` or a `prefix`"));
+        }
+        if let Some(rate) = &network.rate {
+            parse_rate(rate).map_err(|error| format!("network `{name}`: {error}"))?;
+        }
+        let other = networks[..at].iter().find(|other| other.name == *name);
+        if other.is_some_and(|other| other.role != network.role) {
+            return Err(format!("network `{name}` is listed with two roles"));
+        }
+        if !network.advertise.is_empty() && network.role != Role::Data {
+            return Err(format!("network `{name}` advertises addresses, but is not for data"));
+        }
+    }
+    Ok(())
+}
+
+/// The networks of this host, and its interfaces as they are at a moment.
+pub(crate) struct Networks<'a> {
+    configured: &'a [NetworkConfig],
+    interfaces: Vec<InterfaceAddress>,
+}
+
+impl<'a> Networks<'a> {
+    /// The interfaces of this moment.
+    pub(crate) fn now(configured: &'a [NetworkConfig]) -> Self {
+        let interfaces = interface_addresses().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot list the network interfaces");
+            Vec::new()
+        });
+        Self { configured, interfaces }
+    }
+
+    /// What an address of an interface is for, and the network that says so.
+    fn of(&self, entry: &InterfaceAddress) -> (Role, Option<&'a NetworkConfig>) {
+        let mut networks = self.configured.iter();
+        if let Some(network) = networks.find(|network| network.has(&entry.device, entry.address)) {
+            return (network.role, Some(network));
+        }
+        // Nothing is for data in silence where somebody has said what is.
+        let named = self.configured.iter().any(|network| network.role == Role::Data);
+        (if named || entry.loopback { Role::Control } else { Role::Data }, None)
+    }
+
+    /// What an address of this host is for; any other one is for data, where nothing is configured.
+    pub(crate) fn role_of(&self, address: IpAddr) -> (Role, Option<&'a Name>) {
+        if self.configured.is_empty() {
+            return (Role::Data, None);
+        }
+        let address = address.to_canonical();
+        let entry = self.interfaces.iter().find(|entry| entry.address == address);
+        entry.map_or((Role::Control, None), |entry| {
+            let (role, network) = self.of(entry);
+            (role, network.map(|network| &network.name))
+        })
+    }
+
+    fn with_role(
+        &self,
+        role: Role,
+    ) -> impl Iterator<Item = (&InterfaceAddress, Option<&'a NetworkConfig>)> {
+        let entries = self.interfaces.iter().map(move |entry| (entry, self.of(entry)));
+        entries
+            .filter(move |(_, (of, _))| *of == role)
+            .map(|(entry, (_, network))| (entry, network))
+    }
+
+    /// Where lanes may leave from.
+    pub(crate) fn local_ends(&self) -> Vec<LocalEnd> {
+        if self.configured.is_empty() {
+            return vec![LocalEnd::default()];
+        }
+        let end = |(entry, network): (&InterfaceAddress, Option<&NetworkConfig>)| LocalEnd {
+            address: Some(entry.address),
+            device: Some(entry.device.clone()),
+            network: network.map(|network| network.name.clone()),
+            rate_bits_per_s: network.and_then(NetworkConfig::rate_bits_per_s),
+        };
+        self.with_role(Role::Data).map(end).collect()
+    }
+
+    /// Where lanes are taken; `advertised` is what holds without any network.
+    pub(crate) fn data_addresses(
+        &self,
+        peer: &Name,
+        port: u16,
+        advertised: &[SocketAddr],
+    ) -> Vec<DataAddress> {
+        let data = |address, network: Option<&NetworkConfig>| DataAddress {
+            peer: peer.clone(),
+            address,
+            network: network.map(|network| network.name.clone()),
+            rate_bits_per_s: network.and_then(NetworkConfig::rate_bits_per_s),
+        };
+        if self.configured.is_empty() {
+            return advertised.iter().map(|address| data(*address, None)).collect();
+        }
+        let mut found = Vec::new();
+        for network in self.configured {
+            found.extend(network.advertise.iter().map(|address| data(*address, Some(network))));
+        }
+        for (entry, network) in self.with_role(Role::Data) {
+            if network.is_none_or(|network| network.advertise.is_empty()) {
+                found.push(data(SocketAddr::new(entry.address, port), network));
+            }
+        }
+        found
+    }
+
+    /// Where requests of other sites are taken, control networks first.
+    pub(crate) fn control_addresses(&self, port: u16) -> Vec<SocketAddr> {
+        let listed = |role| {
+            let entries = self.with_role(role).filter(|(entry, network)| {
+                // What nobody has named is told only where it is for data.
+                (network.is_some() || role == Role::Data) && (network.is_some() || !entry.loopback)
+            });
+            entries.map(move |(entry, _)| SocketAddr::new(entry.address, port)).collect::<Vec<_>>()
+        };
+        [listed(Role::Control), listed(Role::Data)].concat()
+    }
+
+    /// Sockets to listen with beside the general one at `bound`: one for each address for data,
+    /// bound to its interface, and for each named one for control that `bound` leaves out.
+    pub(crate) fn listeners(&self, bound: SocketAddr) -> Vec<(SocketAddr, Option<String>)> {
+        if self.configured.is_empty() {
+            return Vec::new();
+        }
+        let port = bound.port();
+        // A socket at `[::]` takes IPv4 as well (ipv6(7)).
+        let covered = |address: IpAddr| {
+            bound.ip() == address
+                || (bound.ip().is_unspecified() && (bound.is_ipv6() || address.is_ipv4()))
+        };
+        let data = self
+            .with_role(Role::Data)
+            .filter(|(entry, _)| entry.address != bound.ip())
+            .map(|(entry, _)| (SocketAddr::new(entry.address, port), Some(entry.device.clone())));
+        let control = self
+            .with_role(Role::Control)
+            .filter(|(entry, network)| network.is_some() && !covered(entry.address))
+            .map(|(entry, _)| (SocketAddr::new(entry.address, port), None));
+        data.chain(control).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(device: &str, address: &str) -> InterfaceAddress {
+        let loopback = device == "lo";
+        let (device, address) = (device.to_owned(), address.parse().unwrap());
+        InterfaceAddress { device, address, running: true, loopback }
+    }
+
+    fn network(name: &str, role: Role, interface: Option<&str>, prefix: &str) -> NetworkConfig {
+        NetworkConfig {
+            name: name.parse().unwrap(),
+            role,
+            interface: interface.map(str::to_owned),
+            prefix: prefix.parse().ok(),
+            rate: None,
+            advertise: Vec::new(),
+        }
+    }
+
+    fn here(configured: &[NetworkConfig]) -> Networks<'_> {
+        let interfaces = vec![
+            entry("lo", "127.0.0.1"),
+            entry("eth0", "192.168.7.4"),
+            entry("eth1", "10.50.1.1"),
+            entry("eth1", "fd50::1"),
+            entry("eth2", "10.51.1.1"),
+        ];
+        Networks { configured, interfaces }
+    }
+
+    fn ends(networks: &Networks<'_>) -> String {
+        let ends: Vec<_> = networks.local_ends().iter().map(ToString::to_string).collect();
+        ends.join(" ")
+    }
+
+    /// Promise: management networks never carry data silently: once a data network is named, no
+    /// other address is for data; where only others are named, the rest is.
+    #[test]
+    fn only_data_networks_carry() {
+        let fast = [
+            network("fast0", Role::Data, Some("eth1"), ""),
+            network("fast1", Role::Data, None, "10.51.0.0/16"),
+        ];
+        let named = here(&fast);
+        assert_eq!(ends(&named), "10.50.1.1%eth1 fd50::1%eth1 10.51.1.1%eth2");
+        assert_eq!(named.role_of("192.168.7.4".parse().unwrap()).0, Role::Control);
+        assert_eq!(named.role_of("::ffff:10.50.1.1".parse().unwrap()).0, Role::Data);
+        let told = named.data_addresses(&"dtn1".parse().unwrap(), 7444, &[]);
+        let told: Vec<_> = told.iter().map(|told| told.address.to_string()).collect();
+        assert_eq!(told, ["10.50.1.1:7444", "[fd50::1]:7444", "10.51.1.1:7444"]);
+
+        let others = [
+            network("mgmt", Role::Control, Some("eth0"), ""),
+            network("san", Role::Never, None, "10.51.1.0/24"),
+        ];
+        let rest = here(&others);
+        assert_eq!(ends(&rest), "10.50.1.1%eth1 fd50::1%eth1");
+        assert_eq!(rest.role_of("10.51.1.1".parse().unwrap()).0, Role::Never);
+        let first = rest.control_addresses(7444)[0];
+        assert_eq!(first, "192.168.7.4:7444".parse().unwrap());
+
+        assert_eq!(ends(&here(&[])), "any address");
+
+        // What the general listener takes already is not listened for again.
+        let beside = |bound: &str| rest.listeners(bound.parse().unwrap());
+        assert!(beside("0.0.0.0:1").iter().all(|(_, device)| device.is_some()));
+        assert!(beside("[::]:1").iter().all(|(_, device)| device.is_some()));
+        let mgmt = ("192.168.7.4:1".parse().unwrap(), None);
+        assert!(beside("127.0.0.1:1").contains(&mgmt));
+    }
+
+    /// Promise: a network that cannot work is refused before anything is started.
+    #[test]
+    fn a_wrong_network_is_refused() {
+        let good = network("a", Role::Data, Some("eth1"), "10.0.0.0/8");
+        assert_eq!(check(std::slice::from_ref(&good)), Ok(()));
+        let empty = network("a", Role::Data, None, "");
+        let rate = NetworkConfig { rate: Some("fast".to_owned()), ..good.clone() };
+        let role = [good.clone(), NetworkConfig { role: Role::Never, ..good }];
+        assert!(check(&[empty]).is_err() && check(&[rate]).is_err() && check(&role).is_err());
+        for wrong in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129"] {
+            assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
+        }
+        let all: Prefix = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains("10.1.2.3".parse().unwrap()));
+        assert!(!all.contains("::1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,300 @@
+//! The paths under which operators, other peers and paired sites ask.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, State};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::middleware;
+use axum::routing::{get, post};
+use axum::{RequestPartsExt as _, Router};
+use penstock_api::cluster::StoreCard;
+use penstock_api::keys::{ForgetRequest, KeysHeard, RotateReply, StageKeys};
+use penstock_api::operate::{
+    DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerView, PeersView, SiteEvent,
+    SiteHealthView, TransferPaths,
+};
+use penstock_api::paths::{PairReport, PathsView, PeerProbe, SiteProbe};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::site::SiteAddresses;
+use penstock_proto::id::{Name, TransferId};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::Operate;
+use super::probe::{UNPROVEN, disclose, echo as echo_back};
+use crate::access::budget::Duty;
+use crate::http::connection::Connection;
+use crate::http::reply::{ProblemReply, blocking};
+use crate::http::request::{BODY_BYTES_MAX, Body};
+use crate::http::site::versioned;
+use crate::site::reported_addresses::believable;
+use crate::site::store_cards::store_cards;
+
+type Shared = State<Arc<Operate>>;
+type Reply<T> = Result<Json<T>, ProblemReply>;
+
+impl Operate {
+    /// What any peer answers its own users.
+    pub(crate) fn local(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/api/v1/peers", get(peers))
+            .route("/api/v1/transfers/{id}/paths", get(transfer_paths))
+            .route("/api/v1/site/events", get(site_events))
+            .route("/api/v1/site/health", get(health))
+            .route("/api/v1/doctor", get(doctor))
+            .route("/api/v1/sites/{site}/paths", get(paths))
+            .route("/api/v1/sites/{site}/doctor", get(doctor_pair))
+            .with_state(Arc::clone(self))
+    }
+
+    /// Orders, which are the controller's.
+    pub(crate) fn orders(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/api/v1/orders/drain/{peer}", post(drain))
+            .route("/api/v1/orders/forget/{peer}", post(forget))
+            .route("/api/v1/orders/rotate", post(rotate))
+            .with_state(Arc::clone(self))
+    }
+
+    /// What any peer answers other peers of its site, and paired sites.
+    pub(crate) fn remote(self: &Arc<Self>) -> Router {
+        let long = || DefaultBodyLimit::max(BODY_BYTES_MAX);
+        let sites = Router::new()
+            .route("/site/v1/echo", post(echo))
+            .route("/site/v1/probe", post(probe))
+            .route("/site/v1/transfers/{id}/paths", get(paths_of_other))
+            .layer(middleware::from_fn_with_state(Arc::clone(&self.site), versioned));
+        Router::new()
+            .route("/peer/v1/own/load", get(load))
+            .route("/peer/v1/own/keys", get(keys).post(stage_keys).layer(long()))
+            .route("/peer/v1/own/keys/commit", post(commit_keys))
+            .route("/peer/v1/own/stores", get(own_stores))
+            .route("/peer/v1/own/events", get(own_events))
+            .route("/peer/v1/own/probe/{site}", post(own_probe))
+            .merge(sites)
+            .with_state(Arc::clone(self))
+    }
+}
+
+fn refused(title: impl Into<String>) -> ProblemReply {
+    ProblemReply(Problem::new(ProblemCode::NotAuthorised, title))
+}
+
+/// The site that calls: by its certificate, and paired by the authority that vouched for it, or
+/// the own one.
+struct CallingSite(Name);
+
+impl FromRequestParts<Arc<Operate>> for CallingSite {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(
+        request: &mut Parts,
+        operate: &Arc<Operate>,
+    ) -> Result<Self, Self::Rejection> {
+        let connection = request.extract::<Extension<Connection>>().await.ok();
+        let peer = connection.and_then(|Extension(connection)| connection.peer);
+        let peer = peer.ok_or_else(|| refused("a client certificate is needed"))?;
+        let site = &operate.site;
+        if site.is_own_peer(&peer) || site.is_paired_by(&peer) {
+            return Ok(Self(peer.peer.site));
+        }
+        Err(refused(format!("site `{}` is not paired with this one", peer.peer.site)))
+    }
+}
+
+/// That the caller is a peer of the own site.
+struct OwnPeer;
+
+impl FromRequestParts<Arc<Operate>> for OwnPeer {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(
+        request: &mut Parts,
+        operate: &Arc<Operate>,
+    ) -> Result<Self, Self::Rejection> {
+        let CallingSite(site) = CallingSite::from_request_parts(request, operate).await?;
+        if site == operate.site.config.site {
+            return Ok(Self);
+        }
+        Err(refused("only peers of this site may ask that"))
+    }
+}
+
+fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, Problem>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| Problem::new(ProblemCode::Name, error.to_string()))
+}
+
+async fn peers(State(operate): Shared) -> Reply<PeersView> {
+    blocking(move || Ok(operate.peers())).await.map(Json)
+}
+
+async fn drain(
+    State(operate): Shared,
+    Path(peer): Path<String>,
+    Body(request): Body<DrainRequest>,
+) -> Reply<PeerView> {
+    blocking(move || operate.drain(&parsed(&peer)?, request)).await.map(Json)
+}
+
+async fn rotate(State(operate): Shared) -> Reply<RotateReply> {
+    blocking(move || operate.rotate()).await.map(Json)
+}
+
+/// Answers with the number of this peer's keys.
+async fn keys(State(operate): Shared, _: OwnPeer) -> Json<KeysHeard> {
+    Json(KeysHeard { sequence: operate.site.keys().sequence() })
+}
+
+/// Takes the next keys from another peer of this site.
+async fn stage_keys(
+    State(operate): Shared,
+    _: OwnPeer,
+    Body(staged): Body<StageKeys>,
+) -> Reply<KeysHeard> {
+    blocking(move || operate.stage_keys(&staged)).await.map(Json)
+}
+
+/// Commits the next keys, which all peers of this site have.
+async fn commit_keys(
+    State(operate): Shared,
+    _: OwnPeer,
+    Body(heard): Body<KeysHeard>,
+) -> Reply<KeysHeard> {
+    let site = Arc::clone(&operate.site);
+    let committed = blocking(move || operate.commit_keys(heard.sequence)).await?;
+    tokio::spawn(site.tell_trust_news_soon());
+    Ok(Json(committed))
+}
+
+async fn forget(
+    State(operate): Shared,
+    Path(peer): Path<String>,
+    Body(request): Body<ForgetRequest>,
+) -> Reply<RotateReply> {
+    blocking(move || operate.forget(&parsed(&peer)?, request.stolen)).await.map(Json)
+}
+
+#[derive(Deserialize)]
+struct PathsQuery {
+    /// The site that owns the transfer; this one if it is not said.
+    owner: Option<Name>,
+}
+
+async fn transfer_paths(
+    State(operate): Shared,
+    Path(id): Path<String>,
+    Query(query): Query<PathsQuery>,
+) -> Reply<TransferPaths> {
+    blocking(move || {
+        let id = parsed(&id)?;
+        match query.owner.filter(|owner| *owner != operate.site.config.site) {
+            Some(owner) => operate.sites.transfer_paths(&owner, id),
+            None => Ok(operate.transfer_paths(id)),
+        }
+    })
+    .await
+    .map(Json)
+}
+
+/// The shares of a transfer that reads from the calling site.
+async fn paths_of_other(
+    State(operate): Shared,
+    CallingSite(site): CallingSite,
+    Path(id): Path<String>,
+) -> Reply<TransferPaths> {
+    let _place = operate.site.budgets.of(&site).enter(Duty::Work).await?;
+    blocking(move || {
+        let mut paths = operate.transfer_paths(parsed(&id)?);
+        paths.shares.retain(|share| share.source.as_ref() == Some(&site));
+        Ok(paths)
+    })
+    .await
+    .map(Json)
+}
+
+#[derive(Deserialize)]
+struct EventsQuery {
+    transfer: Option<TransferId>,
+    limit: Option<usize>,
+}
+
+async fn site_events(
+    State(operate): Shared,
+    Query(query): Query<EventsQuery>,
+) -> Reply<Vec<SiteEvent>> {
+    let most = query.limit.unwrap_or(EVENTS_SHOWN_MAX);
+    blocking(move || Ok(operate.site_events(query.transfer, most))).await.map(Json)
+}
+
+async fn own_events(
+    State(operate): Shared,
+    _: OwnPeer,
+    Query(query): Query<EventsQuery>,
+) -> Json<Vec<SiteEvent>> {
+    let most = query.limit.unwrap_or(EVENTS_SHOWN_MAX);
+    Json(operate.events.last(query.transfer, most))
+}
+
+async fn load(State(operate): Shared, _: OwnPeer) -> Reply<PeerLoad> {
+    blocking(move || Ok(operate.load())).await.map(Json)
+}
+
+async fn health(State(operate): Shared) -> Reply<SiteHealthView> {
+    blocking(move || Ok(operate.health())).await.map(Json)
+}
+
+async fn own_stores(State(operate): Shared, _: OwnPeer) -> Reply<Vec<StoreCard>> {
+    blocking(move || Ok(store_cards(&operate.site.config.stores))).await.map(Json)
+}
+
+async fn doctor(State(operate): Shared) -> Reply<Vec<Finding>> {
+    blocking(move || Ok(operate.doctor())).await.map(Json)
+}
+
+async fn paths(State(operate): Shared, Path(site): Path<String>) -> Reply<PathsView> {
+    blocking(move || Ok(operate.paths(&parsed(&site)?)?.0)).await.map(Json)
+}
+
+async fn doctor_pair(State(operate): Shared, Path(site): Path<String>) -> Reply<PairReport> {
+    blocking(move || operate.doctor_pair(&parsed(&site)?)).await.map(Json)
+}
+
+/// Gives back what was sent, and the time.
+async fn echo(_: CallingSite, body: Bytes) -> (HeaderMap, Bytes) {
+    echo_back(body).await
+}
+
+/// A site asks how its addresses are reached from here.
+async fn probe(
+    State(operate): Shared,
+    CallingSite(site): CallingSite,
+    Extension(connection): Extension<Connection>,
+    Body(theirs): Body<SiteAddresses>,
+) -> Reply<SiteProbe> {
+    let _turn = operate.site.budgets.of(&site).probe()?;
+    let until = Instant::now() + UNPROVEN;
+    let theirs = believable(theirs.bounded(), &[connection.from.ip()]);
+    let to = site.clone();
+    let mut probe = blocking(move || Ok(operate.probe(&site, &theirs))).await?;
+    if !disclose(&mut probe, &to) {
+        tokio::time::sleep_until(until).await;
+    }
+    Ok(Json(probe))
+}
+
+/// The same of this peer alone, for another one of its site.
+async fn own_probe(
+    State(operate): Shared,
+    _: OwnPeer,
+    Path(site): Path<String>,
+    Body(theirs): Body<SiteAddresses>,
+) -> Reply<PeerProbe> {
+    blocking(move || Ok(operate.probe_from_here(&parsed(&site)?, &theirs.bounded())))
+        .await
+        .map(Json)
+}

@@ -1,0 +1,229 @@
+//! Deleting at a peer on another host what is not at the source.
+//!
+//! What is surplus is found out here, where the pages are: the peer lists directories, some at a
+//! time, and is sent what is to go, some at a time. What breaks off is asked again for a while;
+//! what is gone by then is not found a second time.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rpc::streaming::{
+    DELETE_ITEMS_MAX, Deleted, ORDER_HOLDS, PATH_BYTES_FULL, StreamCall, StreamPart,
+};
+use penstock_api::task::TaskSpec;
+use penstock_api::transfer::{FailedItem, PathText};
+use penstock_peer::{TakeSurplus, TargetLister, each_listed, find_surplus_with};
+
+use super::peer::RemotePeer;
+use crate::http;
+
+/// For how long what broke off is asked again.
+const AGAIN_FOR: Duration = Duration::from_secs(10);
+/// Wait before it is.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Things in one answer to a listing that are kept in memory; more wait in a file.
+const HELD_MAX: usize = 8192;
+
+impl RemotePeer {
+    /// As [`penstock_api::task::TargetPeer::find_surplus`].
+    pub(super) fn find_surplus_there(
+        &self,
+        spec: &TaskSpec,
+        query: SurplusQuery<'_>,
+    ) -> Result<u64, Problem> {
+        let path = query.scratch.join("listed");
+        let mut lister = Lister { peer: self, spec, path, stop: query.stop };
+        find_surplus_with(&mut lister, spec, query)
+    }
+
+    /// As [`penstock_api::task::TargetPeer::delete`].
+    pub(super) fn delete_there(
+        &self,
+        spec: &TaskSpec,
+        order: DeleteOrder<'_>,
+    ) -> Result<(), Problem> {
+        let DeleteOrder { list, only_in_the_way, deleted, stop, failed } = order;
+        let mut sending = Sending { peer: self, spec, deleted, stop, failed };
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        each_listed(list, only_in_the_way, &mut |surplus| {
+            bytes += surplus.path.0.len();
+            items.push(surplus);
+            if items.len() < DELETE_ITEMS_MAX && bytes < PATH_BYTES_FULL {
+                return Ok(());
+            }
+            bytes = 0;
+            sending.delete(std::mem::take(&mut items))
+        })?;
+        sending.delete(items)
+    }
+}
+
+/// Whether something that broke off is to be asked again.
+fn is_worth_again(problem: &Problem, since: Instant, stop: &AtomicBool) -> bool {
+    let broke = matches!(
+        problem.code,
+        ProblemCode::PeerUnreachable | ProblemCode::Busy | ProblemCode::OrderOver
+    );
+    broke && since.elapsed() < AGAIN_FOR && !stop.load(Ordering::Acquire)
+}
+
+/// Lists directories at a peer.
+struct Lister<'a> {
+    peer: &'a RemotePeer,
+    spec: &'a TaskSpec,
+    /// What does not fit into memory.
+    path: PathBuf,
+    stop: &'a AtomicBool,
+}
+
+/// What an answer has told: nothing of it counts before its end, since what breaks off is listed
+/// again from its beginning.
+#[derive(Default)]
+struct Told {
+    held: Vec<Surplus>,
+    file: Option<BufWriter<File>>,
+}
+
+impl TargetLister for Lister<'_> {
+    fn list(&mut self, directories: Vec<PathText>, take: TakeSurplus<'_>) -> Result<(), Problem> {
+        let since = Instant::now();
+        let told = loop {
+            match self.ask(&directories) {
+                Ok(told) => break told,
+                Err(problem) if is_worth_again(&problem, since, self.stop) => {
+                    tracing::info!(%problem, "directories of the target are listed again");
+                    std::thread::sleep(AGAIN);
+                }
+                Err(problem) => return Err(problem),
+            }
+        };
+        if let Some(file) = told.file {
+            self.replay(file, take)?;
+        }
+        told.held.into_iter().try_for_each(take)
+    }
+}
+
+impl Lister<'_> {
+    fn lost(&self, cause: impl std::fmt::Display) -> Problem {
+        let title = format!("cannot keep `{}`", self.path.display());
+        Problem::new(ProblemCode::Journal, title).because(cause)
+    }
+
+    fn ask(&self, directories: &[PathText]) -> Result<Told, Problem> {
+        let spec = Box::new(self.spec.clone());
+        let question = StreamCall::List { spec, directories: directories.to_vec() };
+        let mut told = Told::default();
+        self.peer.ask_long(question, &[], self.stop, &mut |part| match part {
+            StreamPart::Found(found) => self.keep(&mut told, found),
+            _ => Ok(()),
+        })?;
+        Ok(told)
+    }
+
+    fn keep(&self, told: &mut Told, found: Vec<Surplus>) -> Result<(), Problem> {
+        told.held.extend(found);
+        if told.held.len() < HELD_MAX {
+            return Ok(());
+        }
+        if told.file.is_none() {
+            let mut options = File::options();
+            let options = options.read(true).write(true).create(true).truncate(true);
+            let file = options.open(&self.path).map_err(|cause| self.lost(cause))?;
+            told.file = Some(BufWriter::new(file));
+        }
+        let Some(file) = &mut told.file else { return Ok(()) };
+        for surplus in told.held.drain(..) {
+            let line = http::encode(&surplus)?;
+            file.write_all(&line)
+                .and_then(|()| file.write_all(b"\n"))
+                .map_err(|cause| self.lost(cause))?;
+        }
+        Ok(())
+    }
+
+    fn replay(&self, file: BufWriter<File>, take: TakeSurplus<'_>) -> Result<(), Problem> {
+        let mut file = file.into_inner().map_err(|cause| self.lost(cause))?;
+        file.rewind().map_err(|cause| self.lost(cause))?;
+        for line in BufReader::new(file).lines() {
+            let line = line.map_err(|cause| self.lost(cause))?;
+            take(http::decode(line.as_bytes())?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sends a peer what it is to delete.
+struct Sending<'a, 'b> {
+    peer: &'a RemotePeer,
+    spec: &'a TaskSpec,
+    deleted: &'a AtomicU64,
+    stop: &'a AtomicBool,
+    failed: &'b mut dyn FnMut(FailedItem) -> Result<(), Problem>,
+}
+
+impl Sending<'_, '_> {
+    /// Has all of these dealt with.
+    fn delete(&mut self, mut items: Vec<Surplus>) -> Result<(), Problem> {
+        let mut since = Instant::now();
+        while !items.is_empty() {
+            if self.stop.load(Ordering::Acquire) {
+                let title = "stopped while deleting at the target";
+                return Err(Problem::new(ProblemCode::Stopped, title));
+            }
+            match self.ask(&items) {
+                Ok(told) => {
+                    let dealt = items.len().min(told.dealt as usize);
+                    items.drain(..dealt);
+                    told.failed.into_iter().try_for_each(&mut *self.failed)?;
+                    if dealt > 0 {
+                        since = Instant::now();
+                    } else if since.elapsed() >= AGAIN_FOR {
+                        let title = "it does not come forward with what it is to delete";
+                        let problem = Problem::new(ProblemCode::DeleteSlow, title);
+                        return Err(self.peer.named(problem));
+                    }
+                }
+                Err(problem) if is_worth_again(&problem, since, self.stop) => {
+                    tracing::info!(%problem, "an order to delete is given again");
+                    std::thread::sleep(AGAIN);
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives one order, which takes a peer two seconds at most: it is waited for, whoever wants
+    /// this to stop. When this returns nothing is deleted by it any more.
+    fn ask(&self, items: &[Surplus]) -> Result<Deleted, Problem> {
+        let order = self.peer.orders.begin(ORDER_HOLDS);
+        let (spec, items) = (Box::new(self.spec.clone()), items.to_vec());
+        let mut gone = 0;
+        let question = StreamCall::Delete { spec, order, items };
+        let answer = self.peer.ask_long(question, &[], &AtomicBool::new(false), &mut |part| {
+            if let StreamPart::Alive(now) = part {
+                gone = now;
+            }
+            Ok(())
+        });
+        match answer {
+            Ok(bytes) => {
+                self.peer.orders.answered(order);
+                let told: Deleted = http::decode(&bytes)?;
+                self.deleted.fetch_add(told.deleted, Ordering::Relaxed);
+                Ok(told)
+            }
+            Err(problem) => {
+                self.peer.orders.give_up(order);
+                self.deleted.fetch_add(gone, Ordering::Relaxed);
+                Err(problem)
+            }
+        }
+    }
+}

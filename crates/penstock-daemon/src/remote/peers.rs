@@ -1,0 +1,471 @@
+//! Which peers of the site may take part in a transfer, and who does what one peer does for all.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use penstock_api::cluster::{PeerCard, StoreCard};
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::peers::{Member, PartNews, Peers};
+use penstock_api::plan::PlanItem;
+use penstock_api::problem::Problem;
+use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
+use penstock_api::rpc::task::{Caller, PEER_API_VERSION};
+use penstock_api::scan::RootKind;
+use penstock_api::task::{
+    Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+};
+use penstock_api::transfer::PathText;
+use penstock_cluster::membership::ClusterNow;
+
+use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
+use penstock_proto::manifest::Page;
+use penstock_proto::network::DataAddress;
+use penstock_proto::units::Instant;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::client::PeerClient;
+use super::orders::Orders;
+use super::peer::RemotePeer;
+use crate::cluster::target_side::TargetSide;
+use crate::events::log::EventLog;
+use crate::site::store_cards::IN_MEMORY;
+
+/// The other peers of the site, as its controller sees them.
+#[derive(Clone)]
+pub(crate) struct Others {
+    pub(crate) own: PeerId,
+    pub(crate) client: PeerClient,
+    pub(crate) runtime: Handle,
+    pub(crate) now: watch::Receiver<Arc<ClusterNow>>,
+    pub(crate) caller: Caller,
+    /// Is told who joins and leaves a run.
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) orders: Arc<Orders>,
+}
+
+impl Others {
+    /// The way to a peer.
+    pub(crate) fn remote(&self, card: &PeerCard) -> RemotePeer {
+        RemotePeer {
+            name: card.peer.clone(),
+            addresses: card.addresses.clone(),
+            client: self.client.clone(),
+            runtime: self.runtime.clone(),
+            caller: self.caller.clone(),
+            orders: Arc::clone(&self.orders),
+        }
+    }
+
+    /// The cards of all peers, this host's first.
+    fn own_first<'a>(
+        &self,
+        now: &'a ClusterNow,
+    ) -> impl Iterator<Item = &'a PeerCard> + Clone + use<'a> {
+        let own = now.peers.iter().find(|card| card.peer == self.own.peer);
+        own.into_iter().chain(now.peers.iter())
+    }
+
+    /// Another peer that has a store of this name, speaks our version, and can read what the site
+    /// writes: one that sees it, if there is one.
+    fn with_store(&self, store: &Name) -> Option<PeerCard> {
+        let now = Arc::clone(&self.now.borrow());
+        let others = now.fit_peers().filter(|card| card.peer != self.own.peer);
+        let others = others.filter(|card| card.protocol == PEER_API_VERSION);
+        let others = others.filter(|card| told_of(card, store).is_some());
+        others.min_by_key(|card| !sees(card, store)).cloned()
+    }
+
+    /// Whether this host sees nothing at the path of a store that another peer sees: it is not
+    /// mounted here.
+    pub(super) fn lacks(&self, store: &Name) -> bool {
+        let now = Arc::clone(&self.now.borrow());
+        let own = now.peers.iter().find(|card| card.peer == self.own.peer);
+        own.is_some_and(|own| !sees(own, store)) && now.peers.iter().any(|card| sees(card, store))
+    }
+}
+
+/// Whether a peer tells an identity of a store.
+fn sees(card: &PeerCard, store: &Name) -> bool {
+    told_of(card, store).is_some_and(|told| !told.identity.is_empty())
+}
+
+/// The id by which peers ask each other for a store, out of what a card tells; of one in memory, or
+/// without an identity, there is none.
+fn id_of(told: &StoreCard) -> Option<u64> {
+    let id = u64::from_str_radix(told.identity.get(..16)?, 16).ok()?;
+    Some(id.swap_bytes())
+}
+
+/// What a peer tells of a store, if it has one of this name.
+pub(super) fn told_of<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a StoreCard> {
+    card.stores.iter().find(|known| known.store == *store)
+}
+
+/// Why a peer takes no part in transfers to a store, if it does not. `seen` is how the store is
+/// known at the site, by the controller's own peer if that has it; a peer that knows nothing of it
+/// may have it all the same (A5): it is asked before it begins. Who has other file systems mounted
+/// within it would write beneath what the others see there (C3).
+fn left_out(card: &PeerCard, store: &Name, seen: Option<&StoreCard>) -> Option<String> {
+    let in_memory = told_of(card, store).is_some_and(|told| told.identity == IN_MEMORY);
+    cannot_read(card, store, seen)
+        .or_else(|| in_memory.then(|| format!("its store `{store}` is in its own memory")))
+}
+
+/// Why a peer cannot read from a store for this controller, if it cannot; as [`left_out`].
+pub(super) fn cannot_read(
+    card: &PeerCard,
+    store: &Name,
+    seen: Option<&StoreCard>,
+) -> Option<String> {
+    let Some(told) = told_of(card, store) else {
+        return Some(format!("it has no store `{store}`"));
+    };
+    if card.protocol != PEER_API_VERSION {
+        let (theirs, release) = (card.protocol, &card.version);
+        return Some(format!(
+            "it speaks version {theirs} (release {release}), the controller {PEER_API_VERSION}"
+        ));
+    }
+    if card.addresses.is_empty() {
+        return Some("it has told no address".to_owned());
+    }
+    let seen = seen?;
+    if !told.identity.is_empty() && !seen.identity.is_empty() && told.identity != seen.identity {
+        return Some(format!("its store `{store}` is another one"));
+    }
+    let named = |mounts: &str| if mounts.is_empty() { "nothing".to_owned() } else { mounts.into() };
+    (told.mounts != seen.mounts).then(|| {
+        let (there, here) = (named(&told.mounts), named(&seen.mounts));
+        format!("mounted within its store `{store}` is {there}, elsewhere {here}")
+    })
+}
+
+/// Why a peer cannot work with what the site writes, if it cannot: its release is too old.
+pub(super) fn too_old(card: &PeerCard, format: u16) -> Option<String> {
+    let reads = format == 0 || card.formats.contains(format);
+    let release = &card.version;
+    (!reads).then(|| format!("its release {release} cannot read records of format {format}"))
+}
+
+/// How a store is known at the site: by its identity at the first of these peers that tells one,
+/// or that knows it at all.
+pub(super) fn seen_of<'a>(
+    cards: impl Iterator<Item = &'a PeerCard> + Clone,
+    store: &Name,
+) -> Option<&'a StoreCard> {
+    let told = || cards.clone().filter_map(|card| told_of(card, store));
+    told().find(|told| !told.identity.is_empty()).or_else(|| told().next())
+}
+
+/// Who may take part in one run: this host and other peers that reach its store.
+pub(crate) struct SitePeers {
+    pub(crate) own: Arc<dyn TargetPeer>,
+    /// Whether this host has the store, and that which is read.
+    pub(crate) has_store: bool,
+    pub(crate) store: Name,
+    /// The store that they read from themselves: of the own site.
+    pub(crate) reads: Option<Name>,
+    pub(crate) others: Others,
+    pub(crate) grant: Duration,
+    /// Who was left out, and why, when that was last looked at.
+    pub(crate) told: Mutex<BTreeMap<Name, String>>,
+}
+
+impl SitePeers {
+    /// Says who takes no part, once.
+    fn tell(&self, left: BTreeMap<Name, String>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told == left {
+            return;
+        }
+        for (peer, why) in left.iter().filter(|(peer, why)| told.get(*peer) != Some(*why)) {
+            tracing::info!(store = %self.store, %peer, why, "a peer takes no part");
+        }
+        *told = left;
+    }
+}
+
+impl Peers for SitePeers {
+    fn present(&self) -> Vec<Member> {
+        let now = Arc::clone(&self.others.now.borrow());
+        let cards = self.others.own_first(&now);
+        let seen = seen_of(cards.clone(), &self.store);
+        let read = self.reads.as_ref().map(|store| (store, seen_of(cards, store)));
+        let drains = |peer: &Name| now.draining.iter().any(|mark| mark.peer == *peer);
+        let mut members = Vec::new();
+        if self.has_store {
+            members.push(Member {
+                name: self.others.own.peer.to_string(),
+                writer: WriterId::of(&self.others.own),
+                // This very process, whatever is known of its card: it is never another one.
+                instance: 0,
+                is_own: true,
+                is_draining: drains(&self.others.own.peer),
+                peer: Arc::clone(&self.own),
+            });
+        }
+        let mut left = BTreeMap::new();
+        for card in now.peers.iter().filter(|card| card.peer != self.others.own.peer) {
+            let why = left_out(card, &self.store, seen)
+                .or_else(|| read.and_then(|(store, seen)| cannot_read(card, store, seen)))
+                .or_else(|| too_old(card, now.format));
+            if let Some(why) = why {
+                left.insert(card.peer.clone(), why);
+                continue;
+            }
+            let id = PeerId { site: self.others.own.site.clone(), peer: card.peer.clone() };
+            members.push(Member {
+                name: card.peer.to_string(),
+                writer: WriterId::of(&id),
+                instance: card.instance,
+                is_own: false,
+                is_draining: drains(&card.peer),
+                peer: Arc::new(self.others.remote(card)),
+            });
+        }
+        self.tell(left);
+        members
+    }
+
+    fn left_out(&self) -> Vec<(String, String)> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.iter().map(|(peer, why)| (peer.to_string(), why.clone())).collect()
+    }
+
+    fn store_id(&self) -> Option<u64> {
+        let now = Arc::clone(&self.others.now.borrow());
+        seen_of(self.others.own_first(&now), &self.store).and_then(id_of)
+    }
+
+    fn grant(&self) -> Option<Duration> {
+        Some(self.grant)
+    }
+
+    fn now(&self) -> Instant {
+        penstock_sys::boottime_now()
+    }
+
+    fn tell(&self, transfer: TransferId, peer: &str, news: &PartNews) {
+        self.others.events.see_part(transfer, peer, news);
+    }
+}
+
+/// The site's target side where one peer does something for all: this host's, if it has the store
+/// and sees it; else another peer's that has it.
+pub(crate) struct SiteTarget {
+    pub(crate) own: Arc<dyn TargetPeer>,
+    /// Stores of this host.
+    pub(crate) stores: Vec<Name>,
+    pub(crate) others: Others,
+}
+
+impl SiteTarget {
+    /// The whole target side of the site, with grants of this duration.
+    pub(crate) fn into_side(self, grant: Duration) -> TargetSide {
+        let target = Arc::new(self);
+        let site = Arc::clone(&target);
+        let peers = move |store: &Name, reads: Option<&Name>| {
+            let has = |store: &Name| site.stores.contains(store);
+            let peers = SitePeers {
+                own: Arc::clone(&site.own),
+                has_store: has(store) && reads.is_none_or(has),
+                store: store.clone(),
+                reads: reads.cloned(),
+                others: site.others.clone(),
+                grant,
+                told: Mutex::default(),
+            };
+            Arc::new(peers) as Arc<dyn Peers>
+        };
+        TargetSide { target, peers: Arc::new(peers) }
+    }
+
+    fn of(&self, store: &Name) -> Arc<dyn TargetPeer> {
+        let has = self.stores.contains(store) && !self.others.lacks(store);
+        let other = if has { None } else { self.others.with_store(store) };
+        // The own one says that a store is not known, too.
+        other.map_or_else(|| Arc::clone(&self.own), |card| Arc::new(self.others.remote(&card)))
+    }
+}
+
+impl TargetPeer for SiteTarget {
+    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+        self.of(store).root_kind(store, path)
+    }
+
+    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+        self.of(&spec.store).prepare(spec)
+    }
+
+    fn compare(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        left: &EntrySet,
+    ) -> Result<Comparison, Problem> {
+        self.of(&spec.store).compare(spec, page, left)
+    }
+
+    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
+        self.of(store).store_id(store)
+    }
+
+    fn expect_source(&self, store: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
+        if self.stores.contains(store) {
+            self.own.expect_source(store, site, peers, lanes_max);
+        }
+    }
+
+    fn room(&self, store: &Name) -> Result<Room, Problem> {
+        self.of(store).room(store)
+    }
+
+    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+        self.of(&spec.store).look(spec, page)
+    }
+
+    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
+        self.of(&spec.store).same_size(spec, page)
+    }
+
+    fn compare_contents(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        digests: &[(u32, String)],
+        progress: &ProofProgress,
+    ) -> Result<Comparison, Problem> {
+        self.of(&spec.store).compare_contents(spec, page, digests, progress)
+    }
+
+    fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
+        self.of(&spec.store).find_surplus(spec, query)
+    }
+
+    fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
+        self.of(&spec.store).delete(spec, order)
+    }
+
+    fn start(
+        &self,
+        spec: &TaskSpec,
+        control: Arc<dyn TaskControl>,
+    ) -> Result<Arc<dyn Task>, Problem> {
+        self.of(&spec.store).start(spec, control)
+    }
+
+    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+        self.of(&spec.store).prove(spec, request)
+    }
+
+    fn confirm(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        wanted: &EntrySet,
+    ) -> Result<EntrySet, Problem> {
+        self.of(&spec.store).confirm(spec, page, wanted)
+    }
+
+    fn mend(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
+        self.of(&spec.store).mend(spec, page, files)
+    }
+
+    fn clean(
+        &self,
+        spec: &TaskSpec,
+        pages: &mut dyn Iterator<Item = TaskPage>,
+        generation_max: u32,
+    ) -> Result<(), Problem> {
+        self.of(&spec.store).clean(spec, pages, generation_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_store::StoreIdentity;
+
+    use super::*;
+
+    fn card(identity: &str) -> PeerCard {
+        PeerCard {
+            peer: "h2".parse().unwrap(),
+            instance: 1,
+            addresses: vec!["127.0.0.1:1".parse().unwrap()],
+            data: Vec::new(),
+            version: "9.9.9".to_owned(),
+            protocol: PEER_API_VERSION,
+            formats: penstock_proto::version::known().formats(),
+            boot: String::new(),
+            stores: vec![StoreCard {
+                store: "data".parse().unwrap(),
+                identity: identity.to_owned(),
+                mounts: String::new(),
+                rights: Default::default(),
+            }],
+            running: 0,
+            since: 0,
+            key: String::new(),
+            keys_at: Vec::new(),
+        }
+    }
+
+    /// A5, C3: who sees another store under the name, or nothing that can be shared, takes no part;
+    /// nor, during a rolling upgrade, who speaks another version. Each with a reason.
+    #[test]
+    fn a5_who_sees_another_store_takes_no_part() {
+        let (data, other) = ("data".parse().unwrap(), "other".parse().unwrap());
+        let seen = |identity: &str| card(identity).stores.pop();
+        let out =
+            |told: &str, identity: &str| left_out(&card(told), &data, seen(identity).as_ref());
+        assert_eq!(out("aa", "aa"), None);
+        assert_eq!(out("", "aa"), None, "it is asked before it begins");
+        assert_eq!(out("aa", ""), None);
+        assert_eq!(left_out(&card("aa"), &data, None), None);
+        assert!(out("bb", "aa").unwrap().contains("another one"));
+        assert!(left_out(&card("aa"), &other, seen("aa").as_ref()).unwrap().contains("no store"));
+        assert!(out(IN_MEMORY, "").unwrap().contains("memory"));
+        let old = PeerCard { protocol: 0, ..card("aa") };
+        assert!(left_out(&old, &data, seen("aa").as_ref()).unwrap().contains("9.9.9"));
+        let silent = PeerCard { addresses: Vec::new(), ..card("aa") };
+        assert!(left_out(&silent, &data, seen("aa").as_ref()).is_some());
+    }
+
+    /// A5: the id that a card tells is the one that peers ask for.
+    #[test]
+    fn a5_a_card_tells_the_id_that_peers_ask_for() {
+        let identity = StoreIdentity { id: *b"0123456789abcdef", created_seconds: 1 };
+        let told = card(&identity.id_hex()).stores.remove(0);
+        assert_eq!(id_of(&told), Some(u64::from_le_bytes(*b"01234567")));
+        for none in ["", IN_MEMORY, "aa"] {
+            assert_eq!(id_of(&card(none).stores[0]), None, "{none}");
+        }
+    }
+
+    /// C3: who lacks what is mounted within the store, or has more there, would write beneath what
+    /// the others see: it takes no part, and is told what is mounted where.
+    #[test]
+    fn c3_who_lacks_a_mount_within_the_store_takes_no_part() {
+        let data = "data".parse().unwrap();
+        let with = |mounts: &str| {
+            let mut card = card("aa");
+            card.stores[0].mounts = mounts.to_owned();
+            card
+        };
+        let seen = |mounts: &str| with(mounts).stores.pop();
+        let out = |told: &str, here: &str| left_out(&with(told), &data, seen(here).as_ref());
+        assert_eq!(out("home (nfs4)", "home (nfs4)"), None);
+        let why = out("", "home (nfs4)").unwrap();
+        assert!(why.contains("nothing, elsewhere home (nfs4)"), "{why}");
+        assert!(out("home (nfs4)", "").is_some());
+        assert!(out("home (xfs)", "home (nfs4)").is_some());
+    }
+}

@@ -1,0 +1,550 @@
+//! The site's source side, as its controller drives it: this host's where it has the store, else
+//! another peer's that has it (docs/design/0033). A store that this host has lost, or sees nothing
+//! of where another peer does, is one that it has not got.
+//!
+//! That peer acts by an order for one transfer, which stands until it is given up ([`Orders`]).
+//! Whoever cannot go on is replaced by another peer that has the store: its order is given up, and
+//! only when nobody can act by it any more does the next one get one of its own. It goes on from
+//! what the first has sealed in the shared journal (A12). Where no other peer has the store, the
+//! one that has is asked again and again, by whoever needs an answer.
+//!
+//! [`Orders`]: super::orders::Orders
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_api::cluster::PeerCard;
+use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
+use penstock_api::rpc::source::{SOURCE_ORDER_HOLDS, SourceCall, SourceRequest};
+use penstock_api::scan::{
+    DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
+};
+use penstock_api::site::SCAN_UNKNOWN;
+use penstock_cluster::membership::ClusterNow;
+use penstock_peer::SourceService;
+use penstock_proto::id::{Name, TransferId};
+use reqwest::Method;
+use tokio::sync::watch;
+
+use super::peer::{RemotePeer, unreadable};
+use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
+use crate::http;
+use crate::site::context::STORE_ELSEWHERE;
+
+/// How long a peer may take to look at a data set's root.
+const OPEN: Duration = Duration::from_secs(30);
+/// How often a peer is asked for a scan that it is taking up: each time it answers within ten
+/// seconds or so, and pages that it has read are not read again.
+const OPENINGS_MAX: usize = 100;
+/// How long it may take beyond what it was told to wait.
+const LATE: Duration = Duration::from_secs(12);
+/// How long it may take to look at changed entries: it may read some of them again.
+const ASK: Duration = Duration::from_secs(300);
+/// How long it may take for an order to remove, which is worked on for two seconds and may end
+/// with a sync.
+const REMOVE: Duration = Duration::from_secs(240);
+/// How long it may take to hear that a transfer is over.
+const RELEASE: Duration = Duration::from_secs(3);
+/// The source side of the site.
+pub(crate) struct SiteSource {
+    own: Arc<SourceService>,
+    /// Stores of this host.
+    stores: Vec<Name>,
+    others: Others,
+    /// Where scans are kept, for all peers of the site.
+    scans: PathBuf,
+    /// Transfers whose store this host has not got.
+    far: Mutex<HashMap<TransferId, Arc<Far>>>,
+}
+
+/// A data set that another peer lists.
+struct Far(Mutex<FarState>);
+
+struct FarState {
+    request: ScanRequest,
+    post: Option<Arc<Post>>,
+}
+
+/// A peer that lists a data set, by an order that stands for as long as this is.
+struct Post {
+    peer: RemotePeer,
+    instance: u64,
+    order: u64,
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.peer.orders.answered(self.order);
+    }
+}
+
+impl Post {
+    fn ask(&self, question: SourceCall, patience: Duration) -> Result<Vec<u8>, Problem> {
+        let (peer, order) = (&self.peer, self.order);
+        let body = http::encode(&SourceRequest { caller: peer.caller.clone(), order, question })?;
+        let path = "/peer/v1/source";
+        let answer = peer.client.ask(&peer.addresses, Method::POST, path, &body, patience);
+        peer.runtime.block_on(answer).map_err(|problem| peer.named(problem))
+    }
+
+    /// Has the data set listed, from its beginning or where another peer has come to.
+    fn open(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let is_opening = |asked: &Result<_, Problem>| {
+            asked.as_ref().is_err_and(|problem| problem.code == ProblemCode::ScanOpening)
+        };
+        let mut asked = self.ask(SourceCall::open(request), OPEN);
+        for _ in 1..OPENINGS_MAX {
+            if !is_opening(&asked) {
+                break;
+            }
+            asked = self.ask(SourceCall::open(request), OPEN);
+        }
+        http::decode(&asked?)
+    }
+}
+
+impl Far {
+    fn lock(&self) -> MutexGuard<'_, FarState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether another peer need not have this problem.
+fn is_of_one_peer(problem: &Problem) -> bool {
+    matches!(
+        problem.code,
+        ProblemCode::PeerUnreachable
+            | ProblemCode::PeerVersion
+            | ProblemCode::NotAPeer
+            | ProblemCode::StoreOffline
+            | ProblemCode::StoreHung
+            | ProblemCode::StoreUnknown
+            | ProblemCode::OrderOver
+            | ProblemCode::Threads
+    )
+}
+
+/// Whether no other peer can list.
+fn is_gone(problem: &Problem) -> bool {
+    is_of_one_peer(problem) || problem.code == ProblemCode::StoreElsewhere
+}
+
+impl SiteSource {
+    /// That of a host with these stores; scans are kept below `scans`.
+    pub(crate) fn new(
+        own: Arc<SourceService>,
+        stores: Vec<Name>,
+        others: Others,
+        scans: PathBuf,
+    ) -> Self {
+        Self { own, stores, others, scans, far: Mutex::default() }
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<TransferId, Arc<Far>>> {
+        self.far.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn far(&self, transfer: TransferId) -> Option<Arc<Far>> {
+        self.table().get(&transfer).cloned()
+    }
+
+    fn choice(&self, store: &Name, transfer: TransferId) -> (Vec<PeerCard>, Vec<String>) {
+        choice(&self.others.now.borrow(), &self.others.own.peer, store, transfer)
+    }
+
+    /// Nobody who is there can read from the store.
+    fn nobody(&self, store: &Name, transfer: TransferId, unfit: &[String]) -> Problem {
+        let now = Arc::clone(&self.others.now.borrow());
+        let away: Vec<_> = away(&now).map(|peer| format!("`{peer}` is not there now")).collect();
+        let has = |card: &PeerCard| told_of(card, store).is_some();
+        let begun = self.scans.join(transfer.to_string()).exists();
+        let looked = [unfit, away.as_slice()].concat().join("; ");
+        if away.is_empty() && !begun && !now.peers.iter().any(has) {
+            let title = format!("no peer of this site has store `{store}`");
+            return Problem::new(ProblemCode::StoreUnknown, title)
+                .because(looked)
+                .hint("`penstock peer list` shows which peers there are and what they reach");
+        }
+        let title = format!("no peer of this site can read from store `{store}` now");
+        Problem::new(ProblemCode::StoreElsewhere, title).because(looked).hint(
+            "it goes on when a peer with the store is there; `penstock peer list` shows what each \
+             reaches",
+        )
+    }
+
+    /// Whether a peer is still the one to ask.
+    fn is_fit(&self, post: &Post) -> bool {
+        let now = Arc::clone(&self.others.now.borrow());
+        let card = now.peers.iter().find(|card| card.peer == post.peer.name);
+        // Who is missed by etcd may answer all the same.
+        card.is_none_or(|card| card.instance == post.instance && !now.is_draining(&card.peer))
+    }
+
+    /// The peer that lists a data set: one that is chosen now, if there is none or it is to have no
+    /// more work.
+    fn post(&self, far: &Far) -> Result<Arc<Post>, Problem> {
+        let mut state = far.lock();
+        match state.post.clone() {
+            Some(post) if self.is_fit(&post) => Ok(post),
+            Some(post) => self.replace(&mut state, &post, None),
+            None => self.choose(&mut state, None).map(|(post, _)| post),
+        }
+    }
+
+    /// Another peer in place of one that cannot, or is to have no more work; the same one, if there
+    /// is no other. Blocks until nobody acts by its order any more.
+    ///
+    /// # Errors
+    /// `why`, if it cannot and there is no other; or as [`SiteSource::choose`].
+    fn replace(
+        &self,
+        state: &mut FarState,
+        post: &Arc<Post>,
+        why: Option<Problem>,
+    ) -> Result<Arc<Post>, Problem> {
+        let current = state.post.clone();
+        if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, post)) {
+            return Ok(current);
+        }
+        let transfer = state.request.transfer;
+        let (fit, _) = self.choice(&state.request.store, transfer);
+        let card = fit.iter().find(|card| card.peer == post.peer.name);
+        let restarted = card.is_some_and(|card| card.instance != post.instance);
+        // Nothing is gained where the others are to have no more work either.
+        let now = Arc::clone(&self.others.now.borrow());
+        let better = |card: &PeerCard| why.is_some() || !now.is_draining(&card.peer);
+        let others = fit.iter().any(|card| card.peer != post.peer.name && better(card));
+        if !restarted && !others {
+            return why.map_or_else(|| Ok(Arc::clone(post)), |why| Err(alone(state, why)));
+        }
+        let peer = &post.peer.name;
+        let reason = match &why {
+            _ if restarted => "it was restarted".to_owned(),
+            Some(why) => why.to_string(),
+            None => "it is to have no more work".to_owned(),
+        };
+        let text = format!("peer `{peer}` lists the data set no more: {reason}");
+        self.others.events.add("scan-out", peer.as_str(), Some(transfer), &text);
+        state.post = None;
+        // Of a daemon that was restarted nothing is left that could act.
+        if !restarted {
+            post.peer.orders.give_up(post.order);
+        }
+        let (next, _) = self.choose(state, (!restarted).then_some(peer))?;
+        let peer = &next.peer.name;
+        let text = format!("peer `{peer}` lists the data set from now on, from where it stands");
+        self.others.events.add("scan-in", peer.as_str(), Some(transfer), &text);
+        Ok(next)
+    }
+
+    /// Orders the first peer to list the data set that can; `but` comes last.
+    ///
+    /// # Errors
+    /// Nobody can; or what is wrong with the data set.
+    fn choose(
+        &self,
+        state: &mut FarState,
+        but: Option<&Name>,
+    ) -> Result<(Arc<Post>, RootKind), Problem> {
+        let (transfer, store) = (state.request.transfer, state.request.store.clone());
+        let (mut fit, unfit) = self.choice(&store, transfer);
+        fit.sort_by_key(|card| but == Some(&card.peer));
+        let mut last = None;
+        for card in &fit {
+            let peer = self.others.remote(card);
+            let order = peer.orders.begin(SOURCE_ORDER_HOLDS);
+            let post = Arc::new(Post { peer, instance: card.instance, order });
+            match post.open(&state.request) {
+                Ok(kind) => {
+                    tracing::info!(%transfer, peer = %card.peer, %store, "a peer lists a data set");
+                    state.post = Some(Arc::clone(&post));
+                    return Ok((post, kind));
+                }
+                Err(problem) if is_of_one_peer(&problem) => {
+                    tracing::info!(%transfer, peer = %card.peer, %problem, "it cannot list");
+                    post.peer.orders.give_up(order);
+                    last.get_or_insert(problem);
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+        Err(match last {
+            Some(problem) => alone(state, problem),
+            None => self.nobody(&store, transfer, &unfit),
+        })
+    }
+
+    /// Asks whoever lists a data set; once more, of whoever does so then, if that cannot answer.
+    fn ask(&self, far: &Far, question: SourceCall, patience: Duration) -> Result<Vec<u8>, Problem> {
+        let post = self.post(far)?;
+        match post.ask(question.clone(), patience) {
+            Err(problem) if is_of_one_peer(&problem) => {
+                let next = self.replace(&mut far.lock(), &post, Some(problem))?;
+                next.ask(question, patience)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Keeps nothing of a data set that cannot be opened, unless somebody has opened it meanwhile.
+    fn forget_unopened(&self, transfer: TransferId, far: &Arc<Far>) {
+        let mut table = self.table();
+        let is_it = table.get(&transfer).is_some_and(|one| Arc::ptr_eq(one, far));
+        if is_it && far.0.try_lock().is_ok_and(|state| state.post.is_none()) {
+            table.remove(&transfer);
+        }
+    }
+
+    /// Whether this host can list a store itself: it has it, and sees it if anybody does.
+    fn has(&self, store: &Name) -> bool {
+        self.stores.contains(store) && !self.others.lacks(store)
+    }
+
+    /// Opens a data set here that another peer has listed, and that no other can list now. Blocks
+    /// until nobody acts by that peer's order any more.
+    fn open_again(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let far = self.table().remove(&request.transfer);
+        if let Some(post) = far.and_then(|far| far.lock().post.take()) {
+            post.peer.orders.give_up(post.order);
+        }
+        self.own.open_scan(request)
+    }
+
+    /// Opens a data set in a store that this host has not got.
+    fn open_far(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let transfer = request.transfer;
+        let new = || {
+            let state = FarState { request: request.clone(), post: None };
+            Arc::new(Far(Mutex::new(state)))
+        };
+        let far = Arc::clone(self.table().entry(transfer).or_insert_with(new));
+        {
+            let mut state = far.lock();
+            if state.post.is_none() {
+                // What was asked for before, if anything, was refused, or lost its peer.
+                state.request = request.clone();
+                let chosen = self.choose(&mut state, None).map(|(_, kind)| kind);
+                drop(state);
+                if chosen.as_ref().is_err_and(|problem| problem.exit != Exit::Temporary) {
+                    self.forget_unopened(transfer, &far);
+                }
+                return chosen;
+            }
+        }
+        // The peer compares it with what it lists: an id alone gives nobody a right to pages (C4).
+        http::decode(&self.ask(&far, SourceCall::open(request), OPEN)?)
+    }
+}
+
+/// Peers other than the own one that can read from a store, in the order in which one is chosen for
+/// a transfer: the same at each host, whoever leads; and why the others cannot.
+fn choice(
+    now: &ClusterNow,
+    own: &Name,
+    store: &Name,
+    transfer: TransferId,
+) -> (Vec<PeerCard>, Vec<String>) {
+    let others = now.peers.iter().filter(|card| card.peer != *own);
+    let seen = seen_of(others.clone(), store);
+    let has = now.peers.iter().any(|card| card.peer == *own && told_of(card, store).is_some());
+    let lost = format!("`{own}`: its store `{store}` was not mounted there");
+    let mut unfit = vec![if has { lost } else { format!("`{own}`: it has no store `{store}`") }];
+    let mut fit = Vec::new();
+    for card in others {
+        let why = cannot_read(card, store, seen).or_else(|| too_old(card, now.format));
+        match why {
+            Some(why) => unfit.push(format!("`{}`: {why}", card.peer)),
+            None => fit.push(card.clone()),
+        }
+    }
+    fit.sort_by_cached_key(|card: &PeerCard| {
+        let told = told_of(card, store).is_some_and(|told| !told.identity.is_empty());
+        let place = blake3::hash(format!("{transfer} {}", card.peer).as_bytes());
+        (now.is_draining(&card.peer), !told, *place.as_bytes())
+    });
+    (fit, unfit)
+}
+
+/// Peers that belong to the site and are not there.
+pub(crate) fn away(now: &ClusterNow) -> impl Iterator<Item = &Name> {
+    let known = now.known.iter().map(|known| &known.peer);
+    known.filter(|known| now.peers.iter().all(|card| card.peer != **known))
+}
+
+/// What keeps the only peer from answering that has the store.
+fn alone(state: &FarState, problem: Problem) -> Problem {
+    let store = &state.request.store;
+    let title = format!("store `{store}` cannot be read from: {}", problem.title);
+    let hint = match problem.hint.is_empty() {
+        true => "no other peer that is there has the store; it goes on when one has".to_owned(),
+        false => format!("{}; no other peer that is there has the store", problem.hint),
+    };
+    // A peer that knows nothing of the store tells that in its next card.
+    Problem { title, hint, exit: Exit::Temporary, ..problem }
+}
+
+/// What this host says of a transfer that it has not opened, since it has not got the store, or has
+/// lost it: whoever opens the scan again is told why, or has it listed by another peer.
+fn unopened(problem: Problem) -> Problem {
+    if !matches!(problem.code, ProblemCode::StoreUnknown | ProblemCode::StoreOffline) {
+        return problem;
+    }
+    let title = "the scan is not open at this controller";
+    Problem::new(ProblemCode::ScanUnknown, title).because(problem)
+}
+
+fn waited(wait_ms: u32) -> Duration {
+    LATE + Duration::from_millis(wait_ms.into())
+}
+
+impl SourcePeer for SiteSource {
+    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let has = self.has(&request.store);
+        if !has || self.far(request.transfer).is_some() {
+            return match self.open_far(request) {
+                Err(problem) if has && is_gone(&problem) => self.open_again(request),
+                opened => opened,
+            };
+        }
+        let opened = self.own.open_scan(request);
+        let lost = opened.as_ref().is_err_and(|problem| problem.code == ProblemCode::StoreOffline);
+        if !lost || self.choice(&request.store, request.transfer).0.is_empty() {
+            return opened;
+        }
+        self.own.stop(request.transfer);
+        self.open_far(request)
+    }
+
+    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        let Some(far) = self.far(transfer) else {
+            return self.own.page(transfer, number, wait_ms).map_err(unopened);
+        };
+        let question = SourceCall::Page { transfer, number, wait_ms };
+        PageReply::decode(&self.ask(&far, question, waited(wait_ms))?).map_err(unreadable)
+    }
+
+    fn page_news(&self, transfer: TransferId) -> Option<watch::Receiver<()>> {
+        // A peer far away tells only whoever waits there.
+        self.far(transfer).map_or_else(|| self.own.page_news(transfer), |_| None)
+    }
+
+    fn is_listing(&self, transfer: TransferId) -> bool {
+        self.far(transfer).is_some() || self.own.is_listing(transfer)
+    }
+
+    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
+        let Some(far) = self.far(transfer) else {
+            return self.own.ask(transfer, question).map_err(unopened);
+        };
+        let question = SourceCall::Ask { transfer, question: question.clone() };
+        http::decode(&self.ask(&far, question, ASK)?)
+    }
+
+    fn digests(
+        &self,
+        transfer: TransferId,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        let Some(far) = self.far(transfer) else {
+            return self.own.digests(transfer, wish, wait_ms).map_err(unopened);
+        };
+        let question = SourceCall::Digests { transfer, wish: wish.clone(), wait_ms };
+        http::decode(&self.ask(&far, question, waited(wait_ms))?)
+    }
+
+    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        let Some(far) = self.far(transfer) else {
+            return self.own.remove(transfer, order).map_err(unopened);
+        };
+        let question = SourceCall::Remove { transfer, order: order.clone() };
+        http::decode(&self.ask(&far, question, REMOVE)?)
+    }
+
+    fn release(&self, transfer: TransferId) {
+        let far = self.table().remove(&transfer);
+        let post = far.and_then(|far| far.lock().post.take());
+        if let Some(post) = post
+            && let Err(problem) = post.ask(SourceCall::Release { transfer }, RELEASE)
+        {
+            // It ends where it would keep something: its order is over. Until then it may write
+            // beside whoever lists the same data set next.
+            post.peer.orders.give_up(post.order);
+            tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
+        }
+        self.own.release(transfer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_api::cluster::{DrainMark, KnownPeer, StoreCard};
+    use penstock_api::rpc::task::PEER_API_VERSION;
+
+    use super::*;
+
+    fn card(peer: &str, identity: &str) -> PeerCard {
+        PeerCard {
+            peer: peer.parse().unwrap(),
+            instance: 1,
+            addresses: vec!["127.0.0.1:1".parse().unwrap()],
+            data: Vec::new(),
+            version: "1.2.3".to_owned(),
+            protocol: PEER_API_VERSION,
+            formats: penstock_proto::version::known().formats(),
+            boot: String::new(),
+            stores: vec![StoreCard {
+                store: "far".parse().unwrap(),
+                identity: identity.to_owned(),
+                mounts: String::new(),
+                rights: Default::default(),
+            }],
+            running: 0,
+            since: 0,
+            key: String::new(),
+            keys_at: Vec::new(),
+        }
+    }
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    /// A12, C3: the peer that lists is chosen alike by whoever leads; one that is to have no more
+    /// work, or knows nothing of the store, comes last, and one with another store never.
+    #[test]
+    fn a12_who_lists_is_chosen_alike_by_whoever_leads() {
+        let own = PeerCard { stores: Vec::new(), ..card("h1", "") };
+        let peers = vec![card("h2", "aa"), card("h3", "aa"), card("h4", ""), card("h5", "bb"), own];
+        let mut now = ClusterNow { peers, ..ClusterNow::default() };
+        let chosen = |now: &ClusterNow, own: &str, transfer: u8| {
+            let (fit, unfit) = choice(now, &name(own), &name("far"), TransferId([transfer; 16]));
+            (fit.iter().map(|card| card.peer.to_string()).collect::<Vec<_>>(), unfit.join("; "))
+        };
+        let (fit, unfit) = chosen(&now, "h1", 1);
+        assert_eq!((fit.len(), fit[2].as_str()), (3, "h4"));
+        assert!(unfit.contains("`h1`: it has no store `far`"), "{unfit}");
+        assert!(unfit.contains("`h5`: its store `far` is another one"), "{unfit}");
+        now.peers.reverse();
+        now.peers.retain(|card| card.peer != name("h5"));
+        assert_eq!(chosen(&now, "h1", 1).0, fit, "in whatever order they are known");
+        let firsts: std::collections::BTreeSet<_> =
+            (0..50).map(|transfer| chosen(&now, "h1", transfer).0[0].clone()).collect();
+        assert_eq!(firsts.len(), 2, "scans are spread");
+        now.draining = vec![DrainMark { peer: name(&fit[0]), since: 1, forced: false }];
+        assert_eq!(chosen(&now, "h1", 1).0[2], fit[0]);
+        let away = KnownPeer {
+            peer: name("h9"),
+            instance: 1,
+            joined: 1,
+            left: 0,
+            lost: 0,
+            key: String::new(),
+        };
+        now.known = vec![away];
+        assert_eq!(super::away(&now).collect::<Vec<_>>(), [&name("h9")]);
+    }
+}

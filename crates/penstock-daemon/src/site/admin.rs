@@ -1,0 +1,103 @@
+//! What the local API asks of the site itself: status, pairings, stores.
+
+use std::sync::Arc;
+
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
+use penstock_net::trust::PairingOffer;
+use penstock_proto::id::Name;
+use penstock_sys::now_seconds;
+use tokio::runtime::Handle;
+
+use super::client::Sites;
+use super::context::Site;
+use crate::access::pairing;
+use crate::cluster::member::Member;
+use crate::http::local::admin::SiteAdmin;
+
+/// The site, for its own operators.
+pub(crate) struct Admin {
+    pub(crate) site: Arc<Site>,
+    pub(crate) sites: Arc<Sites>,
+    pub(crate) runtime: Handle,
+    /// The site's other peers, if there are any.
+    pub(crate) member: Option<Arc<Member>>,
+}
+
+impl Admin {
+    fn make_offer(&self) -> Result<(PairingOffer, TokenReply), Problem> {
+        let advertised = self.site.advertised();
+        let address = advertised.first().ok_or_else(|| {
+            let title = "there is no address to put into a token";
+            Problem::new(ProblemCode::Address, title).hint("set `advertise` in penstock.toml")
+        })?;
+        let fingerprint = self.site.keys().authority.fingerprint();
+        let offer = PairingOffer::create(&address.to_string(), fingerprint, now_seconds());
+        let offer = offer.map_err(|error| {
+            Problem::new(ProblemCode::TokenFailed, "no token can be made").because(error)
+        })?;
+        let reply = TokenReply {
+            token: offer.token().to_text().to_string(),
+            expires: offer.expires(),
+            fingerprint: fingerprint.to_string(),
+        };
+        Ok((offer, reply))
+    }
+}
+
+impl SiteAdmin for Admin {
+    fn status(&self) -> StatusView {
+        StatusView {
+            site: self.site.own_view(),
+            peer: self.site.config.peer.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            listen: self.site.listen,
+            pid: std::process::id(),
+            running: 0,
+            queued: 0,
+            cluster: self.member.as_ref().map(|member| member.view()),
+        }
+    }
+
+    fn sites(&self) -> Result<Vec<SiteView>, Problem> {
+        let pairings = self.site.state().pairings()?;
+        let others = pairings.iter().map(|pairing| self.site.pairing_view(pairing));
+        Ok(std::iter::once(self.site.own_view()).chain(others).collect())
+    }
+
+    fn offer(&self) -> Result<TokenReply, Problem> {
+        let (offer, reply) = self.make_offer()?;
+        self.site.add_offer(offer, now_seconds());
+        Ok(reply)
+    }
+
+    fn invite(&self) -> Result<TokenReply, Problem> {
+        if self.site.config.cluster.is_none() {
+            let title = "this site has one peer only: there is nothing to join";
+            return Err(Problem::new(ProblemCode::NoCluster, title)
+                .hint("`penstock site grow` makes it one of several"));
+        }
+        let (offer, reply) = self.make_offer()?;
+        self.site.add_invitation(offer, now_seconds());
+        Ok(reply)
+    }
+
+    fn join(&self, request: &JoinRequest) -> Result<JoinReply, Problem> {
+        self.runtime.block_on(pairing::join(&self.site, &request.token, now_seconds()))
+    }
+
+    fn unpair(&self, site: &Name) -> Result<(), Problem> {
+        let unpaired = self.site.unpair(site)?;
+        self.sites.forget(site);
+        if unpaired {
+            tracing::info!(%site, "unpaired");
+            return Ok(());
+        }
+        let title = format!("site `{site}` is not paired with this one");
+        Err(Problem::new(ProblemCode::SiteUnknown, title))
+    }
+
+    fn stores(&self) -> Vec<StoreView> {
+        self.site.exports.views()
+    }
+}

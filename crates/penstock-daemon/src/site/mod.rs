@@ -1,0 +1,26 @@
+//! What a running site knows: of itself, of its stores, and of the sites that it is paired with.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `context` | configuration, keys, trust, pairings, addresses: [`context::Site`] |
+//! | `exports` | what other sites may do with the stores of this peer |
+//! | `admin` | the answers of the local API about the site |
+//! | `client` | requests to other sites |
+//! | `addresses`, `reported_addresses` | addresses of this host, and those that others report |
+//! | `store_cards`, `store_look`, `store_reach` | identities of stores, and who reaches them |
+//! | `grants` | rights of paired sites, as lines of the configuration |
+//! | `foreign_scans` | scans that other sites have opened here |
+//! | `submission` | transfers that other sites submit |
+
+pub(crate) mod addresses;
+pub(crate) mod admin;
+pub(crate) mod client;
+pub(crate) mod context;
+pub(crate) mod exports;
+pub(crate) mod foreign_scans;
+pub mod grants;
+pub(crate) mod reported_addresses;
+pub(crate) mod store_cards;
+pub(crate) mod store_look;
+pub(crate) mod store_reach;
+pub(crate) mod submission;

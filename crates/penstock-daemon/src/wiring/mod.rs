@@ -1,0 +1,329 @@
+//! Puts a daemon together: the data plane, the controller, and all that leads to them. No other
+//! module of the daemon names both the peer crate and the controller.
+
+pub(crate) mod data_plane;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use axum::Router;
+use penstock_api::fence::Fence;
+use penstock_api::rest::SOCKET_NAME;
+use penstock_cluster::state::SqliteState;
+
+use penstock_net::trust::{PeerCertificate, Purpose, server_config};
+use penstock_peer::{SourceService, TargetService};
+use penstock_proto::id::PeerId;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::access::keys::OwnKeys;
+use crate::access::signing::SiteSigner;
+use crate::access::{renewal, rights, rotation};
+use crate::cluster::controller::ControllerParts;
+use crate::cluster::member::{Member, STOP_DEADLINE};
+use crate::cluster::target_side::TargetSide;
+use crate::config::Config;
+use crate::events::log::EventLog;
+use crate::host::Host;
+use crate::http::port::Port;
+use crate::http::router::ClusterRouter;
+use crate::http::socket;
+use crate::operations::{Operate, OperateParts};
+use crate::remote::client::PeerClient;
+use crate::site::addresses;
+use crate::site::admin::Admin;
+use crate::site::client::Sites;
+use crate::site::context::Site;
+use crate::site_directory::TRUST_DIRECTORY;
+use penstock_exit::{self as exit, ExitCode, Failure};
+
+/// Threads of the local API, and how many of its requests may block at a time.
+pub(super) const LOCAL_THREADS: usize = 1;
+const LOCAL_BLOCKING_THREADS: usize = 64;
+/// How long what is being answered is waited for after that.
+const LINGER: Duration = Duration::from_millis(400);
+
+fn bind(config: &Config) -> anyhow::Result<TcpListener> {
+    let listen = config.listen;
+    let listener = penstock_net::listen(listen, None).map_err(|error| error.source);
+    listener.and_then(TcpListener::from_std).map_err(|error| {
+        let message = format!("cannot listen on {listen}");
+        let failure = Failure::new(ExitCode::Fatal, message);
+        let taken = error.kind() == std::io::ErrorKind::AddrInUse;
+        let failure = failure.caused_by(error);
+        if taken {
+            let hint = "another program has the port (`ss -ltnp`); set another `listen` address";
+            failure.hint(hint).into()
+        } else {
+            failure.into()
+        }
+    })
+}
+
+/// The socket of the local API, and the threads that serve it: their own, which requests of other
+/// sites cannot take. The lock is held, so a socket that is there is a dead one.
+fn bind_socket(directory: &Path) -> anyhow::Result<(&'static Runtime, UnixListener)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("local")
+        .worker_threads(LOCAL_THREADS)
+        .max_blocking_threads(LOCAL_BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the local API")?;
+    // It ends with the process, as the other one does.
+    let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+    let _inside = runtime.enter();
+    let path = directory.join(SOCKET_NAME);
+    let failed = |error| Failure::io(format!("make the socket `{}`", path.display()), error);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(failed(error).into());
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok((runtime, listener))
+}
+
+fn load_keys(config: &Config, directory: &Path) -> anyhow::Result<(OwnKeys, PeerCertificate)> {
+    let trust = directory.join(TRUST_DIRECTORY);
+    let unusable = || Failure::new(ExitCode::Fatal, "the site's keys cannot be used");
+    let keys = OwnKeys::load(&trust).map_err(|error| unusable().caused_by(format!("{error:#}")))?;
+    let authority = &keys.authority;
+    let named = PeerId { site: config.site.clone(), peer: config.peer.clone() };
+    let identity = renewal::load(authority, &named, &trust);
+    let identity = identity.map_err(|error| unusable().caused_by(error))?;
+    let peer = identity.peer();
+    if *authority.site() != config.site || peer.site != config.site || peer.peer != config.peer {
+        let message = format!(
+            "the certificate is of `{peer}`, the configuration of `{}/{}`",
+            config.site, config.peer
+        );
+        return Err(Failure::new(ExitCode::Fatal, message).into());
+    }
+    match renewal::renew(&identity, authority, &trust, SystemTime::now()) {
+        Ok(false) => {}
+        Ok(true) => tracing::info!("this peer's certificate was renewed"),
+        Err(error) => tracing::error!(%error, "this peer's certificate cannot be renewed"),
+    }
+    Ok((keys, identity))
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The daemon cannot start, or one of its APIs fails.
+pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
+    let (keys, identity) = load_keys(&config, &directory)?;
+    let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
+        Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
+    })?;
+    let state = Arc::new(state);
+    let listener = bind(&config)?;
+    let bound = listener.local_addr().context("cannot look at the own address")?;
+    let known = Arc::clone(&state) as _;
+    let site = Arc::new(Site::new(config, directory.clone(), keys, identity, known, bound)?);
+    rotation::resume(&site)?;
+    let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
+    let journal = shared.unwrap_or_else(|| directory.clone());
+    let parts = data_plane::peer(&site, &journal)?;
+    let events = EventLog::open(&directory, &site.config.peer);
+    events.watch_paths(&parts.lanes_target);
+    let runtime = tokio::runtime::Handle::current();
+    let sites = Arc::new(Sites::new(Arc::clone(&site), runtime.clone()));
+    let controller_parts = ControllerParts {
+        site: Arc::clone(&site),
+        sites: Arc::clone(&sites),
+        source: parts.source,
+        target: parts.target,
+        events: Arc::clone(&events),
+        signer: Arc::new(SiteSigner::new(&site)?),
+        journal: journal.join("journal"),
+    };
+    let mut signals = Signals::watch()?;
+    let (own_users, socket) = bind_socket(&directory)?;
+    let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
+    let (site_tls, lane_tls) = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
+    let (stop, stopped) = watch::channel(false);
+    let told = Arc::clone(&sites);
+    events.watch_stores(site.config.stores.clone(), stopped.clone());
+    let lanes = (Arc::clone(&parts.lanes_source), Arc::clone(&parts.lanes_target));
+    watch_doors(&site, lanes, &stopped);
+    watch_keys(&site, &sites, &stopped);
+    let operate = OperateParts {
+        site: Arc::clone(&site),
+        sites: Arc::clone(&sites),
+        target: parts.lanes_target,
+        source: parts.lanes_source,
+        events,
+        runtime: runtime.clone(),
+    };
+    let admin = Admin { site: Arc::clone(&site), sites, runtime, member: None };
+    let faces = Faces::open(controller_parts, state, parts.set_fence, (admin, operate), &stopped)?;
+    let port =
+        Port { site_tls, lane_tls, router: faces.site, lane: parts.lane, site: Arc::clone(&site) };
+    let own_user = rustix::process::getuid().as_raw();
+    let mut socket_stopped = stopped.clone();
+    let mut local = own_users.spawn(socket::serve(socket, faces.local, own_user, async move {
+        // Either it was told, or the daemon is gone.
+        let _ = socket_stopped.changed().await;
+    }));
+    addresses::start(&site, told, &port, &stopped);
+    tokio::spawn(port.serve(listener, stopped));
+    let (name, peer) = (&site.config.site, &site.config.peer);
+    let ended = match exit::print(&format!("ready: site {name} peer {peer} listening on {bound}")) {
+        Ok(()) => signals.wait(&mut local).await,
+        Err(error) => Err(error.into()),
+    };
+    let left = end(faces.leave, stop, local).await;
+    let _ = fs::remove_file(directory.join(SOCKET_NAME));
+    ended.and(left).map(|()| ExitCode::Done)
+}
+
+/// Renews this peer's certificate, and exchanges keys with paired sites, until `stopped` says so.
+fn watch_keys(site: &Arc<Site>, sites: &Arc<Sites>, stopped: &watch::Receiver<bool>) {
+    tokio::spawn(renewal::watch(Arc::clone(site), stopped.clone()));
+    tokio::spawn(rotation::watch(Arc::clone(site), Arc::clone(sites), stopped.clone()));
+}
+
+/// Ends lanes with their rights, and counts what is refused, until `stopped` says so.
+fn watch_doors(
+    site: &Arc<Site>,
+    lanes: (Arc<SourceService>, Arc<TargetService>),
+    stopped: &watch::Receiver<bool>,
+) {
+    tokio::spawn(rights::watch(Arc::clone(site), lanes, stopped.clone()));
+    tokio::spawn(Arc::clone(&site.admission).report(stopped.clone()));
+}
+
+/// Ends what runs, whatever it is that ends the daemon.
+async fn end(
+    leave: Box<dyn FnOnce(Duration) -> bool + Send>,
+    stop: watch::Sender<bool>,
+    local: JoinHandle<std::io::Result<()>>,
+) -> anyhow::Result<()> {
+    let in_time = tokio::task::spawn_blocking(move || leave(STOP_DEADLINE)).await?;
+    if !in_time {
+        tracing::warn!("transfers still running: they go on from their ledgers at the next start");
+    }
+    let _ = stop.send(true);
+    let served = async {
+        // Each connection of another site or peer holds a receiver.
+        stop.closed().await;
+        if !local.is_finished() {
+            let _ = local.await;
+        }
+    };
+    // Who watches a transfer never hangs up by itself.
+    let _ = tokio::time::timeout(LINGER, served).await;
+    Ok(())
+}
+
+/// What the daemon shows to the world, whether it is the whole site or one peer of several.
+struct Faces {
+    local: Router,
+    site: Router,
+    /// Ends the work within a time; whether all has ended.
+    leave: Box<dyn FnOnce(Duration) -> bool + Send>,
+}
+
+impl Faces {
+    fn open(
+        controller_parts: ControllerParts,
+        state: Arc<SqliteState>,
+        set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
+        (admin, operate): (Admin, OperateParts),
+        stopped: &watch::Receiver<bool>,
+    ) -> anyhow::Result<Self> {
+        let Some(settings) = controller_parts.site.config.cluster.clone() else {
+            state.take_newest_format().context("cannot raise the format of the state")?;
+            let side = TargetSide::own(&controller_parts.target);
+            let sides = (Arc::clone(&controller_parts.source), side);
+            let controller =
+                controller_parts.begin(state, Fence::default(), Arc::new(admin), sides)?;
+            let operate = Arc::new(Operate::new(operate, None)?);
+            // It was empty: this is the only place where it is set.
+            let _ = operate.alone.set(controller.clone());
+            let manager = controller.manager;
+            let local = controller.local.merge(operate.local()).merge(operate.orders());
+            return Ok(Self {
+                local,
+                site: controller.site.merge(operate.remote()),
+                leave: Box::new(move |deadline| manager.stop(deadline)),
+            });
+        };
+        let client = PeerClient::new(&controller_parts.site)?;
+        let target = Arc::clone(&operate.target);
+        let service = Arc::clone(&operate.source);
+        let served = Arc::clone(&service);
+        let member =
+            Member::join(controller_parts, &settings, state, set_fence, (client.clone(), served))?;
+        let parts = (target, Arc::clone(&service));
+        let host = Host::new(parts, client.clone(), member.cluster.watch());
+        let operate = Arc::new(Operate::new(operate, Some(Arc::clone(&member)))?);
+        tokio::spawn(Arc::clone(&operate).watch_staged(stopped.clone()));
+        let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
+        member.set_admin(Arc::clone(&admin) as _);
+        let own = (operate, Arc::clone(&service));
+        let router = ClusterRouter::new(Arc::clone(&member), admin, client, Arc::clone(&host), own);
+        service.share_with(router.allies());
+        tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
+        tokio::spawn(Arc::clone(&member).beat(stopped.clone()));
+        tokio::spawn(Arc::clone(&member).watch_etcd(stopped.clone()));
+        Ok(Self {
+            local: router.clone().local(),
+            site: router.site(),
+            leave: Box::new(move |deadline| {
+                let leaving = Arc::clone(&host);
+                let ending = std::thread::Builder::new().spawn(move || leaving.leave(deadline));
+                let left = member.leave(deadline);
+                match ending {
+                    Ok(ending) => left && ending.join().is_ok(),
+                    // Without a thread of its own the host leaves last.
+                    Err(_) => {
+                        host.leave(deadline);
+                        left
+                    }
+                }
+            }),
+        })
+    }
+}
+
+/// The signals that end a daemon, watched from before it says that it is ready.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn watch() -> anyhow::Result<Self> {
+        let terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
+        let interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
+        let hang_up = signal(SignalKind::hangup()).context("cannot watch for SIGHUP")?;
+        Ok(Self { terminate, interrupt, hang_up })
+    }
+
+    /// Waits for one, or for the local API to fail.
+    async fn wait(&mut self, local: &mut JoinHandle<std::io::Result<()>>) -> anyhow::Result<()> {
+        tokio::select! {
+            _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
+            _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
+            _ = self.hang_up.recv() => tracing::info!("SIGHUP: ending"),
+            ended = local => {
+                ended.context("the local API failed")?.context("the local API failed")?;
+            }
+        }
+        Ok(())
+    }
+}
