@@ -12,7 +12,6 @@ use penstock_api::rest::Action;
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, RecheckRequest, RootKind, ScanRequest, WishedDigests,
 };
-use penstock_api::site::{CAPABILITY_VOID, SCAN_UNKNOWN};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;

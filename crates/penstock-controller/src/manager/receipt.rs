@@ -14,7 +14,6 @@ use penstock_api::receipt::{
     RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, Role, cannot_write,
 };
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
-use penstock_api::site::SCAN_UNKNOWN;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferRequest, TransferState};
 use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::Listing;

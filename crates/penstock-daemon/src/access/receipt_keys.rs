@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::receipt::{
     ReceiptBody, ReceiptSignature, ReceiptSigner, Role, cannot_write, key_bytes, signed_bytes,
 };
@@ -136,7 +136,7 @@ pub fn check_countersignature(
     let value = serde_json::to_value(body).map_err(|error| cannot_write(&error))?;
     let refused = |why: String| {
         let title = format!("site `{}` gave a signature that is not good", body.source.site);
-        Problem::new(Exit::Integrity, "receipt-signature", title).because(why)
+        Problem::new(ProblemCode::ReceiptSignature, title).because(why)
     };
     let signed = check_signature(&value, signature).map_err(refused)?;
     let fits = signature.role == Role::Source

@@ -26,8 +26,8 @@ use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_api::site::{
-    CAPABILITY_VOID, JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf,
-    RemoveMoved, SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
+    JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
+    SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};

@@ -22,7 +22,6 @@ use penstock_api::rpc::source::{SOURCE_ORDER_HOLDS, SourceCall, SourceRequest};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
-use penstock_api::site::SCAN_UNKNOWN;
 use penstock_cluster::membership::ClusterNow;
 use penstock_peer::SourceService;
 use penstock_proto::id::{Name, TransferId};
@@ -32,7 +31,6 @@ use tokio::sync::watch;
 use super::peer::{RemotePeer, unreadable};
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
 use crate::http;
-use crate::site::context::STORE_ELSEWHERE;
 
 /// How long a peer may take to look at a data set's root.
 const OPEN: Duration = Duration::from_secs(30);

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant, SystemTime};
 use penstock_api::fence::Fence;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::SourcePeer;
-use penstock_api::site::SCAN_UNKNOWN;
 use penstock_controller::sites::SiteClient;
 use penstock_proto::id::{Name, TransferId};
 

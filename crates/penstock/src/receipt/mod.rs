@@ -10,7 +10,7 @@ mod tree;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use penstock_api::problem::{Exit, ProblemCode};
+use penstock_api::problem::Exit;
 use penstock_api::receipt::{Receipt, ReceiptSigner as _, Role};
 use penstock_api::transfer::{PathText, TransferRequest, TransferView};
 use penstock_controller::manager::{ReceiptParts, receipt_body, receipt_text};

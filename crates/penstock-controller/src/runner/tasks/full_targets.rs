@@ -15,7 +15,10 @@ use crate::runner::any_peer::nobody;
 /// The problem with the name of the peer that has met it.
 pub(super) fn at(member: &Member, problem: Problem) -> Problem {
     let named = format!("peer `{}`: ", member.name);
-    if problem.code != ProblemCode::TargetFull || member.name.is_empty() || problem.title.starts_with(&named) {
+    if problem.code != ProblemCode::TargetFull
+        || member.name.is_empty()
+        || problem.title.starts_with(&named)
+    {
         return problem;
     }
     Problem { title: format!("{named}{}", problem.title), ..problem }
@@ -34,7 +37,8 @@ impl TaskSet {
             let failures = self.registry.failures();
             failures.filter_map(|(writer, met)| Some((writer, met.passing.as_ref()?)))
         };
-        if let Some((_, full)) = met().find(|(_, problem)| problem.code == ProblemCode::TargetFull) {
+        if let Some((_, full)) = met().find(|(_, problem)| problem.code == ProblemCode::TargetFull)
+        {
             return full.clone();
         }
         let present = self.parts.peers.present();

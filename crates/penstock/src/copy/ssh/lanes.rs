@@ -18,13 +18,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
-use penstock_sys::buffer::BufferPool;
 use penstock_net::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
     server_config, verify_capability,
 };
-use penstock_peer::{LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceMemory, SourceService};
+use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
+use penstock_peer::{
+    LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceMemory, SourceService,
+};
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_sys::now_seconds;
