@@ -109,9 +109,9 @@ fn inherent_impl(line: &str) -> Option<&str> {
 }
 
 impl Figures {
-    /// Counts the comments of one file.
+    /// Counts the comments of one file. Pictures and tables are no sentences.
     fn add(&mut self, name: &str, text: &str) {
-        let (mut block, mut before_is_doc) = (Vec::new(), false);
+        let (mut block, mut before_is_doc, mut is_picture) = (Vec::new(), false, false);
         for (number, line) in (1..).zip(text.lines().chain([""])) {
             let line = line.trim();
             let doc = line.strip_prefix("///").map(str::trim);
@@ -124,9 +124,13 @@ impl Figures {
             }
             before_is_doc = line.starts_with("///");
             if line.starts_with("//") {
-                block.push(line.trim_start_matches(['/', '!']).trim());
+                let line = line.trim_start_matches(['/', '!']).trim();
+                is_picture ^= line.starts_with("```");
+                let is_prose = !is_picture && !line.starts_with("```") && !line.starts_with('|');
+                block.push(if is_prose { line } else { "." });
             } else if !block.is_empty() {
                 self.add_sentences(name, number, &std::mem::take(&mut block).join(" "));
+                is_picture = false;
             }
         }
     }

@@ -7,15 +7,15 @@ use std::path::Path;
 use crate::{language, modules};
 
 /// Circles of modules, of all crates.
-const CIRCLES_MAX: usize = 5;
+const CIRCLES_MAX: usize = 3;
 /// Modules of the largest circle.
-const CIRCLE_MODULES_MAX: usize = 25;
+const CIRCLE_MODULES_MAX: usize = 7;
 /// Comments of items without a subject, of a thousand.
-const HEADLESS_PER_MILLE_MAX: usize = 76;
+const HEADLESS_PER_MILLE_MAX: usize = 75;
 /// Sentences of more than 30 words, of a thousand.
-const LONG_PER_MILLE_MAX: usize = 4;
+const LONG_PER_MILLE_MAX: usize = 2;
 /// Source files directly in one folder.
-const FOLDER_FILES_MAX: usize = 29;
+const FOLDER_FILES_MAX: usize = 21;
 /// Files of one crate with an inherent `impl` of one type.
 const SPREAD_MAX: usize = 11;
 
