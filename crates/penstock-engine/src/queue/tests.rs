@@ -49,6 +49,8 @@ fn one_transfer_starts_before_another_users_thousand() {
 
 /// Promise Q1: over a long time, users that always have work are served by their weights.
 #[test]
+// Its seed is printed.
+#[allow(clippy::print_stdout)]
 fn served_bytes_follow_the_weights() {
     for seed in 0..5 {
         println!("seed {seed}");
