@@ -15,7 +15,7 @@ const HEADLESS_PER_MILLE_MAX: usize = 75;
 /// Sentences of more than 30 words, of a thousand.
 const LONG_PER_MILLE_MAX: usize = 2;
 /// Source files directly in one folder.
-const FOLDER_FILES_MAX: usize = 21;
+const FOLDER_FILES_MAX: usize = 18;
 /// Files of one crate with an inherent `impl` of one type.
 const SPREAD_MAX: usize = 11;
 

@@ -1,6 +1,6 @@
-//! Facts about the host, and the few calls of the system that need `unsafe`.
+//! Facts about the host, and the few calls of the system that need `unsafe`. No other crate has
+//! any `unsafe`.
 //!
-//! No other crate has any.
 //! Boots, clocks, mounts, file systems, processors, memory, users, interfaces; buffers, locks and
 //! event flags. Nothing here keeps state but what a value holds. For a fact that cannot be read, a
 //! function returns an error or a cautious answer, never a guess that looks like a measurement.
@@ -9,43 +9,33 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod buffer;
-mod claim;
 mod clock;
 mod cpu;
-mod descriptor;
 mod event;
-mod file_system;
+mod files;
 mod host;
 mod interfaces;
-mod lock;
-mod lock_error;
-mod lock_sort;
-mod mounts;
-mod page_cache;
+mod locks;
 mod semaphore;
 mod socket;
 mod thread;
 mod users;
 mod wiped;
-mod xattr;
 
 pub use clock::{clock_error, now_seconds};
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
-pub use descriptor::close_file;
 pub use event::EventFd;
-pub use file_system::FileSystemKind;
+pub use files::{
+    FileSystemKind, MountWithin, cached_pages, close_file, list_xattrs_at, mounts_within,
+};
 pub use host::{
     boot_id, boottime_now, is_mount_root, keep_memory_private, kernel_version, mount_identity,
     peak_memory_bytes, raise_file_limit, wall_clock_now,
 };
 pub use interfaces::{InterfaceAddress, interface_addresses};
-pub use lock::LockFile;
-pub use lock_error::LockError;
-pub use mounts::{MountWithin, mounts_within};
-pub use page_cache::cached_pages;
+pub use locks::{LockError, LockFile};
 pub use semaphore::{Permit, Semaphore};
 pub use socket::{TCP_INFO_BYTES, bind_to_device, set_receive_low_water, tcp_info};
 pub use thread::{sleeps_of, thread_number};
 pub use users::{group_name, group_number, own_numbers, user_name, user_number};
 pub use wiped::Wiped;
-pub use xattr::list_xattrs_at;

@@ -2,8 +2,7 @@
 
 use std::fs::File;
 
-use super::file_system::FileSystemKind;
-use super::mounts::options_of;
+use crate::files::{FileSystemKind, options_of};
 
 /// `f_type` of further file systems that one kernel mounts at a time: F2FS, bcachefs, ZFS, ramfs,
 /// FAT, JFS.

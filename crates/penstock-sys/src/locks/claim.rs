@@ -29,9 +29,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use rustix::system::uname;
 
-use super::host::boot_id;
 use super::lock_error::LockError;
 use super::lock_sort::LockSort;
+use crate::host::boot_id;
 
 /// Attempts of a process that meets another claim, which may be withdrawn at the same time.
 const ATTEMPTS: u32 = 4;

@@ -37,7 +37,7 @@ pub fn mounts_within(root: &Path) -> io::Result<Vec<MountWithin>> {
 ///
 /// # Errors
 /// `/proc` is not there, or does not list the mount.
-pub(super) fn options_of(file: &std::fs::File) -> io::Result<String> {
+pub(crate) fn options_of(file: &std::fs::File) -> io::Result<String> {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
     let number = told.stx_mnt_id.to_string();

@@ -1,0 +1,14 @@
+//! Files, mounts and file systems.
+
+mod descriptor;
+mod file_system;
+mod mounts;
+mod page_cache;
+mod xattr;
+
+pub use descriptor::close_file;
+pub use file_system::FileSystemKind;
+pub(crate) use mounts::options_of;
+pub use mounts::{MountWithin, mounts_within};
+pub use page_cache::cached_pages;
+pub use xattr::list_xattrs_at;
