@@ -2,7 +2,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `context` | configuration, keys, trust, pairings, addresses: [`context::Site`] |
+//! | `context` | configuration, keys, trust, pairings, addresses |
 //! | `exports` | what other sites may do with the stores of this peer |
 //! | `admin` | the answers of the local API about the site |
 //! | `client` | requests to other sites |
