@@ -17,7 +17,8 @@
 //! | [`delete`] | controller, its peers: deleting what is not at the source |
 //! | [`peers`] | controller, its peers: the peers that take part in a run |
 //! | [`fence`] | controller, its peers: the right of a controller to act |
-//! | [`rpc`] | controller, peers on other hosts: the same calls over the network |
+//! | [`request`] | controller, its peers: requests with one reply |
+//! | [`rpc`] | controller, peers on other hosts: the same requests over the network |
 //! | [`removal`] | controller, source site: removing what was moved |
 //! | [`cluster`] | peers of one site: what peers publish of themselves |
 //! | [`operate`] | operators, daemon: peers, their work, events, findings |
@@ -50,8 +51,9 @@ pub mod rest;
 pub mod rpc;
 mod run;
 pub mod site;
+mod slicing_text;
 pub mod text;
 pub mod transfer;
 
 pub use options::{limits, preserve, select, update};
-pub use run::{delete, fence, heads, peers, removal, scan, task};
+pub use run::{delete, fence, heads, peers, removal, request, scan, task};

@@ -13,7 +13,7 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::{self, ADDRESSES_MAX, DataAddress};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::version::VersionRange;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::options::preserve::Preserve;
 use crate::options::select::Selection;
@@ -54,35 +54,6 @@ pub fn check_version(
         .hint("upgrade the site with the older release of penstock"))
 }
 
-/// Cutting rules of a page, in JSON; see [`Slicing`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SlicingText {
-    /// Version, as in [`Slicing`].
-    pub version: u16,
-    /// Bytes of a stride, as in [`Slicing`].
-    pub stride_bytes: u32,
-    /// Bytes of an extent, as in [`Slicing`].
-    pub extent_bytes: u64,
-    /// Bytes of a pack, as in [`Slicing`].
-    pub pack_bytes: u64,
-    /// Files of a pack, as in [`Slicing`].
-    pub pack_files: u32,
-}
-
-impl From<Slicing> for SlicingText {
-    fn from(slicing: Slicing) -> Self {
-        let Slicing { version, stride_bytes, extent_bytes, pack_bytes, pack_files } = slicing;
-        Self { version, stride_bytes, extent_bytes, pack_bytes, pack_files }
-    }
-}
-
-impl From<SlicingText> for Slicing {
-    fn from(text: SlicingText) -> Self {
-        let SlicingText { version, stride_bytes, extent_bytes, pack_bytes, pack_files } = text;
-        Self { version, stride_bytes, extent_bytes, pack_bytes, pack_files }
-    }
-}
-
 /// Request that a source site scans a data set and allows the caller's peers to read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,8 +68,8 @@ pub struct OpenScan {
     /// Root of the data set within the store.
     pub root: PathText,
     /// Rules by which pages are cut; unsound parameters are refused when the request is read.
-    #[serde(deserialize_with = "sound_slicing")]
-    pub slicing: SlicingText,
+    #[serde(with = "crate::slicing_text")]
+    pub slicing: Slicing,
     /// Only these paths, relative to the root; empty for all.
     #[serde(default)]
     pub files_from: Vec<PathText>,
@@ -116,12 +87,6 @@ pub struct OpenScan {
     pub remove: bool,
 }
 
-fn sound_slicing<'de, D: Deserializer<'de>>(input: D) -> Result<SlicingText, D::Error> {
-    let text = SlicingText::deserialize(input)?;
-    Slicing::from(text).check().map_err(serde::de::Error::custom)?;
-    Ok(text)
-}
-
 impl From<&ScanRequest> for OpenScan {
     fn from(request: &ScanRequest) -> Self {
         Self {
@@ -129,7 +94,7 @@ impl From<&ScanRequest> for OpenScan {
             listing: request.listing,
             store: request.store.clone(),
             root: request.root.clone(),
-            slicing: request.slicing.into(),
+            slicing: request.slicing,
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             metadata_ops_per_s: request.metadata_ops_per_s,
@@ -147,7 +112,7 @@ impl From<OpenScan> for ScanRequest {
             listing: open.listing,
             store: open.store,
             root: open.root,
-            slicing: open.slicing.into(),
+            slicing: open.slicing,
             files_from: open.files_from,
             select: open.select,
             metadata_ops_per_s: open.metadata_ops_per_s,
@@ -280,7 +245,7 @@ mod tests {
             transfer: TransferId([1; 16]),
             store: "raw".parse().unwrap(),
             root: PathText::default(),
-            slicing: Slicing::default().into(),
+            slicing: Slicing::default(),
             files_from: Vec::new(),
             select: Selection::default(),
             metadata_ops_per_s: None,

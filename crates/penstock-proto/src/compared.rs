@@ -4,6 +4,8 @@
 //! piece of the page is handed out before that is committed. A resumed run therefore cuts the same
 //! pieces, even if the target has changed meanwhile.
 
+use serde::{Deserialize, Serialize};
+
 use crate::journal::entry::{
     EntryDigest, EntryFailure, FailurePhase, decode_digests, encode_digests,
 };
@@ -11,7 +13,8 @@ use crate::manifest::PAGE_ENTRIES_MAX;
 use crate::wire::{DecodeError, Reader, Writer};
 
 /// A set of entries of one page, stored as ascending runs: a page of equal entries costs one run.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(u32, u32)>", into = "Vec<(u32, u32)>")]
 pub struct EntrySet {
     runs: Vec<(u32, u32)>,
 }
@@ -58,14 +61,31 @@ impl EntrySet {
         }
         let mut runs: Vec<(u32, u32)> = Vec::with_capacity(count.min(input.remaining() / 8));
         for _ in 0..count {
-            let (first, end) = (input.u32("run")?, input.u32("run")?);
-            let free = runs.last().map_or(0, |(_, end)| end + 1);
-            if first < free || end <= first || end as usize > PAGE_ENTRIES_MAX {
+            runs.push((input.u32("run")?, input.u32("run")?));
+        }
+        Self::try_from(runs)
+    }
+}
+
+impl TryFrom<Vec<(u32, u32)>> for EntrySet {
+    type Error = DecodeError;
+
+    /// Takes over ascending runs that do not touch, and that fit into a page.
+    fn try_from(runs: Vec<(u32, u32)>) -> Result<Self, DecodeError> {
+        let mut free = 0;
+        for (first, end) in &runs {
+            if *first < free || end <= first || *end as usize > PAGE_ENTRIES_MAX {
                 return Err(DecodeError::Invalid("run"));
             }
-            runs.push((first, end));
+            free = end + 1;
         }
         Ok(Self { runs })
+    }
+}
+
+impl From<EntrySet> for Vec<(u32, u32)> {
+    fn from(entries: EntrySet) -> Self {
+        entries.runs
     }
 }
 
@@ -86,7 +106,7 @@ impl FromIterator<u32> for EntrySet {
 }
 
 /// Decisions on the entries of one page.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Comparison {
     /// Files and links that stay as they are at the target.
     pub kept: EntrySet,

@@ -1,11 +1,11 @@
 //! Requests between the peers of one site under `/peer/v1` (docs/protocol.md, 15).
 //!
-//! | module | requests |
+//! | module | messages |
 //! |---|---|
-//! | [`task`] | of a controller to a target peer: a task, and calls with one answer |
-//! | [`streaming`] | of a controller to a target peer: calls that take long |
-//! | [`source`] | of a controller to the peer that reads a source store |
+//! | [`call`] | a request of a controller to a peer, and the stream that answers it |
+//! | [`lease`] | answers about tenures and orders |
+//! | [`task`] | the conversation of a controller with a task, and the version of all of this |
 
-pub mod source;
-pub mod streaming;
+pub mod call;
+pub mod lease;
 pub mod task;

@@ -3,14 +3,14 @@
 //!
 //! A task is one conversation ([`penstock_proto::session`]): the peer asks for work and reports
 //! ([`PeerMessage`]), the controller answers and steers ([`ControllerMessage`]). All other needs of
-//! a controller are requests with one answer. The caller's certificate says which peer it is. The
-//! peer asks the controller itself whether it is the controller, and for how long ([`TenureLeft`]).
+//! a controller are requests with one reply ([`crate::rpc::call`]). The caller's certificate says
+//! which peer it is. The peer asks the controller itself whether it is the controller, and for how
+//! long ([`TenureLeft`]).
 
 use std::time::Duration;
 
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
-use penstock_proto::id::Name;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::name::PATH_BYTES_MAX;
 use penstock_proto::network::DataAddress;
@@ -20,13 +20,13 @@ use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
 use crate::options::limits::Share;
-use crate::place::PathText;
 use crate::problem::{Exit, Problem, ProblemCode};
-use crate::run::task::{Adopted, LeaseStatus, TaskFigures, TaskSpec};
+use crate::run::task::control::{Adopted, LeaseStatus, TaskFigures};
+use crate::run::task::spec::TaskSpec;
 
 /// Version of this protocol: peers of different versions do not take part in each other's
 /// transfers.
-pub const PEER_API_VERSION: u32 = 1;
+pub const PEER_API_VERSION: u32 = 2;
 /// Header that carries the version, in both directions.
 pub const PEER_VERSION_HEADER: &str = "penstock-peer-version";
 
@@ -104,62 +104,6 @@ pub struct OpenTask {
     pub heard: u64,
     /// The task; none if it has begun.
     pub spec: Option<TaskSpec>,
-}
-
-/// A request with one answer. Pages follow it, encoded.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PeerRequest {
-    /// The controller that asks.
-    pub caller: Caller,
-    /// The call.
-    pub question: PeerCall,
-}
-
-/// Calls of a controller to a target peer; each is the method of [`crate::task::TargetPeer`] of its
-/// name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum PeerCall {
-    /// Answer: JSON.
-    RootKind {
-        /// The store.
-        store: Name,
-        /// The path in it.
-        path: PathText,
-    },
-    /// Answer: JSON.
-    StoreId {
-        /// The store.
-        store: Name,
-    },
-    /// Answer: JSON.
-    Room {
-        /// The store.
-        store: Name,
-    },
-    /// Answer: JSON.
-    Prepare(Box<TaskSpec>),
-    /// With a page and its entries that stay as they are. Answer: a comparison.
-    Compare(Box<TaskSpec>),
-    /// With a page. Answer: JSON.
-    Look(Box<TaskSpec>),
-    /// With a page. Answer: JSON.
-    SameSize(Box<TaskSpec>),
-    /// With a page and the entries that are wanted. Answer: a set of entries.
-    Confirm(Box<TaskSpec>),
-    /// With a page. Answer: JSON.
-    Mend {
-        /// The task under which the peer writes.
-        spec: Box<TaskSpec>,
-        /// Files with their digests.
-        files: Vec<(u32, String)>,
-    },
-    /// With a page, or none for the marker alone. No answer.
-    Clean {
-        /// The task whose files are removed.
-        spec: Box<TaskSpec>,
-        /// Greatest attempt at any file.
-        generation_max: u32,
-    },
 }
 
 /// A peer's answer to [`OpenTask`], before its first message.
@@ -617,6 +561,6 @@ mod tests {
         put_json(&TenureLeft { epoch: 1, left_ms: 2 }, &mut said);
         let said = page_digest(&said.into_bytes()).to_hex();
         let carried = (known.formats().newest, known.slicers().newest, &said[..16]);
-        assert_eq!((PEER_API_VERSION, carried), (1, (1, 1, "9871f519b2261b8f")));
+        assert_eq!((PEER_API_VERSION, carried), (2, (1, 1, "9871f519b2261b8f")));
     }
 }

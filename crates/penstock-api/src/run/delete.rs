@@ -42,6 +42,17 @@ pub struct DeleteOrder<'a> {
     pub failed: &'a mut dyn FnMut(FailedItem) -> Result<(), Problem>,
 }
 
+/// Progress of a request to delete items.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Deleted {
+    /// Number of its items, from the first, that are done.
+    pub dealt: u64,
+    /// Number of these that it has deleted.
+    pub deleted: u64,
+    /// The items of these that stay.
+    pub failed: Vec<FailedItem>,
+}
+
 /// Something at the target that is not in the data set, as it was when it was found. Its inode
 /// number is that of the peer that found it, and the same peer deletes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ pub mod fence;
 pub mod heads;
 pub mod peers;
 pub mod removal;
+pub mod request;
 pub mod scan;
 pub mod task;
 pub(crate) mod task_page;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::units::Instant;
 
-use crate::run::task::TargetPeer;
+use crate::run::task::target_peer::TargetPeer;
 
 /// Duration of a grant by default.
 pub const GRANT: Duration = Duration::from_secs(60);

@@ -10,23 +10,21 @@ use std::time::Duration;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::limits::LimitRequest;
 use penstock_api::peers::OnePeer;
-use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_api::proof::Document;
+use penstock_api::proof::{Document, ProofProgress};
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
+use penstock_api::request::{PeerReply, SourceRequest, TargetRequest};
 use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
-use penstock_api::task::{Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{Room, TargetPeer, Task, TaskControl, TaskSpec};
 use penstock_api::transfer::{
     LANES_MAX, PathText, Progress, TransferOptions, TransferRequest, TransferState, TransferView,
 };
 use penstock_cluster::state::SqliteState;
-use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, TransferId};
-use penstock_proto::manifest::Page;
 use penstock_proto::network::DataAddress;
 
 use super::*;
@@ -83,48 +81,44 @@ fn unused<T>() -> Result<T, Problem> {
 }
 
 impl SourcePeer for FakePeer {
-    fn open_scan(&self, _: &ScanRequest) -> Result<RootKind, Problem> {
-        self.says.lock().unwrap().pop_front().map_or(Ok(RootKind::Directory), Err)
-    }
-
-    fn page(&self, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
-        Ok(PageReply::NotYet)
-    }
-
-    fn ask(&self, _: TransferId, _: &RecheckRequest) -> Result<u32, Problem> {
-        unused()
-    }
-
-    fn digests(
-        &self,
-        _: TransferId,
-        _: &DigestWish,
-        _: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        unused()
-    }
-
-    fn remove(&self, _: TransferId, _: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        unused()
-    }
-
-    fn release(&self, id: TransferId) {
-        self.released.lock().unwrap().push(id);
+    fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+        match request {
+            SourceRequest::OpenScan(_) => {
+                let says = self.says.lock().unwrap().pop_front();
+                says.map_or(Ok(PeerReply::Opened(RootKind::Directory)), Err)
+            }
+            SourceRequest::Page { .. } => Ok(PeerReply::Page(PageReply::NotYet)),
+            SourceRequest::Release { transfer } => {
+                self.released.lock().unwrap().push(transfer);
+                Ok(PeerReply::Done)
+            }
+            _ => unused(),
+        }
     }
 }
 
 impl TargetPeer for FakePeer {
-    fn expect_source(&self, _: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
-        self.expected.lock().unwrap().push((site.to_string(), peers.to_vec(), lanes_max));
-    }
-
-    fn root_kind(&self, _: &Name, _: &PathText) -> Result<Option<RootKind>, Problem> {
-        Held::pass(&self.held);
-        Ok(None)
-    }
-
-    fn prepare(&self, _: &TaskSpec) -> Result<TaskStart, Problem> {
-        unused()
+    fn call(&self, request: TargetRequest<'_>, _: &ProofProgress) -> Result<PeerReply, Problem> {
+        match request {
+            TargetRequest::RootKind { .. } => {
+                Held::pass(&self.held);
+                Ok(PeerReply::RootKind(None))
+            }
+            TargetRequest::Room { .. } => {
+                self.looks.fetch_add(1, Ordering::AcqRel);
+                let free_bytes = self.free.load(Ordering::Acquire);
+                Ok(PeerReply::Room(Room { free_bytes, free_files: None }))
+            }
+            TargetRequest::CleanMarker { spec, .. } => {
+                if self.offline.load(Ordering::Acquire) {
+                    let title = "store `s` is offline";
+                    return Err(Problem::new(ProblemCode::StoreOffline, title));
+                }
+                self.cleaned.lock().unwrap().push(spec.transfer);
+                Ok(PeerReply::Done)
+            }
+            _ => unused(),
+        }
     }
 
     fn find_surplus(&self, _: &TaskSpec, _: SurplusQuery<'_>) -> Result<u64, Problem> {
@@ -135,42 +129,12 @@ impl TargetPeer for FakePeer {
         unused()
     }
 
-    fn compare(&self, _: &TaskSpec, _: &Page, _: &EntrySet) -> Result<Comparison, Problem> {
-        unused()
-    }
-
-    fn store_id(&self, _: &Name) -> Result<Option<u64>, Problem> {
-        unused()
-    }
-
-    fn room(&self, _: &Name) -> Result<Room, Problem> {
-        self.looks.fetch_add(1, Ordering::AcqRel);
-        Ok(Room { free_bytes: self.free.load(Ordering::Acquire), free_files: None })
-    }
-
-    fn look(&self, _: &TaskSpec, _: &Page) -> Result<Vec<PlanItem>, Problem> {
-        unused()
-    }
-
-    fn confirm(&self, _: &TaskSpec, _: &Page, _: &EntrySet) -> Result<EntrySet, Problem> {
-        unused()
-    }
-
     fn start(&self, _: &TaskSpec, _: Arc<dyn TaskControl>) -> Result<Arc<dyn Task>, Problem> {
         unused()
     }
 
-    fn clean(
-        &self,
-        spec: &TaskSpec,
-        _: &mut dyn Iterator<Item = TaskPage>,
-        _: u32,
-    ) -> Result<(), Problem> {
-        if self.offline.load(Ordering::Acquire) {
-            return Err(Problem::new(ProblemCode::StoreOffline, "store `s` is offline"));
-        }
-        self.cleaned.lock().unwrap().push(spec.transfer);
-        Ok(())
+    fn expect_source(&self, _: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
+        self.expected.lock().unwrap().push((site.to_string(), peers.to_vec(), lanes_max));
     }
 }
 

@@ -4,17 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::peers::{Member, Peers};
-use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
-use penstock_api::scan::RootKind;
-use penstock_api::task::{
-    Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
-};
-use penstock_api::transfer::PathText;
-use penstock_proto::compared::{Comparison, EntrySet};
-use penstock_proto::id::{Name, WriterId};
-use penstock_proto::manifest::Page;
+use penstock_api::proof::ProofProgress;
+use penstock_api::request::{PeerReply, TargetRequest};
+use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec};
+use penstock_proto::id::WriterId;
 
 /// The peers of a run as if they were one: the controller's own comes first, and where one cannot
 /// now, the next is asked.
@@ -61,7 +55,10 @@ impl AnyPeer {
         self.finder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<T>(&self, ask: impl Fn(&dyn TargetPeer) -> Result<T, Problem>) -> Result<T, Problem> {
+    fn ask(
+        &self,
+        ask: impl Fn(&dyn TargetPeer) -> Result<PeerReply, Problem>,
+    ) -> Result<PeerReply, Problem> {
         let mut said = None;
         for member in in_order(&*self.peers) {
             match ask(&*member.peer) {
@@ -79,47 +76,12 @@ impl AnyPeer {
 }
 
 impl TargetPeer for AnyPeer {
-    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
-        self.ask(|peer| peer.root_kind(store, path))
-    }
-
-    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
-        self.ask(|peer| peer.prepare(spec))
-    }
-
-    fn compare(
+    fn call(
         &self,
-        spec: &TaskSpec,
-        page: &Page,
-        left: &EntrySet,
-    ) -> Result<Comparison, Problem> {
-        self.ask(|peer| peer.compare(spec, page, left))
-    }
-
-    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
-        self.ask(|peer| peer.store_id(store))
-    }
-
-    fn room(&self, store: &Name) -> Result<Room, Problem> {
-        self.ask(|peer| peer.room(store))
-    }
-
-    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
-        self.ask(|peer| peer.look(spec, page))
-    }
-
-    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
-        self.ask(|peer| peer.same_size(spec, page))
-    }
-
-    fn compare_contents(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        digests: &[(u32, String)],
+        request: TargetRequest<'_>,
         progress: &ProofProgress,
-    ) -> Result<Comparison, Problem> {
-        self.ask(|peer| peer.compare_contents(spec, page, digests, progress))
+    ) -> Result<PeerReply, Problem> {
+        self.ask(|peer| peer.call(request.clone(), progress))
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
@@ -145,28 +107,6 @@ impl TargetPeer for AnyPeer {
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
         self.first()?.peer.start(spec, control)
-    }
-
-    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
-        self.ask(|peer| peer.prove(spec, request))
-    }
-
-    fn confirm(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        wanted: &EntrySet,
-    ) -> Result<EntrySet, Problem> {
-        self.ask(|peer| peer.confirm(spec, page, wanted))
-    }
-
-    fn mend(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        files: &[(u32, String)],
-    ) -> Result<Mended, Problem> {
-        self.ask(|peer| peer.mend(spec, page, files))
     }
 
     fn clean(

@@ -1,14 +1,11 @@
-//! This host as a peer of a controller on another host of its site: as a target, and as a source
-//! ([`source`]).
+//! This host as a peer of a controller on another host of its site: as a target, and as a source.
 //!
 //! `POST /peer/v1/task` carries the conversation of one task: the request's body is what the
-//! controller says, the answer's what the task says, both as they come. `POST /peer/v1/target` is a
-//! question with one answer, `POST /peer/v1/long` one whose answer takes a while ([`long`]). Before
-//! anything is done the controller is asked whether it is one ([`tenure`]), and what an older one
-//! has begun here is ended first (B4).
+//! controller says, the answer's what the task says, both as they come. `POST /peer/v1/call` is a
+//! request with one reply ([`calls`]). Before anything is done the controller is asked whether it
+//! is one ([`tenure`]), and what an older one has begun here is ended first (B4).
 
-mod long;
-mod source;
+mod calls;
 pub(crate) mod task;
 mod tenure;
 
@@ -22,16 +19,14 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{
-    Caller, EncodedPage, OpenTask, PEER_API_VERSION, PEER_VERSION_HEADER, PeerCall, PeerRequest,
-    TaskOpened, check_peer_version,
+    Caller, OpenTask, PEER_API_VERSION, PEER_VERSION_HEADER, TaskOpened, check_peer_version,
 };
-use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
+use penstock_api::task::{TargetPeer as _, TaskControl, TaskSpec};
 use penstock_cluster::membership::ClusterNow;
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::TransferId;
-use penstock_proto::manifest::Page;
 use penstock_proto::version;
-use penstock_proto::wire::{Reader, Writer};
+use penstock_proto::wire::Writer;
 use task::Hosted;
 use tenure::{Tenures, is_older};
 use tokio::sync::{Semaphore, watch};
@@ -39,14 +34,9 @@ use tokio::sync::{Semaphore, watch};
 use super::remote::client::PeerClient;
 use crate::http;
 use crate::http::reply::{ProblemReply, blocking};
-use crate::http::request::BODY_BYTES_MAX;
 
-/// Longest description of a task or a question, without its page.
+/// Longest description of a task.
 const HEAD_BYTES_MAX: usize = 8 << 20;
-/// Longest question with its page.
-const QUESTION_BYTES_MAX: usize = 32 << 20;
-/// Longest question about a source: with the paths that a request may name, and who asks.
-const SOURCE_BYTES_MAX: usize = BODY_BYTES_MAX + (1 << 20);
 /// How long the beginning of a request may take.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// What was heard is acknowledged after this time, if nothing else is said; and how often figures
@@ -68,7 +58,7 @@ pub(crate) struct Host {
     tenures: Arc<Tenures>,
     now: watch::Receiver<Arc<ClusterNow>>,
     tasks: Mutex<HashMap<u64, Entry>>,
-    /// For what takes long.
+    /// Permits of requests that read files, list or delete.
     places: Arc<Semaphore>,
 }
 
@@ -102,9 +92,7 @@ impl Host {
         let answer = match (spoken, request.uri().path()) {
             (Err(problem), _) => Err(problem),
             (_, "/peer/v1/task") => self.serve_task(request.into_body()).await,
-            (_, "/peer/v1/target") => self.serve_question(request.into_body()).await,
-            (_, "/peer/v1/long") => self.serve_long(request.into_body()).await,
-            (_, "/peer/v1/source") => self.serve_source(request.into_body()).await,
+            (_, "/peer/v1/call") => self.serve_call(request.into_body()).await,
             _ => Err(Problem::new(ProblemCode::Path, "no such path")),
         };
         with_version(answer.unwrap_or_else(|problem| ProblemReply(problem).into_response()))
@@ -120,22 +108,6 @@ impl Host {
             format!("the site's records are of format {format}, this peer's release knows {known}");
         Err(Problem::new(ProblemCode::PeerVersion, title)
             .hint("install the release that the other peers have"))
-    }
-
-    async fn serve_question(&self, body: Body) -> Result<Response, Problem> {
-        let whole = read_whole(body, QUESTION_BYTES_MAX).await?;
-        let mut input = Reader::new(&whole);
-        let head = input.bytes(HEAD_BYTES_MAX, "question").map_err(unreadable)?;
-        let asked: PeerRequest = http::decode(head)?;
-        let fence = self.tenures.fence(&asked.caller).await?;
-        let page = match input.remaining() {
-            0 => None,
-            _ => Some(EncodedPage::decode(&mut input).map_err(unreadable)?),
-        };
-        let target = Arc::clone(&self.target);
-        let fenced = move |spec: &TaskSpec| TaskSpec { fence: fence.clone(), ..spec.clone() };
-        let answer = blocking(move || answer(&*target, asked.question, page, &fenced)).await;
-        answer.map(IntoResponse::into_response).map_err(|ProblemReply(problem)| problem)
     }
 
     async fn serve_task(self: Arc<Self>, body: Body) -> Result<Response, Problem> {
@@ -301,13 +273,6 @@ impl Host {
     }
 }
 
-/// Reads a question.
-async fn read_whole(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
-    let whole = axum::body::to_bytes(body, bytes_max);
-    let whole = tokio::time::timeout(HEAD_PATIENCE * 3, whole).await;
-    whole.map_err(|_| unreadable("it does not come"))?.map_err(unreadable)
-}
-
 /// Reads the beginning of a body: a length and so many bytes; gives what came behind it too.
 async fn read_head(body: &mut BodyDataStream) -> Result<(Vec<u8>, Vec<u8>), Problem> {
     let mut bytes = Vec::new();
@@ -377,52 +342,4 @@ fn unknown() -> Problem {
 fn unreadable(why: impl std::fmt::Display) -> Problem {
     Problem::new(ProblemCode::RequestUnreadable, "a controller's request cannot be read")
         .because(why)
-}
-
-/// Does what a controller asks. Blocks.
-fn answer(
-    target: &dyn TargetPeer,
-    question: PeerCall,
-    page: Option<EncodedPage>,
-    fenced: &dyn Fn(&TaskSpec) -> TaskSpec,
-) -> Result<Vec<u8>, Problem> {
-    let given = page.is_some();
-    let left = page.as_ref().map(|page| page.left.clone()).unwrap_or_default();
-    let digest = page.as_ref().map(|page| page.digest).unwrap_or_default();
-    let read = || {
-        let bytes = page.as_ref().map(|page| page.bytes.as_slice()).unwrap_or_default();
-        Page::decode(bytes).map_err(unreadable)
-    };
-    Ok(match question {
-        PeerCall::RootKind { store, path } => http::encode(&target.root_kind(&store, &path)?)?,
-        PeerCall::StoreId { store } => http::encode(&target.store_id(&store)?)?,
-        PeerCall::Room { store } => http::encode(&target.room(&store)?)?,
-        PeerCall::Prepare(spec) => http::encode(&target.prepare(&fenced(&spec))?)?,
-        PeerCall::Look(spec) => http::encode(&target.look(&fenced(&spec), &read()?)?)?,
-        PeerCall::SameSize(spec) => http::encode(&target.same_size(&fenced(&spec), &read()?)?)?,
-        PeerCall::Compare(spec) => {
-            let compared = target.compare(&fenced(&spec), &read()?, &left)?;
-            let mut out = Writer::new();
-            compared.encode(&mut out);
-            out.u32(compared.in_the_way);
-            out.into_bytes()
-        }
-        PeerCall::Confirm(spec) => {
-            let mut out = Writer::new();
-            target.confirm(&fenced(&spec), &read()?, &left)?.encode(&mut out);
-            out.into_bytes()
-        }
-        PeerCall::Mend { spec, files } => {
-            http::encode(&target.mend(&fenced(&spec), &read()?, &files)?)?
-        }
-        PeerCall::Clean { spec, generation_max } => {
-            let mut pages = Vec::new();
-            if given {
-                let (page, left) = (Arc::new(read()?), Arc::new(left));
-                pages.push(TaskPage { page, digest, left });
-            }
-            target.clean(&fenced(&spec), &mut pages.into_iter(), generation_max)?;
-            Vec::new()
-        }
-    })
 }

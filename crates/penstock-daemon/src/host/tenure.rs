@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use penstock_api::fence::{Fence, not_controller};
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rpc::streaming::OrderLeft;
+use penstock_api::rpc::lease::OrderLeft;
 use penstock_api::rpc::task::{Caller, TenureLeft, tenure_beat};
 use penstock_cluster::membership::{ClusterNow, epoch_of};
 

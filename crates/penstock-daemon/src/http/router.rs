@@ -49,12 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
 const SITE: &str = "/peer/v1/site";
-/// What a controller asks of this peer, as a target (see [`crate::host`]).
+/// What a controller asks of this peer (see [`crate::host`]).
 const TASK: &str = "/peer/v1/task";
-const TARGET: &str = "/peer/v1/target";
-const LONG: &str = "/peer/v1/long";
-/// The same, as a source.
-const SOURCE: &str = "/peer/v1/source";
+const CALL: &str = "/peer/v1/call";
 /// How long this peer is the controller.
 const TENURE: &str = "/peer/v1/tenure";
 /// Orders about peers; but for the token to join, which is the site's.
@@ -136,7 +133,7 @@ async fn site(
 ) -> Response {
     let path = request.uri().path();
     let own = &router.member.parts.site.config.site;
-    let faces = [LOCAL, SITE, TASK, TARGET, LONG, SOURCE, TENURE, ORDER, MEMBERS, LIST];
+    let faces = [LOCAL, SITE, TASK, CALL, TENURE, ORDER, MEMBERS, LIST];
     if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
         let peer = connection.peer.as_ref();
         if peer.is_none_or(|peer| !router.member.parts.site.is_own_peer(peer)) {
@@ -150,7 +147,7 @@ async fn site(
                 let told = blocking(move || Ok(member.members_told())).await;
                 with_version(told.map(Json).into_response())
             }
-            TASK | TARGET | LONG | SOURCE => router.host.answer(request).await,
+            TASK | CALL => router.host.answer(request).await,
             LIST => router.lister.serve(request).await,
             _ => take_over(&router, face, connection, request).await,
         };

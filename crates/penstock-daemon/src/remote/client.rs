@@ -101,6 +101,11 @@ impl PeerClient {
         sent
     }
 
+    /// Records that an address has begun an answer and not ended it.
+    pub(crate) fn note_silent(&self, address: SocketAddr) {
+        self.silent.note(address, false);
+    }
+
     async fn try_send(
         &self,
         address: SocketAddr,
@@ -133,40 +138,8 @@ impl PeerClient {
         }))
     }
 
-    /// Asks the first of a peer's addresses that answers; `body` is sent as it is, with `patience`
-    /// for the whole answer.
-    ///
-    /// # Errors
-    /// As [`PeerClient::send`].
-    pub(crate) async fn ask(
-        &self,
-        addresses: &[SocketAddr],
-        method: Method,
-        path: &str,
-        body: &[u8],
-        patience: Duration,
-    ) -> Result<Vec<u8>, Problem> {
-        let mut last = None;
-        for address in self.in_order(addresses) {
-            let ask = async {
-                let body = Body::from(body.to_vec());
-                let answer = self.send(address, method.clone(), path, body, patience).await?;
-                read(answer, address).await
-            };
-            let answer = tokio::time::timeout(patience, ask).await;
-            match answer.unwrap_or_else(|_| Err(unreachable_peer(address, "no answer in time"))) {
-                Err(problem) if problem.code == ProblemCode::PeerUnreachable => {
-                    self.silent.note(address, false);
-                    last = Some(problem);
-                }
-                other => return other,
-            }
-        }
-        let nowhere = || Problem::new(ProblemCode::PeerUnreachable, "a peer has no address");
-        Err(last.unwrap_or_else(nowhere))
-    }
-
-    /// Asks for a value in JSON.
+    /// Asks the first of a peer's addresses that answers for a value in JSON, with `patience` for
+    /// the whole answer of each.
     ///
     /// # Errors
     /// As [`PeerClient::send`].
@@ -176,7 +149,24 @@ impl PeerClient {
         path: &str,
         patience: Duration,
     ) -> Result<T, Problem> {
-        http::decode(&self.ask(addresses, Method::GET, path, &[], patience).await?)
+        let mut last = None;
+        for address in self.in_order(addresses) {
+            let ask = async {
+                let body = Body::default();
+                let answer = self.send(address, Method::GET, path, body, patience).await?;
+                read(answer, address).await
+            };
+            let answer = tokio::time::timeout(patience, ask).await;
+            match answer.unwrap_or_else(|_| Err(unreachable_peer(address, "no answer in time"))) {
+                Err(problem) if problem.code == ProblemCode::PeerUnreachable => {
+                    self.note_silent(address);
+                    last = Some(problem);
+                }
+                answer => return http::decode(&answer?),
+            }
+        }
+        let nowhere = || Problem::new(ProblemCode::PeerUnreachable, "a peer has no address");
+        Err(last.unwrap_or_else(nowhere))
     }
 }
 

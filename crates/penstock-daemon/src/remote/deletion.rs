@@ -4,21 +4,22 @@
 //! time, and is sent what is to go, some at a time. What breaks off is asked again for a while;
 //! what is gone by then is not found a second time.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
+use penstock_api::delete::{DeleteOrder, Deleted, Surplus, SurplusQuery};
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rpc::streaming::{
-    DELETE_ITEMS_MAX, Deleted, ORDER_HOLDS, PATH_BYTES_FULL, StreamCall, StreamPart,
-};
+use penstock_api::request::{DELETE_ITEMS_MAX, PATH_BYTES_FULL, PeerReply, PeerRequest};
+use penstock_api::rpc::lease::ORDER_HOLDS;
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_peer::{TakeSurplus, TargetLister, each_listed, find_surplus_with};
 
+use super::call::Waiting;
 use super::peer::RemotePeer;
 use crate::http;
 
@@ -29,38 +30,42 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Things in one answer to a listing that are kept in memory; more wait in a file.
 const HELD_MAX: usize = 8192;
 
-impl RemotePeer {
-    /// As [`penstock_api::task::TargetPeer::find_surplus`].
-    pub(super) fn find_surplus_there(
-        &self,
-        spec: &TaskSpec,
-        query: SurplusQuery<'_>,
-    ) -> Result<u64, Problem> {
-        let path = query.scratch.join("listed");
-        let mut lister = Lister { peer: self, spec, path, stop: query.stop };
-        find_surplus_with(&mut lister, spec, query)
-    }
+/// Finds the surplus at a peer, as [`penstock_api::task::TargetPeer::find_surplus`].
+///
+/// # Errors
+/// As that method.
+pub(super) fn find_surplus(
+    peer: &RemotePeer,
+    spec: &TaskSpec,
+    query: SurplusQuery<'_>,
+) -> Result<u64, Problem> {
+    let path = query.scratch.join("listed");
+    let mut lister = Lister { peer, spec, path, stop: query.stop };
+    find_surplus_with(&mut lister, spec, query)
+}
 
-    /// As [`penstock_api::task::TargetPeer::delete`].
-    pub(super) fn delete_there(
-        &self,
-        spec: &TaskSpec,
-        order: DeleteOrder<'_>,
-    ) -> Result<(), Problem> {
-        let DeleteOrder { list, only_in_the_way, deleted, stop, failed } = order;
-        let mut sending = Sending { peer: self, spec, deleted, stop, failed };
-        let (mut items, mut bytes) = (Vec::new(), 0);
-        each_listed(list, only_in_the_way, &mut |surplus| {
-            bytes += surplus.path.0.len();
-            items.push(surplus);
-            if items.len() < DELETE_ITEMS_MAX && bytes < PATH_BYTES_FULL {
-                return Ok(());
-            }
-            bytes = 0;
-            sending.delete(std::mem::take(&mut items))
-        })?;
-        sending.delete(items)
-    }
+/// Deletes the surplus at a peer, as [`penstock_api::task::TargetPeer::delete`].
+///
+/// # Errors
+/// As that method.
+pub(super) fn delete(
+    peer: &RemotePeer,
+    spec: &TaskSpec,
+    order: DeleteOrder<'_>,
+) -> Result<(), Problem> {
+    let DeleteOrder { list, only_in_the_way, deleted, stop, failed } = order;
+    let mut sending = Sending { peer, spec, deleted, stop, failed };
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    each_listed(list, only_in_the_way, &mut |surplus| {
+        bytes += surplus.path.0.len();
+        items.push(surplus);
+        if items.len() < DELETE_ITEMS_MAX && bytes < PATH_BYTES_FULL {
+            return Ok(());
+        }
+        bytes = 0;
+        sending.delete(std::mem::take(&mut items))
+    })?;
+    sending.delete(items)
 }
 
 /// Whether something that broke off is to be asked again.
@@ -116,13 +121,11 @@ impl Lister<'_> {
     }
 
     fn ask(&self, directories: &[PathText]) -> Result<Told, Problem> {
-        let spec = Box::new(self.spec.clone());
-        let question = StreamCall::List { spec, directories: directories.to_vec() };
+        let (spec, directories) = (Cow::Borrowed(self.spec), directories.to_vec());
         let mut told = Told::default();
-        self.peer.ask_long(question, &[], self.stop, &mut |part| match part {
-            StreamPart::Found(found) => self.keep(&mut told, found),
-            _ => Ok(()),
-        })?;
+        let found = &mut |found| self.keep(&mut told, found);
+        let waiting = Waiting { stop: self.stop, alive: &mut |_| {}, found };
+        self.peer.send(PeerRequest::List { spec, directories }, None, waiting)?;
         Ok(told)
     }
 
@@ -203,19 +206,14 @@ impl Sending<'_, '_> {
     /// this to stop. When this returns nothing is deleted by it any more.
     fn ask(&self, items: &[Surplus]) -> Result<Deleted, Problem> {
         let order = self.peer.orders.begin(ORDER_HOLDS);
-        let (spec, items) = (Box::new(self.spec.clone()), items.to_vec());
+        let (spec, items) = (Cow::Borrowed(self.spec), Cow::Borrowed(items));
         let mut gone = 0;
-        let question = StreamCall::Delete { spec, order, items };
-        let answer = self.peer.ask_long(question, &[], &AtomicBool::new(false), &mut |part| {
-            if let StreamPart::Alive(now) = part {
-                gone = now;
-            }
-            Ok(())
-        });
-        match answer {
-            Ok(bytes) => {
+        let (stop, found) = (&AtomicBool::new(false), &mut |_| Ok(()));
+        let waiting = Waiting { stop, alive: &mut |now| gone = now, found };
+        match self.peer.send(PeerRequest::Delete { spec, items }, Some(order), waiting) {
+            Ok(reply) => {
                 self.peer.orders.answered(order);
-                let told: Deleted = http::decode(&bytes)?;
+                let PeerReply::Deleted(told) = reply else { return Err(reply.misplaced()) };
                 self.deleted.fetch_add(told.deleted, Ordering::Relaxed);
                 Ok(told)
             }

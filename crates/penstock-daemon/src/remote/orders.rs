@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use penstock_api::rpc::streaming::OrderLeft;
+use penstock_api::rpc::lease::OrderLeft;
 
 /// Where a controller is asked about an order, with its number behind.
 pub(crate) const ORDER: &str = "/peer/v1/order/";

@@ -7,20 +7,13 @@ use std::time::Duration;
 use penstock_api::cluster::{PeerCard, StoreCard};
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::peers::{Member, PartNews, Peers};
-use penstock_api::plan::PlanItem;
 use penstock_api::problem::Problem;
-use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
+use penstock_api::proof::ProofProgress;
+use penstock_api::request::{PeerReply, TargetRequest};
 use penstock_api::rpc::task::{Caller, PEER_API_VERSION};
-use penstock_api::scan::RootKind;
-use penstock_api::task::{
-    Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
-};
-use penstock_api::transfer::PathText;
+use penstock_api::task::{TargetPeer, Task, TaskControl, TaskSpec};
 use penstock_cluster::membership::ClusterNow;
-
-use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
-use penstock_proto::manifest::Page;
 use penstock_proto::network::DataAddress;
 use penstock_proto::units::Instant;
 use tokio::runtime::Handle;
@@ -292,53 +285,12 @@ impl SiteTarget {
 }
 
 impl TargetPeer for SiteTarget {
-    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
-        self.of(store).root_kind(store, path)
-    }
-
-    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
-        self.of(&spec.store).prepare(spec)
-    }
-
-    fn compare(
+    fn call(
         &self,
-        spec: &TaskSpec,
-        page: &Page,
-        left: &EntrySet,
-    ) -> Result<Comparison, Problem> {
-        self.of(&spec.store).compare(spec, page, left)
-    }
-
-    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
-        self.of(store).store_id(store)
-    }
-
-    fn expect_source(&self, store: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
-        if self.stores.contains(store) {
-            self.own.expect_source(store, site, peers, lanes_max);
-        }
-    }
-
-    fn room(&self, store: &Name) -> Result<Room, Problem> {
-        self.of(store).room(store)
-    }
-
-    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
-        self.of(&spec.store).look(spec, page)
-    }
-
-    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
-        self.of(&spec.store).same_size(spec, page)
-    }
-
-    fn compare_contents(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        digests: &[(u32, String)],
+        request: TargetRequest<'_>,
         progress: &ProofProgress,
-    ) -> Result<Comparison, Problem> {
-        self.of(&spec.store).compare_contents(spec, page, digests, progress)
+    ) -> Result<PeerReply, Problem> {
+        self.of(request.store()).call(request, progress)
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
@@ -357,35 +309,10 @@ impl TargetPeer for SiteTarget {
         self.of(&spec.store).start(spec, control)
     }
 
-    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
-        self.of(&spec.store).prove(spec, request)
-    }
-
-    fn confirm(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        wanted: &EntrySet,
-    ) -> Result<EntrySet, Problem> {
-        self.of(&spec.store).confirm(spec, page, wanted)
-    }
-
-    fn mend(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        files: &[(u32, String)],
-    ) -> Result<Mended, Problem> {
-        self.of(&spec.store).mend(spec, page, files)
-    }
-
-    fn clean(
-        &self,
-        spec: &TaskSpec,
-        pages: &mut dyn Iterator<Item = TaskPage>,
-        generation_max: u32,
-    ) -> Result<(), Problem> {
-        self.of(&spec.store).clean(spec, pages, generation_max)
+    fn expect_source(&self, store: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
+        if self.stores.contains(store) {
+            self.own.expect_source(store, site, peers, lanes_max);
+        }
     }
 }
 

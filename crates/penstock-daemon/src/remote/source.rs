@@ -10,42 +10,29 @@
 //!
 //! [`Orders`]: super::orders::Orders
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use penstock_api::cluster::PeerCard;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::rpc::source::{SOURCE_ORDER_HOLDS, SourceCall, SourceRequest};
-use penstock_api::scan::{
-    DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
-};
+use penstock_api::request::{PeerReply, PeerRequest, SourceRequest};
+use penstock_api::rpc::lease::SOURCE_ORDER_HOLDS;
+use penstock_api::scan::{RootKind, ScanRequest, SourcePeer};
 use penstock_cluster::membership::ClusterNow;
 use penstock_peer::SourceService;
 use penstock_proto::id::{Name, TransferId};
-use reqwest::Method;
 use tokio::sync::watch;
 
-use super::peer::{RemotePeer, unreadable};
+use super::call::Waiting;
+use super::peer::RemotePeer;
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
-use crate::http;
 
-/// How long a peer may take to look at a data set's root.
-const OPEN: Duration = Duration::from_secs(30);
 /// How often a peer is asked for a scan that it is taking up: each time it answers within ten
 /// seconds or so, and pages that it has read are not read again.
 const OPENINGS_MAX: usize = 100;
-/// How long it may take beyond what it was told to wait.
-const LATE: Duration = Duration::from_secs(12);
-/// How long it may take to look at changed entries: it may read some of them again.
-const ASK: Duration = Duration::from_secs(300);
-/// How long it may take for an order to remove, which is worked on for two seconds and may end
-/// with a sync.
-const REMOVE: Duration = Duration::from_secs(240);
-/// How long it may take to hear that a transfer is over.
-const RELEASE: Duration = Duration::from_secs(3);
 /// The source side of the site.
 pub(crate) struct SiteSource {
     own: Arc<SourceService>,
@@ -80,27 +67,27 @@ impl Drop for Post {
 }
 
 impl Post {
-    fn ask(&self, question: SourceCall, patience: Duration) -> Result<Vec<u8>, Problem> {
-        let (peer, order) = (&self.peer, self.order);
-        let body = http::encode(&SourceRequest { caller: peer.caller.clone(), order, question })?;
-        let path = "/peer/v1/source";
-        let answer = peer.client.ask(&peer.addresses, Method::POST, path, &body, patience);
-        peer.runtime.block_on(answer).map_err(|problem| peer.named(problem))
-    }
-
     /// Has the data set listed, from its beginning or where another peer has come to.
     fn open(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let is_opening = |asked: &Result<_, Problem>| {
             asked.as_ref().is_err_and(|problem| problem.code == ProblemCode::ScanOpening)
         };
-        let mut asked = self.ask(SourceCall::open(request), OPEN);
+        let mut asked = self.open_scan(request);
         for _ in 1..OPENINGS_MAX {
             if !is_opening(&asked) {
                 break;
             }
-            asked = self.ask(SourceCall::open(request), OPEN);
+            asked = self.open_scan(request);
         }
-        http::decode(&asked?)
+        asked
+    }
+}
+
+impl SourcePeer for Post {
+    fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+        let (stop, found) = (&AtomicBool::new(false), &mut |_| Ok(()));
+        let waiting = Waiting { stop, alive: &mut |_| {}, found };
+        self.peer.send(PeerRequest::Source(request), Some(self.order), waiting)
     }
 }
 
@@ -276,12 +263,12 @@ impl SiteSource {
     }
 
     /// Asks whoever lists a data set; once more, of whoever does so then, if that cannot answer.
-    fn ask(&self, far: &Far, question: SourceCall, patience: Duration) -> Result<Vec<u8>, Problem> {
+    fn ask(&self, far: &Far, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
         let post = self.post(far)?;
-        match post.ask(question.clone(), patience) {
+        match post.call(request.clone()) {
             Err(problem) if is_of_one_peer(&problem) => {
                 let next = self.replace(&mut far.lock(), &post, Some(problem))?;
-                next.ask(question, patience)
+                next.call(request)
             }
             answer => answer,
         }
@@ -333,7 +320,43 @@ impl SiteSource {
             }
         }
         // The peer compares it with what it lists: an id alone gives nobody a right to pages (C4).
-        http::decode(&self.ask(&far, SourceCall::open(request), OPEN)?)
+        match self.ask(&far, SourceRequest::OpenScan(Cow::Borrowed(request)))? {
+            PeerReply::Opened(kind) => Ok(kind),
+            other => Err(other.misplaced()),
+        }
+    }
+
+    /// Opens a data set, here or at a peer that has its store.
+    fn open_here_or_far(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let has = self.has(&request.store);
+        if !has || self.far(request.transfer).is_some() {
+            return match self.open_far(request) {
+                Err(problem) if has && is_gone(&problem) => self.open_again(request),
+                opened => opened,
+            };
+        }
+        let opened = self.own.open_scan(request);
+        let lost = opened.as_ref().is_err_and(|problem| problem.code == ProblemCode::StoreOffline);
+        if !lost || self.choice(&request.store, request.transfer).0.is_empty() {
+            return opened;
+        }
+        self.own.stop(request.transfer);
+        self.open_far(request)
+    }
+
+    /// Releases a data set, here and at the peer that lists it.
+    fn release_everywhere(&self, transfer: TransferId) {
+        let far = self.table().remove(&transfer);
+        let post = far.and_then(|far| far.lock().post.take());
+        if let Some(post) = post
+            && let Err(problem) = post.call(SourceRequest::Release { transfer })
+        {
+            // It ends where it would keep something: its order is over. Until then it may write
+            // beside whoever lists the same data set next.
+            post.peer.orders.give_up(post.order);
+            tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
+        }
+        self.own.release(transfer);
     }
 }
 
@@ -394,34 +417,21 @@ fn unopened(problem: Problem) -> Problem {
     Problem::new(ProblemCode::ScanUnknown, title).because(problem)
 }
 
-fn waited(wait_ms: u32) -> Duration {
-    LATE + Duration::from_millis(wait_ms.into())
-}
-
 impl SourcePeer for SiteSource {
-    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
-        let has = self.has(&request.store);
-        if !has || self.far(request.transfer).is_some() {
-            return match self.open_far(request) {
-                Err(problem) if has && is_gone(&problem) => self.open_again(request),
-                opened => opened,
-            };
+    fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+        match request {
+            SourceRequest::OpenScan(request) => {
+                self.open_here_or_far(&request).map(PeerReply::Opened)
+            }
+            SourceRequest::Release { transfer } => {
+                self.release_everywhere(transfer);
+                Ok(PeerReply::Done)
+            }
+            request => match self.far(request.transfer()) {
+                Some(far) => self.ask(&far, request),
+                None => self.own.call(request).map_err(unopened),
+            },
         }
-        let opened = self.own.open_scan(request);
-        let lost = opened.as_ref().is_err_and(|problem| problem.code == ProblemCode::StoreOffline);
-        if !lost || self.choice(&request.store, request.transfer).0.is_empty() {
-            return opened;
-        }
-        self.own.stop(request.transfer);
-        self.open_far(request)
-    }
-
-    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        let Some(far) = self.far(transfer) else {
-            return self.own.page(transfer, number, wait_ms).map_err(unopened);
-        };
-        let question = SourceCall::Page { transfer, number, wait_ms };
-        PageReply::decode(&self.ask(&far, question, waited(wait_ms))?).map_err(unreadable)
     }
 
     fn page_news(&self, transfer: TransferId) -> Option<watch::Receiver<()>> {
@@ -431,49 +441,6 @@ impl SourcePeer for SiteSource {
 
     fn is_listing(&self, transfer: TransferId) -> bool {
         self.far(transfer).is_some() || self.own.is_listing(transfer)
-    }
-
-    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
-        let Some(far) = self.far(transfer) else {
-            return self.own.ask(transfer, question).map_err(unopened);
-        };
-        let question = SourceCall::Ask { transfer, question: question.clone() };
-        http::decode(&self.ask(&far, question, ASK)?)
-    }
-
-    fn digests(
-        &self,
-        transfer: TransferId,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        let Some(far) = self.far(transfer) else {
-            return self.own.digests(transfer, wish, wait_ms).map_err(unopened);
-        };
-        let question = SourceCall::Digests { transfer, wish: wish.clone(), wait_ms };
-        http::decode(&self.ask(&far, question, waited(wait_ms))?)
-    }
-
-    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        let Some(far) = self.far(transfer) else {
-            return self.own.remove(transfer, order).map_err(unopened);
-        };
-        let question = SourceCall::Remove { transfer, order: order.clone() };
-        http::decode(&self.ask(&far, question, REMOVE)?)
-    }
-
-    fn release(&self, transfer: TransferId) {
-        let far = self.table().remove(&transfer);
-        let post = far.and_then(|far| far.lock().post.take());
-        if let Some(post) = post
-            && let Err(problem) = post.ask(SourceCall::Release { transfer }, RELEASE)
-        {
-            // It ends where it would keep something: its order is over. Until then it may write
-            // beside whoever lists the same data set next.
-            post.peer.orders.give_up(post.order);
-            tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
-        }
-        self.own.release(transfer);
     }
 }
 

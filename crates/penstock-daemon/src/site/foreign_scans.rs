@@ -232,10 +232,7 @@ fn sweep_once(scans: &ForeignScans, source: &dyn SourcePeer, sites: &dyn SiteCli
 
 #[cfg(test)]
 mod tests {
-    use penstock_api::removal::{RemoveOrder, RemoveReply};
-    use penstock_api::scan::{
-        DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, WishedDigests,
-    };
+    use penstock_api::request::{PeerReply, SourceRequest};
 
     use super::*;
 
@@ -243,36 +240,13 @@ mod tests {
     struct Listing(bool);
 
     impl SourcePeer for Listing {
-        fn open_scan(&self, _: &ScanRequest) -> Result<RootKind, Problem> {
-            Ok(RootKind::Directory)
-        }
-
-        fn page(&self, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
-            Ok(PageReply::NotYet)
+        fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+            Err(foreign_scan(request.transfer()))
         }
 
         fn is_listing(&self, _: TransferId) -> bool {
             self.0
         }
-
-        fn ask(&self, _: TransferId, _: &RecheckRequest) -> Result<u32, Problem> {
-            Ok(0)
-        }
-
-        fn digests(
-            &self,
-            _: TransferId,
-            _: &DigestWish,
-            _: u32,
-        ) -> Result<Option<WishedDigests>, Problem> {
-            Ok(None)
-        }
-
-        fn remove(&self, id: TransferId, _: &RemoveOrder) -> Result<RemoveReply, Problem> {
-            Err(foreign_scan(id))
-        }
-
-        fn release(&self, _: TransferId) {}
     }
 
     fn id(number: usize) -> TransferId {

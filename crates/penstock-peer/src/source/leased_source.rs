@@ -10,10 +10,8 @@ use std::sync::Arc;
 
 use penstock_api::fence::Fence;
 use penstock_api::problem::Problem;
-use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{
-    DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
-};
+use penstock_api::request::{PeerReply, SourceRequest};
+use penstock_api::scan::SourcePeer;
 use penstock_proto::id::TransferId;
 use tokio::sync::watch;
 
@@ -36,12 +34,13 @@ impl ScanOrder {
 }
 
 impl SourcePeer for SourceService {
-    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
-        self.open_by(&self.own_order(), request)
-    }
-
-    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.page_by(&self.own_order(), transfer, number, wait_ms)
+    fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+        if let SourceRequest::Release { transfer } = request {
+            self.stop(transfer);
+            self.remove_kept(transfer);
+            return Ok(PeerReply::Done);
+        }
+        self.call_by(&self.own_order(), request)
     }
 
     fn page_news(&self, transfer: TransferId) -> Option<watch::Receiver<()>> {
@@ -50,28 +49,6 @@ impl SourcePeer for SourceService {
 
     fn is_listing(&self, transfer: TransferId) -> bool {
         self.lists(transfer)
-    }
-
-    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
-        self.ask_by(&self.own_order(), transfer, question)
-    }
-
-    fn digests(
-        &self,
-        transfer: TransferId,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        self.digests_by(&self.own_order(), transfer, wish, wait_ms)
-    }
-
-    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        self.remove_by(&self.own_order(), transfer, order)
-    }
-
-    fn release(&self, transfer: TransferId) {
-        self.stop(transfer);
-        self.remove_kept(transfer);
     }
 }
 
@@ -96,35 +73,16 @@ impl OrderedSource {
 }
 
 impl SourcePeer for OrderedSource {
-    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
-        self.service.open_by(self.order()?, request)
-    }
-
-    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.service.page_by(self.order()?, transfer, number, wait_ms)
-    }
-
-    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
-        self.service.ask_by(self.order()?, transfer, question)
-    }
-
-    fn digests(
-        &self,
-        transfer: TransferId,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        self.service.digests_by(self.order()?, transfer, wish, wait_ms)
-    }
-
-    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        self.service.remove_by(self.order()?, transfer, order)
-    }
-
-    /// Forgets a transfer here. The content of the shared directory stays, since it is the
-    /// controller's.
-    fn release(&self, transfer: TransferId) {
-        self.service.stop(transfer);
+    /// Answers a request under the order. Forgets a released transfer here only: the content of
+    /// the shared directory stays, since it is the controller's.
+    fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+        match request {
+            SourceRequest::Release { transfer } => {
+                self.service.stop(transfer);
+                Ok(PeerReply::Done)
+            }
+            request => self.service.call_by(self.order()?, request),
+        }
     }
 }
 
@@ -136,6 +94,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use penstock_api::preserve::Preserve;
+    use penstock_api::removal::RemoveOrder;
+    use penstock_api::scan::{PageReply, RootKind, ScanRequest};
     use penstock_api::select::Selection;
     use penstock_api::transfer::PathText;
     use penstock_proto::id::PeerId;

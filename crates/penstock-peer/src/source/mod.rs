@@ -28,6 +28,7 @@ use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
+use penstock_api::request::{PeerReply, SourceRequest};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, WishedDigests,
 };
@@ -371,13 +372,36 @@ fn unknown_scan(transfer: TransferId) -> Problem {
     Problem::new(ProblemCode::ScanUnknown, title).exit(Exit::Fatal).status(404)
 }
 
-/// The requests of [`penstock_api::scan::SourcePeer`], by an order.
 impl SourceService {
-    pub(crate) fn open_by(
+    /// Answers a request by an order, except [`SourceRequest::Release`], which needs none: it stops
+    /// the scan here.
+    pub(crate) fn call_by(
         &self,
         order: &ScanOrder,
-        request: &ScanRequest,
-    ) -> Result<RootKind, Problem> {
+        request: SourceRequest<'_>,
+    ) -> Result<PeerReply, Problem> {
+        Ok(match request {
+            SourceRequest::OpenScan(request) => PeerReply::Opened(self.open_by(order, &request)?),
+            SourceRequest::Page { transfer, number, wait_ms } => {
+                PeerReply::Page(self.page_by(order, transfer, number, wait_ms)?)
+            }
+            SourceRequest::Recheck { transfer, question } => {
+                PeerReply::Rechecked(self.ask_by(order, transfer, &question)?)
+            }
+            SourceRequest::Digests { transfer, wish, wait_ms } => {
+                PeerReply::Digests(self.digests_by(order, transfer, &wish, wait_ms)?)
+            }
+            SourceRequest::Remove { transfer, order: removal } => {
+                PeerReply::Removed(self.remove_by(order, transfer, &removal)?)
+            }
+            SourceRequest::Release { transfer } => {
+                self.stop(transfer);
+                PeerReply::Done
+            }
+        })
+    }
+
+    fn open_by(&self, order: &ScanOrder, request: &ScanRequest) -> Result<RootKind, Problem> {
         // One place for each scan: a client that repeats its request waits at the place of the
         // first, and starts no second scan over the same pages. The wait lasts while pages are
         // read; a store that hangs ends it sooner.
@@ -405,7 +429,7 @@ impl SourceService {
         }
     }
 
-    pub(crate) fn page_by(
+    fn page_by(
         &self,
         order: &ScanOrder,
         transfer: TransferId,
@@ -416,7 +440,7 @@ impl SourceService {
         open.scan.page(number, Duration::from_millis(u64::from(wait_ms)))
     }
 
-    pub(crate) fn ask_by(
+    fn ask_by(
         &self,
         order: &ScanOrder,
         transfer: TransferId,
@@ -432,7 +456,7 @@ impl SourceService {
         Ok(pages)
     }
 
-    pub(crate) fn remove_by(
+    fn remove_by(
         &self,
         by: &ScanOrder,
         transfer: TransferId,
@@ -494,7 +518,7 @@ impl SourceService {
         Ok(reply)
     }
 
-    pub(crate) fn digests_by(
+    fn digests_by(
         &self,
         order: &ScanOrder,
         transfer: TransferId,

@@ -19,6 +19,7 @@ use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
+use penstock_api::request::{PeerReply, TargetRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
     Mended, Room, SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
@@ -422,19 +423,22 @@ fn id_of(identity: &StoreIdentity) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-impl TargetPeer for TargetService {
-    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+impl TargetService {
+    /// Handles [`TargetRequest::RootKind`].
+    fn examine_root(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
         let (stores, name, path) = (Arc::clone(&self.stores), store.clone(), path.clone());
         self.stores.ask(store, move || root_kind(&stores, &name, &path))?
     }
 
-    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+    /// Handles [`TargetRequest::Prepare`].
+    fn check_store(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
         check_rules(&spec.preserve.owner_map)?;
         let (stores, asked) = (Arc::clone(&self.stores), spec.clone());
         self.stores.ask(&spec.store, move || prepare(&stores, &asked))?
     }
 
-    fn compare(
+    /// Handles [`TargetRequest::Compare`].
+    fn compare_page(
         &self,
         spec: &TaskSpec,
         page: &Page,
@@ -447,18 +451,14 @@ impl TargetPeer for TargetService {
         if page.round > 0 { comparer.compare_amending(page) } else { comparer.compare(page, left) }
     }
 
-    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
+    /// Handles [`TargetRequest::StoreId`].
+    fn look_up_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
         let (stores, name) = (Arc::clone(&self.stores), store.clone());
         self.stores.ask(store, move || store_id(&stores, &name))?
     }
 
-    fn expect_source(&self, _: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
-        if self.connect.is_none() {
-            preconnect::dial(&self.book, (site, peers), (&self.locals(), lanes_max), &self.options);
-        }
-    }
-
-    fn room(&self, store: &Name) -> Result<Room, Problem> {
+    /// Handles [`TargetRequest::Room`].
+    fn free_space(&self, store: &Name) -> Result<Room, Problem> {
         let (stores, name) = (Arc::clone(&self.stores), store.clone());
         self.stores.ask(store, move || {
             let space = stores.target(&name)?.space();
@@ -467,19 +467,22 @@ impl TargetPeer for TargetService {
         })?
     }
 
-    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+    /// Handles [`TargetRequest::Look`].
+    fn plan_page(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
         check_rules(&spec.preserve.owner_map)?;
         self.identify_if_known(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         look(&Comparer::new(self.target(spec)?, spec, false, allowed), page)
     }
 
-    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
+    /// Handles [`TargetRequest::SameSize`].
+    fn find_same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
         self.identify(spec)?;
         Comparer::new(self.stores.target(&spec.store)?, spec, false, false).same_size(page)
     }
 
-    fn compare_contents(
+    /// Handles [`TargetRequest::CompareContents`].
+    fn compare_page_contents(
         &self,
         spec: &TaskSpec,
         page: &Page,
@@ -499,6 +502,140 @@ impl TargetPeer for TargetService {
         Comparer::new(target.clone(), spec, true, allowed)
             .with_same(same)
             .compare(page, &EntrySet::default())
+    }
+
+    /// Handles [`TargetRequest::Prove`].
+    fn read_back(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+        let target = self.target(spec)?;
+        if matches!(target, Target::Null) {
+            let title = format!("store `{}` keeps nothing that could be read again", spec.store);
+            return Err(Problem::new(ProblemCode::Proof, title)
+                .hint("leave out `--readback` and `--also-digest`"));
+        }
+        let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
+        // A missing mount would look like an empty directory (A5), also in the midst of the work.
+        self.identify(spec)?;
+        let proof = Readback { target: &target, root, kind, pool }.prove(request)?;
+        if !proof.damaged.is_empty() || !proof.failures.is_empty() {
+            self.identify(spec)?;
+        }
+        Ok(proof)
+    }
+
+    /// Handles [`TargetRequest::Confirm`].
+    fn confirm_entries(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        wanted: &EntrySet,
+    ) -> Result<EntrySet, Problem> {
+        self.identify(spec)?;
+        confirm(self.stores.target(&spec.store)?, spec, page, wanted)
+    }
+
+    /// Handles [`TargetRequest::Mend`].
+    fn repair_late_writes(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
+        self.identify(spec)?;
+        let target = self.target(spec)?;
+        let own_site = spec.source.is_of_own_site();
+        let allowed = self.stores.spec(&spec.store)?.allow_privileged;
+        let keeper = AttributePolicy::new(&spec.preserve, own_site, allowed);
+        let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
+        let failed_syncs = target.failed_syncs();
+        let found = LateWriteRepair { target: &target, root, kind, keeper: &keeper, pool }
+            .mend(page, files)?;
+        if found.mended > 0 && spec.durability != Durability::None {
+            target.sync_since(failed_syncs).map_err(|error| full_problem(&error))?;
+        }
+        Ok(found)
+    }
+
+    /// Handles [`TargetRequest::CleanPage`]: returns whether a time of a directory was set.
+    fn remove_temporary_files(
+        &self,
+        spec: &TaskSpec,
+        page: &TaskPage,
+        generation_max: u32,
+    ) -> Result<bool, Problem> {
+        self.identify_if_known(spec)?;
+        clean_page(&self.target(spec)?, spec, page, generation_max)
+    }
+
+    /// Handles [`TargetRequest::CleanMarker`].
+    fn remove_marker(&self, spec: &TaskSpec, touched: bool) -> Result<(), Problem> {
+        self.identify_if_known(spec)?;
+        let target = self.target(spec)?;
+        if touched && let Err(error) = target.sync() {
+            tracing::warn!(error = %chain(&error), "times of directories may not be durable");
+        }
+        target
+            .remove_marker((spec.transfer, spec.writer))
+            .or_else(|error| left(&target, &error))?;
+        // A missing mount looks like an empty directory (A5), also in the midst of the work.
+        self.identify_if_known(spec)
+    }
+}
+
+impl TargetPeer for TargetService {
+    fn call(
+        &self,
+        request: TargetRequest<'_>,
+        progress: &ProofProgress,
+    ) -> Result<PeerReply, Problem> {
+        Ok(match request {
+            TargetRequest::RootKind { store, path } => {
+                PeerReply::RootKind(self.examine_root(&store, &path)?)
+            }
+            TargetRequest::StoreId { store } => PeerReply::StoreId(self.look_up_id(&store)?),
+            TargetRequest::Room { store } => PeerReply::Room(self.free_space(&store)?),
+            TargetRequest::Prepare { spec } => PeerReply::Prepared(self.check_store(&spec)?),
+            TargetRequest::Compare { spec, page, left } => {
+                PeerReply::Compared(self.compare_page(&spec, page.get()?, &left)?)
+            }
+            TargetRequest::Look { spec, page } => {
+                PeerReply::Planned(self.plan_page(&spec, page.get()?)?)
+            }
+            TargetRequest::SameSize { spec, page } => {
+                PeerReply::SameSize(self.find_same_size(&spec, page.get()?)?)
+            }
+            TargetRequest::CompareContents { spec, page, digests } => {
+                let page = page.get()?;
+                PeerReply::Compared(self.compare_page_contents(&spec, page, &digests, progress)?)
+            }
+            TargetRequest::Prove { spec, page, digests, readback, also } => {
+                let (page, digest) = page.share()?;
+                let page = &TaskPage { page, digest, left: Arc::default() };
+                let (digests, also) = (&*digests, &*also);
+                let request = ProofRequest { page, digests, readback, also, progress };
+                self.read_back(&spec, &request)?.into()
+            }
+            TargetRequest::Confirm { spec, page, wanted } => {
+                PeerReply::Confirmed(self.confirm_entries(&spec, page.get()?, &wanted)?)
+            }
+            TargetRequest::Mend { spec, page, files } => {
+                PeerReply::Mended(self.repair_late_writes(&spec, page.get()?, &files)?)
+            }
+            TargetRequest::CleanPage { spec, page, left, generation_max } => {
+                let (page, digest) = page.share()?;
+                let page = TaskPage { page, digest, left: Arc::new(left.into_owned()) };
+                PeerReply::Cleaned(self.remove_temporary_files(&spec, &page, generation_max)?)
+            }
+            TargetRequest::CleanMarker { spec, touched } => {
+                self.remove_marker(&spec, touched)?;
+                PeerReply::Done
+            }
+        })
+    }
+
+    fn expect_source(&self, _: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
+        if self.connect.is_none() {
+            preconnect::dial(&self.book, (site, peers), (&self.locals(), lanes_max), &self.options);
+        }
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
@@ -555,76 +692,6 @@ impl TargetPeer for TargetService {
         let task = Arc::new(RunningTask::start(spec, control, parts)?);
         self.remember(&task);
         Ok(task)
-    }
-
-    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
-        let target = self.target(spec)?;
-        if matches!(target, Target::Null) {
-            let title = format!("store `{}` keeps nothing that could be read again", spec.store);
-            return Err(Problem::new(ProblemCode::Proof, title)
-                .hint("leave out `--readback` and `--also-digest`"));
-        }
-        let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
-        // A missing mount would look like an empty directory (A5), also in the midst of the work.
-        self.identify(spec)?;
-        let proof = Readback { target: &target, root, kind, pool }.prove(request)?;
-        if !proof.damaged.is_empty() || !proof.failures.is_empty() {
-            self.identify(spec)?;
-        }
-        Ok(proof)
-    }
-
-    fn confirm(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        wanted: &EntrySet,
-    ) -> Result<EntrySet, Problem> {
-        self.identify(spec)?;
-        confirm(self.stores.target(&spec.store)?, spec, page, wanted)
-    }
-
-    fn mend(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        files: &[(u32, String)],
-    ) -> Result<Mended, Problem> {
-        self.identify(spec)?;
-        let target = self.target(spec)?;
-        let own_site = spec.source.is_of_own_site();
-        let allowed = self.stores.spec(&spec.store)?.allow_privileged;
-        let keeper = AttributePolicy::new(&spec.preserve, own_site, allowed);
-        let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
-        let failed_syncs = target.failed_syncs();
-        let found = LateWriteRepair { target: &target, root, kind, keeper: &keeper, pool }
-            .mend(page, files)?;
-        if found.mended > 0 && spec.durability != Durability::None {
-            target.sync_since(failed_syncs).map_err(|error| full_problem(&error))?;
-        }
-        Ok(found)
-    }
-
-    fn clean(
-        &self,
-        spec: &TaskSpec,
-        pages: &mut dyn Iterator<Item = TaskPage>,
-        generation_max: u32,
-    ) -> Result<(), Problem> {
-        self.identify_if_known(spec)?;
-        let target = self.target(spec)?;
-        let mut touched = false;
-        for page in pages {
-            touched |= clean_page(&target, spec, &page, generation_max)?;
-        }
-        if touched && let Err(error) = target.sync() {
-            tracing::warn!(error = %chain(&error), "times of directories may not be durable");
-        }
-        target
-            .remove_marker((spec.transfer, spec.writer))
-            .or_else(|error| left(&target, &error))?;
-        // A missing mount looks like an empty directory (A5), also in the midst of the work.
-        self.identify_if_known(spec)
     }
 }
 

@@ -2,10 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// A 256-bit digest; XXH3-128 fills the first half, the rest is zero.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+/// A 256-bit digest; XXH3-128 fills the first half, the rest is zero. In JSON it is the text of
+/// [`Digest::to_hex`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
@@ -26,6 +30,20 @@ impl Digest {
 
     pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         input.array("digest").map(Self)
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::from_hex(&text).ok_or("a digest is 64 hexadecimal digits in lower case")
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.to_hex()
     }
 }
 

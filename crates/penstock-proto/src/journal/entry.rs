@@ -1,11 +1,14 @@
 //! Outcome of one entry of a page: its digest, or its failure.
 
+use serde::{Deserialize, Serialize};
+
 use crate::digest::Digest;
 use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader, Writer};
 
 /// Form of a file's digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DigestForm {
     /// The chaining value of an extent, or the root of a file: standard for BLAKE3.
     Standard,
@@ -14,7 +17,7 @@ pub enum DigestForm {
 }
 
 /// The digest of one file, or of the extent that its piece is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryDigest {
     /// Index of the entry in its page.
     pub entry: u32,
@@ -27,7 +30,8 @@ pub struct EntryDigest {
 }
 
 /// Phase in which an entry failed for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FailurePhase {
     /// The entry could not be listed, or its attributes could not be read.
     Scan,
@@ -54,7 +58,7 @@ pub enum FailurePhase {
 }
 
 /// A failed entry (the ledger's exceptions).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryFailure {
     /// Index of the entry in its page.
     pub entry: u32,

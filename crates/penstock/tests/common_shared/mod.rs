@@ -18,12 +18,13 @@ use penstock_api::fence::Fence;
 use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::limits::Share;
 use penstock_api::peers::{Member, PartNews, Peers};
-use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
+use penstock_api::proof::ProofProgress;
+use penstock_api::request::{PeerReply, TargetRequest};
+use penstock_api::scan::{OwnPages, ScanRequest, SourcePeer as _};
 use penstock_api::task::{
-    Adopted, LeaseStatus, Mended, Report, SourceAccess, TargetPeer, Task, TaskControl, TaskFigures,
-    TaskPage, TaskSpec, TaskStart, WorkReply,
+    Adopted, LeaseStatus, Report, SourceAccess, TargetPeer, Task, TaskControl, TaskFigures,
+    TaskPage, TaskSpec, WorkReply,
 };
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_cluster::state::SqliteState;
@@ -32,7 +33,6 @@ use penstock_net::SocketOptions;
 use penstock_store::{IoMode, TemporaryKey, temporary_name};
 
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
-use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, Incarnation};
 use penstock_proto::manifest::{Page, page_digest};
@@ -338,29 +338,24 @@ pub(crate) struct TestPeer {
 }
 
 impl TargetPeer for TestPeer {
-    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
-        self.service.root_kind(store, path)
-    }
-
-    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
-        self.service.prepare(spec)
-    }
-
-    fn compare(
+    fn call(
         &self,
-        spec: &TaskSpec,
-        page: &Page,
-        left: &EntrySet,
-    ) -> Result<Comparison, Problem> {
-        self.service.compare(spec, page, left)
-    }
-
-    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
-        self.service.store_id(store)
-    }
-
-    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
-        self.service.look(spec, page)
+        request: TargetRequest<'_>,
+        progress: &ProofProgress,
+    ) -> Result<PeerReply, Problem> {
+        match &request {
+            TargetRequest::Confirm { .. } => self.fate.meet(At::LookAgain),
+            TargetRequest::Mend { .. } if self.fate.read_only.load(Ordering::Acquire) => {
+                let title = "it is read-only here";
+                return Err(Problem::new(ProblemCode::TargetReadOnly, title));
+            }
+            TargetRequest::Mend { .. } => {
+                self.fate.mends.fetch_add(1, Ordering::AcqRel);
+                self.fate.meet(At::LookAgain);
+            }
+            _ => {}
+        }
+        self.service.call(request, progress)
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
@@ -392,39 +387,6 @@ impl TargetPeer for TestPeer {
         self.fate.starts.fetch_add(1, Ordering::AcqRel);
         *self.fate.task.lock().unwrap() = Some(Arc::clone(&inner));
         Ok(Arc::new(TestTask { inner, fate: Arc::clone(&self.fate) }))
-    }
-
-    fn confirm(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        wanted: &EntrySet,
-    ) -> Result<EntrySet, Problem> {
-        self.fate.meet(At::LookAgain);
-        self.service.confirm(spec, page, wanted)
-    }
-
-    fn mend(
-        &self,
-        spec: &TaskSpec,
-        page: &Page,
-        files: &[(u32, String)],
-    ) -> Result<Mended, Problem> {
-        if self.fate.read_only.load(Ordering::Acquire) {
-            return Err(Problem::new(ProblemCode::TargetReadOnly, "it is read-only here"));
-        }
-        self.fate.mends.fetch_add(1, Ordering::AcqRel);
-        self.fate.meet(At::LookAgain);
-        self.service.mend(spec, page, files)
-    }
-
-    fn clean(
-        &self,
-        spec: &TaskSpec,
-        pages: &mut dyn Iterator<Item = TaskPage>,
-        generation_max: u32,
-    ) -> Result<(), Problem> {
-        self.service.clean(spec, pages, generation_max)
     }
 }
 

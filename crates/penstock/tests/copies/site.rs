@@ -504,7 +504,7 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
             transfer: id.parse().unwrap(),
             store: "data".parse().unwrap(),
             root: PathText(b"run".to_vec()),
-            slicing: Slicing::default().into(),
+            slicing: Slicing::default(),
             files_from: Vec::new(),
             select: Default::default(),
             metadata_ops_per_s: None,

@@ -1,31 +1,23 @@
-//! Access of a target's controller to the pages of a data set, of its own site or another.
-//!
-//! Pages are pulled. The source scans on its own and stores its pages on disk, so that a slow
-//! target costs it no memory. A page that was lost on the way is asked for again.
-
-use std::sync::Arc;
+//! Requests about the listing of a data set, and their results.
 
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
 use crate::options::preserve::Preserve;
 use crate::options::select::Selection;
 use crate::place::PathText;
-use crate::problem::Problem;
-use crate::run::removal::{RemoveOrder, RemoveReply};
 
-/// The number under which [`SourcePeer::page`] returns the first part of the list of items that
-/// could not be listed, once the scan is complete: JSON of a list of [`ScanFailure`]. The parts
-/// follow each other up to [`ScanSummary::error_parts`]. No page has such a number.
+/// The number under which [`crate::scan::SourcePeer::page`] returns the first part of the list of
+/// items that could not be listed, once the scan is complete: JSON of a list of [`ScanFailure`].
+/// The parts follow each other up to [`ScanSummary::error_parts`]. No page has such a number.
 pub const FAILURE_PARTS: u32 = 1 << 31;
 /// Bytes of paths after which a part of that list is full.
 pub const FAILURE_PART_BYTES: usize = 256 * 1024;
 
 /// Request that a source site scans; the same request again is answered by the same scan.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRequest {
     /// The transfer.
     pub transfer: TransferId,
@@ -37,7 +29,8 @@ pub struct ScanRequest {
     pub store: Name,
     /// Root of the data set within the store.
     pub root: PathText,
-    /// Rules by which pages are cut.
+    /// Rules by which pages are cut; unsound parameters are rejected when the request is read.
+    #[serde(with = "crate::slicing_text")]
     pub slicing: Slicing,
     /// Only these paths, relative to the root; empty for all.
     pub files_from: Vec<PathText>,
@@ -49,7 +42,7 @@ pub struct ScanRequest {
     pub preserve: Preserve,
     /// True if the names of owners travel too: to another site.
     pub owner_names: bool,
-    /// True if what was moved is to be removed afterwards, by [`SourcePeer::remove`].
+    /// True if what was moved is to be removed afterwards, by [`crate::scan::SourcePeer::remove`].
     pub remove: bool,
 }
 
@@ -172,141 +165,13 @@ pub struct ScanFailure {
 }
 
 /// The answer to a request for one page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PageReply {
-    /// The encoded page.
-    Page(Vec<u8>),
+    /// The encoded page, which the network carries beside the reply's JSON.
+    Page(#[serde(skip)] Vec<u8>),
     /// The scan has not reached the page.
     NotYet,
     /// There is no such page: the scan is complete.
     End(ScanSummary),
-}
-
-/// A site's source side, as its controller drives it. All methods block, but not longer than a
-/// store's deadline.
-pub trait SourcePeer: Send + Sync {
-    /// Begins the scan of a data set, or continues it.
-    ///
-    /// # Errors
-    /// The store or the root is not there, or may not be read.
-    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem>;
-
-    /// Returns a page, waiting up to `wait_ms` milliseconds for the scan to reach it.
-    ///
-    /// # Errors
-    /// The scan is not known here, or it cannot continue (the store went away).
-    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
-
-    /// Returns a channel that changes whenever [`SourcePeer::page`] may have another answer for
-    /// this transfer, so that a caller waits for a page without a thread. `None` if changes are
-    /// not known. May block as `page`.
-    fn page_news(&self, _transfer: TransferId) -> Option<watch::Receiver<()>> {
-        None
-    }
-
-    /// Returns whether the data set of a transfer is being listed now, as far as is known. Does not
-    /// block.
-    fn is_listing(&self, _transfer: TransferId) -> bool {
-        false
-    }
-
-    /// Examines changed entries again. Those that are still files, and other versions than before,
-    /// become the entries of further pages, which amend the earlier ones. Entries of an earlier
-    /// request are not added again. Returns the number of pages now. Blocks for one look at each
-    /// entry, and for a second if one is being written to at that time.
-    ///
-    /// # Errors
-    /// The scan is not known here or not complete; the pages cannot be stored.
-    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem>;
-
-    /// Hashes files of a page, as [`WishedDigests`]. Returns `None` if that takes longer than
-    /// `wait_ms` milliseconds: then the same request is to be repeated within a minute.
-    ///
-    /// # Errors
-    /// The scan or the page is not known here; the store is not there.
-    fn digests(
-        &self,
-        transfer: TransferId,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem>;
-
-    /// Removes items that are durable at the target, if the scan was opened for that; each only if
-    /// it is still the version that was listed (C6). Blocks for some seconds at most, and then
-    /// returns how far it came.
-    ///
-    /// The scan is not known here or does not allow removal, the page is another one, or the store
-    /// has changed (C3): then nothing counts as removed.
-    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem>;
-
-    /// Forgets a transfer and removes its pages; unknown ones are no error.
-    fn release(&self, transfer: TransferId);
-}
-
-/// Pages of a running transfer: from a [`SourcePeer`] of the same site, or from another site over
-/// the network.
-pub trait PageSource: Send {
-    /// Calls [`SourcePeer::page`] for one transfer.
-    ///
-    /// # Errors
-    /// With [`crate::problem::Exit::Temporary`] the caller tries again after a while and shows the
-    /// problem as the reason; any other ends the transfer.
-    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
-
-    /// Calls [`SourcePeer::ask`] for one transfer.
-    ///
-    /// # Errors
-    /// As [`PageSource::page`].
-    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem>;
-
-    /// Calls [`SourcePeer::digests`] for one transfer.
-    ///
-    /// # Errors
-    /// As [`PageSource::page`].
-    fn digests(
-        &mut self,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem>;
-
-    /// Calls [`SourcePeer::remove`] for one transfer.
-    ///
-    /// # Errors
-    /// As [`PageSource::page`].
-    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem>;
-}
-
-/// The pages of one transfer, directly from a peer of the own site.
-pub struct OwnPages {
-    source: Arc<dyn SourcePeer>,
-    transfer: TransferId,
-}
-
-impl OwnPages {
-    /// Returns the pages of a scan that is open at `source`.
-    pub fn new(source: Arc<dyn SourcePeer>, transfer: TransferId) -> Self {
-        Self { source, transfer }
-    }
-}
-
-impl PageSource for OwnPages {
-    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.source.page(self.transfer, number, wait_ms)
-    }
-
-    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem> {
-        self.source.ask(self.transfer, question)
-    }
-
-    fn digests(
-        &mut self,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        self.source.digests(self.transfer, wish, wait_ms)
-    }
-
-    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        self.source.remove(self.transfer, order)
-    }
 }
