@@ -8,12 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, RecheckRequest, RootKind, ScanRequest, SourcePeer as _,
-    WishedDigests,
-};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::request::{PeerReply, SourceRequest};
+use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_net::SocketOptions;
@@ -24,7 +21,7 @@ use penstock_proto::network::DataAddress;
 use penstock_store::IoMode;
 
 use super::lanes::{Keys, Server, Way, source_name, target_store};
-use super::link::{Link, unexpected};
+use super::link::{Link, missing};
 use super::message::Message;
 use crate::copy::job::RunParts;
 use crate::copy::places::{SourceFacts, SourcePlace, TargetPlace, ends_in_slash};
@@ -89,119 +86,93 @@ impl SourceEnd {
         let threads = Problem::no_thread;
         let service = Arc::clone(&self.service);
         let lanes = Server::start(service, keys.server_config()?, way).map_err(threads)?;
-        let (pages, wanted) = mpsc::channel::<PageWish>();
+        let (requests, wanted) = mpsc::channel::<SourceRequest<'static>>();
         let (service, link, transfer) =
             (Arc::clone(&self.service), Arc::clone(link), self.transfer);
         let serve = move || {
-            for wish in wanted {
-                let (answer, body) = answer_of(&service, transfer, wish);
-                let answered = link.answer(&answer, &body);
+            for request in wanted {
+                let answered = match answer_of(&*service, transfer, request) {
+                    Ok(reply) => {
+                        let body = reply.body().to_vec();
+                        link.answer(&Message::Reply { reply: Box::new(reply) }, &body)
+                    }
+                    Err(problem) => link.answer(&Message::Failed(problem), &[]),
+                };
                 if answered.is_err() {
                     return;
                 }
             }
         };
         std::thread::Builder::new().name("pages".to_owned()).spawn(serve).map_err(threads)?;
-        Ok(SourceServer { lanes, pages })
+        Ok(SourceServer { lanes, requests })
     }
 }
 
-/// What a target wants of the scan.
-enum PageWish {
-    /// A page, and how long it may be waited for in ms.
-    Page(u32, u32),
-    Ask(RecheckRequest),
-    Hash(DigestWish, u32),
-    Remove(RemoveOrder),
-}
-
-fn answer_of(service: &SourceService, transfer: TransferId, wish: PageWish) -> (Message, Vec<u8>) {
-    let answer = match wish {
-        PageWish::Ask(question) => {
-            service.ask(transfer, &question).map(|pages| Message::Asked { pages })
-        }
-        PageWish::Hash(wish, wait_ms) => {
-            service.digests(transfer, &wish, wait_ms).map(|digests| Message::Hashed { digests })
-        }
-        PageWish::Remove(order) => service.remove(transfer, &order).map(Message::Removed),
-        PageWish::Page(number, wait_ms) => match service.page(transfer, number, wait_ms) {
-            Ok(PageReply::Page(page)) => return (Message::PageIs, page),
-            Ok(PageReply::NotYet) => Ok(Message::NotYet),
-            Ok(PageReply::End(end)) => Ok(Message::PageEnd(end)),
-            Err(problem) => Err(problem),
-        },
+/// Answers a request of the target. The target may be hostile: it opens nothing, and its requests
+/// are about its own transfer.
+fn answer_of(
+    source: &dyn SourcePeer,
+    transfer: TransferId,
+    request: SourceRequest<'_>,
+) -> Result<PeerReply, Problem> {
+    let is_allowed = match request {
+        SourceRequest::OpenScan(_) | SourceRequest::Release { .. } => false,
+        SourceRequest::Page { .. }
+        | SourceRequest::Recheck { .. }
+        | SourceRequest::Digests { .. }
+        | SourceRequest::Remove { .. } => request.transfer() == transfer,
     };
-    (answer.unwrap_or_else(Message::Failed), Vec::new())
+    if !is_allowed {
+        let title = "the other end asks for a data set that is not its own";
+        return Err(Problem::new(ProblemCode::SshProtocol, title).exit(Exit::NotAuthorised));
+    }
+    source.call(request)
 }
 
-/// Takes the target's wishes.
+/// Takes the target's requests.
 pub(super) struct SourceServer {
     lanes: Arc<Server>,
-    pages: Sender<PageWish>,
+    requests: Sender<SourceRequest<'static>>,
 }
 
 impl SourceServer {
-    /// Handles what a target says to its source; gives back anything else.
+    /// Handles what a target says to its source; returns anything else.
     pub(super) fn handle(&self, message: Message) -> Option<Message> {
         match message {
             Message::Lane => self.lanes.handle_wanted(),
             // The thread ends with the channel only, and then nobody waits for the answer.
-            Message::Page { number, wait_ms } => {
-                drop(self.pages.send(PageWish::Page(number, wait_ms)));
-            }
-            Message::Hash { wish, wait_ms } => {
-                drop(self.pages.send(PageWish::Hash(wish, wait_ms)));
-            }
-            Message::Ask(question) => drop(self.pages.send(PageWish::Ask(question))),
-            Message::Remove(order) => drop(self.pages.send(PageWish::Remove(order))),
+            Message::Source { request } => drop(self.requests.send(*request)),
             other => return Some(other),
         }
         None
     }
 }
 
-/// Pages of the scan at the other end.
-struct LinkPages {
+/// The source at the other end.
+struct LinkSource {
     link: Arc<Link>,
 }
 
-impl PageSource for LinkPages {
-    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        let deadline = PAGE_MAX + Duration::from_millis(u64::from(wait_ms));
-        let (answer, body) = self.link.ask(&Message::Page { number, wait_ms }, deadline)?;
-        match answer {
-            Message::PageIs => Ok(PageReply::Page(body)),
-            Message::NotYet => Ok(PageReply::NotYet),
-            Message::PageEnd(end) => Ok(PageReply::End(end)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem> {
-        match self.link.ask(&Message::Ask(question.clone()), PAGE_MAX)?.0 {
-            Message::Asked { pages } => Ok(pages),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn digests(
-        &mut self,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        let deadline = PAGE_MAX + Duration::from_millis(u64::from(wait_ms));
-        let message = Message::Hash { wish: wish.clone(), wait_ms };
-        match self.link.ask(&message, deadline)?.0 {
-            Message::Hashed { digests } => Ok(digests),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        match self.link.ask(&Message::Remove(order.clone()), REMOVE_MAX)?.0 {
-            Message::Removed(reply) => Ok(reply),
-            other => Err(unexpected(&other)),
-        }
+impl SourcePeer for LinkSource {
+    fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+        let deadline = match request {
+            SourceRequest::Page { wait_ms, .. } | SourceRequest::Digests { wait_ms, .. } => {
+                PAGE_MAX + Duration::from_millis(u64::from(wait_ms))
+            }
+            SourceRequest::Remove { .. } => REMOVE_MAX,
+            SourceRequest::OpenScan(_)
+            | SourceRequest::Recheck { .. }
+            | SourceRequest::Release { .. } => PAGE_MAX,
+        };
+        let message = Message::Source { request: Box::new(request.into_owned()) };
+        let (Message::Reply { mut reply }, body) = self.link.ask(&message, deadline)? else {
+            return Err(missing("what its source replies"));
+        };
+        reply.set_body(body).map_err(|error| {
+            let title = "the other end's reply cannot be read";
+            Problem::new(ProblemCode::SshProtocol, title).because(error)
+        })?;
+        Ok(*reply)
     }
 }
 
@@ -247,7 +218,10 @@ impl<'a> TargetParts<'a> {
             place: self.place,
             store,
             target,
-            pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
+            pages: Box::new(OwnPages::new(
+                Arc::new(LinkSource { link: Arc::clone(self.link) }),
+                self.state.id,
+            )),
             source: SourceAccess::Remote { site, own_site: false, peers, capability },
             places: self.places,
         })
@@ -292,7 +266,29 @@ pub(super) fn check_asked(path: &[u8], facts: &SourceFacts) -> Result<(), Proble
 
 #[cfg(test)]
 mod tests {
+    use penstock_api::scan::PageReply;
+
     use super::*;
+
+    /// A source that answers everything.
+    struct Willing;
+
+    impl SourcePeer for Willing {
+        fn call(&self, _: SourceRequest<'_>) -> Result<PeerReply, Problem> {
+            Ok(PeerReply::Page(PageReply::NotYet))
+        }
+    }
+
+    // Promise (C4): a hostile target gets pages of the data set that the copy is about, opens no
+    // other one, and releases none.
+    #[test]
+    fn c4_a_target_asks_about_its_own_data_set_only() {
+        let (own, other) = (TransferId([1; 16]), TransferId([2; 16]));
+        let page = |transfer| SourceRequest::Page { transfer, number: 0, wait_ms: 0 };
+        let asked = |request| answer_of(&Willing, own, request).is_ok();
+        assert!(asked(page(own)));
+        assert!(!asked(page(other)) && !asked(SourceRequest::Release { transfer: own }));
+    }
 
     fn facts(name: &str, directory: bool, contents: bool) -> SourceFacts {
         SourceFacts {

@@ -11,8 +11,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use penstock_api::problem::Problem;
-use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{DigestWish, RecheckRequest, RootKind, ScanSummary, WishedDigests};
+use penstock_api::request::{PeerReply, SourceRequest};
+use penstock_api::scan::RootKind;
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
 use penstock_controller::runner::RunFiles;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy::places::{DirectoryIdentity, SourceFacts};
 
 /// Version of all that is said here; both ends must be of the same, and of the same release.
-pub(super) const SSH_PROTOCOL: u32 = 5;
+pub(super) const SSH_PROTOCOL: u32 = 6;
 /// How a line of the far end begins that is meant for us.
 pub(super) const MAGIC: &str = "penstock-ssh ";
 /// What such a line says when messages follow.
@@ -202,33 +202,14 @@ pub(super) enum Message {
     /// Local: begin. Answered by `Opened`.
     Open(Box<Open>),
     Opened(Box<Opened>),
-    /// Target: a page of the list. Answered by one of the next three.
-    Page {
-        number: u32,
-        wait_ms: u32,
+    /// Target: a request about the source's list. Answered by `Reply`.
+    Source {
+        request: Box<SourceRequest<'static>>,
     },
-    /// The page is in the body.
-    PageIs,
-    NotYet,
-    PageEnd(ScanSummary),
-    /// Target: what entries that have changed are now. Answered by `Asked`.
-    Ask(RecheckRequest),
-    /// So many pages there are now.
-    Asked {
-        pages: u32,
+    /// The reply; a page of it is in the body.
+    Reply {
+        reply: Box<PeerReply>,
     },
-    /// Target: digests of files. Answered by `Hashed`.
-    Hash {
-        wish: DigestWish,
-        wait_ms: u32,
-    },
-    /// In the order of the wish; nothing if that takes longer.
-    Hashed {
-        digests: Option<WishedDigests>,
-    },
-    /// Target: what was moved is to go at the source. Answered by `Removed`.
-    Remove(RemoveOrder),
-    Removed(RemoveReply),
     /// Target: dial one more lane.
     Lane,
     /// Far target: how it stands.
@@ -324,6 +305,8 @@ fn take(input: &mut impl Read, bytes: u32) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use penstock_api::scan::PageReply;
+
     use super::*;
 
     /// Promise: what one end says the other reads, and what is cut or damaged is an error, never a
@@ -331,13 +314,19 @@ mod tests {
     #[test]
     fn messages_arrive_whole_or_not_at_all() {
         let mut bytes = Vec::new();
-        write(&mut bytes, false, &Message::Page { number: 7, wait_ms: 9 }, &[]).unwrap();
-        write(&mut bytes, true, &Message::PageIs, b"page").unwrap();
+        let request = SourceRequest::Page { transfer: TransferId([7; 16]), number: 7, wait_ms: 9 };
+        write(&mut bytes, false, &Message::Source { request: Box::new(request) }, &[]).unwrap();
+        let reply = PeerReply::Page(PageReply::Page(b"page".to_vec()));
+        let message = Message::Reply { reply: Box::new(reply.clone()) };
+        write(&mut bytes, true, &message, reply.body()).unwrap();
         let mut input = bytes.as_slice();
         let first = read(&mut input).unwrap().unwrap();
-        assert!(matches!(first.message, Message::Page { number: 7, wait_ms: 9 }));
+        let Message::Source { request } = first.message else { panic!("another message") };
+        assert!(matches!(*request, SourceRequest::Page { number: 7, wait_ms: 9, .. }));
         let second = read(&mut input).unwrap().unwrap();
-        assert!(second.answer && second.body == b"page");
+        let Message::Reply { reply: mut arrived } = second.message else { panic!("no reply") };
+        arrived.set_body(second.body).unwrap();
+        assert!(second.answer && *arrived == reply);
         assert!(read(&mut input).unwrap().is_none());
         for cut in 1..bytes.len() {
             let mut input = &bytes[..cut];
