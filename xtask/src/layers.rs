@@ -16,7 +16,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("penstock-store", &["sys", "proto"]),
     ("penstock-api", &["proto"]),
     ("penstock-peer", &["engine", "net", "store", "sys", "api", "proto"]),
-    ("penstock-cluster", &["api", "proto"]),
+    ("penstock-cluster", &["engine", "api", "proto"]),
     ("penstock-controller", &["cluster", "engine", "api", "proto"]),
     ("penstock-sim", &["engine", "proto"]),
     ("penstock-exit", &["api", "proto"]),

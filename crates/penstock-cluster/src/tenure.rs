@@ -1,10 +1,12 @@
 //! The time during which one peer is the controller of its site.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use penstock_api::fence::Fence;
+use penstock_engine::lease::HeldLease;
+use penstock_proto::units::Instant;
 use penstock_proto::version;
 
 use crate::etcd::Compare;
@@ -18,8 +20,7 @@ pub type Clock = fn() -> u64;
 pub struct Tenure {
     incarnation: u64,
     revision: u64,
-    until: AtomicU64,
-    ended: AtomicBool,
+    lease: HeldLease,
     format: AtomicU16,
     clock: Clock,
 }
@@ -28,31 +29,24 @@ impl Tenure {
     /// A tenure that began with the leader's key made at `revision`. It does not hold before it is
     /// extended.
     pub fn new(incarnation: u64, revision: u64, clock: Clock) -> Self {
-        let (until, ended) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        let lease = HeldLease::ending_at(Instant(u64::MAX));
         let format = AtomicU16::new(version::known().formats().oldest);
-        Self { incarnation, revision, until, ended, format, clock }
+        Self { incarnation, revision, lease, format, clock }
     }
 
     /// Returns whether the tenure holds now. Neither blocks nor costs a system call.
     pub fn holds(&self) -> bool {
-        if self.ended.load(Ordering::Acquire) {
-            return false;
-        }
-        let holds = (self.clock)() < self.until.load(Ordering::Acquire);
-        if !holds {
-            self.end();
-        }
-        holds
+        self.lease.holds(Instant((self.clock)()))
     }
 
     /// Ends it for good.
     pub fn end(&self) {
-        self.ended.store(true, Ordering::Release);
+        self.lease.end();
     }
 
     /// Extends the tenure until this time, unless it has ended already.
     pub fn extend(&self, until: u64) {
-        self.until.store(until, Ordering::Release);
+        self.lease.set_until(Instant(until));
     }
 
     /// Format in which the site's records are written.
@@ -90,10 +84,7 @@ impl Tenure {
     /// Returns how long the tenure holds from now on, unless it is ended earlier.
     pub fn left(&self) -> Duration {
         match self.holds() {
-            true => {
-                let until = self.until.load(Ordering::Acquire);
-                Duration::from_nanos(until.saturating_sub((self.clock)()))
-            }
+            true => self.lease.until().since(Instant((self.clock)())),
             false => Duration::ZERO,
         }
     }

@@ -28,6 +28,7 @@ pub mod config;
 mod events;
 mod host;
 pub mod http;
+mod leases;
 pub mod managed_etcd;
 pub mod networks;
 mod operations;

@@ -16,7 +16,7 @@
 //! | [`uncommitted`] | reports kept for the controller after the present one. | target peer |
 //! | [`lanes`] | the number of lanes, the replacement of one. | target peer |
 //! | [`paths`] | pairs of addresses that carry; giving one up and taking it back. | target peer |
-//! | [`grant`] | the time for which a peer may write its pieces. | both ends |
+//! | [`lease`] | the time for which a peer may act, as its two ends count it. | both ends |
 //! | [`writers`] | the part of each target peer, and what it may still write. | controller |
 //! | [`pace`] | the wait that holds a limit. | everywhere |
 //! | [`retry`] | the wait before trying again. | everywhere |
@@ -26,8 +26,8 @@
 pub mod epoch;
 pub mod fetch;
 mod flow;
-pub mod grant;
 pub mod lanes;
+pub mod lease;
 pub mod limit_shares;
 pub mod pace;
 pub mod page;

@@ -37,7 +37,7 @@ pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::interrupted_removal::has_begun_to_remove;
-pub use source::leased_source::OrderedSource;
+pub use source::leased_source::LeasedSource;
 pub use source::{LaneRight, LaneVerifier, SourceMemory, SourceService};
 pub use stores::{StoreKind, StoreSpec, Stores};
 pub use target::cleanup::{Cleaner, LeftOver, clean_below};

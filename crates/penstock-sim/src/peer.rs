@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use penstock_engine::epoch::{EpochAction, EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Part, Request};
-use penstock_engine::grant::HeldGrant;
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
+use penstock_engine::lease::HeldLease;
 use penstock_engine::slice::Piece;
 use penstock_engine::uncommitted::UncommittedReports;
 use penstock_proto::id::{LaneId, WriterId};
@@ -71,7 +71,9 @@ pub(crate) struct Peer {
     pub(crate) syncing: bool,
     keep_marker: bool,
     /// Grant to write; none where it is the only peer, which may write as long as it lives.
-    pub(crate) held: Option<HeldGrant>,
+    pub(crate) held: Option<HeldLease>,
+    /// Duration of that grant.
+    pub(crate) grant: Duration,
     /// True if it was not allowed to write: the task is over.
     pub(crate) over: bool,
     /// Pieces that it wrote or found written, of which some may not be durable.
@@ -129,6 +131,7 @@ impl Peer {
             syncing: false,
             keep_marker,
             held: None,
+            grant: Duration::ZERO,
             over: false,
             wrote: BTreeSet::new(),
         }
@@ -136,7 +139,7 @@ impl Peer {
 
     /// Returns whether its grant allows it to write now (B4).
     pub(crate) fn may_write(&mut self, out: &Outside) -> bool {
-        self.over |= self.held.is_some_and(|held| !held.holds(out.now()));
+        self.over |= self.held.as_ref().is_some_and(|held| !held.holds(out.now()));
         !self.over
     }
 

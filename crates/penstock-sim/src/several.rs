@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use penstock_engine::grant::{HeldGrant, lapse_after};
+use penstock_engine::lease::{HeldLease, lapse_after};
 use penstock_engine::transfer::{Joining, LedgerCommit, Phase, TransferMachine, WindowLimits};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{PeerNumber, WriterId};
@@ -360,11 +360,11 @@ impl World {
         let epoch = epoch.max(self.out.disk.cache.marker(writer));
         let mut peer = Peer::new(&mut self.out, (host as u32, writer), epoch, false);
         let now = self.out.now();
-        let held = HeldGrant::new(self.grant, now);
+        let held = HeldLease::new(now, self.grant);
         let task = peer.task;
         self.out.holds(task, held.until());
         self.out.slow.insert(task, slow);
-        peer.held = Some(held);
+        (peer.held, peer.grant) = (Some(held), self.grant);
         self.writers.insert(writer);
         let Some(controller) = &mut self.controller else { return };
         if was.0 == life {
@@ -701,8 +701,8 @@ impl World {
 /// Handles the answer to a request for work that was sent at `asked`.
 fn take_answer(out: &mut Outside, peer: &mut Peer, reply: Option<WorkReply>, asked: Instant) {
     let Some(reply) = reply else { return };
-    if let Some(held) = &mut peer.held {
-        held.renew(asked, out.now());
+    if let Some(held) = &peer.held {
+        held.renew(asked, peer.grant, out.now());
         let until = held.until();
         out.holds(peer.task, until);
     }

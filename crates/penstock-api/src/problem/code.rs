@@ -512,9 +512,9 @@ problem_codes! {
     SilentWriter "silent-writer" 503 Temporary Later
         "A peer without contact may still write to finished files."
         "Start the peer, or make sure that its host is off.";
-    OrderOver "order-over" 503 Temporary Later
-        "The controller no longer waits for this order."
-        "Wait: the controller repeats the order if it still needs it.";
+    LeaseOver "lease-over" 503 Temporary Later
+        "The lease of a request to a peer is over."
+        "Wait: the controller sends the request again if it still needs it.";
     NotController "not-controller" 503 Temporary Later
         "The peer is not the controller of its site."
         "Wait: the transfer continues under the next controller.";

@@ -3,7 +3,7 @@
 //! | module | messages |
 //! |---|---|
 //! | [`call`] | a request of a controller to a peer, and the stream that answers it |
-//! | [`lease`] | answers about tenures and orders |
+//! | [`lease`] | a question of a peer whether it may still act for a controller |
 //! | [`task`] | the conversation of a controller with a task, and the version of all of this |
 
 pub mod call;

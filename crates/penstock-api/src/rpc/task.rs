@@ -5,9 +5,7 @@
 //! ([`PeerMessage`]), the controller answers and steers ([`ControllerMessage`]). All other needs of
 //! a controller are requests with one reply ([`crate::rpc::call`]). The caller's certificate says
 //! which peer it is. The peer asks the controller itself whether it is the controller, and for how
-//! long ([`TenureLeft`]).
-
-use std::time::Duration;
+//! long ([`crate::rpc::lease::LeaseLeft`]).
 
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
@@ -81,16 +79,6 @@ pub struct Caller {
     pub epoch: u64,
     /// Addresses at which the controller takes requests.
     pub addresses: Vec<std::net::SocketAddr>,
-}
-
-/// Time for which a tenure holds at least, from the moment of the answer, if it is not ended
-/// before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenureLeft {
-    /// Its epoch.
-    pub epoch: u64,
-    /// Milliseconds; 0 if it is over.
-    pub left_ms: u64,
 }
 
 /// Starts a task, or continues its conversation over a new connection.
@@ -438,15 +426,10 @@ impl ControllerMessage {
     }
 }
 
-/// Returns the interval at which a peer asks a controller how long its tenure holds: a quarter of
-/// the time left.
-pub fn tenure_beat(left: Duration) -> Duration {
-    (left / 4).clamp(Duration::from_millis(100), Duration::from_secs(2))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::lease::LeaseLeft;
     use penstock_proto::slicing::PieceRef;
     use penstock_proto::task::Work;
 
@@ -558,9 +541,9 @@ mod tests {
         let left = [1, 2, 9].into_iter().collect();
         EncodedPage { digest: page_digest(&bytes), left, bytes }.encode(&mut said);
         put_json(&Caller { epoch: 1, addresses: Vec::new() }, &mut said);
-        put_json(&TenureLeft { epoch: 1, left_ms: 2 }, &mut said);
+        put_json(&LeaseLeft { left_ms: 2 }, &mut said);
         let said = page_digest(&said.into_bytes()).to_hex();
         let carried = (known.formats().newest, known.slicers().newest, &said[..16]);
-        assert_eq!((PEER_API_VERSION, carried), (2, (1, 1, "9871f519b2261b8f")));
+        assert_eq!((PEER_API_VERSION, carried), (2, (1, 1, "b5b19d0999fb79c2")));
     }
 }

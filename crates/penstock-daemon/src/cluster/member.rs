@@ -12,7 +12,8 @@ use anyhow::Context as _;
 use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_api::peers::GRANT;
-use penstock_api::rpc::task::{Caller, PEER_API_VERSION, TenureLeft};
+use penstock_api::rpc::lease::{LeaseId, LeaseLeft};
+use penstock_api::rpc::task::{Caller, PEER_API_VERSION};
 use penstock_api::scan::SourcePeer;
 use penstock_api::site::SiteAddresses;
 use penstock_cluster::etcd::{COMPACTION_HINT, Compaction, Etcd};
@@ -31,11 +32,11 @@ use super::controller::{Controller, ControllerParts};
 use super::target_side::TargetSide;
 use crate::config::{ClusterConfig as Settings, StoreConfig};
 use crate::http::local::admin::SiteAdmin;
+use crate::leases::Leases;
 use crate::managed_etcd as etcd;
 use crate::managed_etcd::Keeper;
 use crate::managed_etcd::files::Files;
 use crate::remote::client::PeerClient;
-use crate::remote::orders::Orders;
 use crate::remote::peers::{Others, SiteTarget};
 use crate::remote::source::{SiteSource, away};
 use crate::site::context::Site;
@@ -79,7 +80,7 @@ pub(crate) struct Member {
     pub(crate) client: PeerClient,
     pub(crate) runtime: Handle,
     /// What it has ordered other peers to delete, as the controller.
-    pub(crate) orders: Arc<Orders>,
+    pub(crate) leases: Arc<Leases>,
     /// The lanes that this peer serves: they end when it drains.
     served: Arc<SourceService>,
     local: Arc<SqliteState>,
@@ -175,7 +176,7 @@ impl Member {
             set_fence,
             client,
             runtime: Handle::current(),
-            orders: Arc::default(),
+            leases: Arc::default(),
             served,
             local,
             active: RwLock::default(),
@@ -196,14 +197,17 @@ impl Member {
         active.map(|active| active.controller.clone())
     }
 
-    /// How long this peer is the controller from now on.
-    pub(crate) fn tenure_left(&self) -> TenureLeft {
+    /// Returns the answer to a peer that asks at this path whether a lease holds: the tenure of
+    /// this peer, or a lease that this peer has given to the one that asks.
+    pub(crate) fn lease_left(&self, path: &str, asker: &Name) -> LeaseLeft {
+        let Some(id) = LeaseId::from_path(path) else { return LeaseLeft::default() };
+        if !id.is_tenure() {
+            return self.leases.renew(id, asker);
+        }
         let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
         let tenure = active.as_ref().map(|active| &active.tenure);
-        TenureLeft {
-            epoch: tenure.map_or(0, |tenure| tenure.epoch()),
-            left_ms: tenure.map_or(0, |tenure| tenure.left().as_millis() as u64),
-        }
+        let tenure = tenure.filter(|tenure| tenure.epoch() == id.epoch);
+        tenure.map_or_else(LeaseLeft::default, |tenure| tenure.left().into())
     }
 
     /// Follows the membership until `stop` says so. Stores are looked at beside it: one that hangs
@@ -433,7 +437,7 @@ impl Member {
             now: self.cluster.watch(),
             caller: Caller { epoch: tenure.epoch(), addresses },
             events: Arc::clone(&self.parts.events),
-            orders: Arc::clone(&self.orders),
+            leases: Arc::clone(&self.leases),
         }
     }
 

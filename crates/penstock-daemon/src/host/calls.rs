@@ -19,7 +19,7 @@ use penstock_api::rpc::call::{AnswerPart, CALL_BYTES_MAX, PeerCall};
 use penstock_api::rpc::task::Caller;
 use penstock_api::scan::SourcePeer as _;
 use penstock_api::task::{TargetPeer as _, TaskSpec};
-use penstock_peer::{Dealt, OrderedSource, SourceService, TargetService};
+use penstock_peer::{Dealt, LeasedSource, SourceService, TargetService};
 use tokio::sync::mpsc;
 
 use super::{AT_A_TIME, HEAD_PATIENCE, Host, unreadable};
@@ -102,12 +102,9 @@ impl Host {
     ) -> Result<Fence, Problem> {
         let lease = || lease.ok_or_else(|| unreadable("it names no lease"));
         match request {
-            PeerRequest::Target(_) | PeerRequest::List { .. } => self.tenures.fence(caller).await,
-            PeerRequest::Source(_) => self.tenures.standing(caller, lease()?).await,
-            PeerRequest::Delete { .. } => {
-                let fence = self.tenures.fence(caller).await?;
-                self.tenures.order(caller, lease()?, fence).await
-            }
+            PeerRequest::Target(_) | PeerRequest::List { .. } => self.leases.tenure(caller).await,
+            PeerRequest::Source(_) => self.leases.lease(caller, lease()?).await,
+            PeerRequest::Delete { .. } => self.leases.lease_once(caller, lease()?).await,
         }
     }
 }
@@ -137,7 +134,7 @@ impl Answering {
             PeerRequest::Target(request) => self.target.call(request, &self.progress),
             PeerRequest::Source(request) => {
                 let source = Arc::clone(&self.source);
-                OrderedSource::new(source, self.lease, self.fence.clone()).call(request)
+                LeasedSource::new(source, self.lease, self.fence.clone()).call(request)
             }
             PeerRequest::List { spec, directories } => {
                 let (mut found, mut bytes) = (Vec::new(), 0);

@@ -3,11 +3,11 @@
 //! `POST /peer/v1/task` carries the conversation of one task: the request's body is what the
 //! controller says, the answer's what the task says, both as they come. `POST /peer/v1/call` is a
 //! request with one reply ([`calls`]). Before anything is done the controller is asked whether it
-//! is one ([`tenure`]), and what an older one has begun here is ended first (B4).
+//! is one ([`remote_leases`]), and what an older one has begun here is ended first (B4).
 
 mod calls;
+mod remote_leases;
 pub(crate) mod task;
-mod tenure;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,8 +27,8 @@ use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::TransferId;
 use penstock_proto::version;
 use penstock_proto::wire::Writer;
+use remote_leases::{RemoteLeases, is_older};
 use task::Hosted;
-use tenure::{Tenures, is_older};
 use tokio::sync::{Semaphore, watch};
 
 use super::remote::client::PeerClient;
@@ -55,7 +55,7 @@ const LINGER: Duration = Duration::from_secs(30);
 pub(crate) struct Host {
     target: Arc<TargetService>,
     source: Arc<SourceService>,
-    tenures: Arc<Tenures>,
+    leases: Arc<RemoteLeases>,
     now: watch::Receiver<Arc<ClusterNow>>,
     tasks: Mutex<HashMap<u64, Entry>>,
     /// Permits of requests that read files, list or delete.
@@ -75,9 +75,9 @@ impl Host {
         client: PeerClient,
         now: watch::Receiver<Arc<ClusterNow>>,
     ) -> Arc<Self> {
-        let tenures = Tenures::new(client, now.clone());
+        let leases = RemoteLeases::new(client, now.clone());
         let places = Arc::new(Semaphore::new(AT_A_TIME));
-        Arc::new(Self { target, source, tenures, now, tasks: Mutex::default(), places })
+        Arc::new(Self { target, source, leases, now, tasks: Mutex::default(), places })
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
@@ -153,7 +153,7 @@ impl Host {
             return Ok(entry);
         }
         let spec = spec.ok_or_else(unknown)?;
-        let fence = self.tenures.fence(&caller).await?;
+        let fence = self.leases.tenure(&caller).await?;
         let grant = spec.grant.unwrap_or(SILENCE_MAX);
         let spec = TaskSpec { fence, ..spec };
         let hosted = Arc::new(Hosted::new(number, caller.epoch, &spec, grant));

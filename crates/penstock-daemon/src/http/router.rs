@@ -19,6 +19,7 @@ use penstock_api::cluster::{LeaderCard, PeerCard};
 use penstock_api::fence::not_controller;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::StatusView;
+use penstock_api::rpc::lease::LEASES;
 use penstock_api::site::SiteHealth;
 use penstock_cluster::membership::ClusterNow;
 use penstock_net::trust::Vouched;
@@ -42,7 +43,6 @@ use crate::http::request::BODY_BYTES_MAX;
 use crate::managed_etcd::voters::MEMBERS;
 use crate::operations::Operate;
 use crate::remote::client::PeerClient;
-use crate::remote::orders::ORDER;
 
 /// How long a request waits for a controller.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,8 +52,6 @@ const SITE: &str = "/peer/v1/site";
 /// What a controller asks of this peer (see [`crate::host`]).
 const TASK: &str = "/peer/v1/task";
 const CALL: &str = "/peer/v1/call";
-/// How long this peer is the controller.
-const TENURE: &str = "/peer/v1/tenure";
 /// Orders about peers; but for the token to join, which is the site's.
 const ORDERS: &str = "/api/v1/orders/";
 
@@ -133,15 +131,15 @@ async fn site(
 ) -> Response {
     let path = request.uri().path();
     let own = &router.member.parts.site.config.site;
-    let faces = [LOCAL, SITE, TASK, CALL, TENURE, ORDER, MEMBERS, LIST];
+    let faces = [LOCAL, SITE, TASK, CALL, LEASES, MEMBERS, LIST];
     if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
         let peer = connection.peer.as_ref();
-        if peer.is_none_or(|peer| !router.member.parts.site.is_own_peer(peer)) {
+        let peer = peer.filter(|peer| router.member.parts.site.is_own_peer(peer));
+        let Some(peer) = peer.map(|vouched| &vouched.peer.peer) else {
             return refused("only peers of this site may hand requests over");
-        }
+        };
         return match face {
-            TENURE => with_version(Json(router.member.tenure_left()).into_response()),
-            ORDER => with_version(Json(router.member.orders.left(path)).into_response()),
+            LEASES => with_version(Json(router.member.lease_left(path, peer)).into_response()),
             MEMBERS => {
                 let member = Arc::clone(&router.member);
                 let told = blocking(move || Ok(member.members_told())).await;

@@ -9,6 +9,7 @@ use penstock_api::delete::Surplus;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::request::{PeerReply, PeerRequest, SourceRequest, TargetRequest};
 use penstock_api::rpc::call::{AnswerPart, AnswerParts, PeerCall};
+use penstock_api::rpc::lease::LeaseId;
 use reqwest::{Body, Method, Response};
 
 use super::client::unreachable_peer;
@@ -88,10 +89,11 @@ impl RemotePeer {
     pub(super) fn send(
         &self,
         request: PeerRequest<'_>,
-        lease: Option<u64>,
+        lease: Option<LeaseId>,
         waiting: Waiting<'_>,
     ) -> Result<PeerReply, Problem> {
         let patience = patience(&request);
+        let lease = lease.map(|lease| lease.number);
         let body = PeerCall { caller: self.caller.clone(), lease, request }.encode();
         let Waiting { stop, alive, found } = waiting;
         let answer = self.runtime.block_on(async {

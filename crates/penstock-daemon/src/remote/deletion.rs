@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use penstock_api::delete::{DeleteOrder, Deleted, Surplus, SurplusQuery};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::request::{DELETE_ITEMS_MAX, PATH_BYTES_FULL, PeerReply, PeerRequest};
-use penstock_api::rpc::lease::ORDER_HOLDS;
+use penstock_api::rpc::lease::LeaseKind;
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_peer::{TakeSurplus, TargetLister, each_listed, find_surplus_with};
@@ -72,7 +72,7 @@ pub(super) fn delete(
 fn is_worth_again(problem: &Problem, since: Instant, stop: &AtomicBool) -> bool {
     let broke = matches!(
         problem.code,
-        ProblemCode::PeerUnreachable | ProblemCode::Busy | ProblemCode::OrderOver
+        ProblemCode::PeerUnreachable | ProblemCode::Busy | ProblemCode::LeaseOver
     );
     broke && since.elapsed() < AGAIN_FOR && !stop.load(Ordering::Acquire)
 }
@@ -193,7 +193,7 @@ impl Sending<'_, '_> {
                     }
                 }
                 Err(problem) if is_worth_again(&problem, since, self.stop) => {
-                    tracing::info!(%problem, "an order to delete is given again");
+                    tracing::info!(%problem, "items are asked to be deleted again");
                     std::thread::sleep(AGAIN);
                 }
                 Err(problem) => return Err(problem),
@@ -202,23 +202,23 @@ impl Sending<'_, '_> {
         Ok(())
     }
 
-    /// Gives one order, which takes a peer two seconds at most: it is waited for, whoever wants
-    /// this to stop. When this returns nothing is deleted by it any more.
+    /// Sends one request, which takes a peer two seconds at most: it is waited for, whoever wants
+    /// this to stop. When this returns nothing is deleted by its lease any more.
     fn ask(&self, items: &[Surplus]) -> Result<Deleted, Problem> {
-        let order = self.peer.orders.begin(ORDER_HOLDS);
+        let lease = self.peer.give_lease(LeaseKind::Deletion);
         let (spec, items) = (Cow::Borrowed(self.spec), Cow::Borrowed(items));
         let mut gone = 0;
         let (stop, found) = (&AtomicBool::new(false), &mut |_| Ok(()));
         let waiting = Waiting { stop, alive: &mut |now| gone = now, found };
-        match self.peer.send(PeerRequest::Delete { spec, items }, Some(order), waiting) {
+        match self.peer.send(PeerRequest::Delete { spec, items }, Some(lease), waiting) {
             Ok(reply) => {
-                self.peer.orders.answered(order);
+                self.peer.leases.end(lease);
                 let PeerReply::Deleted(told) = reply else { return Err(reply.misplaced()) };
                 self.deleted.fetch_add(told.deleted, Ordering::Relaxed);
                 Ok(told)
             }
             Err(problem) => {
-                self.peer.orders.give_up(order);
+                self.peer.leases.revoke(lease);
                 self.deleted.fetch_add(gone, Ordering::Relaxed);
                 Err(problem)
             }

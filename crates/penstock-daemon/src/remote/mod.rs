@@ -7,7 +7,6 @@
 mod call;
 pub(crate) mod client;
 mod deletion;
-pub(crate) mod orders;
 mod peer;
 pub(crate) mod peers;
 pub(crate) mod source;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rpc::lease::{LeaseId, LeaseKind};
 use penstock_api::rpc::task::{Caller, EncodedPage};
 use penstock_api::task::TaskPage;
 use penstock_proto::id::Name;
@@ -11,7 +12,7 @@ use penstock_proto::wire::DecodeError;
 use tokio::runtime::Handle;
 
 use super::client::PeerClient;
-use super::orders::Orders;
+use crate::leases::Leases;
 
 /// A peer on another host.
 #[derive(Clone)]
@@ -22,11 +23,16 @@ pub(crate) struct RemotePeer {
     pub(crate) runtime: Handle,
     /// The controller on whose behalf this host asks.
     pub(crate) caller: Caller,
-    /// The deletions that were ordered.
-    pub(crate) orders: Arc<Orders>,
+    /// The leases of this host as a controller.
+    pub(crate) leases: Arc<Leases>,
 }
 
 impl RemotePeer {
+    /// Gives the peer a lease. The caller ends or revokes it.
+    pub(super) fn give_lease(&self, kind: LeaseKind) -> LeaseId {
+        self.leases.give(kind, self.caller.epoch, &self.name)
+    }
+
     /// The problem, with the name of the peer in its title.
     pub(super) fn named(&self, problem: Problem) -> Problem {
         Problem { title: format!("peer `{}`: {}", self.name, problem.title), ..problem }

@@ -20,10 +20,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::client::PeerClient;
-use super::orders::Orders;
 use super::peer::RemotePeer;
 use crate::cluster::target_side::TargetSide;
 use crate::events::log::EventLog;
+use crate::leases::Leases;
 use crate::site::store_cards::IN_MEMORY;
 
 /// The other peers of the site, as its controller sees them.
@@ -36,7 +36,7 @@ pub(crate) struct Others {
     pub(crate) caller: Caller,
     /// Is told who joins and leaves a run.
     pub(crate) events: Arc<EventLog>,
-    pub(crate) orders: Arc<Orders>,
+    pub(crate) leases: Arc<Leases>,
 }
 
 impl Others {
@@ -48,7 +48,7 @@ impl Others {
             client: self.client.clone(),
             runtime: self.runtime.clone(),
             caller: self.caller.clone(),
-            orders: Arc::clone(&self.orders),
+            leases: Arc::clone(&self.leases),
         }
     }
 

@@ -2,13 +2,13 @@
 //! another peer's that has it (docs/design/0033). A store that this host has lost, or sees nothing
 //! of where another peer does, is one that it has not got.
 //!
-//! That peer acts by an order for one transfer, which stands until it is given up ([`Orders`]).
-//! Whoever cannot go on is replaced by another peer that has the store: its order is given up, and
+//! That peer acts by a lease for one transfer, which holds until it is revoked ([`Leases`]).
+//! Whoever cannot go on is replaced by another peer that has the store: its lease is revoked, and
 //! only when nobody can act by it any more does the next one get one of its own. It goes on from
 //! what the first has sealed in the shared journal (A12). Where no other peer has the store, the
 //! one that has is asked again and again, by whoever needs an answer.
 //!
-//! [`Orders`]: super::orders::Orders
+//! [`Leases`]: crate::leases::Leases
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use penstock_api::cluster::PeerCard;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::request::{PeerReply, PeerRequest, SourceRequest};
-use penstock_api::rpc::lease::SOURCE_ORDER_HOLDS;
+use penstock_api::rpc::lease::{LeaseId, LeaseKind};
 use penstock_api::scan::{RootKind, ScanRequest, SourcePeer};
 use penstock_cluster::membership::ClusterNow;
 use penstock_peer::SourceService;
@@ -50,23 +50,23 @@ struct Far(Mutex<FarState>);
 
 struct FarState {
     request: ScanRequest,
-    post: Option<Arc<Post>>,
+    assignment: Option<Arc<ScanAssignment>>,
 }
 
-/// A peer that lists a data set, by an order that stands for as long as this is.
-struct Post {
+/// A peer that lists a data set, by a lease that is held for as long as this is.
+struct ScanAssignment {
     peer: RemotePeer,
     instance: u64,
-    order: u64,
+    lease: LeaseId,
 }
 
-impl Drop for Post {
+impl Drop for ScanAssignment {
     fn drop(&mut self) {
-        self.peer.orders.answered(self.order);
+        self.peer.leases.end(self.lease);
     }
 }
 
-impl Post {
+impl ScanAssignment {
     /// Has the data set listed, from its beginning or where another peer has come to.
     fn open(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let is_opening = |asked: &Result<_, Problem>| {
@@ -83,11 +83,11 @@ impl Post {
     }
 }
 
-impl SourcePeer for Post {
+impl SourcePeer for ScanAssignment {
     fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
         let (stop, found) = (&AtomicBool::new(false), &mut |_| Ok(()));
         let waiting = Waiting { stop, alive: &mut |_| {}, found };
-        self.peer.send(PeerRequest::Source(request), Some(self.order), waiting)
+        self.peer.send(PeerRequest::Source(request), Some(self.lease), waiting)
     }
 }
 
@@ -107,7 +107,7 @@ fn is_of_one_peer(problem: &Problem) -> bool {
             | ProblemCode::StoreOffline
             | ProblemCode::StoreHung
             | ProblemCode::StoreUnknown
-            | ProblemCode::OrderOver
+            | ProblemCode::LeaseOver
             | ProblemCode::Threads
     )
 }
@@ -161,51 +161,51 @@ impl SiteSource {
     }
 
     /// Whether a peer is still the one to ask.
-    fn is_fit(&self, post: &Post) -> bool {
+    fn is_fit(&self, assignment: &ScanAssignment) -> bool {
         let now = Arc::clone(&self.others.now.borrow());
-        let card = now.peers.iter().find(|card| card.peer == post.peer.name);
+        let card = now.peers.iter().find(|card| card.peer == assignment.peer.name);
         // Who is missed by etcd may answer all the same.
-        card.is_none_or(|card| card.instance == post.instance && !now.is_draining(&card.peer))
+        card.is_none_or(|card| card.instance == assignment.instance && !now.is_draining(&card.peer))
     }
 
     /// The peer that lists a data set: one that is chosen now, if there is none or it is to have no
     /// more work.
-    fn post(&self, far: &Far) -> Result<Arc<Post>, Problem> {
+    fn assignment(&self, far: &Far) -> Result<Arc<ScanAssignment>, Problem> {
         let mut state = far.lock();
-        match state.post.clone() {
-            Some(post) if self.is_fit(&post) => Ok(post),
-            Some(post) => self.replace(&mut state, &post, None),
-            None => self.choose(&mut state, None).map(|(post, _)| post),
+        match state.assignment.clone() {
+            Some(assignment) if self.is_fit(&assignment) => Ok(assignment),
+            Some(assignment) => self.replace(&mut state, &assignment, None),
+            None => self.choose(&mut state, None).map(|(assignment, _)| assignment),
         }
     }
 
     /// Another peer in place of one that cannot, or is to have no more work; the same one, if there
-    /// is no other. Blocks until nobody acts by its order any more.
+    /// is no other. Blocks until nobody acts by its lease any more.
     ///
     /// # Errors
     /// `why`, if it cannot and there is no other; or as [`SiteSource::choose`].
     fn replace(
         &self,
         state: &mut FarState,
-        post: &Arc<Post>,
+        assignment: &Arc<ScanAssignment>,
         why: Option<Problem>,
-    ) -> Result<Arc<Post>, Problem> {
-        let current = state.post.clone();
-        if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, post)) {
+    ) -> Result<Arc<ScanAssignment>, Problem> {
+        let current = state.assignment.clone();
+        if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, assignment)) {
             return Ok(current);
         }
         let transfer = state.request.transfer;
         let (fit, _) = self.choice(&state.request.store, transfer);
-        let card = fit.iter().find(|card| card.peer == post.peer.name);
-        let restarted = card.is_some_and(|card| card.instance != post.instance);
+        let card = fit.iter().find(|card| card.peer == assignment.peer.name);
+        let restarted = card.is_some_and(|card| card.instance != assignment.instance);
         // Nothing is gained where the others are to have no more work either.
         let now = Arc::clone(&self.others.now.borrow());
         let better = |card: &PeerCard| why.is_some() || !now.is_draining(&card.peer);
-        let others = fit.iter().any(|card| card.peer != post.peer.name && better(card));
+        let others = fit.iter().any(|card| card.peer != assignment.peer.name && better(card));
         if !restarted && !others {
-            return why.map_or_else(|| Ok(Arc::clone(post)), |why| Err(alone(state, why)));
+            return why.map_or_else(|| Ok(Arc::clone(assignment)), |why| Err(alone(state, why)));
         }
-        let peer = &post.peer.name;
+        let peer = &assignment.peer.name;
         let reason = match &why {
             _ if restarted => "it was restarted".to_owned(),
             Some(why) => why.to_string(),
@@ -213,10 +213,10 @@ impl SiteSource {
         };
         let text = format!("peer `{peer}` lists the data set no more: {reason}");
         self.others.events.add("scan-out", peer.as_str(), Some(transfer), &text);
-        state.post = None;
+        state.assignment = None;
         // Of a daemon that was restarted nothing is left that could act.
         if !restarted {
-            post.peer.orders.give_up(post.order);
+            assignment.peer.leases.revoke(assignment.lease);
         }
         let (next, _) = self.choose(state, (!restarted).then_some(peer))?;
         let peer = &next.peer.name;
@@ -225,7 +225,7 @@ impl SiteSource {
         Ok(next)
     }
 
-    /// Orders the first peer to list the data set that can; `but` comes last.
+    /// Assigns the data set to the first peer that can list it; `but` comes last.
     ///
     /// # Errors
     /// Nobody can; or what is wrong with the data set.
@@ -233,24 +233,24 @@ impl SiteSource {
         &self,
         state: &mut FarState,
         but: Option<&Name>,
-    ) -> Result<(Arc<Post>, RootKind), Problem> {
+    ) -> Result<(Arc<ScanAssignment>, RootKind), Problem> {
         let (transfer, store) = (state.request.transfer, state.request.store.clone());
         let (mut fit, unfit) = self.choice(&store, transfer);
         fit.sort_by_key(|card| but == Some(&card.peer));
         let mut last = None;
         for card in &fit {
             let peer = self.others.remote(card);
-            let order = peer.orders.begin(SOURCE_ORDER_HOLDS);
-            let post = Arc::new(Post { peer, instance: card.instance, order });
-            match post.open(&state.request) {
+            let lease = peer.give_lease(LeaseKind::Scan);
+            let assignment = Arc::new(ScanAssignment { peer, instance: card.instance, lease });
+            match assignment.open(&state.request) {
                 Ok(kind) => {
                     tracing::info!(%transfer, peer = %card.peer, %store, "a peer lists a data set");
-                    state.post = Some(Arc::clone(&post));
-                    return Ok((post, kind));
+                    state.assignment = Some(Arc::clone(&assignment));
+                    return Ok((assignment, kind));
                 }
                 Err(problem) if is_of_one_peer(&problem) => {
                     tracing::info!(%transfer, peer = %card.peer, %problem, "it cannot list");
-                    post.peer.orders.give_up(order);
+                    assignment.peer.leases.revoke(lease);
                     last.get_or_insert(problem);
                 }
                 Err(problem) => return Err(problem),
@@ -264,10 +264,10 @@ impl SiteSource {
 
     /// Asks whoever lists a data set; once more, of whoever does so then, if that cannot answer.
     fn ask(&self, far: &Far, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
-        let post = self.post(far)?;
-        match post.call(request.clone()) {
+        let assignment = self.assignment(far)?;
+        match assignment.call(request.clone()) {
             Err(problem) if is_of_one_peer(&problem) => {
-                let next = self.replace(&mut far.lock(), &post, Some(problem))?;
+                let next = self.replace(&mut far.lock(), &assignment, Some(problem))?;
                 next.call(request)
             }
             answer => answer,
@@ -278,7 +278,7 @@ impl SiteSource {
     fn forget_unopened(&self, transfer: TransferId, far: &Arc<Far>) {
         let mut table = self.table();
         let is_it = table.get(&transfer).is_some_and(|one| Arc::ptr_eq(one, far));
-        if is_it && far.0.try_lock().is_ok_and(|state| state.post.is_none()) {
+        if is_it && far.0.try_lock().is_ok_and(|state| state.assignment.is_none()) {
             table.remove(&transfer);
         }
     }
@@ -289,11 +289,11 @@ impl SiteSource {
     }
 
     /// Opens a data set here that another peer has listed, and that no other can list now. Blocks
-    /// until nobody acts by that peer's order any more.
+    /// until nobody acts by that peer's lease any more.
     fn open_again(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let far = self.table().remove(&request.transfer);
-        if let Some(post) = far.and_then(|far| far.lock().post.take()) {
-            post.peer.orders.give_up(post.order);
+        if let Some(assignment) = far.and_then(|far| far.lock().assignment.take()) {
+            assignment.peer.leases.revoke(assignment.lease);
         }
         self.own.open_scan(request)
     }
@@ -302,13 +302,13 @@ impl SiteSource {
     fn open_far(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let transfer = request.transfer;
         let new = || {
-            let state = FarState { request: request.clone(), post: None };
+            let state = FarState { request: request.clone(), assignment: None };
             Arc::new(Far(Mutex::new(state)))
         };
         let far = Arc::clone(self.table().entry(transfer).or_insert_with(new));
         {
             let mut state = far.lock();
-            if state.post.is_none() {
+            if state.assignment.is_none() {
                 // What was asked for before, if anything, was refused, or lost its peer.
                 state.request = request.clone();
                 let chosen = self.choose(&mut state, None).map(|(_, kind)| kind);
@@ -347,13 +347,13 @@ impl SiteSource {
     /// Releases a data set, here and at the peer that lists it.
     fn release_everywhere(&self, transfer: TransferId) {
         let far = self.table().remove(&transfer);
-        let post = far.and_then(|far| far.lock().post.take());
-        if let Some(post) = post
-            && let Err(problem) = post.call(SourceRequest::Release { transfer })
+        let assignment = far.and_then(|far| far.lock().assignment.take());
+        if let Some(assignment) = assignment
+            && let Err(problem) = assignment.call(SourceRequest::Release { transfer })
         {
-            // It ends where it would keep something: its order is over. Until then it may write
+            // It ends where it would keep something: its lease is over. Until then it may write
             // beside whoever lists the same data set next.
-            post.peer.orders.give_up(post.order);
+            assignment.peer.leases.revoke(assignment.lease);
             tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
         }
         self.own.release(transfer);

@@ -14,7 +14,7 @@ use penstock_api::limits::Share;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::task::{ControllerMessage, EncodedPage, OpenTask, PeerMessage, TaskOpened};
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
-use penstock_engine::grant::lapse_after;
+use penstock_engine::lease::lapse_after;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::network::DataAddress;
 use penstock_proto::session::Session;

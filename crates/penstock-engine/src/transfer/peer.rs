@@ -8,7 +8,7 @@ use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
 use penstock_proto::units::Instant;
 
-use crate::grant::GivenGrant;
+use crate::lease::GivenLease;
 
 /// Failed syncs of one peer in a row after which it gets no more work: its store is not fit to
 /// write to. The transfer gives up when that is so of all its peers. A failure may be caused by
@@ -33,7 +33,7 @@ pub struct Joining {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) incarnation: Incarnation,
-    pub(super) grant: Option<GivenGrant>,
+    pub(super) grant: Option<GivenLease>,
     pub(super) synced: u64,
     /// Pieces that its sync of an epoch, or of a later one, makes durable.
     pub(super) settling: BTreeMap<u64, Vec<PieceRef>>,

@@ -19,7 +19,7 @@ use penstock_proto::units::Instant;
 use super::TransferMachine;
 use super::open::{InHand, OpenPage, Under};
 use super::peer::{GiveBack, Joining, Look, Peer, Speed};
-use crate::grant::GivenGrant;
+use crate::lease::GivenLease;
 
 impl TransferMachine {
     /// Handles a peer that takes part. Its number is a new one; the order relative to pages does
@@ -29,7 +29,7 @@ impl TransferMachine {
         let (former, awaited) = (self.former.remove(&writer), self.awaited.remove(&writer));
         let joined = Peer {
             incarnation: joining.incarnation,
-            grant: joining.grant.map(|duration| GivenGrant::new(duration, now)),
+            grant: joining.grant.map(|duration| GivenLease::new(duration, now)),
             synced: joining.epoch,
             settling: BTreeMap::new(),
             sync_failures: 0,
@@ -55,7 +55,7 @@ impl TransferMachine {
     }
 
     /// Waits for writers to which an earlier controller may have given work. They may write until
-    /// `until` at the latest ([`crate::grant::lapse_after`] from now), or until they join, which
+    /// `until` at the latest ([`crate::lease::lapse_after`] from now), or until they join, which
     /// ends their earlier work. Until then no extent of a file that several may write to is handed
     /// out, and none is checked by another peer (B3). Packs are, for each writer has its own.
     pub fn wait_for_writers(

@@ -1,10 +1,9 @@
-//! The orders by which this host lists data sets, checks and hashes files, and removes moved ones.
+//! The leases by which this host lists data sets, checks and hashes files, and removes moved ones.
 //!
-//! An order comes from the own controller, while it is the controller. Where the controller is on
-//! another host without the store, it gives this host an order for one transfer. For one transfer,
-//! one peer at a time has a valid order, which the controller ensures. Work that began under an
-//! expired order ends where it would store something. It counts as another peer's from then on (B4,
-//! A12).
+//! The tenure of the own controller is one. Where the controller is on another host without the
+//! store, it gives this host a lease for one transfer. For one transfer, one peer at a time has a
+//! valid lease, which the controller ensures. Work that began under an expired lease ends where it
+//! would store something. It counts as another peer's from then on (B4, A12).
 
 use std::sync::Arc;
 
@@ -17,17 +16,17 @@ use tokio::sync::watch;
 
 use crate::source::SourceService;
 
-/// An order to list a data set.
+/// A lease to list a data set.
 #[derive(Clone, Debug)]
-pub(crate) struct ScanOrder {
-    /// Its number; 0 for the own controller's.
+pub(crate) struct ScanLease {
+    /// Its number; 0 for the own controller's tenure.
     pub(crate) number: u64,
-    /// Lease under which the order holds.
+    /// Right to act by it.
     pub(crate) fence: Fence,
 }
 
-impl ScanOrder {
-    /// Returns whether both are the same order.
+impl ScanLease {
+    /// Returns whether both are the same lease.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.number == other.number && self.fence.epoch() == other.fence.epoch()
     }
@@ -40,7 +39,7 @@ impl SourcePeer for SourceService {
             self.remove_kept(transfer);
             return Ok(PeerReply::Done);
         }
-        self.call_by(&self.own_order(), request)
+        self.call_by(&self.own_lease(), request)
     }
 
     fn page_news(&self, transfer: TransferId) -> Option<watch::Receiver<()>> {
@@ -52,28 +51,28 @@ impl SourcePeer for SourceService {
     }
 }
 
-/// This host's source side as a controller on another host uses it, by an order for one transfer.
-pub struct OrderedSource {
+/// This host's source side as a controller on another host uses it, by a lease for one transfer.
+pub struct LeasedSource {
     service: Arc<SourceService>,
-    order: ScanOrder,
+    lease: ScanLease,
 }
 
-impl OrderedSource {
-    /// By the order of this number, which is never 0, while `fence` holds.
+impl LeasedSource {
+    /// Returns the source under the lease of this number, which is never 0, while `fence` holds.
     pub fn new(service: Arc<SourceService>, number: u64, fence: Fence) -> Self {
-        Self { service, order: ScanOrder { number, fence } }
+        Self { service, lease: ScanLease { number, fence } }
     }
 }
 
-impl OrderedSource {
-    /// Returns the order, if it is valid: an answer under an expired order does not count.
-    fn order(&self) -> Result<&ScanOrder, Problem> {
-        self.order.fence.check().map(|()| &self.order)
+impl LeasedSource {
+    /// Returns the lease, if it is valid: an answer under an expired lease does not count.
+    fn lease(&self) -> Result<&ScanLease, Problem> {
+        self.lease.fence.check().map(|()| &self.lease)
     }
 }
 
-impl SourcePeer for OrderedSource {
-    /// Answers a request under the order. Forgets a released transfer here only: the content of
+impl SourcePeer for LeasedSource {
+    /// Answers a request under the lease. Forgets a released transfer here only: the content of
     /// the shared directory stays, since it is the controller's.
     fn call(&self, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
         match request {
@@ -81,7 +80,7 @@ impl SourcePeer for OrderedSource {
                 self.service.stop(transfer);
                 Ok(PeerReply::Done)
             }
-            request => self.service.call_by(self.order()?, request),
+            request => self.service.call_by(self.lease()?, request),
         }
     }
 }
@@ -125,12 +124,12 @@ mod tests {
         Arc::new(service)
     }
 
-    /// An order that stands until it is given up.
-    fn order(peer: &Arc<SourceService>, number: u64) -> (OrderedSource, Arc<AtomicBool>) {
+    /// A lease that holds until it is revoked.
+    fn lease(peer: &Arc<SourceService>, number: u64) -> (LeasedSource, Arc<AtomicBool>) {
         let stands = Arc::new(AtomicBool::new(true));
         let asked = Arc::clone(&stands);
         let fence = Fence::new(7, Arc::new(move || asked.load(Ordering::Acquire)));
-        (OrderedSource::new(Arc::clone(peer), number, fence), stands)
+        (LeasedSource::new(Arc::clone(peer), number, fence), stands)
     }
 
     fn request() -> ScanRequest {
@@ -150,7 +149,7 @@ mod tests {
     }
 
     /// All pages of a scan, encoded.
-    fn pages(source: &OrderedSource, transfer: TransferId) -> Vec<Vec<u8>> {
+    fn pages(source: &LeasedSource, transfer: TransferId) -> Vec<Vec<u8>> {
         let mut pages = Vec::new();
         loop {
             match source.page(transfer, pages.len() as u32, 1000).unwrap() {
@@ -164,9 +163,9 @@ mod tests {
         }
     }
 
-    /// A12, B4: a scan whose order is given up in the middle goes on at another peer from the pages
+    /// A12, B4: a scan whose lease is revoked in the middle goes on at another peer from the pages
     /// that were sealed: each item once, none left out, no page another one than before. The first
-    /// peer answers no more by its order, and serves lanes what the second has listed.
+    /// peer answers no more by its lease, and serves lanes what the second has listed.
     #[test]
     fn a12_a_scan_goes_on_at_another_peer() {
         let work = tempfile::tempdir().unwrap();
@@ -183,13 +182,13 @@ mod tests {
         }
         let (one, other) = (peer("h2", work.path()), peer("h3", work.path()));
         let (request, transfer) = (request(), request().transfer);
-        let (first, stands) = order(&one, 5);
+        let (first, stands) = lease(&one, 5);
         assert_eq!(first.open_scan(&request), Ok(RootKind::Directory));
         let PageReply::Page(sealed) = first.page(transfer, 0, 10_000).unwrap() else {
             panic!("the first page is sealed early");
         };
         stands.store(false, Ordering::Release);
-        let (second, _) = order(&other, 6);
+        let (second, _) = lease(&other, 6);
         assert_eq!(second.open_scan(&request), Ok(RootKind::Directory));
         let all = pages(&second, transfer);
         assert_eq!(all[0], sealed, "what was sealed stays as it was");
@@ -209,19 +208,19 @@ mod tests {
         assert_eq!(served.scan.sealed_page(last).unwrap().as_ref(), all.last());
     }
 
-    /// B4: the same peer goes on by another order, and nothing is removed by one that was not given
+    /// B4: the same peer goes on by another lease, and nothing is removed by one that was not given
     /// for that.
     #[test]
-    fn b4_an_order_follows_another_at_one_peer() {
+    fn b4_a_lease_follows_another_at_one_peer() {
         let work = tempfile::tempdir().unwrap();
         fs::create_dir(work.path().join("store")).unwrap();
         fs::write(work.path().join("store/file"), "bytes").unwrap();
         let peer = peer("h2", work.path());
         let (request, transfer) = (request(), request().transfer);
-        let (first, _) = order(&peer, 5);
+        let (first, _) = lease(&peer, 5);
         first.open_scan(&request).unwrap();
         let sealed = pages(&first, transfer);
-        let (second, _) = order(&peer, 6);
+        let (second, _) = lease(&peer, 6);
         second.open_scan(&request).unwrap();
         assert_eq!(pages(&second, transfer), sealed);
         let order = RemoveOrder { page: 0, digest: String::new(), entries: vec![], below: 9 };

@@ -48,7 +48,7 @@ use rustls::pki_types::CertificateDer;
 use crate::lane::open_lanes::{OpenLanes, RightHolds};
 use crate::scan::{Helpers, Scan, root_kind};
 use crate::source::digest_jobs::DigestJobs;
-use crate::source::leased_source::ScanOrder;
+use crate::source::leased_source::ScanLease;
 use crate::source::page_cache::{PageCache, PageMemory};
 use crate::source::recognition::{Sight, shares_inodes};
 use crate::source::removal::Remover;
@@ -294,10 +294,10 @@ impl SourceService {
         self.scans.forget(transfer, open);
     }
 
-    /// Returns the order of this peer's own controller, which may have none.
-    pub(crate) fn own_order(&self) -> ScanOrder {
+    /// Returns the lease of this peer's own controller, which may have none.
+    pub(crate) fn own_lease(&self) -> ScanLease {
         let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        ScanOrder { number: 0, fence }
+        ScanLease { number: 0, fence }
     }
 
     /// Returns whether a data set is being listed here, or opened for that. Does not wait.
@@ -351,16 +351,16 @@ impl SourceService {
 
     /// Returns a transfer's scan, from memory or from disk; `None` if it is not known here.
     pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
-        self.scan_by(transfer, &self.own_order())
+        self.scan_by(transfer, &self.own_lease())
     }
 
-    /// Returns the scan for use by this order. Waits for some seconds while it is opened.
+    /// Returns the scan for use by this lease. Waits for some seconds while it is opened.
     fn scan_by(
         &self,
         transfer: TransferId,
-        order: &ScanOrder,
+        lease: &ScanLease,
     ) -> Result<Option<Arc<OpenScan>>, Problem> {
-        let place = self.scans.place(transfer, order, None)?;
+        let place = self.scans.place(transfer, lease, None)?;
         place.map(|place| place.wait(transfer, Some(OPENING_MAX))).transpose()
     }
 }
@@ -373,26 +373,26 @@ fn unknown_scan(transfer: TransferId) -> Problem {
 }
 
 impl SourceService {
-    /// Answers a request by an order, except [`SourceRequest::Release`], which needs none: it stops
+    /// Answers a request by a lease, except [`SourceRequest::Release`], which needs none: it stops
     /// the scan here.
     pub(crate) fn call_by(
         &self,
-        order: &ScanOrder,
+        lease: &ScanLease,
         request: SourceRequest<'_>,
     ) -> Result<PeerReply, Problem> {
         Ok(match request {
-            SourceRequest::OpenScan(request) => PeerReply::Opened(self.open_by(order, &request)?),
+            SourceRequest::OpenScan(request) => PeerReply::Opened(self.open_by(lease, &request)?),
             SourceRequest::Page { transfer, number, wait_ms } => {
-                PeerReply::Page(self.page_by(order, transfer, number, wait_ms)?)
+                PeerReply::Page(self.page_by(lease, transfer, number, wait_ms)?)
             }
             SourceRequest::Recheck { transfer, question } => {
-                PeerReply::Rechecked(self.ask_by(order, transfer, &question)?)
+                PeerReply::Rechecked(self.ask_by(lease, transfer, &question)?)
             }
             SourceRequest::Digests { transfer, wish, wait_ms } => {
-                PeerReply::Digests(self.digests_by(order, transfer, &wish, wait_ms)?)
+                PeerReply::Digests(self.digests_by(lease, transfer, &wish, wait_ms)?)
             }
-            SourceRequest::Remove { transfer, order: removal } => {
-                PeerReply::Removed(self.remove_by(order, transfer, &removal)?)
+            SourceRequest::Remove { transfer, order } => {
+                PeerReply::Removed(self.remove_by(lease, transfer, &order)?)
             }
             SourceRequest::Release { transfer } => {
                 self.stop(transfer);
@@ -401,14 +401,14 @@ impl SourceService {
         })
     }
 
-    fn open_by(&self, order: &ScanOrder, request: &ScanRequest) -> Result<RootKind, Problem> {
+    fn open_by(&self, lease: &ScanLease, request: &ScanRequest) -> Result<RootKind, Problem> {
         // One place for each scan: a client that repeats its request waits at the place of the
         // first, and starts no second scan over the same pages. The wait lasts while pages are
         // read; a store that hangs ends it sooner.
-        let place = self.scans.place(request.transfer, order, Some(request))?;
+        let place = self.scans.place(request.transfer, lease, Some(request))?;
         let place = place.ok_or_else(|| unknown_scan(request.transfer))?;
         // A caller on another host has a deadline, and asks again.
-        let most = (order.number != 0).then_some(OPENING_MAX);
+        let most = (lease.number != 0).then_some(OPENING_MAX);
         let open = place.wait(request.transfer, most)?;
         if !open.is_of(request) {
             let title = "the transfer is known here with another data set";
@@ -431,22 +431,22 @@ impl SourceService {
 
     fn page_by(
         &self,
-        order: &ScanOrder,
+        lease: &ScanLease,
         transfer: TransferId,
         number: u32,
         wait_ms: u32,
     ) -> Result<PageReply, Problem> {
-        let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
+        let open = self.scan_by(transfer, lease)?.ok_or_else(|| unknown_scan(transfer))?;
         open.scan.page(number, Duration::from_millis(u64::from(wait_ms)))
     }
 
     fn ask_by(
         &self,
-        order: &ScanOrder,
+        lease: &ScanLease,
         transfer: TransferId,
         question: &RecheckRequest,
     ) -> Result<u32, Problem> {
-        let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
+        let open = self.scan_by(transfer, lease)?.ok_or_else(|| unknown_scan(transfer))?;
         self.check(transfer, &open)?;
         let source = self.source_of(&open)?;
         let see = |page| open.see(&source, page);
@@ -458,7 +458,7 @@ impl SourceService {
 
     fn remove_by(
         &self,
-        by: &ScanOrder,
+        by: &ScanLease,
         transfer: TransferId,
         order: &RemoveOrder,
     ) -> Result<RemoveReply, Problem> {
@@ -520,12 +520,12 @@ impl SourceService {
 
     fn digests_by(
         &self,
-        order: &ScanOrder,
+        lease: &ScanLease,
         transfer: TransferId,
         wish: &DigestWish,
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
-        let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
+        let open = self.scan_by(transfer, lease)?.ok_or_else(|| unknown_scan(transfer))?;
         let page = open.scan.sealed_page(wish.page)?.and_then(|bytes| Page::decode(&bytes).ok());
         let page = page.ok_or_else(|| {
             let title = format!("page {} is not known here", wish.page);

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::source::OpenScan;
 use crate::source::interrupted_removal::{self, LISTING};
-use crate::source::leased_source::ScanOrder;
+use crate::source::leased_source::ScanLease;
 use crate::source::recognition::{Provenance, Sight};
 use crate::stores::guard::Guard;
 use crate::stores::{Stores, store_gone, store_offline};
@@ -41,7 +41,7 @@ pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
 /// The scan of one transfer, from its first request on.
 pub(crate) struct ScanSlot {
     /// Order by which this peer makes it; `None` if another peer does, and this one serves it.
-    order: Option<ScanOrder>,
+    lease: Option<ScanLease>,
     /// Number of the list of the data set.
     listing: u32,
     state: Mutex<SlotState>,
@@ -55,20 +55,20 @@ enum SlotState {
 }
 
 impl ScanSlot {
-    fn new(order: &ScanOrder, listing: u32) -> Self {
-        let order = order.fence.holds().then(|| order.clone());
-        Self { order, listing, state: Mutex::new(SlotState::Opening), wake: Condvar::new() }
+    fn new(lease: &ScanLease, listing: u32) -> Self {
+        let lease = lease.fence.holds().then(|| lease.clone());
+        Self { lease, listing, state: Mutex::new(SlotState::Opening), wake: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether this order may use the scan. A scan that another order made may have resumed
+    /// Returns whether this lease may use the scan. A scan that another lease made may have resumed
     /// elsewhere since.
-    fn is_for(&self, order: &ScanOrder) -> bool {
-        match (&self.order, order.fence.holds()) {
-            (Some(own), true) => own.is(order) && own.fence.holds() && !self.is_spent(),
+    fn is_for(&self, lease: &ScanLease) -> bool {
+        match (&self.lease, lease.fence.holds()) {
+            (Some(own), true) => own.is(lease) && own.fence.holds() && !self.is_spent(),
             (Some(own), false) => own.fence.holds(),
             (None, acts) => !acts,
         }
@@ -154,8 +154,8 @@ impl ScanSlot {
 
     /// Checks that the scan may still store something.
     fn check(&self) -> Result<(), Problem> {
-        if let Some(order) = &self.order {
-            order.fence.check()?;
+        if let Some(lease) = &self.lease {
+            lease.fence.check()?;
         }
         match &*self.lock() {
             SlotState::Failed(problem) => Err(problem.clone()),
@@ -296,7 +296,7 @@ impl ScanRegistry {
         let _ = self.helpers.set(helpers);
     }
 
-    /// Returns the place of a transfer's scan for use by this order. Opens the scan if it is not
+    /// Returns the place of a transfer's scan for use by this lease. Opens the scan if it is not
     /// open, by its record or else by `new`. Returns `None` if nothing is known of it.
     ///
     /// # Errors
@@ -304,14 +304,14 @@ impl ScanRegistry {
     pub(crate) fn place(
         self: &Arc<Self>,
         transfer: TransferId,
-        order: &ScanOrder,
+        lease: &ScanLease,
         new: Option<&ScanRequest>,
     ) -> Result<Option<Arc<ScanSlot>>, Problem> {
         let wanted = new.map_or(0, |request| request.listing);
         {
             let mut table = self.table();
             match table.get(&transfer) {
-                Some(place) if place.is_for(order) && place.listing >= wanted => {
+                Some(place) if place.is_for(lease) && place.listing >= wanted => {
                     return Ok(Some(Arc::clone(place)));
                 }
                 Some(_) => table.remove(&transfer).iter().for_each(|place| place.stop()),
@@ -329,10 +329,10 @@ impl ScanRegistry {
             let mut table = self.table();
             // Another request may have come first.
             let other = table.get(&transfer);
-            if let Some(place) = other.filter(|it| it.is_for(order) && it.listing >= listing) {
+            if let Some(place) = other.filter(|it| it.is_for(lease) && it.listing >= listing) {
                 return Ok(Some(Arc::clone(place)));
             }
-            let place = Arc::new(ScanSlot::new(order, listing));
+            let place = Arc::new(ScanSlot::new(lease, listing));
             if let Some(old) = table.insert(transfer, Arc::clone(&place)) {
                 old.stop();
             }
@@ -346,7 +346,7 @@ impl ScanRegistry {
             place.fail(problem.clone());
             problem
         })?;
-        if !order.fence.holds() {
+        if !lease.fence.holds() {
             self.forget_released();
         }
         Ok(Some(place))
@@ -357,7 +357,7 @@ impl ScanRegistry {
         let _opening = Opening(place);
         match self.open(transfer, place, begin) {
             Ok((open, source)) => {
-                if place.fill(&open) && place.order.is_some() {
+                if place.fill(&open) && place.lease.is_some() {
                     open.scan.run(&source);
                 }
             }
@@ -400,7 +400,7 @@ impl ScanRegistry {
             }
         }
         let request = &looked.request;
-        let own = place.order.as_ref();
+        let own = place.lease.as_ref();
         let options = ScanOptions {
             transfer,
             root: request.root.0.clone(),
@@ -411,7 +411,7 @@ impl ScanRegistry {
             preserve: request.preserve.clone(),
             owner_names: request.owner_names,
             workers: self.workers,
-            fence: own.map_or_else(shut, |order| order.fence.clone()),
+            fence: own.map_or_else(shut, |lease| lease.fence.clone()),
         };
         let directory = self.list_directory(transfer, request.listing);
         let scan = match own {

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use penstock_engine::lease::HeldLease;
 use penstock_proto::units::Instant;
 
 /// The permission of a task to write. Each write checks it, at the cost of a read of the clock.
 pub(crate) struct Grant {
     duration: Duration,
-    until: AtomicU64,
+    lease: HeldLease,
     asked: AtomicU64,
     /// Time of the last request for work.
     wanted: AtomicU64,
@@ -29,9 +30,9 @@ impl Grant {
 
     /// Creates a grant that was asked for at `asked`.
     pub(crate) fn new(duration: Duration, asked: Instant) -> Self {
-        let until = AtomicU64::new(asked.plus(duration).0);
+        let lease = HeldLease::new(asked, duration);
         let (wanted, asked) = (AtomicU64::new(asked.0), AtomicU64::new(asked.0));
-        Self { duration, until, asked, wanted, gave: AtomicU64::new(0) }
+        Self { duration, lease, asked, wanted, gave: AtomicU64::new(0) }
     }
 
     /// Creates the grant of the controller's own task where other peers share the transfer. It has
@@ -42,14 +43,15 @@ impl Grant {
 
     /// Returns whether the task may write now.
     pub(crate) fn holds(&self) -> bool {
-        penstock_sys::boottime_now().0 < self.until.load(Ordering::Acquire)
+        self.lease.holds(penstock_sys::boottime_now())
     }
 
     /// Extends the grant from `asked`, the time of a request that was answered. A grant that has
     /// run out stays so, since its pieces may belong to another peer.
     pub(crate) fn renew(&self, asked: Instant) {
-        if self.holds() {
-            self.until.fetch_max(asked.plus(self.duration).0, Ordering::AcqRel);
+        let now = penstock_sys::boottime_now();
+        if self.lease.holds(now) {
+            self.lease.renew(asked, self.duration, now);
             self.asked.fetch_max(asked.0, Ordering::AcqRel);
         }
     }

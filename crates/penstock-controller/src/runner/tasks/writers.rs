@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use penstock_api::problem::Problem;
-use penstock_engine::grant::lapse_after;
+use penstock_engine::lease::lapse_after;
 use penstock_engine::writers::{PresentPeer, WriterRegistry};
 use penstock_proto::journal::{LateFile, WriterLine, WriterStanding};
 
