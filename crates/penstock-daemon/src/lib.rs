@@ -16,8 +16,9 @@
 //! | `checks` | findings about this host, its site and its paths |
 //! | `events` | what has happened at this site |
 //! | `managed_etcd` | a member of etcd that this host runs |
-//! | `host` | what the controller asks of this peer, answered |
-//! | `remote` | peers on other hosts, as their controller drives them |
+//! | `peer_server` | requests of a controller on another host, answered |
+//! | `peer_client` | peers on other hosts, as their controller drives them |
+//! | `leases` | the leases that this host gives to them as the controller |
 
 #![forbid(unsafe_code)]
 
@@ -26,13 +27,13 @@ pub mod checks;
 mod cluster;
 pub mod config;
 mod events;
-mod host;
 pub mod http;
 mod leases;
 pub mod managed_etcd;
 pub mod networks;
 mod operations;
-mod remote;
+mod peer_client;
+mod peer_server;
 pub mod site;
 pub mod site_directory;
 mod wiring;

@@ -24,9 +24,9 @@ use reqwest::Method;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::host::with_version;
 use crate::http::reply::ProblemReply;
-use crate::remote::client::PeerClient;
+use crate::peer_client::client::PeerClient;
+use crate::peer_server::with_version;
 use penstock_exit::cause::innermost;
 
 /// Where requests to list go, with the transfer's id behind.

@@ -36,20 +36,20 @@ use super::recovery;
 use crate::cluster::controller::Controller;
 use crate::cluster::listing::{Allies, LIST, Lister};
 use crate::cluster::member::Member;
-use crate::host::{Host, with_version};
 use crate::http::local::admin::SiteAdmin;
 use crate::http::reply::{ProblemReply, blocking};
 use crate::http::request::BODY_BYTES_MAX;
 use crate::managed_etcd::voters::MEMBERS;
 use crate::operations::Operate;
-use crate::remote::client::PeerClient;
+use crate::peer_client::client::PeerClient;
+use crate::peer_server::{Host, with_version};
 
 /// How long a request waits for a controller.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
 const SITE: &str = "/peer/v1/site";
-/// What a controller asks of this peer (see [`crate::host`]).
+/// What a controller asks of this peer (see [`crate::peer_server`]).
 const TASK: &str = "/peer/v1/task";
 const CALL: &str = "/peer/v1/call";
 /// Orders about peers; but for the token to join, which is the site's.

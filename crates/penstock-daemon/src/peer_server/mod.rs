@@ -31,7 +31,7 @@ use remote_leases::{RemoteLeases, is_older};
 use task::Hosted;
 use tokio::sync::{Semaphore, watch};
 
-use super::remote::client::PeerClient;
+use super::peer_client::client::PeerClient;
 use crate::http;
 use crate::http::reply::{ProblemReply, blocking};
 

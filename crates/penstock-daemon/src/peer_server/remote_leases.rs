@@ -20,7 +20,7 @@ use penstock_engine::lease::{HeldLease, beat};
 use penstock_proto::units::Instant;
 use tokio::sync::watch;
 
-use crate::remote::client::PeerClient;
+use crate::peer_client::client::PeerClient;
 
 /// Time for which a controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
