@@ -37,16 +37,16 @@ pub fn hint_of(cause: &io::Error) -> &'static str {
             "check the disk of the state directory; `transfer cancel`, and submit it again"
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "make room on the file system of the state directory, or of the journal; the transfer \
-             goes on where it was"
+            "free space on the file system of the state directory, or of the journal; the transfer \
+             then resumes"
         }
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "let the daemon's user write to the state directory, or to the journal: owner, mode, \
-             a mount that has become read-only; the transfer goes on where it was"
+            "let the user of the daemon write to the state directory, or to the journal: check \
+             owner, mode and mount; the transfer then resumes"
         }
         _ => {
             "check the disk, server or mount of the state directory, or of the journal; the \
-             transfer goes on where it was"
+             transfer then resumes"
         }
     }
 }
@@ -65,10 +65,10 @@ mod tests {
             let problem =
                 failed(ProblemCode::Journal, "cannot sync x", &io::Error::from_raw_os_error(errno));
             assert_eq!((problem.exit, problem.status), (Exit::Temporary, 503), "{problem}");
-            assert!(problem.hint.ends_with("goes on where it was"), "{}", problem.hint);
+            assert!(problem.hint.ends_with("the transfer then resumes"), "{}", problem.hint);
         }
         for errno in [28, 122] {
-            assert!(hint_of(&io::Error::from_raw_os_error(errno)).starts_with("make room"));
+            assert!(hint_of(&io::Error::from_raw_os_error(errno)).starts_with("free space"));
         }
         for errno in [1, 13, 30] {
             assert!(hint_of(&io::Error::from_raw_os_error(errno)).contains("owner, mode"));

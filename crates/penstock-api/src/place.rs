@@ -59,8 +59,7 @@ impl FromStr for Location {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = |why: String| ParseLocationError { text: text.to_owned(), why };
-        let (site, rest) =
-            text.split_once(':').ok_or_else(|| error("there is no `:`".to_owned()))?;
+        let (site, rest) = text.split_once(':').ok_or_else(|| error("it has no `:`".to_owned()))?;
         let (store, path) = rest.split_once('/').unwrap_or((rest, ""));
         let path = path.trim_start_matches('/');
         let trimmed = path.trim_end_matches('/');

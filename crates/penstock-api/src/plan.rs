@@ -255,7 +255,7 @@ impl PlanItem {
             PlanAction::Skip if directory => PlanAction::Attributes,
             action => action,
         };
-        if acts(self) == acts(now) { Ok(()) } else { Err("would not be treated as the plan says") }
+        if acts(self) == acts(now) { Ok(()) } else { Err("would not be treated as in the plan") }
     }
 }
 
@@ -444,7 +444,7 @@ pub struct PlanReader<R> {
 
 /// Returns the problem of a plan that cannot be used; exit 2.
 fn broken(why: impl std::fmt::Display) -> Problem {
-    Problem::new(ProblemCode::PlanBroken, "the plan is not whole")
+    Problem::new(ProblemCode::PlanBroken, "the plan is damaged or incomplete")
         .because(why)
         .hint("make another one with `penstock transfer plan` or `penstock copy -n --json`")
 }

@@ -289,7 +289,7 @@ impl std::str::FromStr for Action {
             .into_iter()
             .find(|action| action.as_str() == text)
             .ok_or_else(|| {
-                Problem::new(ProblemCode::UnknownAction, format!("there is no action `{text}`"))
+                Problem::new(ProblemCode::UnknownAction, format!("action `{text}` does not exist"))
             })
     }
 }

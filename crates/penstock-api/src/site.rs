@@ -48,7 +48,7 @@ pub fn check_version(
         None => "no version at all".to_owned(),
     };
     let title = format!(
-        "the sites speak different versions: this one speaks version {ours}, the other {theirs}"
+        "the sites use different protocol versions: this one version {ours}, the other {theirs}"
     );
     Err(Problem::new(ProblemCode::Version, title)
         .hint("upgrade the site with the older release of penstock"))

@@ -280,7 +280,7 @@ impl Member {
     fn resign(&mut self) {
         let Some(tenure) = self.tenure.take() else { return };
         tenure.end();
-        tracing::warn!(epoch = tenure.epoch(), "this peer is the controller no more");
+        tracing::warn!(epoch = tenure.epoch(), "this peer is no longer the controller");
         self.told = None;
         if let Some(lease) = self.lease.take() {
             // If etcd is out of reach the lease ends by itself.
@@ -298,14 +298,17 @@ impl Member {
         };
         self.settle(incarnation);
         if self.tenure.as_ref().is_some_and(|tenure| tenure.incarnation() != incarnation) {
-            tracing::warn!("the site's records have another incarnation: this peer leads no more");
+            tracing::warn!(
+                "the records of the site have another incarnation; this peer is no \
+                            longer the controller"
+            );
             self.resign();
             return Ok(());
         }
         let mut leader = seen.leader.clone();
         let own = self.tenure.as_ref().map(|tenure| tenure.revision());
         if own.is_some() && own != leader.as_ref().map(|(_, revision)| *revision) {
-            tracing::warn!("another peer leads, or none: this one is the controller no more");
+            tracing::warn!("another peer leads, or none; this peer is no longer the controller");
             self.resign();
             return Ok(());
         }

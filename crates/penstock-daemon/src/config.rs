@@ -399,13 +399,16 @@ impl Config {
                 && (journal.starts_with(&place) || place.starts_with(journal))
             {
                 let message = format!(
-                    "store `{}` (`{}`) and the cluster's journal `{}` lie within each other",
+                    "store `{}` (`{}`) and the journal of the cluster `{}` overlap",
                     store.name,
                     store.path,
                     journal.display()
                 );
                 return Err(Failure::new(ExitCode::Usage, message)
-                    .hint("whoever may write there could change the ledgers: choose another one")
+                    .hint(
+                        "choose another directory: a user who can write to the store could \
+                           change the ledgers",
+                    )
                     .into());
             }
             let how = if own.starts_with(&place) {
@@ -440,7 +443,7 @@ impl Config {
         let parse = |text: &String| {
             text.parse().map_err(|_| {
                 let known = all.map(|suite| suite.to_string()).join("`, `");
-                format!("`cipher_suites`: `{text}` is none of `{known}`")
+                format!("`cipher_suites`: `{text}` is not one of `{known}`")
             })
         };
         self.cipher_suites.iter().map(parse).collect()

@@ -29,7 +29,10 @@ pub fn check_free(directory: &Path) -> anyhow::Result<()> {
         if taken.exists() {
             let message = format!("`{}` exists: there is a site already", taken.display());
             return Err(Failure::new(ExitCode::Refused, message)
-                .hint("choose another directory, or remove it if the site is given up")
+                .hint(
+                    "choose another directory, or remove this one if \
+                       the site is no longer needed",
+                )
                 .into());
         }
     }

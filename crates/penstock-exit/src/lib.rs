@@ -90,12 +90,12 @@ impl ExitCode {
             Self::Usage => "wrong command line",
             Self::SomeFailed => "some items failed; they are listed",
             Self::SourceChanged => "a source changed or vanished",
-            Self::Temporary => "a failure that may pass; try again",
+            Self::Temporary => "temporary failure; retry later",
             Self::Refused => "refused by a safety guard",
-            Self::Fatal => "fatal; trying again will not help",
+            Self::Fatal => "fatal failure; a retry does not help",
             Self::Integrity => "integrity failure",
             Self::NotAuthorised => "not authorised",
-            Self::Interrupted => "interrupted; how to go on is printed",
+            Self::Interrupted => "interrupted; the message says how to resume",
         }
     }
 }

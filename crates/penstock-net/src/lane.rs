@@ -141,7 +141,7 @@ impl LaneStream {
     /// # Panics
     /// If `buf` is longer than the rest of the payload.
     pub fn recv_payload(&mut self, buf: &mut [u8]) -> Result<(), LaneError> {
-        assert!(buf.len() <= self.payload_left, "the frame has no more payload");
+        assert!(buf.len() <= self.payload_left, "the frame has no payload left");
         self.payload_left -= buf.len();
         match &mut self.protection {
             Protection::Tls(ends) => ends.1.recv_payload(&mut self.wire, buf),

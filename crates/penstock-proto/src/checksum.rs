@@ -133,8 +133,8 @@ impl fmt::Display for ChecksumKind {
 /// Error: no checksum has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is none of blake3, sha256, sha512, sha1, md5, xxh128, xxh3, xxh64, crc32, crc32c, \
-         adler32"
+    "`{0}` is not one of blake3, sha256, sha512, sha1, md5, xxh128, xxh3, xxh64, crc32, crc32c, \
+     adler32"
 )]
 pub struct UnknownChecksum(String);
 

@@ -117,7 +117,10 @@ pub enum StoreOffline {
     },
     /// The mount at the root differs from the one that was opened, or from the one that was
     /// recorded.
-    #[error("store `{root}` is offline: another file system or directory is there now ({found})")]
+    #[error(
+        "store `{root}` is offline: its path now leads to another file system or directory \
+             ({found})"
+    )]
     OtherMount {
         /// Path of the root on this host, escaped.
         root: String,
@@ -128,7 +131,7 @@ pub enum StoreOffline {
     #[error("the store may not be changed: this peer is not the controller of its site now")]
     Fenced,
     /// No descriptor is left for checking the root: this proves nothing about the store.
-    #[error("store `{root}` cannot be looked at: {reason}")]
+    #[error("cannot examine store `{root}`: {reason}")]
     Short {
         /// Path of the root on this host, escaped.
         root: String,
@@ -136,7 +139,7 @@ pub enum StoreOffline {
         reason: String,
     },
     /// This user may not read the root, or the identity in it.
-    #[error("store `{root}` may not be looked at: {reason}")]
+    #[error("store `{root}` may not be examined: {reason}")]
     Denied {
         /// Path of the root on this host, escaped.
         root: String,

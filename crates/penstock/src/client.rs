@@ -103,7 +103,7 @@ impl Client {
             let mut body = self.send(method, path, body).await.map_err(failure)?.into_body();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| {
-                    Failure::new(ExitCode::Temporary, "the reply was cut short").caused_by(error)
+                    Failure::new(ExitCode::Temporary, "the reply broke off").caused_by(error)
                 })?;
                 if let Some(part) = frame.data_ref() {
                     out.write_all(part)?;

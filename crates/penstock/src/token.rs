@@ -14,7 +14,7 @@ const BYTES_MAX: u64 = 4096;
 #[group(id = "given", multiple = false)]
 pub(crate) struct TokenArgs {
     /// The token; `-` reads it from standard input, since other users of this host can read a
-    /// command line. Without it, one is made
+    /// command line. Without TOKEN, a new token is printed
     token: Option<String>,
     /// Read the token from a file
     #[arg(long, value_name = "FILE")]

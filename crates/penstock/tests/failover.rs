@@ -54,7 +54,7 @@ fn assert_adopted(world: &World, summary: &Value, bound: u64) {
 
 /// Bytes that a log says were taken over of what peers wrote for an earlier controller.
 fn adopted(log: &str) -> u64 {
-    let lines = log.lines().filter(|line| line.contains("an earlier controller is taken over"));
+    let lines = log.lines().filter(|line| line.contains("adopting the pieces that it wrote"));
     let bytes = |line: &str| line.split(" bytes=").nth(1)?.split(' ').next()?.parse::<u64>().ok();
     lines.filter_map(bytes).sum()
 }
@@ -81,8 +81,8 @@ fn d2_a_source_peer_is_killed() {
     world.assert_no_gap(begun);
     assert_resent_in_flight(&world, &summary);
     assert!(world.any_said(&["b0"], "lane lost"), "the log tells of the lanes");
-    world.told("a0", "peer-lost", &["`a1` is lost", "lease", "the others go on"]);
-    world.told("b0", "path-dead", &["path to a ", "asked for anew"]);
+    world.told("a0", "peer-lost", &["`a1` is lost", "lease", "the other peers continue"]);
+    world.told("b0", "path-dead", &["path to a ", "sent again over other paths"]);
 }
 
 /// Issue 5 (3), A12: the controller of the source is killed: lanes go to other peers, and the next
@@ -116,7 +116,7 @@ fn d3_the_targets_controller_is_killed() {
     world.said(&next, "this peer is the controller of its site");
     world.told("b1", "peer-lost", &["`b0` is lost", "lease"]);
     let leads = format!("`{next}` is the controller");
-    world.told("b1", "controller", &[&leads, "place of `b0`", "goes on from its ledger"]);
+    world.told("b1", "controller", &[&leads, "place of `b0`", "resume from their ledgers"]);
     let done = world.told("b1", "transfer", &["done"]);
     assert_eq!(done["peer"], *next, "{done}");
 }
@@ -152,7 +152,8 @@ fn d5_one_interface_is_cut() {
     let cut = Moment::now();
     world.lab.tell("cut b0.net1").unwrap();
     world.said("b0", "state=\"dead\"");
-    let dead = world.told("b1", "path-dead", &["path to a ", "10.51.", "asked for anew"]);
+    let dead =
+        world.told("b1", "path-dead", &["path to a ", "10.51.", "sent again over other paths"]);
     world.assert_given_up(&cut, &dead);
     world.until_bytes(THERE + 16 * MIB);
     let before = world.lab.bytes("b0", "net1").unwrap();
@@ -271,7 +272,7 @@ fn b4_the_majority_of_etcd_is_lost_for_20_s() {
     // Whoever asks for its status without a majority waits; its log tells it at once.
     world.wait_for("its tenure ends", |lab| {
         let log = lab.log("b0");
-        let ends = ["problem=this peer is not the controller", "is the controller no more"];
+        let ends = ["problem=this peer is not the controller", "is no longer the controller"];
         ends.iter().any(|words| log.contains(words)).then_some(())
     });
     println!("its tenure was over after {:.1} s", begun.elapsed().as_secs_f64());
@@ -286,7 +287,7 @@ fn b4_the_majority_of_etcd_is_lost_for_20_s() {
         world.lab.resume_member(member).unwrap();
     }
     let summary = world.finish();
-    world.told("b0", "etcd-back", &["a majority again after", "goes on"]);
+    world.told("b0", "etcd-back", &["a majority again after", "continues"]);
     println!("done {:.1} s after the majority was lost", begun.elapsed().as_secs_f64());
     assert_eq!(number(&summary, "deleted"), 1, "{summary}");
     // No commit has what the controller's own peer wrote in the rest of its tenure.
@@ -313,7 +314,7 @@ fn f8_the_sites_are_cut_off_for_60_s() {
     println!("done {:.1} s after it was healed", healed.elapsed().as_secs_f64());
     assert_resent_in_flight(&world, &summary);
     assert_eq!(number(&summary, "errors"), 0, "{summary}");
-    world.told("b1", "path-dead", &["path to a ", "nothing goes over it"]);
+    world.told("b1", "path-dead", &["path to a ", "the path is not used"]);
     world.told("b1", "transfer", &["done"]);
 }
 

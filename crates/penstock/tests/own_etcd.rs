@@ -392,7 +392,7 @@ fn b4_the_last_host_takes_over() {
         told(&output)
     };
     assert!(refused(&h1, &["--i-have-fenced=h2"]).contains("h2` answers"));
-    assert!(refused(&h1, &["--i-have-fenced=h1"]).contains("not said to be fenced"));
+    assert!(refused(&h1, &["--i-have-fenced=h1"]).contains("not named as fenced"));
     let epoch = status_until(&h1, led)["cluster"]["epoch"].as_str().unwrap().to_owned();
     let noted = hosts.at("journal/voters.json");
     let voters = || {
@@ -408,7 +408,7 @@ fn b4_the_last_host_takes_over() {
     h1.start();
     let alone = |status: &Value| status["cluster"]["etcd"].to_string().contains("has no leader");
     status_until(&h1, |status| alone(status) && !leads(status) && !trouble(status).is_empty());
-    assert!(refused(&h1, &["--i-have-fenced=h9"]).contains("not said to be fenced"));
+    assert!(refused(&h1, &["--i-have-fenced=h9"]).contains("not named as fenced"));
     // What this host saw last may be old: the journal knows who has joined since, or that it does
     // not know.
     let mut voters = voters();
@@ -424,7 +424,7 @@ fn b4_the_last_host_takes_over() {
     };
     set_time(std::time::SystemTime::UNIX_EPOCH);
     let both = ["--i-have-fenced=h2", "--i-have-fenced=h3"];
-    assert!(refused(&h1, &both).contains("not known which hosts"));
+    assert!(refused(&h1, &both).contains("for the site now are not known"));
     set_time(std::time::SystemTime::now());
     let told = h1.ok(&[&["site", "takeover"][..], &both].concat());
     let status = status_until(&h1, leads);
@@ -488,7 +488,7 @@ fn b4_a_takeover_that_was_cut_short_is_finished() {
         |id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "etcd\n");
     wait_for("etcd itself", || etcd_id(&h1.dir).is_some_and(is_etcd));
     h1.start();
-    let status = status_until(&h1, |status| trouble(status).contains("not finished"));
+    let status = status_until(&h1, |status| trouble(status).contains("not complete"));
     assert!(!led(&status) && !leads(&status), "{status}");
     let told = h1.ok(&takeover);
     let status = status_until(&h1, leads);
@@ -554,7 +554,7 @@ fn b4_the_journal_knows_more_than_a_backup() {
     fs::remove_dir_all(&data).unwrap();
     copy(&hosts.at("backup"), &data);
     h1.start();
-    let status = status_until(&h1, |status| trouble(status).contains("gone back"));
+    let status = status_until(&h1, |status| trouble(status).contains("older than the journal"));
     assert!(!led(&status), "{status}");
     let told_text = h1.ok(&["site", "recover"]);
     assert!(told_text.contains("1 transfers, from the journal"), "{told_text}");

@@ -59,7 +59,7 @@ pub enum SelectError {
     #[error("there are {0} rules; at most {RULES_MAX} are allowed")]
     TooMany(usize),
     /// The request has an age, and does not say any more when it was submitted.
-    #[error("an age says nothing without the time that it is counted from")]
+    #[error("an age needs the time that it is counted from")]
     Unsettled,
     /// A time has more than 999,999,999 nanoseconds.
     #[error("the time `newer_than` is not a time")]

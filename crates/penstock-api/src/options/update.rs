@@ -71,15 +71,14 @@ impl UpdateOptions {
     /// The reason why they do not, for people.
     pub fn check(&self, partial: bool) -> Result<(), &'static str> {
         if self.delete && partial {
-            return Err("--delete does not go with --files-from, --min-size, --max-size and \
-                        --newer-than: the target cannot tell what these leave out from what is \
-                        gone");
+            return Err("--delete cannot be used with --files-from, --min-size, --max-size and \
+                        --newer-than: the target cannot tell excluded items from deleted ones");
         }
         if self.max_delete.is_some() && !self.delete {
-            return Err("--max-delete says how much --delete may delete");
+            return Err("--max-delete needs --delete");
         }
         if self.compare != CompareBy::Time && !self.sync {
-            return Err("--compare says how --sync compares");
+            return Err("--compare needs --sync");
         }
         let sound = |path: &PathText| name::check_relative(&path.0).is_ok() && !path.0.is_empty();
         if !self.backup_dir.as_ref().is_none_or(sound) {

@@ -35,19 +35,20 @@ pub const PEER_VERSION_HEADER: &str = "penstock-peer-version";
 /// [`ProblemCode::NotAPeer`].
 pub fn check_peer_version(theirs: Option<&str>) -> Result<(), Problem> {
     let Some(theirs) = theirs else {
-        let title = "the request does not say which version of the peers' protocol it is of";
+        let title = "the request does not name its version of the peer protocol";
         // The caller is at fault. Waiting would not help it.
-        return Err(Problem::new(ProblemCode::NotAPeer, title)
-            .exit(Exit::Usage)
-            .hint(format!("only other peers of this site ask here: in `{PEER_VERSION_HEADER}`")));
+        return Err(Problem::new(ProblemCode::NotAPeer, title).exit(Exit::Usage).hint(format!(
+            "only other peers of this site may send requests here, with the header \
+                           `{PEER_VERSION_HEADER}`"
+        )));
     };
     let ours = PEER_API_VERSION.to_string();
     if theirs == ours {
         return Ok(());
     }
-    let title = format!("the peers speak different versions: version {ours} and version {theirs}");
+    let title = format!("the peers use different protocol versions: {ours} and {theirs}");
     Err(Problem::new(ProblemCode::PeerVersion, title)
-        .hint("it takes part again when all peers have the same release"))
+        .hint("install the same release at all peers; the peer then takes part again"))
 }
 
 /// Checks that a reply from a peer's address uses our version of the protocol.
@@ -62,12 +63,12 @@ pub fn check_peer_answer(
     if theirs.is_some() {
         return check_peer_version(theirs);
     }
-    let title = format!("what answers at {address} is no peer of this site's cluster");
+    let title = format!("the program at {address} is not a peer of this site");
     Err(Problem::new(ProblemCode::NotAPeer, title)
-        .because(format!("its answer has no `{PEER_VERSION_HEADER}`"))
+        .because(format!("its reply has no header `{PEER_VERSION_HEADER}`"))
         .hint(
-            "look which program listens there, and whether its configuration has the cluster's \
-             section; `penstock peer list` shows which peer is to be at which address",
+            "check which program listens there, and whether its configuration has a `[cluster]` \
+             section; `penstock peer list` shows the address of each peer",
         ))
 }
 

@@ -49,7 +49,7 @@ impl Fence {
 pub fn not_controller() -> Problem {
     let title = "this peer is not the controller of its site now";
     Problem::new(ProblemCode::NotController, title)
-        .hint("the transfer goes on under the next one; `penstock site status` shows which it is")
+        .hint("the transfer continues under the next controller; `penstock site status` names it")
         .status(503)
 }
 

@@ -174,8 +174,8 @@ impl From<StateError> for Problem {
                 problem.hint(io_problem::hint_of(source))
             }
             (_, Exit::Temporary) => problem.hint(
-                "look at the disk of the site directory: room, mode, mount; the transfer goes on \
-                 where it was",
+                "check the disk of the site directory: space, mode, mount; the transfer then \
+                 resumes",
             ),
             _ => problem,
         }

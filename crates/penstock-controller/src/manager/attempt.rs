@@ -42,7 +42,7 @@ impl Inner {
         let outcome = catch_unwind(run).unwrap_or_else(|_| {
             let title = "the transfer's thread broke an assumption of ours";
             let problem = Problem::new(ProblemCode::Internal, title);
-            let hint = "the daemon's log says which; please report it";
+            let hint = "please report it, with the log of the daemon";
             Some(RunOutcome::Failed(problem.hint(hint)))
         });
         if let Some(outcome) = outcome {

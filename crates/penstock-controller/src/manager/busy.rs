@@ -45,7 +45,7 @@ impl Inner {
         if !self.lock().busy.contains_key(&id) {
             return Ok(());
         }
-        let title = format!("something of transfer {} is being removed", id.short());
-        Err(Problem::new(ProblemCode::TransferBusy, title).hint("try again in a moment"))
+        let title = format!("files of transfer {} are being removed", id.short());
+        Err(Problem::new(ProblemCode::TransferBusy, title).hint("repeat the command in a moment"))
     }
 }

@@ -212,7 +212,8 @@ impl Inner {
             self.parts.source.release(record.id());
         } else if let Err(problem) = self.parts.sites.release(site, record.id()) {
             // The source finds out from its stub that the transfer has ended.
-            tracing::info!(transfer = %record.id(), %problem, "source not told of the end");
+            tracing::info!(transfer = %record.id(), %problem, "cannot inform the source \
+                                                               of the end");
         }
     }
 }

@@ -360,7 +360,7 @@ impl Inner {
                 && live.full.is_none()
             {
                 live.record.reason = format!(
-                    "waiting for its turn: {} transfers run, the most at a time",
+                    "waiting for its turn: {} transfers run, which is the limit",
                     self.config.running_max
                 );
             }
@@ -413,9 +413,9 @@ fn running_notes(table: &Table) -> Vec<(TransferId, Problem)> {
 }
 
 fn unknown(text: impl std::fmt::Display) -> Problem {
-    let title = format!("there is no transfer `{text}`");
+    let title = format!("transfer `{text}` does not exist");
     Problem::new(ProblemCode::TransferUnknown, title)
-        .hint("`penstock transfer list` shows those that this site knows")
+        .hint("`penstock transfer list` shows the transfers of this site")
 }
 
 #[cfg(test)]

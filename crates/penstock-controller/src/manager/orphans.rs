@@ -39,7 +39,7 @@ impl Inner {
             match self.parts.sites.show(&stub.owner, id) {
                 Err(problem) if problem.status == 404 => {}
                 Err(problem) if problem.exit == Exit::Temporary => {
-                    tracing::info!(site = %stub.owner, %problem, "its stubs are not looked at");
+                    tracing::info!(site = %stub.owner, %problem, "its stubs cannot be examined");
                     silent.insert(stub.owner);
                     continue;
                 }

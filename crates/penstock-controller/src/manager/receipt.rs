@@ -288,7 +288,8 @@ impl Inner {
             }
             tracing::info!(transfer = %record.id(), %problem, "the source is asked to sign again");
             if !self.rest(wait) {
-                let title = "the source is asked to sign when the transfer goes on";
+                let title = "the source has not signed the receipt; it is asked again with the \
+                             next attempt";
                 return Err(Problem::new(ProblemCode::ReceiptLater, title).because(problem));
             }
         }

@@ -103,7 +103,7 @@ impl Live {
         let free = match room {
             None => String::new(),
             Some(Room { free_files: Some(0), .. }) => {
-                format!("; store `{store}` takes no more files")
+                format!("; store `{store}` has no room for more files")
             }
             Some(room) => format!("; store `{store}` has {} free", format_bytes(room.free_bytes)),
         };

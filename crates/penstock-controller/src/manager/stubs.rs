@@ -214,7 +214,7 @@ impl Inner {
                 now
             }
             Err(problem) if problem.status == 404 => {
-                view.reason = format!("site `{owner}` does not know it any more");
+                view.reason = format!("site `{owner}` no longer knows it");
                 view
             }
             Err(problem) => {

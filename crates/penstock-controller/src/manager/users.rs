@@ -66,7 +66,7 @@ impl Manager {
         let own = &inner.config.site;
         inner.check_caller(request, caller)?;
         if request.options.plan == Some(PlanUse::Make) {
-            let title = "a transfer that only makes a plan is none";
+            let title = "a transfer cannot only make a plan";
             return Err(Problem::new(ProblemCode::Request, title));
         }
         if request.target.site != *own {
@@ -403,7 +403,7 @@ impl Inner {
         }
         let title = format!("source `{source}` and target `{}` overlap", request.target);
         Err(Problem::new(ProblemCode::SamePlace, title)
-            .hint("choose a target that neither lies within the source nor holds it"))
+            .hint("choose a target that is neither inside the source nor contains it"))
     }
 
     /// Checks that two transfers never write to one place (B8). A caller that may not see the other
@@ -490,7 +490,7 @@ impl Inner {
         let mut table = self.lock();
         let live = table.live.get_mut(&id).filter(|live| !live.record.state.is_ended());
         let Some(live) = live else {
-            let title = format!("transfer {} has ended: there is nothing to limit", id.short());
+            let title = format!("cannot limit transfer {}: it has ended", id.short());
             return Err(Problem::new(ProblemCode::WrongState, title));
         };
         let mut record = live.record.clone();
@@ -559,8 +559,11 @@ impl Inner {
             return Ok(());
         }
         if record.request.options.plan.is_some() {
-            let title =
-                format!("transfer {} followed a plan, and not all was as that says", id.short());
+            let title = format!(
+                "cannot retry transfer {}: its plan no longer matches the source or the \
+                         target",
+                id.short()
+            );
             return Err(Problem::new(ProblemCode::PlanUsed, title)
                 .hint("make another plan, and submit that"));
         }
@@ -651,7 +654,7 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     select
         .settled(0)
         .compile()
-        .map_err(|cause| usage("what to choose cannot be read".to_owned()).because(cause))?;
+        .map_err(|cause| usage("a filter cannot be read".to_owned()).because(cause))?;
     if request.options.digest_list && request.options.digest == DigestKind::Xxh3 {
         return Err(usage("XXH3 gives no digests of files: no digest list".to_owned())
             .hint("leave out `--digest xxh3-128`, or the digest list"));
@@ -680,7 +683,7 @@ pub(super) fn not_paired(site: &Name) -> Problem {
 fn wrong_state(id: TransferId, action: Action, state: TransferState) -> Problem {
     let state = serde_json::to_value(state).unwrap_or_default();
     let title = format!(
-        "transfer {} is {}: there is nothing to {}",
+        "transfer {} is {}: cannot {} it",
         id.short(),
         state.as_str().unwrap_or_default(),
         action.as_str()

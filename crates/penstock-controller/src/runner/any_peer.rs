@@ -28,8 +28,8 @@ pub(crate) fn in_order(peers: &dyn Peers) -> Vec<Member> {
 
 /// Returns the error for a run in which no peer takes part.
 pub(crate) fn nobody() -> Problem {
-    Problem::new(ProblemCode::NoPeer, "no peer of this site reaches the target store now")
-        .hint("`penstock peer list` shows which peers there are and what they reach")
+    Problem::new(ProblemCode::NoPeer, "no peer of this site reaches the target store")
+        .hint("`penstock peer list` shows the peers and the stores that each reaches")
 }
 
 impl AnyPeer {
@@ -94,9 +94,9 @@ impl TargetPeer for AnyPeer {
         let finder = *self.finder();
         let is_it = |member: &Member| finder.is_none_or(|finder| member.writer == finder);
         let member = in_order(&*self.peers).into_iter().find(is_it).ok_or_else(|| {
-            let title = "the peer that has found what is to be deleted is not there any more";
+            let title = "the peer that found the items to delete is gone";
             Problem::new(ProblemCode::FinderLost, title)
-                .hint("what is to be deleted is looked for again with the next attempt")
+                .hint("the next attempt looks for the items again")
         })?;
         member.peer.delete(spec, order)
     }

@@ -485,7 +485,7 @@ fn warn_of_damage(path: &Path, cause: &rusqlite::Error) {
     tracing::warn!(
         path = %path.display(),
         %cause,
-        "the table of earlier attempts is damaged: what it proved is moved again"
+        "the table of earlier attempts is damaged; the items in it are moved again"
     );
 }
 
@@ -579,7 +579,7 @@ pub(crate) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
 }
 
 fn target_replaced() -> Problem {
-    let title = "the target was removed or replaced after it had received what was moved";
+    let title = "the target was removed or replaced after files were moved to it";
     Problem::new(ProblemCode::TargetReplaced, title)
         .hint("the same command again moves there what the source still holds")
 }
@@ -603,7 +603,7 @@ fn build(
 ) -> Result<(), Problem> {
     match build_from(path, before, journal, heads) {
         Err(problem) if before.is_some_and(is_damaged_table) => {
-            tracing::warn!(%problem, "what earlier attempts have left is built anew");
+            tracing::warn!(%problem, "rebuilding the table of earlier attempts");
             build_from(path, None, journal, heads)
         }
         built => built,

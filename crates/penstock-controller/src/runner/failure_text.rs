@@ -45,9 +45,8 @@ pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedI
 fn why_at_source(error: &std::io::Error) -> String {
     match error.kind() {
         // The only cause that `penstock_store` reports in this way while it lists.
-        ErrorKind::FileTooLarge => "its file system does not tell its length, and reading it \
-                                    reached no end within 64 MiB (64 GiB on FUSE), or waited for \
-                                    10 s"
+        ErrorKind::FileTooLarge => "its file system does not report its length, and reading it \
+                                    found no end within 64 MiB (64 GiB on FUSE), or waited for 10 s"
             .to_owned(),
         ErrorKind::ArgumentListTooLong => "the names of its extended attributes take more than \
                                            64 KiB, which the kernel does not list; `--no-preserve \

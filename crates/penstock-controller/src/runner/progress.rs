@@ -23,7 +23,7 @@ use super::tasks::TaskSet;
 /// The limit that a run shows while its files are read again.
 const READING_AGAIN: &str = "reading again at the target";
 /// The reason that a run shows while the source looks again at changed entries.
-const ASKING_AGAIN: &str = "the source looks again at files that have changed";
+const ASKING_AGAIN: &str = "the source examines changed files again";
 /// The reason that a run shows while it removes at the source.
 const REMOVING: &str = "removing at the source what was moved";
 

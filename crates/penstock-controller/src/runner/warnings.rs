@@ -14,7 +14,7 @@ pub(crate) struct Warnings(Mutex<Vec<Problem>>);
 impl Warnings {
     /// Adds an event, and logs it.
     pub(crate) fn add(&self, warning: Problem) {
-        tracing::warn!(code = %warning.code, problem = %warning, "noted of a run");
+        tracing::warn!(code = %warning.code, problem = %warning, "a run warns");
         let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if warnings.len() < WARNINGS_MAX {
             warnings.push(warning);

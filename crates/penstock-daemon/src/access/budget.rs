@@ -252,8 +252,8 @@ impl Budget {
 
     /// Problem `busy`: the site has too many of what is named.
     pub(crate) fn busy(&self, what: &str) -> Problem {
-        let title = format!("site `{}` has too many {what} at a time", self.site);
-        Problem::new(ProblemCode::Busy, title).hint("ask again after some seconds")
+        let title = format!("site `{}` has too many {what}", self.site);
+        Problem::new(ProblemCode::Busy, title).hint("repeat the request after some seconds")
     }
 }
 

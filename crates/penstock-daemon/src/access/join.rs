@@ -72,9 +72,9 @@ pub(crate) fn accept(
     }
     let mut config = site.config.clone();
     let Some(cluster) = &mut config.cluster else {
-        let title = "this site has one peer only: there is nothing to join";
+        let title = "this site has only one peer, so no host can join it";
         return Err(Problem::new(ProblemCode::NoCluster, title)
-            .hint("`penstock site grow` makes it one of several"));
+            .hint("`penstock site grow` turns it into a site of several peers"));
     };
     if cluster.own_etcd.is_some() {
         for name in [PASSWORD, MEMBERS].into_iter().chain(AUTHORITY) {
@@ -94,7 +94,7 @@ pub(crate) fn accept(
         }
     }
     let config = toml::to_string(&config).map_err(|error| {
-        Problem::new(ProblemCode::Internal, "the configuration cannot be told").because(error)
+        Problem::new(ProblemCode::Internal, "cannot send the configuration").because(error)
     })?;
     tracing::info!(peer = %half.peer, "a host has joined this site");
     Ok(JoinedSite { config, files })
@@ -116,7 +116,7 @@ fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
     let Some(address) = answering(&addresses) else { return Ok(()) };
     let title = format!("a host of this site that is called `{peer}` answers at {address}");
     Err(Problem::new(ProblemCode::PeerLives, title)
-        .hint(format!("switch it off if this one is to take its place; or {hint}")))
+        .hint(format!("switch it off if this host replaces it, or {hint}")))
 }
 
 /// Joins the site that issued `token` as `peer`; gives its configuration and files. The other peer
@@ -126,14 +126,14 @@ fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
 /// The token is no good, the peer cannot be reached, or it refuses.
 pub async fn join(token: &str, peer: &Name) -> Result<(Config, Vec<JoinFile>), Problem> {
     let token: PairingToken = token.parse().map_err(|error| {
-        Problem::new(ProblemCode::Token, "this is no token to join with").because(error)
+        Problem::new(ProblemCode::Token, "the text is not a token to join with").because(error)
     })?;
     let joined = match tokio::time::timeout(DEADLINE, talk(&token, peer)).await {
         Ok(joined) => joined?,
         Err(_) => return Err(super::pairing::unreachable_site(&token, "no answer in time".into())),
     };
     let config: Config = toml::from_str(&joined.config).map_err(|error| {
-        let title = "the site's configuration is not what this release understands";
+        let title = "this release does not understand the configuration of the site";
         Problem::new(ProblemCode::ReplyUnreadable, title).because(error)
     })?;
     Ok((config, joined.files))
@@ -141,7 +141,7 @@ pub async fn join(token: &str, peer: &Name) -> Result<(Config, Vec<JoinFile>), P
 
 async fn talk(token: &PairingToken, peer: &Name) -> Result<JoinedSite, Problem> {
     let internal = |error: penstock_net::trust::TrustError| {
-        Problem::new(ProblemCode::Trust, "joining cannot begin").because(error)
+        Problem::new(ProblemCode::Trust, "cannot start to join").because(error)
     };
     let suites = CipherSuite::preferred();
     let mut config = (*pairing_client_config(token.authority, &suites).map_err(internal)?).clone();

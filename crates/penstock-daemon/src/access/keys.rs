@@ -217,7 +217,7 @@ impl OwnKeys {
         }
         let next = Self::read(&part)?;
         let signed = next.statements.last();
-        let signed = signed.ok_or_else(|| anyhow::anyhow!("there is no statement"))?;
+        let signed = signed.ok_or_else(|| anyhow::anyhow!("the statement is missing"))?;
         let own = self.authority.certificate();
         let statement = check(self.authority.site(), own, self.sequence + 1, signed)?;
         if statement.authority != HEXLOWER.encode(next.authority.certificate()) {

@@ -28,7 +28,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The token is no good, the site cannot be reached, or it refuses.
 pub(crate) async fn join(site: &Site, token: &str, now: u64) -> Result<JoinReply, Problem> {
     let token: PairingToken = token.parse().map_err(|error| {
-        Problem::new(ProblemCode::Token, "this is no pairing token").because(error)
+        Problem::new(ProblemCode::Token, "the text is not a pairing token").because(error)
     })?;
     if token.authority == site.keys().authority.fingerprint() {
         let title = "the pairing token is of this very site";
@@ -42,7 +42,7 @@ pub(crate) async fn join(site: &Site, token: &str, now: u64) -> Result<JoinReply
 
 async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, Problem> {
     let internal = |error: penstock_net::trust::TrustError| {
-        Problem::new(ProblemCode::Trust, "pairing cannot begin").because(error)
+        Problem::new(ProblemCode::Trust, "cannot start to pair").because(error)
     };
     let mut config =
         (*pairing_client_config(token.authority, &site.suites).map_err(internal)?).clone();
@@ -109,7 +109,7 @@ pub(crate) fn accept(
     {
         let title = format!("another site is paired under the name `{}`", pairing.site);
         return Err(Problem::new(ProblemCode::SiteTaken, title)
-            .hint("`penstock site unpair` there first, if it was set up anew"));
+            .hint("run `penstock site unpair` there first if the site was set up again"));
     }
     let signature = decode_hex(&half.signature, "signature")?;
     let own = site.keys().authority.fingerprint();
@@ -132,7 +132,8 @@ fn checked(
     now: u64,
 ) -> Result<(Pairing, Fingerprint), Problem> {
     let facts = inspect_authority(&CertificateDer::from(ca)).map_err(|error| {
-        Problem::new(ProblemCode::Authority, "the site's authority is no good").because(error)
+        Problem::new(ProblemCode::Authority, "the authority of the site is not valid")
+            .because(error)
     })?;
     if facts.site != half.site {
         let title = format!("site `{}` showed the authority of `{}`", half.site, facts.site);
@@ -165,6 +166,6 @@ pub(crate) fn unreachable_site(token: &PairingToken, why: String) -> Problem {
 pub(crate) fn refused(error: &std::io::Error) -> Problem {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = tls.map_or_else(|| error.to_string(), explain);
-    let title = "who answers there is not the site that issued the token";
+    let title = "another site than the one that issued the token answers there";
     Problem::new(ProblemCode::Certificate, title).because(why)
 }

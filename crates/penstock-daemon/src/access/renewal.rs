@@ -26,11 +26,13 @@ pub(crate) fn load(
 ) -> Result<PeerCertificate, TrustError> {
     match PeerCertificate::load(trust) {
         Err(TrustError::Tls(error)) => {
-            tracing::warn!(%error, "the key of this peer's certificate does not fit: made anew");
+            tracing::warn!(%error, "the key does not match the certificate of this peer; making a \
+                                    new one");
             let issued = authority.issue_peer(peer)?;
             // A disk that is full, as it may have been when the pair was torn, stops no host.
             if let Err(error) = issued.save(trust) {
-                tracing::error!(%error, "the certificate is not kept: the next start makes one");
+                tracing::error!(%error, "the certificate cannot be stored; the next start makes \
+                                         another one");
             }
             Ok(issued)
         }
@@ -82,7 +84,7 @@ pub(crate) async fn watch(site: Arc<Site>, mut stop: watch::Receiver<bool>) {
                 let expires = site.identity.expires();
                 tracing::error!(%error, expires, "this peer's certificate cannot be renewed");
             }
-            Err(error) => tracing::error!(%error, "this peer's certificate is not looked at"),
+            Err(error) => tracing::error!(%error, "cannot check the certificate of this peer"),
         }
     }
 }

@@ -134,7 +134,7 @@ impl Operate {
             let own = Arc::clone(&self);
             let looked = tokio::task::spawn_blocking(move || own.commit_as_others());
             if let Err(error) = looked.await {
-                tracing::error!(%error, "staged keys are not looked at");
+                tracing::error!(%error, "cannot check the staged keys");
             }
         }
     }

@@ -44,7 +44,8 @@ pub(crate) fn judge(endpoints: &[EtcdView]) -> Vec<Finding> {
                 "etcd-slow",
                 format!("etcd {} took {} ms to answer", view.endpoint, view.answer_us / 1000),
                 "each commit of a ledger takes as long, and a lease may end for nothing",
-                "a disk of its own for etcd (its log is synced with each write), a nearer member",
+                "give etcd a disk of its own, since each write syncs its log, or use a nearer \
+                 member",
             ));
         }
         if version(view).is_some_and(|version| version < VERSION_LEAST) {
@@ -53,7 +54,7 @@ pub(crate) fn judge(endpoints: &[EtcdView]) -> Vec<Finding> {
                 "etcd",
                 format!("etcd {} has version {}", view.endpoint, view.version),
                 "3.4 is the oldest that this program is made for",
-                "upgrade it, one minor version at a time",
+                "upgrade it by one minor version after the other",
             ));
         }
     }
@@ -70,7 +71,7 @@ pub(crate) fn judge(endpoints: &[EtcdView]) -> Vec<Finding> {
     if let Some(view) = endpoints.iter().find(|view| view.endpoint.starts_with("http://")) {
         let local = view.endpoint.contains("//127.") || view.endpoint.contains("//localhost");
         let what = format!("etcd {} is spoken to in clear", view.endpoint);
-        let why = "whoever is on that network may change the site's state";
+        let why = "any host of that network can change the state of the site";
         let level = if local { Level::Note } else { Level::Warning };
         findings.push(Finding::new(level, "etcd-tls", what, why, "TLS with client certificates"));
     }
@@ -97,8 +98,8 @@ fn members(endpoints: &[EtcdView]) -> Vec<Finding> {
             code,
             format!("etcd {}: {}", view.endpoint, view.trouble),
             match good {
-                0 => "without a majority nobody leads: transfers that run go on for the rest of \
-                      their lease, and nothing is finished or called durable"
+                0 => "without a majority no peer leads: running transfers continue until their \
+                      lease ends, and no file is finished or counts as durable"
                     .to_owned(),
                 _ => format!("{good} of {members} members answer; no majority, no controller"),
             },
@@ -111,8 +112,8 @@ fn members(endpoints: &[EtcdView]) -> Vec<Finding> {
             code,
             format!("etcd has {members} members; {} are configured here", endpoints.len()),
             "this peer does not know the others when these fail",
-            "list all client addresses under `etcd` in [cluster]; if Penstock runs it, wait: this \
-             peer learns of them by itself",
+            "list all client addresses under `etcd` in [cluster]; if Penstock runs etcd, wait: \
+             this peer finds them by itself",
         ));
     }
     match (good, members) {
@@ -121,7 +122,7 @@ fn members(endpoints: &[EtcdView]) -> Vec<Finding> {
             Level::Note,
             code,
             "etcd has one member",
-            "while that is down nobody leads",
+            "while it is down, no peer leads",
             "three members, on three hosts",
         )),
         (_, 2) => findings.push(Finding::new(

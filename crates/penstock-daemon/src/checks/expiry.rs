@@ -10,8 +10,8 @@ pub(super) const DAY: u64 = 24 * 3600;
 pub(crate) fn expiry(code: &str, what: &str, expires: u64) -> Finding {
     let days = expires.saturating_sub(now_seconds()) / DAY;
     let why = "other sites refuse the lanes and requests of a peer whose certificate has expired";
-    let action = "its daemon issues another one by itself when it starts, and every hour when a \
-                  third of the time is left: start it; if it runs, its log says what keeps it";
+    let action = "start its daemon, which renews the certificate at its start and hourly in the \
+                  last third of its life; if it runs, check its log";
     match days {
         0 => {
             Finding::new(Level::Bad, code, format!("{what} has expired or does today"), why, action)

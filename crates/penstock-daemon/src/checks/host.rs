@@ -28,16 +28,16 @@ pub(super) fn clock() -> Finding {
     let why = "certificates, capabilities and the times in receipts and events go by the clock; \
                leases do not";
     match penstock_sys::clock_error() {
-        Ok(Some(error)) => Finding::ok(code, format!("the clock is kept, within {error:?}")),
+        Ok(Some(error)) => Finding::ok(code, format!("the clock is synchronised within {error:?}")),
         Ok(None) => Finding::new(
             Level::Warning,
             code,
-            "nothing keeps the clock: the kernel says that it is not synchronised",
+            "the kernel reports that the clock is not synchronised",
             why,
             "run chrony, systemd-timesyncd or ptp4l",
         ),
         Err(error) => {
-            let what = format!("the kernel does not say how the clock is kept: {error}");
+            let what = format!("cannot read the state of the clock from the kernel: {error}");
             Finding::new(Level::Note, code, what, why, "")
         }
     }
@@ -68,8 +68,13 @@ const LACKS: [((u32, u32), Level, &str); 5] = [
         "openat2 (5.6): paths are resolved component by component, which is slower",
     ),
     ((5, 7), Level::Note, "SO_BINDTODEVICE without CAP_NET_RAW (5.7)"),
-    ((5, 8), Level::Warning, "errors from syncfs (5.8): each file is synced by itself instead"),
-    ((6, 8), Level::Note, "unique mount ids (6.8): a file system mounted anew may look the same"),
+    ((5, 8), Level::Warning, "errors from syncfs (5.8): each file is synced separately instead"),
+    (
+        (6, 8),
+        Level::Note,
+        "unique mount ids (6.8): a remounted file system may look like the old \
+                           one",
+    ),
 ];
 
 pub(super) fn kernel() -> Finding {

@@ -54,7 +54,7 @@ fn certificate(directory: &Path) -> Finding {
             code,
             format!("this peer's certificate cannot be read: {error}"),
             "the daemon does not start without it",
-            "restore `trust/` of the site directory from a backup, or join the site anew",
+            "restore `trust/` of the site directory from a backup, or join the site again",
         ),
     }
 }

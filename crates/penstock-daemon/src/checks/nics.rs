@@ -106,7 +106,10 @@ fn errors(device: &str) -> Option<Finding> {
         "nic-errors",
         format!("interface {device}: {damaged} of {packets} frames came damaged since it is up"),
         "each is a lost packet: TCP slows down for it",
-        format!("clean or replace cable and module; `ethtool -S {device}` tells whether it grows"),
+        format!(
+            "clean or replace cable and module; `ethtool -S {device}` shows whether the number \
+                 grows"
+        ),
     ))
 }
 
@@ -144,8 +147,8 @@ fn reverse_filter(device: &str) -> Option<Finding> {
             format!(
                 "interface {device} drops what the routes would answer by another (rp_filter 1)"
             ),
-            "with several interfaces, answers to lanes that are bound to this one may vanish: the \
-             path looks dead though the cable is good",
+            "with several interfaces, replies to lanes bound to this one may be dropped: the path \
+             looks dead although the cable is good",
             format!(
                 "sysctl -w net.ipv4.conf.{device}.rp_filter=2 (loose), or a route table for each"
             ),
@@ -188,8 +191,9 @@ fn routed(device: &str, from: Ipv4Addr) -> Option<Finding> {
         format!("interface {device} ({from}) leads to its own networks only: {}", error.source),
         "lanes that are bound to it reach another site only if that is in one of these networks",
         format!(
-            "where a router lies between: a default route for it, as `ip route add default via \
-             GATEWAY dev {device} metric 200`, or a rule and a table of its own"
+            "if there is a router in between, add a default route for it, as in `ip route add \
+             default via GATEWAY dev {device} metric 200`, or a rule with a routing table of its \
+             own"
         ),
     ))
 }

@@ -33,7 +33,7 @@ pub(crate) fn judge(
             "pair",
             format!("{there} has not tried the paths to here: {}", paths.inward_problem),
             "whether data can go there is not known, and why a path from here fails only guessed",
-            format!("run `penstock doctor --pair {here}` at {there}, and look at its daemon"),
+            format!("run `penstock doctor --pair {here}` at {there}, and check its daemon"),
         ));
     }
     let listening = |probe: Option<&SiteProbe>| -> Vec<(SocketAddr, String)> {
@@ -133,7 +133,7 @@ impl Direction<'_> {
                 level,
                 "mtu",
                 format!("{ends}: {}", path.large),
-                "handshakes pass and data hangs: the worst kind of path, as it looks alive",
+                "handshakes succeed but data hangs, so the path looks alive",
                 format!(
                     "`ping -M do -s 1472 {}` (8972 with jumbo frames), until it passes: set \
                      that MTU on the interface, let ICMP \"fragmentation needed\" through, or \
@@ -207,7 +207,7 @@ impl Direction<'_> {
                 open,
             ),
             (None, _) if self.both => (
-                format!("{head}, and no peer of {to} says that it has that address"),
+                format!("{head}, and no peer of {to} reports that address"),
                 format!("at {to}: correct `advertise`, or the address translation before it"),
             ),
             (None, _) => (format!("{head}: firewall at {to}, or a cut between?"), open),
@@ -222,7 +222,7 @@ fn silent(probe: &SiteProbe) -> Vec<Finding> {
             "peer",
             format!("peer `{peer}` of {} has not tried its paths: {why}", probe.site),
             "its paths are not known",
-            "look at its daemon",
+            "check its daemon",
         )
     };
     probe.silent.iter().map(finding).collect()
@@ -249,7 +249,7 @@ fn keys(probe: &SiteProbe) -> Option<Finding> {
             format!("the peers of {} check capabilities with {} keys", probe.site, keys.len()),
             "some of them refuse lanes that their own controller has allowed",
             format!(
-                "at {}: join the peers anew that have another `trust/capability.key`",
+                "at {}: let the peers with another `trust/capability.key` join again",
                 probe.site
             ),
         )
@@ -264,7 +264,7 @@ fn pairing_key(theirs: &SiteProbe, key: &str) -> Option<Finding> {
         "capability-key",
         format!("{} has another capability key than when it was paired", theirs.site),
         format!(
-            "peer `{}` shows it: the site was set up anew, or its keys were restored",
+            "peer `{}` presents it: the site was set up again, or its keys were restored",
             peer.peer
         ),
         "`penstock site unpair` at both, then `penstock site pair`",
@@ -394,7 +394,7 @@ mod tests {
         let deaf = probe("b", &[(B, false)]);
         assert!(what(&bad, &deaf).contains("does not reach that address itself"));
         let other = probe("b", &[("10.9.9.9:7444", true)]);
-        assert!(what(&bad, &other).contains("no peer of b says that it has that address"));
+        assert!(what(&bad, &other).contains("no peer of b reports that address"));
     }
 
     /// Promise: a path that opens and carries no packet of full size is not called good.

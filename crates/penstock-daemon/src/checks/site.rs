@@ -49,13 +49,14 @@ fn presence(peer: &PeerView) -> Option<Finding> {
             code,
             format!("it cannot take part: {}", peer.trouble),
             "it cannot lead, and others do not count on it",
-            "mend what it says",
+            "correct what the message names",
         ),
         Presence::Silent => Finding::new(
             Level::Warning,
             code,
             format!("it holds its lease, and does not answer: {}", peer.trouble),
-            "requests that it takes are not led to the controller, nor its own to others",
+            "it cannot forward requests to the controller, and the controller cannot forward \
+             requests to it",
             "a firewall between the peers at its port, or a host that is too busy",
         ),
         Presence::Left => Finding::new(
@@ -69,8 +70,8 @@ fn presence(peer: &PeerView) -> Option<Finding> {
             Level::Warning,
             code,
             "it is lost: its lease has ended without a word",
-            "the others do its work; a host that only cannot be reached may come back",
-            format!("look at the host; if it is gone for good: penstock peer forget {name}"),
+            "the other peers do its work; an unreachable host may return",
+            format!("check the host; if it is gone for good: penstock peer forget {name}"),
         ),
     };
     Some(finding.of(name))
@@ -79,7 +80,7 @@ fn presence(peer: &PeerView) -> Option<Finding> {
 fn draining(peer: &PeerView) -> Option<Finding> {
     let mark = peer.draining.as_ref()?;
     let idle = peer.load.as_ref().is_some_and(|load| load.is_idle());
-    let how = if idle { "it has nothing in hand" } else { "it still has work in hand" };
+    let how = if idle { "it has no work" } else { "it still has work" };
     let what = format!("it is draining, and {how}");
     let why = if mark.forced {
         "it was ordered though it was the last one that reached a store in use: what needs that \

@@ -52,7 +52,7 @@ fn store(config: &StoreConfig) -> Vec<Finding> {
                 code,
                 format!("store `{name}` is mounted read-only"),
                 "nothing can be written to it; ext4 and others do that after an error of the disk",
-                "look at the kernel log; remount it, or set `read_only` for the store",
+                "check the kernel log; remount it, or set `read_only` for the store",
             ));
         }
     }
@@ -77,7 +77,7 @@ fn room(of: &str, space: Space) -> Vec<Finding> {
     };
     if let Some(level) = level {
         let what = format!("{of}: {} free of {}", format_bytes(free), format_bytes(total));
-        let why = "a transfer that meets a full disk keeps what is durable, and waits";
+        let why = "a transfer waits while the disk is full, and keeps its progress";
         findings.push(Finding::new(level, "space", what, why, "make room"));
     }
     if let Some(inodes) = free_inodes.filter(|inodes| *inodes < INODES_LEAST) {
@@ -102,7 +102,8 @@ fn durability(config: &StoreConfig, store: &PosixStore) -> Finding {
         matches!(method, DurabilityMethod::Syncfs(FileSystemKind::Tmpfs))
     };
     if methods.iter().any(|method| lossy(&method)) {
-        let why = "a restart of the host loses all of it, whatever the receipt says was durable";
+        let why = "a restart of the host loses all of its data, even files that a receipt calls \
+                   durable";
         return Finding::new(Level::Note, code, what, why, "use it for scratch data only");
     }
     match methods.first() {
@@ -110,16 +111,16 @@ fn durability(config: &StoreConfig, store: &PosixStore) -> Finding {
             Level::Note,
             code,
             what,
-            "each file is synced by itself, and what that proves is up to the server: NFS exported \
-             `async`, BeeGFS and some FUSE servers answer before it is on disk",
+            "each file is synced separately, and the server decides what that means: NFS exported \
+             `async`, BeeGFS and some FUSE servers reply before the data is on disk",
             "see docs/durability.md for this file system; `--readback` does not prove it either",
         ),
         Some(DurabilityMethod::Fsync(_)) => Finding::new(
             Level::Note,
             code,
             what,
-            "it is not known whether one sync for all is enough there, so each file has its own: \
-             many small files take ten times as long and more",
+            "one sync for all files may not be enough on it, so each file is synced separately: \
+             many small files take at least ten times as long",
             "for speed: ext4, XFS or Btrfs, and Linux 5.8 or later",
         ),
         _ => Finding::ok(code, what),
@@ -147,8 +148,8 @@ fn state(config: &Config, directory: &Path) -> Vec<Finding> {
             Level::Bad,
             code,
             format!("the site directory `{}` is on {kind}", directory.display()),
-            "SQLite and the lock that keeps a second daemon out need a local file system: over a \
-             network two daemons may both think they are alone",
+            "SQLite and the lock against a second daemon need a local file system: over a network \
+             two daemons may both get the lock",
             "move it to a local disk, and mount that at every start",
         ));
     }
@@ -166,7 +167,7 @@ fn state(config: &Config, directory: &Path) -> Vec<Finding> {
             format!("the site directory is on the file system of store `{}`", store.name),
             "each commit of the ledger waits behind what is written to the store, and a full store \
              stops the ledger as well",
-            "a small disk of its own for the site directory, where rate matters",
+            "give the site directory a small disk of its own, if the rate matters",
         ));
     }
     if findings.is_empty() {
@@ -185,7 +186,8 @@ fn journal(path: &Path) -> Vec<Finding> {
                 Level::Bad,
                 code,
                 format!("the shared journal is not there: {why}"),
-                "this peer cannot lead, and serves no lanes of scans: their pages are there",
+                "this peer cannot lead, and cannot serve lanes of scans, whose pages are in the \
+                 journal",
                 format!("mount `{}`", path.display()),
             )];
         }

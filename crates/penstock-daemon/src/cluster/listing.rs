@@ -61,7 +61,7 @@ impl Lister {
         let path = request.uri().path().to_owned();
         let transfer = path.strip_prefix(LIST).and_then(|id| id.parse::<TransferId>().ok());
         let Some(transfer) = transfer else {
-            let title = "it is not said of which transfer";
+            let title = "the request does not name a transfer";
             return refused(Problem::new(ProblemCode::Request, title));
         };
         let body = axum::body::to_bytes(request.into_body(), LIST_REQUEST_BYTES_MAX).await;

@@ -273,7 +273,10 @@ impl Member {
                     continue;
                 }
                 Ok(Ok(Ok(false))) => {
-                    tracing::error!("another host goes on with this site: this peer leads no more");
+                    tracing::error!(
+                        "another host has taken over this site; this peer is no longer \
+                                     the controller"
+                    );
                     tenure.end();
                     continue;
                 }
@@ -370,7 +373,7 @@ impl Member {
                 give_up(&member, &member.cluster, STOP_DEADLINE);
             });
             if let Err(error) = given.await {
-                tracing::error!(%error, "the controllership is not given up in order");
+                tracing::error!(%error, "cannot resign as the controller");
             }
         }
     }
@@ -529,7 +532,7 @@ fn check_compaction(etcd: &Etcd, site: &Name) -> anyhow::Result<()> {
         }
         Ok(Compaction::Unknown) => tracing::warn!(
             hint = COMPACTION_HINT,
-            "etcd does not tell whether it forgets its history; make sure that it does"
+            "etcd does not report whether it compacts its history; make sure that it does"
         ),
         Ok(Compaction::On) => {}
         Err(error) => tracing::warn!(%error, "etcd does not answer yet"),
@@ -555,7 +558,10 @@ fn eligible(settings: &Settings) -> Box<Eligible> {
 fn give_up(member: &Member, cluster: &Cluster, deadline: Duration) {
     if let Some(controller) = member.controller() {
         if !controller.manager.stop(deadline) {
-            tracing::warn!("transfers still running: the next controller goes on from the ledgers");
+            tracing::warn!(
+                "transfers are still running; the next controller resumes them from \
+                            their ledgers"
+            );
         }
         cluster.step_down();
     }

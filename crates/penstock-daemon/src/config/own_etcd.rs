@@ -61,7 +61,7 @@ impl OwnEtcdConfig {
 pub(super) fn check_hosts(hosts: usize) -> Result<(), String> {
     match hosts {
         1 | 2 | 3 | 5 => Ok(()),
-        4 => Err("etcd on 4 hosts bears no more losses than on 3: choose 3 or 5".to_owned()),
+        4 => Err("etcd on 4 hosts tolerates no more losses than on 3: choose 3 or 5".to_owned()),
         _ => Err("etcd runs on 1, 2, 3 or 5 hosts of a site; 3 is right for nearly all".to_owned()),
     }
 }

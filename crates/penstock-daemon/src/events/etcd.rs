@@ -34,8 +34,8 @@ impl EtcdSeen {
             if self.lost_ms.is_none() {
                 let whys: Vec<_> = down.iter().map(|member| told(member)).collect();
                 let text = format!(
-                    "etcd has lost its majority: {}; until it is back nothing gets its final \
-                     name, is deleted or called durable, and nobody can be elected",
+                    "etcd has lost its majority: {}; until it returns, no file gets its final \
+                     name, is deleted or counts as durable, and no controller can be elected",
                     whys.join(", ")
                 );
                 changes.push(("etcd-lost", "etcd".to_owned(), text));
@@ -48,7 +48,7 @@ impl EtcdSeen {
             let seconds = now_ms.saturating_sub(since) as f64 / 1000.0;
             let text = format!(
                 "etcd has a majority again after {seconds:.0} s: {serve} of {all} members serve; \
-                 what waited goes on"
+                 waiting work continues"
             );
             changes.push(("etcd-back", "etcd".to_owned(), text));
         }

@@ -111,7 +111,7 @@ impl EventLog {
                        text = %event.text);
         let mut inner = self.lock();
         if let Err(error) = self.write(&mut inner, &event) {
-            tracing::warn!(%error, "an event is kept in memory only");
+            tracing::warn!(%error, "an event is stored in memory only");
             inner.file = None;
         }
         inner.kept.push_back(event);

@@ -47,7 +47,7 @@ impl MembershipSeen {
                 Some((peer, revision)) => {
                     let instead = match before.led.as_ref().filter(|led| *led != peer) {
                         Some(led) => format!(
-                            " in place of `{led}`: what that one guided goes on from its ledger"
+                            " in place of `{led}`, whose transfers resume from their ledgers"
                         ),
                         None => String::new(),
                     };
@@ -88,7 +88,7 @@ fn peer_changes(before: &Seen, now: &Seen, cards: &[PeerCard]) -> Vec<Change> {
             Some(instance) => *instance != card.instance,
         };
         if joined {
-            let text = format!("peer `{}` is there, version {}", card.peer, card.version);
+            let text = format!("peer `{}` is up, version {}", card.peer, card.version);
             changes.push(("peer-joined", format!("{}#{}", card.peer, card.instance), text));
         }
     }
@@ -96,8 +96,7 @@ fn peer_changes(before: &Seen, now: &Seen, cards: &[PeerCard]) -> Vec<Change> {
         let old = before.known.get(peer);
         if known.lost > 0 && old.is_none_or(|old| old.lost == 0) {
             let text = format!(
-                "peer `{peer}` is lost: its lease has ended without a word; the others go on \
-                 without it"
+                "peer `{peer}` is lost: its lease has ended; the other peers continue without it"
             );
             changes.push(("peer-lost", format!("{peer}#{}", known.instance), text));
         }

@@ -25,7 +25,7 @@ fn words(peer: &str, news: &PartNews) -> (&'static str, String) {
             ("peer-out", format!("peer `{peer}` cannot take part: {why}; {again}"))
         }
         PartNews::Drained => {
-            let text = "is drained: what it wrote is durable, and it has nothing in hand";
+            let text = "is drained: its writes are durable, and it has no work";
             ("peer-out", format!("peer `{peer}` {text}"))
         }
         PartNews::Out { why, is_lost, others, again } => {
@@ -35,11 +35,11 @@ fn words(peer: &str, news: &PartNews) -> (&'static str, String) {
                 others => format!("goes to the {others} other peers"),
             };
             let written = match is_lost {
-                true => ", what it wrote last is looked at by others, or fetched again",
+                true => "; other peers check its last writes, or fetch them again",
                 false => "",
             };
             let again = tried_again(*again);
-            let text = format!("is out: {why}; what it had in hand {to}{written}; {again}");
+            let text = format!("is out: {why}; its work {to}{written}; {again}");
             ("peer-out", format!("peer `{peer}` {text}"))
         }
     }
@@ -65,9 +65,9 @@ mod tests {
         };
         let (kind, text) = out(true, 2, Some(Duration::from_secs(5)));
         assert_eq!(kind, "peer-out");
-        let expected = "peer `b1` is out: it is silent; what it had in hand goes to the 2 other \
-                        peers, what it wrote last is looked at by others, or fetched again; it is \
-                        tried again in 5 s";
+        let expected = "peer `b1` is out: it is silent; its work goes to the 2 other peers; other \
+                        peers check its last writes, or fetch them again; it is tried again in \
+                        5 s";
         assert_eq!(text, expected);
         let (_, text) = out(false, 0, None);
         assert!(text.contains("waits until a peer takes part; it is not tried again"), "{text}");

@@ -22,8 +22,8 @@ impl EventLog {
             PathState::Dead if news.was != PathState::Dead => (
                 "path-dead",
                 format!(
-                    "path to {subject} is dead: {}; what it had in hand is asked for anew, and \
-                     nothing goes over it until it heals",
+                    "path to {subject} is dead: {}; its requests are sent again over other paths, \
+                     and the path is not used until it works",
                     news.note.why
                 ),
             ),

@@ -105,7 +105,8 @@ impl EventLog {
                 _ => "at its path is another directory, as after an unmount",
             };
             let text = format!(
-                "store `{store}` is offline at this peer: {what}; the other peers go on without it"
+                "store `{store}` is offline at this peer: {what}; the other peers continue without \
+                 it"
             );
             self.add("store-offline", store.as_str(), None, &text);
         }

@@ -43,7 +43,9 @@ pub async fn send(
         .header(VERSION_HEADER, speaks.oldest)
         .header(SPEAKS_HEADER, speaks.to_string())
         .body(Full::new(Bytes::from(body.unwrap_or_default())))
-        .map_err(|error| Problem::new(ProblemCode::Request, "no request").because(error))?;
+        .map_err(|error| {
+            Problem::new(ProblemCode::Request, "cannot encode the request").because(error)
+        })?;
     let response = sender.send_request(request).await.map_err(lost)?;
     if response.status().is_success() {
         return Ok(response);
@@ -59,7 +61,7 @@ pub async fn send(
 pub async fn read(response: Response<Incoming>) -> Result<Bytes, Problem> {
     let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
     body.map(http_body_util::Collected::to_bytes).map_err(|error| {
-        Problem::new(ProblemCode::Connection, "the reply was cut short").because(error)
+        Problem::new(ProblemCode::Connection, "the reply broke off").because(error)
     })
 }
 
@@ -69,7 +71,7 @@ pub fn problem_of(status: u16, body: &[u8]) -> Problem {
         // A server that fails may recover.
         let exit = if status >= 500 { Exit::Temporary } else { Exit::Unclassified };
         let text = text::field(&String::from_utf8_lossy(&body[..body.len().min(200)]));
-        Problem::new(ProblemCode::Http, format!("the reply was HTTP status {status}"))
+        Problem::new(ProblemCode::Http, format!("the reply has HTTP status {status}"))
             .exit(exit)
             .because(text)
     })
@@ -77,8 +79,9 @@ pub fn problem_of(status: u16, body: &[u8]) -> Problem {
 
 /// A value as the body of a request.
 pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
-    serde_json::to_vec(value)
-        .map_err(|error| Problem::new(ProblemCode::Request, "no request").because(error))
+    serde_json::to_vec(value).map_err(|error| {
+        Problem::new(ProblemCode::Request, "cannot encode the request").because(error)
+    })
 }
 
 /// The value in a reply's body.
@@ -87,7 +90,7 @@ pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
 /// It is not what was asked for: another release answers.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
-        let title = "the reply is not what this release understands";
+        let title = "this release does not understand the reply";
         Problem::new(ProblemCode::ReplyUnreadable, title)
             .because(error)
             .hint("use the same release of penstock everywhere")

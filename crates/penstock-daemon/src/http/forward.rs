@@ -63,10 +63,12 @@ pub(crate) enum ForwardError {
 
 /// What its user is told who must see for himself whether it was done.
 pub(crate) fn maybe_done(why: &str) -> Problem {
-    let title = "the controller was lost before it answered: this may have been done, or not";
-    Problem::new(ProblemCode::MaybeDone, title)
-        .because(why)
-        .hint("look before you ask for it again: `penstock transfer list`, `penstock site list`")
+    let title = "the controller was lost before it answered; the request may or may not have been \
+                 carried out";
+    Problem::new(ProblemCode::MaybeDone, title).because(why).hint(
+        "check `penstock transfer list` or `penstock site \
+               list` before you repeat the command",
+    )
 }
 
 impl Forwarded {
@@ -117,7 +119,7 @@ impl Forwarded {
         scheme: &str,
         addresses: &[SocketAddr],
     ) -> Result<(SocketAddr, reqwest::Response), ForwardError> {
-        let mut last = ForwardError::NotSent("it has told no address".to_owned());
+        let mut last = ForwardError::NotSent("the peer has no known address".to_owned());
         for address in addresses {
             match self.call(client, scheme, *address).send().await {
                 Ok(reply) => return Ok((*address, reply)),

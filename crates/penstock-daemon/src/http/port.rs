@@ -107,7 +107,7 @@ impl Port {
         match self.greet(tcp, from).await {
             Ok(Some((tls, true))) => self.give_lane(tls, from),
             Ok(Some((tls, false))) => self.serve_http(tls, from, stop).await,
-            Ok(None) => tracing::debug!(%from, "connection closed, nothing was said"),
+            Ok(None) => tracing::debug!(%from, "connection closed without a request"),
             Err(why) => self.note_refused(from, &why),
         }
     }
@@ -238,7 +238,7 @@ impl Port {
     /// Waits until the authority of a connection is none of a paired site any more.
     async fn until_unpaired(&self, peer: &Vouched, mut news: watch::Receiver<()>) -> &'static str {
         while self.site.trust.vouches(peer) && news.changed().await.is_ok() {}
-        "its certificate is not trusted any more"
+        "its certificate is no longer trusted"
     }
 
     /// Serves a connection without a certificate: little, and for a short while.

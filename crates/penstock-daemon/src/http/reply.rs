@@ -68,6 +68,6 @@ pub(crate) fn stream_file(file: std::fs::File) -> Response {
 
 /// The reply to a path or method that does not exist.
 pub(crate) async fn not_found(request: Request) -> ProblemReply {
-    let title = format!("there is no `{} {}`", request.method(), request.uri().path());
+    let title = format!("`{} {}` does not exist", request.method(), request.uri().path());
     ProblemReply(Problem::new(ProblemCode::NotFound, title))
 }

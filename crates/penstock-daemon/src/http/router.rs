@@ -180,13 +180,18 @@ async fn take_over(
 ) -> Response {
     let Some(controller) = router.member.controller() else { return problem(not_controller()) };
     let rest = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let Ok(uri) = rest[face.len()..].parse::<Uri>() else { return refused("no such path") };
+    let Ok(uri) = rest[face.len()..].parse::<Uri>() else {
+        return refused(
+            "the path does not \
+                                                                           exist",
+        );
+    };
     *request.uri_mut() = uri;
     if face == LOCAL {
         return router.ask(&controller, request).await;
     }
     let Some(peer) = forward::caller_of(request.headers()) else {
-        return refused("it is not said for whom");
+        return refused("the request does not name a site");
     };
     let connection = Connection { peer: Some(peer), ..connection };
     request.extensions_mut().insert(connection);

@@ -444,7 +444,7 @@ async fn source_peers(
 ) -> Reply<Vec<DataAddress>> {
     work(parts, site, Duty::Work, move |parts, site| {
         let store = store.parse().map_err(|error| {
-            Problem::new(ProblemCode::Request, "not the name of a store").because(error)
+            Problem::new(ProblemCode::Request, "the text is not the name of a store").because(error)
         })?;
         check_readable(&parts.site, site, &store)?;
         Ok(parts.site.data_known_for(&store))

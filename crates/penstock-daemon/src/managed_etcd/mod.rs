@@ -395,9 +395,12 @@ impl Work {
         let found = self.process.arguments();
         let same = found.is_some_and(|found| process::is_same(&found, &wanted));
         if same && !self.process.is_outdated() {
-            tracing::info!("etcd of this host goes on: it outlived its daemon");
+            tracing::info!("the etcd of this host is still running: it outlived its daemon");
         } else {
-            tracing::info!("etcd of this host is started anew: it ran as another release would");
+            tracing::info!(
+                "restarting the etcd of this host: it ran with the options of another \
+                            release"
+            );
             self.process.stop(STOP).map_err(|error| format!("etcd of this host: {error}"))?;
         }
         self.adopted = true;
@@ -417,7 +420,10 @@ impl Work {
     fn try_to_begin(&mut self) -> Result<(), String> {
         let begin = if self.files.has_data() {
             if self.was_removed() {
-                tracing::warn!("the others have removed this host's member: it begins anew");
+                tracing::warn!(
+                    "the other hosts have removed the member of this host; it joins \
+                                again"
+                );
                 self.files.discard().map_err(|error| format!("etcd's data: {error}"))?;
                 self.set_note(MemberNote { begins: false, id: 0, removed: true })?;
                 return Ok(());
@@ -582,7 +588,7 @@ impl Work {
 
     fn make_alone(&mut self) -> Result<(), String> {
         if !self.files.has_data() {
-            return Err("this host has no etcd of its own to go on with".to_owned());
+            return Err("this host has no etcd of its own to continue with".to_owned());
         }
         let words = |error: std::io::Error| format!("etcd of this host: {error}");
         self.process.stop(STOP).map_err(words)?;
@@ -598,7 +604,7 @@ impl Work {
     fn make_new(&mut self) -> Result<(), String> {
         if self.files.has_data() {
             return Err(
-                "this host has etcd's data still; `penstock site takeover` goes on with it"
+                "this host still has the data of etcd; `penstock site takeover` continues with it"
                     .to_owned(),
             );
         }

@@ -67,7 +67,7 @@ impl Program {
         })?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = version_of(&text).ok_or_else(|| {
-            let message = format!("`{} --version` does not tell a version", path.display());
+            let message = format!("`{} --version` prints no version", path.display());
             Failure::new(ExitCode::Fatal, message).caused_by(text)
         })?;
         check_version(version).map_err(|why| Failure::new(ExitCode::Fatal, why))?;
@@ -161,8 +161,8 @@ fn check_version((major, minor, patch): (u32, u32, u32)) -> Result<(), String> {
     let version = format!("{major}.{minor}.{patch}");
     match (major, minor, patch) {
         (3, 5, 0..=2) => Err(format!(
-            "etcd {version} may lose what it has confirmed when it is killed; install 3.5.3 or \
-             later, or 3.4"
+            "etcd {version} may lose confirmed writes when it is killed; install 3.5.3 or later, \
+             or 3.4"
         )),
         (3, 4.., _) => Ok(()),
         _ => Err(format!("etcd {version} is not what this release knows; it wants 3.4 or later")),

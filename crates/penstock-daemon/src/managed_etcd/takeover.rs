@@ -58,10 +58,10 @@ fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
             (quiet, last) = (Instant::now(), now);
         }
         if Instant::now() >= until {
-            let title = "a controller of this site is at work: the journal shows it";
+            let title = "a controller of this site is at work, according to the journal";
             return Err(Problem::new(ProblemCode::Led, title).hint(
-                "other hosts go on with this site: `penstock site status` there; this one joins \
-                 them anew. Only if you are to go on here, end their daemons first",
+                "other hosts continue this site: run `penstock site status` there, and let this \
+                 host join them again. To continue here instead, end their daemons first",
             ));
         }
     }
@@ -77,7 +77,8 @@ fn recover_problem(error: &RecoverError) -> Problem {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     match error {
         RecoverError::Superseded => problem.hint(
-            "`penstock site status` at each host that lives; if nobody leads, run it again at one",
+            "run `penstock site status` at each live host; if no peer leads, run the command again \
+             at one of them",
         ),
         _ => problem.because(cause.unwrap_or_default()),
     }
@@ -100,7 +101,7 @@ impl Member {
         self.keeper.as_ref().ok_or_else(|| {
             Problem::new(
                 ProblemCode::OwnEtcd,
-                "the etcd of this site is its operators', not its own",
+                "operators run the etcd of this site, not penstock",
             )
             .hint("bring its majority back, from a backup if need be; then `penstock site recover`")
         })
@@ -134,13 +135,13 @@ impl Member {
                 .hint("`penstock site status` shows who leads"));
         }
         if !Files::of(&self.parts.site.directory).has_data() {
-            let title = "this host has no etcd of its own to go on with";
+            let title = "this host has no etcd of its own to continue with";
             return Err(Problem::new(ProblemCode::NoEtcd, title).hint(
                 "run it at a host that has; if none is left, `penstock site recover --new-etcd`",
             ));
         }
         check_no_controller(&journal)?;
-        tracing::warn!(fenced = ?request.fenced, "takeover: etcd goes on at this host alone");
+        tracing::warn!(fenced = ?request.fenced, "takeover: etcd continues at this host alone");
         // First of all: from here on nobody is elected with what the records are now, neither this
         // host, if it dies before they are others, nor those that were called fenced (B4).
         let seen = self.cluster.watch().borrow().incarnation;
@@ -150,9 +151,10 @@ impl Member {
         let taken = taken.ok_or_else(|| recover_problem(&RecoverError::Superseded))?;
         if !leads_already {
             keeper.make_alone().map_err(|why| {
-                Problem::new(ProblemCode::EtcdAlone, "etcd does not go on alone").because(why).hint(
-                    "nobody leads this site now: take it over again, or bring other hosts back \
-                     and run `penstock site recover`",
+                let problem = Problem::new(ProblemCode::EtcdAlone, "etcd cannot continue alone");
+                problem.because(why).hint(
+                    "no peer leads this site now: repeat the takeover, or start other hosts and \
+                     run `penstock site recover`",
                 )
             })?;
         }
@@ -184,7 +186,7 @@ impl Member {
         for member in members.iter().filter(|member| member.name != own) {
             if !fenced.iter().any(|fenced| fenced.as_str() == member.name) {
                 let name = &member.name;
-                let title = format!("etcd runs at `{name}` too, and it is not said to be fenced");
+                let title = format!("etcd also runs at `{name}`, which is not named as fenced");
                 return Err(Problem::new(ProblemCode::NotFenced, title).hint(format!(
                     "switch it off, or cut it off from stores and network; then add \
                      `--i-have-fenced {name}`"
@@ -192,7 +194,10 @@ impl Member {
             }
         }
         if let Some(peer) = led {
-            let title = format!("the etcd of peer `{peer}` has a leader: others go on");
+            let title = format!(
+                "the etcd of peer `{peer}` has a leader: other hosts continue the \
+                                 site"
+            );
             return Err(Problem::new(ProblemCode::HasMajority, title)
                 .hint("`penstock site status` there; when it is back, this host joins them"));
         }
@@ -201,7 +206,7 @@ impl Member {
             // A takeover that was cut short has taken it out already.
             if !members.iter().any(|member| its(&member)) && !self.is_cut_short(journal) {
                 let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
-                let title = format!("no etcd of this site runs at `{fenced}`");
+                let title = format!("etcd of this site does not run at `{fenced}`");
                 // The host may be misnamed: a takeover is refused rather than begun without it.
                 return Err(Problem::new(ProblemCode::UnknownHost, title)
                     .exit(Exit::Refused)
@@ -258,7 +263,7 @@ impl Member {
                 self.check_silent(&name_of(&member)?, &[&member.client_url])?;
             }
             keeper.make_new().map_err(|why| {
-                Problem::new(ProblemCode::EtcdNotBegun, "no new etcd is begun").because(why)
+                Problem::new(ProblemCode::EtcdNotBegun, "cannot start a new etcd").because(why)
             })?;
         }
         self.give_incarnation(&journal, None)
@@ -275,7 +280,7 @@ impl Member {
         let done = done.map_err(|error| recover_problem(&error))?;
         let incarnation = format!("{:016x}", done.incarnation);
         tracing::warn!(%incarnation, transfers = done.transfers, from_journal = done.from_journal,
-            "the site's records go on under another incarnation");
+            "the records of the site continue under a new incarnation");
         let (transfers, from_journal) = (done.transfers as u64, done.from_journal);
         Ok(RecoveredView { incarnation, transfers, from_journal })
     }
@@ -305,7 +310,7 @@ impl Member {
     pub(crate) fn remove_host(&self, host: &Name) -> Result<(), Problem> {
         self.keeper()?;
         let failed =
-            |error| Problem::new(ProblemCode::Etcd, "etcd does not remove it").because(error);
+            |error| Problem::new(ProblemCode::Etcd, "etcd cannot remove the host").because(error);
         let members = self.etcd.members(ANSWER).map_err(failed)?;
         let Some(member) = members.iter().find(|member| member.name == host.as_str()) else {
             let title = format!("no etcd of this site runs at `{host}`");

@@ -77,11 +77,11 @@ impl Member {
         if let Some(worked) = worked
             && confirmed.is_none_or(|confirmed| confirmed + LATE_MAX < worked)
         {
-            let title = "it is not known which hosts run the site's etcd by now";
+            let title = "the hosts that run etcd for the site now are not known";
             return Err(Problem::new(ProblemCode::VotersUnknown, title)
                 .because(
-                    "a controller was at work after the journal was last told of them, so that \
-                     others may have joined",
+                    "a controller was at work after the journal was last updated, so other hosts \
+                     may have joined",
                 )
                 .hint(
                     "start another host that runs etcd, so that it has its majority; or, if all \

@@ -32,7 +32,7 @@ impl Member {
             let etcd = Arc::clone(&self.etcd);
             match tokio::task::spawn_blocking(move || etcd.standing(ANSWER)).await {
                 Ok(standing) => self.parts.events.see_etcd(&standing),
-                Err(error) => tracing::error!(%error, "etcd is not looked at"),
+                Err(error) => tracing::error!(%error, "cannot check etcd"),
             }
         }
     }

@@ -21,9 +21,11 @@ use crate::site::store_reach::reaches;
 impl Operate {
     fn ordering(&self) -> Result<&Arc<Member>, Problem> {
         let Some(member) = &self.member else {
-            let title = "this site has one peer only: nobody could take its work over";
-            return Err(Problem::new(ProblemCode::OnePeer, title)
-                .hint("pause its transfers instead, or end the daemon: it goes on where it was"));
+            let title = "this site has only one peer, so no other peer can take its work";
+            return Err(Problem::new(ProblemCode::OnePeer, title).hint(
+                "pause its transfers instead, or end the daemon: \
+                       it resumes at its next start",
+            ));
         };
         if member.controller().is_none() {
             return Err(not_controller());
@@ -72,14 +74,14 @@ impl Operate {
         let member = self.ordering()?;
         let view = self.peer(peer)?;
         if peer == self.own() {
-            let title = format!("peer `{peer}` is this very host, which leads the site");
+            let title = format!("peer `{peer}` is this host, which leads the site");
             return Err(Problem::new(ProblemCode::PeerThere, title)
-                .hint("cut it off, and forget it at another host of the site"));
+                .hint("cut it off, and run the command at another host of the site"));
         }
         if matches!(view.presence, Presence::Up | Presence::Silent) && !stolen {
-            let title = format!("peer `{peer}` is there: its lease has not ended");
+            let title = format!("peer `{peer}` is up: its lease has not ended");
             return Err(Problem::new(ProblemCode::PeerThere, title)
-                .hint("end its daemon first; or say `--stolen` if the host is in other hands"));
+                .hint("end its daemon first, or give `--stolen` if the host is in other hands"));
         }
         let now = self.now();
         let cards = now.peers.iter().map(|card| (&card.peer, &card.key));
@@ -138,7 +140,8 @@ impl Operate {
             return Err(Problem::new(ProblemCode::LastPeer, title)
                 .because(format!("transfer {first}{more} would wait until another peer does"))
                 .hint(
-                    "wait until it is done, mount the store at another peer, or give `--force`",
+                    "wait until the transfer has ended, mount the store at another peer, or give \
+                     `--force`",
                 ));
         }
         Ok(())
@@ -166,6 +169,6 @@ impl Operate {
 fn ordered(result: Result<(), EtcdError>) -> Result<(), Problem> {
     result.map_err(|error| match error {
         EtcdError::Refused(why) => not_controller().because(why),
-        error => Problem::new(ProblemCode::Etcd, "the order cannot be kept").because(error),
+        error => Problem::new(ProblemCode::Etcd, "cannot store the order").because(error),
     })
 }

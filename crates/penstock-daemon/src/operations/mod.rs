@@ -405,7 +405,7 @@ async fn ask<T: DeserializeOwned>(
     limit: Duration,
 ) -> Result<(T, Duration), String> {
     let until = Instant::now() + limit;
-    let mut why = "it has told no address".to_owned();
+    let mut why = "the peer has no known address".to_owned();
     for address in addresses {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -446,7 +446,7 @@ async fn ask<T: DeserializeOwned>(
 
 fn no_such_peer(peer: &Name, known: &[PeerView]) -> Problem {
     let known: Vec<_> = known.iter().map(|view| view.peer.as_str()).collect();
-    let title = format!("there is no peer `{peer}` at this site");
+    let title = format!("peer `{peer}` does not exist at this site");
     Problem::new(ProblemCode::PeerUnknown, title).hint(format!("known peers: {}", known.join(", ")))
 }
 

@@ -254,7 +254,7 @@ impl Operate {
                 let halfway = now_ms() as f64 - took.as_secs_f64() * 500.0;
                 Ok(clock.map(|clock| clock as f64 - halfway))
             }
-            Ok((bytes, ..)) => Err(format!("of 64 KiB {bytes} bytes came back")),
+            Ok((bytes, ..)) => Err(format!("{bytes} bytes of 64 KiB came back")),
             Err(error) if error.is_timeout() => Err(format!(
                 "a connection opens, and 64 KiB do not pass within {:.0} s: packets of full size \
                  are lost (MTU)",

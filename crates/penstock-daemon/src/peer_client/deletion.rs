@@ -187,7 +187,7 @@ impl Sending<'_, '_> {
                     if dealt > 0 {
                         since = Instant::now();
                     } else if since.elapsed() >= AGAIN_FOR {
-                        let title = "it does not come forward with what it is to delete";
+                        let title = "the peer makes no progress with its deletions";
                         let problem = Problem::new(ProblemCode::DeleteSlow, title);
                         return Err(self.peer.named(problem));
                     }

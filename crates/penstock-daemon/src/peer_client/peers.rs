@@ -104,7 +104,7 @@ pub(super) fn told_of<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a StoreC
 fn left_out(card: &PeerCard, store: &Name, seen: Option<&StoreCard>) -> Option<String> {
     let in_memory = told_of(card, store).is_some_and(|told| told.identity == IN_MEMORY);
     cannot_read(card, store, seen)
-        .or_else(|| in_memory.then(|| format!("its store `{store}` is in its own memory")))
+        .or_else(|| in_memory.then(|| format!("its store `{store}` is in the memory of that peer")))
 }
 
 /// Why a peer cannot read from a store for this controller, if it cannot; as [`left_out`].
@@ -123,7 +123,7 @@ pub(super) fn cannot_read(
         ));
     }
     if card.addresses.is_empty() {
-        return Some("it has told no address".to_owned());
+        return Some("the peer has no known address".to_owned());
     }
     let seen = seen?;
     if !told.identity.is_empty() && !seen.identity.is_empty() && told.identity != seen.identity {

@@ -151,12 +151,12 @@ impl SiteSource {
             let title = format!("no peer of this site has store `{store}`");
             return Problem::new(ProblemCode::StoreUnknown, title)
                 .because(looked)
-                .hint("`penstock peer list` shows which peers there are and what they reach");
+                .hint("`penstock peer list` shows the peers and the stores that each reaches");
         }
         let title = format!("no peer of this site can read from store `{store}` now");
         Problem::new(ProblemCode::StoreElsewhere, title).because(looked).hint(
-            "it goes on when a peer with the store is there; `penstock peer list` shows what each \
-             reaches",
+            "start a peer with the store; `penstock peer list` \
+             shows which stores each peer reaches",
         )
     }
 
@@ -209,9 +209,9 @@ impl SiteSource {
         let reason = match &why {
             _ if restarted => "it was restarted".to_owned(),
             Some(why) => why.to_string(),
-            None => "it is to have no more work".to_owned(),
+            None => "the peer is being drained".to_owned(),
         };
-        let text = format!("peer `{peer}` lists the data set no more: {reason}");
+        let text = format!("peer `{peer}` no longer lists the data set: {reason}");
         self.others.events.add("scan-out", peer.as_str(), Some(transfer), &text);
         state.assignment = None;
         // Of a daemon that was restarted nothing is left that could act.
@@ -220,7 +220,7 @@ impl SiteSource {
         }
         let (next, _) = self.choose(state, (!restarted).then_some(peer))?;
         let peer = &next.peer.name;
-        let text = format!("peer `{peer}` lists the data set from now on, from where it stands");
+        let text = format!("peer `{peer}` now lists the data set, from the current position");
         self.others.events.add("scan-in", peer.as_str(), Some(transfer), &text);
         Ok(next)
     }
@@ -400,8 +400,10 @@ fn alone(state: &FarState, problem: Problem) -> Problem {
     let store = &state.request.store;
     let title = format!("store `{store}` cannot be read from: {}", problem.title);
     let hint = match problem.hint.is_empty() {
-        true => "no other peer that is there has the store; it goes on when one has".to_owned(),
-        false => format!("{}; no other peer that is there has the store", problem.hint),
+        true => "no other peer that is up has the store; the \
+                 transfer resumes when one has"
+            .to_owned(),
+        false => format!("{}; no other peer that is up has the store", problem.hint),
     };
     // A peer that knows nothing of the store tells that in its next card.
     Problem { title, hint, exit: Exit::Temporary, ..problem }

@@ -169,7 +169,8 @@ impl Shared {
             .wait_timeout_while(self.lock(), ADOPTED_MAX, |talk| missing(talk) && !talk.is_over());
         let (talk, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if missing(&talk) {
-            tracing::warn!(peer = %self.peer.name, "what it wrote before has not come in time");
+            tracing::warn!(peer = %self.peer.name, "the list of its earlier writes did not arrive \
+                                                    in time");
         }
     }
 
@@ -370,7 +371,7 @@ fn broken(why: impl std::fmt::Display) -> Problem {
 }
 
 fn not_understood(why: impl std::fmt::Display) -> Problem {
-    let title = "what it says is not understood";
+    let title = "the peer sent a message that is not understood";
     Problem::new(ProblemCode::PeerNotUnderstood, title).because(why)
 }
 

@@ -107,7 +107,7 @@ impl Host {
         let title =
             format!("the site's records are of format {format}, this peer's release knows {known}");
         Err(Problem::new(ProblemCode::PeerVersion, title)
-            .hint("install the release that the other peers have"))
+            .hint("install the release of the other peers"))
     }
 
     async fn serve_task(self: Arc<Self>, body: Body) -> Result<Response, Problem> {
@@ -201,7 +201,7 @@ impl Host {
             tracing::info!(%transfer, pieces, under, "what was written for another controller");
             hosted.tell_adopted(adopted);
         }
-        tracing::info!(%transfer, epoch, "task begun for a controller");
+        tracing::info!(%transfer, epoch, "a task has started for a controller");
         hosted.set_task(Arc::clone(&task));
         if hosted.is_stopping() {
             // The next one of this transfer has come while this one began.
@@ -335,7 +335,7 @@ pub(crate) fn with_version(mut response: Response) -> Response {
 }
 
 fn unknown() -> Problem {
-    let title = "the task is not known here, or has ended";
+    let title = "the peer has no such task, or has ended it";
     Problem::new(ProblemCode::TaskUnknown, title)
 }
 

@@ -112,7 +112,7 @@ async fn tell(site: &Arc<Site>, sites: &Arc<Sites>, told: &mut BTreeMap<Name, To
         let pause = match reply {
             Ok(Ok(_)) => TELL,
             Ok(Err(problem)) => {
-                tracing::debug!(site = %name, %problem, "our addresses are not told yet");
+                tracing::debug!(site = %name, %problem, "cannot announce our addresses yet");
                 let last = told.get(&name).map_or(RETRY, |told| told.pause * 2);
                 last.clamp(RETRY, TELL)
             }

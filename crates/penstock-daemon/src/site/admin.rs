@@ -28,13 +28,13 @@ impl Admin {
     fn make_offer(&self) -> Result<(PairingOffer, TokenReply), Problem> {
         let advertised = self.site.advertised();
         let address = advertised.first().ok_or_else(|| {
-            let title = "there is no address to put into a token";
+            let title = "the site has no address for a token";
             Problem::new(ProblemCode::Address, title).hint("set `advertise` in penstock.toml")
         })?;
         let fingerprint = self.site.keys().authority.fingerprint();
         let offer = PairingOffer::create(&address.to_string(), fingerprint, now_seconds());
         let offer = offer.map_err(|error| {
-            Problem::new(ProblemCode::TokenFailed, "no token can be made").because(error)
+            Problem::new(ProblemCode::TokenFailed, "cannot make a token").because(error)
         })?;
         let reply = TokenReply {
             token: offer.token().to_text().to_string(),
@@ -73,9 +73,9 @@ impl SiteAdmin for Admin {
 
     fn invite(&self) -> Result<TokenReply, Problem> {
         if self.site.config.cluster.is_none() {
-            let title = "this site has one peer only: there is nothing to join";
+            let title = "this site has only one peer, so no host can join it";
             return Err(Problem::new(ProblemCode::NoCluster, title)
-                .hint("`penstock site grow` makes it one of several"));
+                .hint("`penstock site grow` turns it into a site of several peers"));
         }
         let (offer, reply) = self.make_offer()?;
         self.site.add_invitation(offer, now_seconds());

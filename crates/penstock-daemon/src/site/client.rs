@@ -327,7 +327,7 @@ impl Sites {
             }
         }
         Err(last.unwrap_or_else(|| {
-            let title = format!("site `{}` has told no address", call.site);
+            let title = format!("site `{}` has no known address", call.site);
             Problem::new(ProblemCode::SiteAddress, title)
         }))
     }
@@ -427,9 +427,9 @@ fn tls_failed(error: impl std::fmt::Display) -> Problem {
 
 fn distrust(site: &Name, url: &str, error: &rustls::Error) -> Problem {
     let title = format!("site `{site}` and this one do not trust each other at {url}");
-    Problem::new(ProblemCode::Certificate, title).because(explain(error)).hint(
-        "if that site was set up anew, `penstock site unpair` it and `penstock site pair` again",
-    )
+    Problem::new(ProblemCode::Certificate, title)
+        .because(explain(error))
+        .hint("if that site was set up again, run `penstock site unpair` and `penstock site pair`")
 }
 
 /// A body in memory, never more of it than allowed.
@@ -527,13 +527,13 @@ async fn copy(
 ) -> Result<Result<(), reqwest::Error>, Problem> {
     loop {
         let part = tokio::time::timeout(STALL, response.chunk()).await.map_err(|_| {
-            let title = "a site's reply has stopped";
-            let why = format!("nothing has come for {} s", STALL.as_secs());
+            let title = "the reply of a site has stopped";
+            let why = format!("no data has arrived for {} s", STALL.as_secs());
             Problem::new(ProblemCode::SiteCut, title).because(why)
         })?;
         match part {
             Ok(Some(part)) => out.write_all(&part).map_err(|error| {
-                let title = "a site's reply cannot be taken";
+                let title = "cannot store the reply of a site";
                 Problem::new(ProblemCode::Reply, title).because(error)
             })?,
             Ok(None) => return Ok(Ok(())),

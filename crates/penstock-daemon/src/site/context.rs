@@ -168,10 +168,10 @@ impl Site {
         let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         let away: Vec<_> = away.iter().map(|peer| format!("`{peer}`")).collect();
         let title =
-            format!("no peer of site `{}` that is there has store `{store}`", self.config.site);
+            format!("no peer of site `{}` that is up has store `{store}`", self.config.site);
         let problem = Problem::new(ProblemCode::StoreElsewhere, title);
         let problem = problem.because(format!("{} is not there, and may have it", away.join(", ")));
-        (!away.is_empty()).then(|| problem.hint("it goes on when a peer with the store is there"))
+        (!away.is_empty()).then(|| problem.hint("start a peer with the store"))
     }
 
     /// Whether `site` may do something with a store that other peers have and this one has not: if
@@ -313,8 +313,8 @@ impl Site {
             tracing::warn!(
                 left_out,
                 "the peers that reach a store have more addresses for data than the \
-                 {ADDRESSES_MAX} that another site looks at; give networks that are not for data \
-                 `role = \"control\"`"
+                 {ADDRESSES_MAX} that another site uses; give networks that are not for data `role \
+                 = \"control\"`"
             );
         }
         network::bounded(data)

@@ -84,7 +84,7 @@ impl ForeignScans {
         let full = |most: usize, what: &str| {
             let title = format!("site `{site}` has {most} scans {what} here already");
             Problem::new(ProblemCode::ScansFull, title)
-                .hint("it goes on when some of its transfers have ended")
+                .hint("wait until some of its transfers have ended")
         };
         if own().count() >= KEPT_OF_SITE {
             return Err(full(KEPT_OF_SITE, "open"));
@@ -166,7 +166,7 @@ impl ForeignScans {
         let times = FileTimes::new().set_modified(SystemTime::now());
         let touched = File::options().write(true).open(&owner);
         if let Err(error) = touched.and_then(|file| file.set_times(times)) {
-            tracing::warn!(path = %owner.display(), %error, "cannot note that a scan is kept");
+            tracing::warn!(path = %owner.display(), %error, "cannot record that a scan is kept");
         }
     }
 }
@@ -224,7 +224,7 @@ fn sweep_once(scans: &ForeignScans, source: &dyn SourcePeer, sites: &dyn SiteCli
                 }
             }
         }
-        tracing::info!(%site, transfer = %id, "a scan is removed that nobody needs any more");
+        tracing::info!(%site, transfer = %id, "removing a scan that is no longer needed");
         scans.remove(id);
         source.release(id);
     }

@@ -73,7 +73,7 @@ fn with_site(text: &str, store: &Name, key: &str, site: &Name) -> Result<String,
         let name = (begin + 1..end).find(|at| is_name(&lines[*at]))?;
         Some((begin + 1..end, name))
     });
-    let (range, name) = found.ok_or_else(|| format!("there is no store `{store}`"))?;
+    let (range, name) = found.ok_or_else(|| format!("store `{store}` does not exist"))?;
     let is_key = |line: &String| {
         line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
     };

@@ -173,11 +173,11 @@ fn verifier(site: &Arc<Site>) -> LaneVerifier {
 fn may_read_on(site: &Site, vouched: &Vouched, store: &Name) -> Result<(), String> {
     let target = &vouched.peer.site;
     if !site.trust.vouches(vouched) {
-        return Err(format!("site `{target}` is not paired any more"));
+        return Err(format!("site `{target}` is no longer paired"));
     }
     // To other peers of its own site the controller gives what it likes.
     if *target != site.config.site && !site.exports.may_read(target, store) {
-        return Err(format!("site `{target}` may not read from store `{store}` any more"));
+        return Err(format!("site `{target}` may no longer read from store `{store}`"));
     }
     Ok(())
 }
@@ -269,10 +269,10 @@ mod tests {
         let why = |store: &str| shown(store).err().unwrap();
         let standing = shown("raw").map_err(|why| assert_eq!(why, "")).unwrap();
         assert_eq!((standing.holds)(), Ok(()));
-        assert!(why("own").contains("may not read"));
+        assert!(why("own").contains("may no longer read"));
         site.trust.unpin(&peer.site);
         assert!(why("raw").contains("not paired"));
-        assert!((standing.holds)().unwrap_err().contains("not paired any more"));
+        assert!((standing.holds)().unwrap_err().contains("no longer paired"));
         let anew = SiteAuthority::create(peer.site.clone()).unwrap();
         site.trust.pin(anew.certificate().clone()).unwrap();
         assert!((standing.holds)().is_err(), "the old keys are not the new site");

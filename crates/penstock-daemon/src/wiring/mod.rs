@@ -129,7 +129,7 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     })?;
     let state = Arc::new(state);
     let listener = bind(&config)?;
-    let bound = listener.local_addr().context("cannot look at the own address")?;
+    let bound = listener.local_addr().context("cannot determine the own address")?;
     let known = Arc::clone(&state) as _;
     let site = Arc::new(Site::new(config, directory.clone(), keys, identity, known, bound)?);
     rotation::resume(&site)?;
@@ -213,7 +213,10 @@ async fn end(
 ) -> anyhow::Result<()> {
     let in_time = tokio::task::spawn_blocking(move || leave(STOP_DEADLINE)).await?;
     if !in_time {
-        tracing::warn!("transfers still running: they go on from their ledgers at the next start");
+        tracing::warn!(
+            "transfers are still running; they resume from their ledgers at the next \
+                        start"
+        );
     }
     let _ = stop.send(true);
     let served = async {

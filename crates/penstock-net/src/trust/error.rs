@@ -116,7 +116,7 @@ pub fn explain(error: &Error) -> String {
             | AlertDescription::AccessDenied),
         ) => format!("the other end refuses our certificate ({alert:?}); its log says why"),
         Error::AlertReceived(AlertDescription::CertificateExpired) => {
-            "the other end says that our certificate has expired".to_owned()
+            "the other end reports that our certificate has expired".to_owned()
         }
         other => other.to_string(),
     }

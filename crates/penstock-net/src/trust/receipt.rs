@@ -94,9 +94,9 @@ pub(super) fn verify_by_authority(
     let (_, parsed) = x509_parser::parse_x509_certificate(&authority)
         .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
     let key = &parsed.public_key().subject_public_key.data;
-    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(bytes, signature).map_err(
-        |_| TrustError::Certificate("the authority did not sign what is said to be its word"),
-    )?;
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key)
+        .verify(bytes, signature)
+        .map_err(|_| TrustError::Certificate("the statement is not signed by the authority"))?;
     Ok(facts)
 }
 

@@ -107,7 +107,7 @@ fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
         let site = &dialer.site;
         match news {
             PathState::Dead | PathState::Crawling => {
-                tracing::warn!(%site, %ends, state = news.as_str(), "path given up");
+                tracing::warn!(%site, %ends, state = news.as_str(), "path abandoned");
             }
             _ => tracing::info!(%site, %ends, state = news.as_str(), "path"),
         }
@@ -118,7 +118,7 @@ fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
                 PathState::Carrying => note.why.clear(),
                 PathState::Crawling => "it brought next to nothing".clone_into(&mut note.why),
                 PathState::Dead if note.why.is_empty() => {
-                    "nothing was heard over it".clone_into(&mut note.why);
+                    "no message arrived over it".clone_into(&mut note.why);
                 }
                 _ => {}
             }

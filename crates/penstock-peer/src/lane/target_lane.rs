@@ -149,7 +149,7 @@ fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
     match error {
         ConnectError::Refused(refusal) => refused(refusal),
         ConnectError::WrongPeer { .. } => Some(
-            Problem::new(ProblemCode::WrongPeer, "another site answered than expected")
+            Problem::new(ProblemCode::WrongPeer, "another site than expected answers")
                 .because(why)
                 .hint("check the addresses of the pairing, or pair the sites again"),
         ),
@@ -183,7 +183,7 @@ fn refused(refusal: &Refusal) -> Option<Problem> {
     };
     let problem = Problem::new(code, "the source refuses the lane").because(&refusal.text);
     Some(match refusal.code {
-        RefusalCode::Policy => problem.hint("submit it anew without `--encryption off`"),
+        RefusalCode::Policy => problem.hint("submit the transfer again without `--encryption off`"),
         _ => problem,
     })
 }

@@ -34,7 +34,7 @@ impl Publisher<'_> {
                 self.shared.broken(problem);
                 return;
             }
-            tracing::warn!(error = %chain(error), "what was written cannot be looked at");
+            tracing::warn!(error = %chain(error), "written files cannot be examined");
             unknown = !error.is_absent();
         }
         let stands = found.unwrap_or(false);

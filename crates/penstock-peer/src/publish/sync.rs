@@ -22,7 +22,7 @@ impl Publisher<'_> {
             return;
         }
         if self.shared.grant.as_ref().is_some_and(|grant| !grant.holds()) {
-            let title = "the controller has not answered for as long as this peer may write";
+            let title = "the controller has not answered within the grant of this peer";
             self.shared.broken(Problem::new(ProblemCode::GrantOver, title));
         } else if self.shared.grant.is_none()
             && let Err(problem) = self.shared.spec.fence.check()

@@ -73,7 +73,7 @@ impl Scan {
         let _alone = self.asking.take("to look again at what has changed")?;
         let asked = &question.asked;
         if !self.lock().complete {
-            let title = "the scan is not complete: nothing can be said of what has changed since";
+            let title = "the scan is not complete, so changes since it began are not known";
             return Err(Problem::new(ProblemCode::ScanIncomplete, title));
         }
         let amended = self.read_amended(question.pages)?;
@@ -107,7 +107,7 @@ impl Scan {
         let refused = |title: &str| Problem::new(ProblemCode::Asked, title);
         let count: usize = asked.iter().map(|asked| asked.changed.len() + asked.seen.len()).sum();
         if count > ASKED_ENTRIES_MAX || asked.len() > ASKED_ENTRIES_MAX {
-            return Err(refused("too many entries are asked about at a time"));
+            return Err(refused("the request asks about too many entries"));
         }
         let sealed = self.lock().sealed;
         let mut pages = Vec::with_capacity(asked.len());

@@ -52,7 +52,7 @@ impl PathStack {
         {
             tracing::warn!(
                 %error, directory = %self.directory.display(),
-                "directories that wait cannot be kept in a file: memory takes them"
+                "cannot spill pending directories to a file; keeping them in memory"
             );
             self.kept_max = self.kept_max.saturating_mul(2);
         }

@@ -43,7 +43,7 @@ pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Proble
 }
 
 pub(super) fn root_problem(root: &[u8], error: &StoreError) -> Problem {
-    let title = format!("cannot look at the source `{}`", name::escape(root));
+    let title = format!("cannot examine the source `{}`", name::escape(root));
     let code = if is_missing(error) {
         ProblemCode::SourceMissing
     } else if error.is_denied() {
@@ -52,7 +52,7 @@ pub(super) fn root_problem(root: &[u8], error: &StoreError) -> Problem {
         // A dead server or client, a disk that fails, a limit of this host: it may be put right.
         return Problem::new(ProblemCode::Source, title).because(chain(error));
     } else if error.is_endless() {
-        let why = "its file system does not tell its length, and reading it reached no end within \
+        let why = "its file system does not report its length, and reading it found no end within \
                    64 MiB (64 GiB on FUSE), or waited for 10 s";
         return Problem::new(ProblemCode::SourceUnreadable, title).because(why);
     } else if error.has_too_many_attributes() {

@@ -113,7 +113,7 @@ impl Scan {
                     let (lent, name) = (peer.clone(), peer);
                     let lend = move || self.lend_to(scope, ask, lent, each);
                     if worker_pool::start(scope, lend).is_err() {
-                        self.leave_out(&name, "there can be no more threads here");
+                        self.leave_out(&name, "this host cannot start more threads");
                         self.lock().walk.peers.entry(name).or_default().lenders = 0;
                     }
                 }
@@ -177,7 +177,7 @@ impl Scan {
         if state.is_at_end() {
             return;
         }
-        tracing::warn!(%peer, why, "a peer does not list for now: others do what it had at hand");
+        tracing::warn!(%peer, why, "a peer does not list now; other peers list its part");
         let standing = state.walk.peers.entry(peer.clone()).or_default();
         standing.not_before = Some(Instant::now() + LEFT_OUT);
     }
@@ -447,7 +447,7 @@ impl Scan {
                     return Ok(Ally { peer, device, inodes, left });
                 }
                 (Some(ListPart::Left), _) => {
-                    return Err("it cannot look at what was listed here".to_owned());
+                    return Err("it cannot examine the items that were listed here".to_owned());
                 }
                 (Some(ListPart::Ended { why }), _) => return Err(why),
                 (Some(ListPart::Alive { .. }) | None, _) => {}

@@ -71,7 +71,7 @@ impl DigestJobs {
             .iter()
             .all(|index| page.entry(*index).is_ok_and(|entry| entry.kind == EntryKind::File));
         if !files || wish.entries.len() > page.entries().len() {
-            let title = "digests are wished of what is no file of its page";
+            let title = "the controller asked for digests of entries that are not files";
             return Err(Problem::new(ProblemCode::Wish, title));
         }
         let job = self.job(source, root, page, wish)?;

@@ -55,7 +55,7 @@ impl Remover<'_> {
     /// The order is not sound. Failures of single entries are in the reply.
     pub(crate) fn remove(&self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
         let wanted = order.wanted().ok_or_else(|| {
-            Problem::new(ProblemCode::Request, "an order to remove names no such entries")
+            Problem::new(ProblemCode::Request, "an order to remove names entries that do not exist")
         })?;
         let until = Instant::now() + SLICE;
         let mut dirs = DirCache::default();

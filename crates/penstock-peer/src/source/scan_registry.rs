@@ -105,10 +105,10 @@ impl ScanSlot {
             SlotState::Open(open) => Ok(Arc::clone(open)),
             SlotState::Failed(problem) => Err(problem.clone()),
             SlotState::Opening => {
-                let title = format!("the scan of transfer {} is being taken up", transfer.short());
+                let title = format!("the scan of transfer {} is being opened", transfer.short());
                 Err(Problem::new(ProblemCode::ScanOpening, title)
-                    .because("its pages are read again, or its store is slow to answer")
-                    .hint("the transfer goes on by itself"))
+                    .because("its pages are being read again, or its store is slow")
+                    .hint("the transfer continues by itself"))
             }
         }
     }
@@ -136,7 +136,7 @@ impl ScanSlot {
 
     /// Stops the scan; its sealed pages stay. Waits for nothing.
     pub(crate) fn stop(&self) {
-        let title = "the scan was given up while it was opened";
+        let title = "the scan was stopped while it was opened";
         self.fail(Problem::new(ProblemCode::ScanGivenUp, title));
         if let SlotState::Open(open) = &*self.lock() {
             open.scan.stop();
@@ -695,20 +695,20 @@ fn identity_of(source: &Source) -> String {
 
 fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
     request.select.compile().map_err(|cause| {
-        Problem::new(ProblemCode::Select, "what to choose cannot be read").because(cause)
+        Problem::new(ProblemCode::Select, "a filter cannot be read").because(cause)
     })
 }
 
 /// Returns the store for the removal of moved entries. Blocks on it.
 pub(crate) fn removable(stores: &Stores, name: &Name) -> Result<PosixStore, Problem> {
     if matches!(stores.source(name)?, Source::Mem(_)) {
-        let title = format!("from store `{name}` nothing can be removed: it is made up");
+        let title = format!("cannot remove items from store `{name}`: its data is generated");
         return Err(Problem::new(ProblemCode::StoreKind, title).hint("leave out `--remove-source`"));
     }
     match stores.target(name)? {
         Target::Posix(store) => Ok(store),
         Target::Null => {
-            let title = format!("from store `{name}` nothing can be removed: it keeps nothing");
+            let title = format!("cannot remove items from store `{name}`: it discards all data");
             Err(Problem::new(ProblemCode::StoreKind, title))
         }
     }

@@ -259,7 +259,8 @@ impl<'a> Server<'a> {
     fn refuse(&mut self, request: u32, refusal: Refusal) -> Result<(), LaneError> {
         // Logged once: a lane may ask for very many missing pages.
         if self.refused == 0 {
-            tracing::info!(%refusal, "request refused; further ones of this lane are not told");
+            tracing::info!(%refusal, "a request was rejected; further rejections on this lane are \
+                                      not logged");
         }
         self.refused += 1;
         let body = refusal.encode();

@@ -36,7 +36,7 @@ pub(crate) fn full_problem(error: &StoreError) -> Problem {
     if error.is_out_of_space() {
         return Problem::new(ProblemCode::TargetFull, "the target is full")
             .because(chain(error))
-            .hint("make room; what is written stays, and the transfer goes on where it was");
+            .hint("free space at the target; the transfer keeps its progress and resumes");
     }
     if error.is_read_only() {
         return Problem::new(ProblemCode::TargetReadOnly, "the target is read-only")
@@ -45,7 +45,10 @@ pub(crate) fn full_problem(error: &StoreError) -> Problem {
     }
     Problem::new(ProblemCode::StoreOffline, "the target store is offline or failing")
         .because(chain(error))
-        .hint("look at the kernel log of the target host; the transfer goes on where it was")
+        .hint(
+            "check the kernel log of the target host; the transfer resumes when the store works \
+               again",
+        )
 }
 
 /// Returns the problem of an own request that does not fit its page.
@@ -61,7 +64,7 @@ pub(super) fn wrong_kind(name: &Name, why: &str) -> Problem {
 pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem {
     Problem::new(ProblemCode::StoreOffline, format!("store `{name}` is offline"))
         .because(why)
-        .hint("mount it, or put right its path in the configuration; the transfer then goes on")
+        .hint("mount it, or correct its path in the configuration; the transfer then resumes")
 }
 
 /// Returns the problem of a store that is not there now, or cannot be examined for lack of
@@ -77,11 +80,11 @@ pub(crate) fn store_gone(name: &Name, offline: &StoreOffline) -> Problem {
 /// Returns the problem of a store that this user may not open. A site waits for the right; a copy
 /// ends.
 fn denied(name: &Name, exit: Exit, why: impl std::fmt::Display) -> Problem {
-    let title = format!("this user may not open store `{name}`");
+    let title = format!("no permission to open store `{name}`");
     Problem::new(ProblemCode::StoreDenied, title)
         .exit(exit)
         .because(why)
-        .hint("give this user the right to enter that directory, and those that lead to it")
+        .hint("give the user of the daemon the right to enter that directory and those above it")
 }
 
 /// This host has no descriptor for a store: that passes, and says nothing of the store.
@@ -96,7 +99,7 @@ fn host_short(name: &Name, why: impl std::fmt::Display) -> Problem {
 pub(super) fn store_hung(name: &Name) -> Problem {
     let title = format!("store `{name}` does not answer: a call to it hangs");
     Problem::new(ProblemCode::StoreHung, title)
-        .hint("look at its disk or server; the transfer goes on when it answers again")
+        .hint("check its disk or server; the transfer resumes when the store answers")
 }
 
 /// Returns the problem of a store that cannot be opened. A store that this user may not open, or

@@ -146,7 +146,7 @@ impl Stores {
     fn entry(&self, name: &Name) -> Result<&Entry, Problem> {
         self.stores.get(name).ok_or_else(|| {
             let known: Vec<_> = self.stores.keys().map(Name::as_str).collect();
-            Problem::new(ProblemCode::StoreUnknown, format!("there is no store `{name}` here"))
+            Problem::new(ProblemCode::StoreUnknown, format!("store `{name}` does not exist here"))
                 .hint(format!("known stores: {}", known.join(", ")))
         })
     }

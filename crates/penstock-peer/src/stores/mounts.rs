@@ -81,8 +81,8 @@ pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), Probl
         let (at, kind) = (name::escape(&mount.at.0), &mount.kind);
         let why = format!("`{at}` ({kind}) was mounted within it before, and is not now");
         Err(store_offline(&spec.store, why).hint(
-            "mount it; the transfer then goes on. If it is gone for good, cancel the transfer, \
-             and submit it anew",
+            "mount it; the transfer then resumes. If it is gone for good, cancel the transfer and \
+             submit it again",
         ))
     })
 }

@@ -35,9 +35,9 @@ impl SingleFlight {
 
     fn take_within(&self, most: Duration, what: &str) -> Result<Flight<'_>, Problem> {
         Permit::acquire_within(&self.0, most).ok_or_else(|| {
-            let title = format!("an earlier request {what} is still at work at the source");
+            let title = format!("an earlier request {what} is still in progress at the source");
             Problem::new(ProblemCode::ScanBusy, title)
-                .hint("if it stays so the source store hangs: look at its disk or server")
+                .hint("if this persists, the source store hangs: check its disk or server")
         })
     }
 }

@@ -87,7 +87,7 @@ fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanActio
     let directory = entry.kind == EntryKind::Directory;
     let there = compared.there.as_ref().map(|there| there.kind == Kind::Directory);
     match (compared.verdict, there) {
-        (Verdict::Refuse, None) => (PlanAction::Fail, "cannot be looked at at the target"),
+        (Verdict::Refuse, None) => (PlanAction::Fail, "cannot be examined at the target"),
         (Verdict::Refuse, _) if update.if_exists == IfExists::Replace => {
             (PlanAction::Fail, "a device, pipe or socket is in the way")
         }
@@ -137,7 +137,7 @@ fn link(
         Ok(_) => (PlanAction::Link, ""),
         Err(error) => {
             // Making it will fail in the same way, and report the error.
-            tracing::debug!(error = %chain(&error), "a first name could not be looked at");
+            tracing::debug!(error = %chain(&error), "another name of the file cannot be examined");
             (PlanAction::Link, "")
         }
     }

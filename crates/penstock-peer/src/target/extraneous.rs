@@ -477,7 +477,7 @@ impl Remover<'_> {
             Ok(Removal::Done) => return Ok(Dealt::Deleted),
             // Something of ours or of others is in it, that was not to be deleted.
             Ok(Removal::Vanished | Removal::NotEmpty) => return Ok(Dealt::Gone),
-            Ok(Removal::Changed) => "it changed after it was looked at".to_owned(),
+            Ok(Removal::Changed) => "it changed after it was examined".to_owned(),
             Err(error) if is_of_store(self.target, &error) => return Err(full_problem(&error)),
             Err(error) => chain(&error),
         };

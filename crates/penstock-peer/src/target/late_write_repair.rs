@@ -73,7 +73,7 @@ impl LateWriteRepair<'_> {
                 Err(error) if error.is_vanished() => found.others += 1,
                 Err(error) if is_of_store(self.target, &error) => return Err(full_problem(&error)),
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "a file could not be looked at again");
+                    tracing::warn!(error = %chain(&error), "a file cannot be examined again");
                 }
             }
         }

@@ -191,7 +191,7 @@ impl TargetService {
                 let locals = self.locals();
                 let paths = self.book.take_up(site, pair(&locals, peers));
                 if paths.is_empty() {
-                    let title = format!("there is no path to site `{site}`");
+                    let title = format!("no data path leads to site `{site}`");
                     return Err(Problem::new(ProblemCode::NoPath, title)
                         .because(no_pair(&locals, peers))
                         .hint("`penstock site paths` shows the addresses of both ends"));
@@ -295,7 +295,7 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
     let identity = identify(stores, spec)?;
     let target = target_of(stores, spec)?;
     if spec.remove_source && matches!(target, Target::Null) {
-        let title = format!("store `{}` keeps nothing: what is moved there is lost", spec.store);
+        let title = format!("store `{}` discards all data, so a move would lose it", spec.store);
         return Err(Problem::new(ProblemCode::StoreKind, title).hint("leave out `--remove-source`"));
     }
     let marker = target.read_marker((spec.transfer, spec.writer));
@@ -379,7 +379,7 @@ fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<Ro
             stores.reopen(store);
             return store_offline(store, chain(&error));
         }
-        let title = format!("cannot look at `{path}` in store `{store}`");
+        let title = format!("cannot examine `{path}` in store `{store}`");
         Problem::new(ProblemCode::Target, title).because(chain(&error))
     };
     let dir = match target.open_dir(parent) {
@@ -409,7 +409,7 @@ fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, Problem> {
 /// Returns the reason why no local address can be paired with one of a site.
 fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> String {
     if peers.is_empty() {
-        return "it has told no address for data".to_owned();
+        return "the peer has no known address for data".to_owned();
     }
     if locals.is_empty() {
         return "this host has no address on a network for data".to_owned();

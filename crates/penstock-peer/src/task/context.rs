@@ -496,10 +496,10 @@ impl TaskContext {
         match self.breaches.note(penstock_sys::boottime_now()) {
             Some(until) => self.lock().lanes.hold(until),
             None => {
-                let title = "the source breaks the lane protocol again and again";
+                let title = "the source breaks the lane protocol repeatedly";
                 self.broken(Problem::new(ProblemCode::Protocol, title).because(why).hint(
-                    "the other site's software or memory is at fault: ask its operators, then \
-                     `penstock transfer retry`",
+                    "the software or memory of the other site is faulty: ask its operators, then \
+                     run `penstock transfer retry`",
                 ));
             }
         }
@@ -548,7 +548,7 @@ impl TaskContext {
             Some(Piece::Pack { first, end, .. }) => (*first, *end, 0, 0),
             Some(Piece::Extent { entry, offset, length }) => (*entry, *entry + 1, *offset, *length),
             _ => {
-                let title = "the controller granted a piece that is none";
+                let title = "the controller granted a piece that does not exist";
                 return Err(Problem::new(ProblemCode::Grant, title));
             }
         };

@@ -46,7 +46,7 @@ pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     shared.forbid();
     let store = &shared.spec.store;
     tracing::error!(%store, "a store hangs: a thread of a stopped task is left behind");
-    let title = format!("a thread of its task hangs in store `{store}`");
+    let title = format!("a thread of the task hangs in store `{store}`");
     shared.control.broken(Problem::new(ProblemCode::TaskHangs, title));
     shared.stores.leave_behind(store, left);
 }

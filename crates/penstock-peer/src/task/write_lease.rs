@@ -16,7 +16,7 @@ pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
     }
     match shared.control.alive() {
         LeaseStatus::Granted if shared.only_writes() && !shared.is_stopping() => {
-            let title = "no word of the controller's tenure has come in time";
+            let title = "the controller did not confirm its tenure in time";
             shared.broken(Problem::new(ProblemCode::TenureOver, title));
         }
         LeaseStatus::Granted => grant.renew(asked),

@@ -275,7 +275,7 @@ pub(crate) fn check_rules(rules: &[OwnerRule]) -> Result<(), Problem> {
     let kind = if rule.group { "group" } else { "user" };
     let title = format!("--owner-map: the target's host knows no {kind} `{}`", rule.to);
     Err(Problem::new(ProblemCode::OwnerMap, title)
-        .hint("name an account that is there, or give its number"))
+        .hint("name an account of the target host, or give its number"))
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ fn read_name(text: &[u8]) -> Result<Vec<Token>, &'static str> {
             b'\\' => {
                 let escaped = *text
                     .get(at)
-                    .ok_or("nothing stands behind its last backslash; `\\\\` means a backslash")?;
+                    .ok_or("no character follows its last backslash; `\\\\` means a backslash")?;
                 tokens.push(Token::Byte(escaped));
                 at += 1;
             }
@@ -273,7 +273,7 @@ fn class_of(class: &[u8]) -> Result<fn(&u8) -> bool, &'static str> {
         b"space" => |byte| matches!(byte, b' ' | 0x09..=0x0d),
         b"upper" => u8::is_ascii_uppercase,
         b"xdigit" => u8::is_ascii_hexdigit,
-        _ => return Err("there is no such class; `[[:digit:]]`, `[[:alpha:]]` … exist"),
+        _ => return Err("the class does not exist; `[[:digit:]]`, `[[:alpha:]]` … do"),
     })
 }
 

@@ -26,32 +26,32 @@ const OWN_LEASE_SECONDS: u64 = 8;
 /// Options of a site of several peers.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct ClusterArgs {
-    /// Make a site of several peers, and run etcd for it on the first COUNT hosts: 3; or 1, 2, 5
+    /// Create a site of several peers, and run etcd for it on the first COUNT hosts: 3, or 1, 2, 5
     #[arg(long, value_name = "COUNT", requires = "journal", conflicts_with = "etcd")]
     peers: Option<usize>,
-    /// Where this host's etcd takes clients; its members meet at the next port [default: the
-    /// address told to others, port 7445]
+    /// Address at which the etcd of this host accepts clients; its members use the next port
+    /// [default: the advertised address, port 7445]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "etcd")]
     etcd_address: Option<SocketAddr>,
-    /// Client address of an etcd of your own, for a site of several peers. May be given again
+    /// Client address of your own etcd, for a site of several peers. May be given more than once
     #[arg(long, value_name = "URL", requires = "journal")]
     etcd: Vec<String>,
-    /// Authority that your etcd's certificates are of, PEM
+    /// Authority of the certificates of your etcd, PEM
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_ca: Option<PathBuf>,
-    /// Certificate to show to your etcd, PEM
+    /// Client certificate for your etcd, PEM
     #[arg(long, value_name = "FILE", requires = "etcd_key")]
     etcd_cert: Option<PathBuf>,
-    /// Its private key, PEM
+    /// Private key of the client certificate, PEM
     #[arg(long, value_name = "FILE", requires = "etcd_cert")]
     etcd_key: Option<PathBuf>,
-    /// User of your etcd
+    /// User name at your etcd
     #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
     etcd_user: Option<String>,
-    /// File with the user's password
+    /// File with the password of the user
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
-    /// A directory that all peers of the site share, in none of its stores
+    /// A directory that all peers of the site share, outside its stores
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
 }
@@ -167,7 +167,7 @@ pub(crate) fn grow(directory: &Path, args: &GrowArgs) -> anyhow::Result<()> {
     let _lock = LockFile::acquire(&directory.join("lock")).map_err(|error| {
         Failure::new(ExitCode::Refused, "the site's daemon runs")
             .caused_by(error)
-            .hint("stop it first; transfers go on from where they were")
+            .hint("stop it first; its transfers resume later")
     })?;
     let mut cluster = args.cluster.clone();
     if cluster.etcd.is_empty() {

@@ -29,33 +29,35 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 /// Descriptors with which a copy begins; 22 of them are its own, whatever is copied.
 const DESCRIPTORS_MIN: u64 = 40;
 
-/// Copies a file or a tree, on this host or from or to another by ssh, verified and resumable
+/// Copies a file or a tree, on this host or over ssh; verified and resumable
 #[derive(clap::Args)]
 #[command(after_help = exit::help(&ExitCode::ALL))]
 pub(crate) struct CopyArgs {
-    /// A file or directory; with a slash at its end, the contents of the directory. At another host
-    /// it is `[user@]host:path` or `ssh://[user@]host[:port]/path`. `mem:` makes data up, as in
-    /// `mem:files=1000,size=1M`
+    /// The file or directory to copy. A trailing slash means the contents of the directory. For
+    /// another host, write `[user@]host:path` or `ssh://[user@]host[:port]/path`. `mem:` generates
+    /// data, as in `mem:files=1000,size=1M`
     #[arg(value_name = "SRC", required_unless_present_any = ["plan", "clean"],
         conflicts_with_all = ["plan", "clean"])]
     source: Option<PathBuf>,
-    /// Where to: a directory that SRC is put into, or the new name of a single file, here or at
-    /// another host. `null:` keeps nothing
+    /// The directory to copy SRC into, or the new name of a single file, on this or another host.
+    /// `null:` discards the data
     #[arg(value_name = "DST", required_unless_present_any = ["plan", "clean"],
         conflicts_with_all = ["plan", "clean"])]
     target: Option<PathBuf>,
-    /// Which hash verifies the data: blake3, or xxh3-128, which finds accidents only
+    /// The hash that verifies the data: blake3, or xxh3-128, which detects accidents but not
+    /// attacks
     #[arg(long, default_value = "blake3", value_parser = parse_digest)]
     digest: DigestKind,
     /// When a file counts as durable
     #[arg(long, value_enum, default_value = "batch")]
     durability: DurabilityArg,
-    /// Write the digests of all files here, for `b3sum --check`
+    /// Write the digests of all files to FILE, for `b3sum --check`
     #[arg(long, value_name = "FILE")]
     write_digests: Option<PathBuf>,
     #[command(flatten)]
     progress: ProgressArgs,
-    /// Copy nothing, and remove what interrupted copies left below DIR; with -n only show it
+    /// Copy nothing; remove the files that interrupted copies left below DIR. With -n, only list
+    /// them
     #[arg(long, value_name = "DIR", conflicts_with = "plan")]
     clean: Option<PathBuf>,
     /// With --clean: also remove files of unknown copies and transfers in stores of daemons
@@ -191,7 +193,7 @@ fn planned_places(head: &PlanHead) -> anyhow::Result<(PathBuf, PathBuf)> {
         return Ok((from, to));
     }
     let message =
-        format!("the plan is none of a copy on this host: {} to {}", head.source, head.target);
+        format!("the plan is not for a copy on this host: {} to {}", head.source, head.target);
     Err(Failure::new(ExitCode::Usage, message)
         .hint("`penstock transfer submit --plan FILE` follows plans of transfers between sites")
         .into())

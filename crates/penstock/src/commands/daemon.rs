@@ -13,7 +13,7 @@ use penstock_exit::{self as exit, ExitCode};
 pub(crate) struct DaemonArgs {
     #[command(flatten)]
     directory: DirectoryArgs,
-    /// Listen here instead of where the configuration says; port 0 takes a free one
+    /// Listen at ADDRESS instead of the address in the configuration. Port 0 chooses a free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     #[command(flatten)]

@@ -17,7 +17,7 @@ use penstock_daemon::checks::{self, etcd};
 use penstock_daemon::config::Config;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
-/// Looks for what is wrong or slow at this host, or between two sites
+/// Finds problems of this host, or of the paths between two sites
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:\n    0  all is well\n    3  something costs rate, safety or \
                         patience\n    7  something does not work\n    5  no daemon answers (with \
@@ -25,13 +25,14 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     directory: DirectoryArgs,
-    /// Try every path between this site and a paired one, in both directions, and join both views
+    /// Test every path between this site and SITE, in both directions, and combine the results of
+    /// both sites
     #[arg(long, value_name = "SITE")]
     pair: Option<Name>,
-    /// Show what is as it should be, too
+    /// Also show the checks that passed
     #[arg(long)]
     all: bool,
-    /// Print JSON Lines: one finding each
+    /// Print JSON Lines, one finding per line
     #[arg(long)]
     json: bool,
 }
@@ -90,7 +91,7 @@ fn without_daemon(directory: &Path, error: &anyhow::Error) -> Vec<Finding> {
                 Level::Warning,
                 "configuration",
                 failure.unwrap_or_else(|| error.to_string()),
-                "only the host can be looked at",
+                "only the host can be examined",
                 "`--dir` names the site directory; `penstock site init` makes one",
             ));
             findings.extend(checks::local(None, &[]));

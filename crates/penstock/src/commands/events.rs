@@ -36,7 +36,7 @@ pub(crate) fn show(
         }
     }
     if events.is_empty() && !json {
-        exit::warn("nothing is kept");
+        exit::warn("nothing is stored");
     }
     Ok(())
 }

@@ -30,17 +30,18 @@ pub(crate) struct JoinArgs {
     /// Name of this host within the site
     #[arg(long, requires = "given")]
     peer: Option<Name>,
-    /// Where to listen for other sites and data [default: 0.0.0.0:7444]
+    /// Address to listen at for other sites and data [default: 0.0.0.0:7444]
     #[arg(long, value_name = "ADDRESS", requires = "given")]
     listen: Option<SocketAddr>,
-    /// Address to tell to other peers and sites, if it is another one
+    /// Address that other peers and sites use, if it is not the one to listen at
     #[arg(long, value_name = "ADDRESS", requires = "given")]
     advertise: Vec<SocketAddr>,
-    /// Where this host's etcd takes clients, if Penstock runs one here; its members meet at the
-    /// next port [default: the address told to others, port 7445]
+    /// Address at which the etcd of this host accepts clients, if Penstock runs one here; its
+    /// members use the next port [default: the advertised address, port 7445]
     #[arg(long, value_name = "ADDRESS", requires = "given")]
     etcd_address: Option<SocketAddr>,
-    /// Only witness: run etcd here for a majority, move no data, need no stores and no journal
+    /// Join as a witness: run etcd for the majority, but move no data; needs neither stores nor the
+    /// journal
     #[arg(long, requires = "given")]
     witness: bool,
 }
@@ -51,9 +52,8 @@ pub(crate) fn invite(client: &Client) -> anyhow::Result<()> {
     exit::print(&reply.token)?;
     let minutes = reply.expires.saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
-        "good once, for {minutes} minutes; at the other host: \
-         penstock site join - --peer NAME\n\
-         whoever uses it gets this site's keys: hand it to nobody else",
+        "valid once, for {minutes} minutes; at the other host: penstock site join - --peer \
+         NAME\nthe token gives access to the keys of this site: keep it secret",
     ));
     Ok(())
 }

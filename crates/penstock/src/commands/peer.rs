@@ -15,7 +15,7 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 /// How often a peer that drains is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Lists the peers of a site, and takes work away from one
+/// Lists, drains and forgets peers of this site
 #[derive(clap::Args)]
 pub(crate) struct PeerArgs {
     #[command(flatten)]
@@ -26,23 +26,23 @@ pub(crate) struct PeerArgs {
 
 #[derive(clap::Subcommand)]
 enum PeerCommand {
-    /// Lists the peers of this site: how each is, what it has in hand, which stores it reaches
+    /// Lists the peers of this site with their state, their work and the stores that each reaches
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Gives a peer no new work, and lets it end what it has
+    /// Assigns a peer no new work, and lets it finish its current work
     Drain(DrainArgs),
-    /// Forgets a peer that is gone for good, and shuts its host out
+    /// Forgets a peer that will not return, and locks its host out
     ///
-    /// Its key is revoked and the keys of the site are replaced, here and at all paired sites: who
-    /// has the disk of the host can do nothing with what is on it.
+    /// The key of the peer is revoked and the keys of the site are replaced, here and at all paired
+    /// sites. The keys on the disk of the host are then useless.
     Forget {
         /// Its name
         peer: Name,
-        /// Its host is in other hands: do it though it is there, and leave peers that do not answer
-        /// behind
+        /// The host is in other hands: forget the peer even if it is up, and do not wait for peers
+        /// that do not answer
         #[arg(long)]
         stolen: bool,
     },
@@ -52,19 +52,20 @@ enum PeerCommand {
 struct DrainArgs {
     /// Its name
     peer: Name,
-    /// Let it work again
+    /// End the drain; the peer gets work again
     #[arg(long, conflicts_with_all = ["wait", "force"])]
     undo: bool,
-    /// Wait until it has nothing in hand
+    /// Wait until the peer has finished its work
     #[arg(long)]
     wait: bool,
-    /// Wait no longer than this, in seconds
+    /// Maximum time to wait, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, requires = "wait")]
     timeout: u64,
-    /// Even if it is the last peer that reaches a store of a running transfer, which then waits
+    /// Drain the peer even if it is the last one that reaches a store of a running transfer, which
+    /// then waits
     #[arg(long)]
     force: bool,
-    /// Print JSON: the peer as it is in the end
+    /// Print the state of the peer at the end as JSON
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +83,8 @@ pub(crate) fn run(args: PeerArgs) -> anyhow::Result<ExitCode> {
             let request = ForgetRequest { stolen };
             let reply: RotateReply = client.post(&format!("/orders/forget/{peer}"), &request)?;
             exit::warn(&format!(
-                "peer `{peer}` is forgotten, and its host is shut out: it has to join anew"
+                "peer `{peer}` is forgotten and its host is locked out; to return, it must join \
+                 again"
             ));
             rotation::tell(&client, &reply)?;
         }
@@ -195,7 +197,7 @@ fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<()> {
     });
     if *wait {
         view = wait_idle(client, peer, Duration::from_secs(args.timeout))?;
-        exit::warn(&format!("peer `{peer}` has nothing in hand: its daemon may be ended"));
+        exit::warn(&format!("peer `{peer}` has no work; you can stop its daemon"));
     }
     if *json {
         exit::print(&serde_json::to_string(&view)?)?;
@@ -220,7 +222,7 @@ fn wait_idle(client: &Client, peer: &Name, most: Duration) -> anyhow::Result<Pee
             return Ok(view);
         }
         if view.draining.is_none() && begun.elapsed() > LOOK * 10 {
-            let message = format!("peer `{peer}` is not to be drained any more");
+            let message = format!("the drain of peer `{peer}` has ended");
             return Err(Failure::new(ExitCode::Temporary, message).into());
         }
         let mut has = in_hand(&view);
@@ -228,14 +230,14 @@ fn wait_idle(client: &Client, peer: &Name, most: Duration) -> anyhow::Result<Pee
             has += ", is the controller";
         }
         if has != told {
-            exit::warn(&format!("waiting: it has in hand: {has}"));
+            exit::warn(&format!("waiting; it still has: {has}"));
             told = has;
         }
         if begun.elapsed() >= most {
             let message =
-                format!("peer `{peer}` still has in hand after {} s: {told}", most.as_secs());
+                format!("peer `{peer}` still has work after {} s: {told}", most.as_secs());
             return Err(Failure::new(ExitCode::Temporary, message)
-                .hint("it goes on draining; `penstock peer drain PEER --wait` waits again")
+                .hint("the drain continues; `penstock peer drain PEER --wait` waits again")
                 .into());
         }
         std::thread::sleep(LOOK);

@@ -15,8 +15,8 @@ const DEADLINE: Duration = Duration::from_secs(300);
 /// Which hosts are lost.
 #[derive(clap::Args)]
 pub(crate) struct TakeoverArgs {
-    /// A host of which you have made sure that it is off, or reaches neither stores nor network.
-    /// May be given again: all other hosts that run etcd must be named
+    /// A host that you have switched off, or cut off from stores and network. May be given more
+    /// than once: name all other hosts that run etcd
     #[arg(long = "i-have-fenced", value_name = "HOST", required = true)]
     fenced: Vec<Name>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct TakeoverArgs {
 /// What is left of etcd.
 #[derive(clap::Args)]
 pub(crate) struct RecoverArgs {
-    /// Begin a new etcd at this host first: all members of the old one are lost
+    /// First start a new etcd at this host, because all members of the old one are lost
     #[arg(long)]
     new_etcd: bool,
 }
@@ -35,8 +35,7 @@ pub(crate) fn takeover(client: &Client, args: TakeoverArgs) -> anyhow::Result<()
     let view: RecoveredView = client.post_within("/cluster/takeover", &request, DEADLINE)?;
     tell(&view)?;
     exit::warn(
-        "this host goes on alone. Hosts that come back have nothing to say, and join anew by \
-         themselves",
+        "this host continues alone. Hosts that return have no vote, and join again by themselves",
     );
     Ok(())
 }
@@ -60,8 +59,8 @@ fn tell(view: &RecoveredView) -> anyhow::Result<()> {
 pub(crate) fn remove(client: &Client, host: &Name) -> anyhow::Result<()> {
     client.delete(&format!("/cluster/hosts/{host}"))?;
     exit::warn(&format!(
-        "etcd does without `{host}` from now on; another host of the site, or the next one that \
-         joins, takes its place"
+        "`{host}` is removed from etcd; another host of the site, or the next one that joins, \
+         takes its place"
     ));
     Ok(())
 }

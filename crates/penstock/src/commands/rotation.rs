@@ -33,14 +33,14 @@ pub(crate) fn tell(client: &Client, reply: &RotateReply) -> anyhow::Result<()> {
     exit::print(&format!("fingerprint {}", reply.fingerprint))?;
     for peer in &reply.left_behind {
         exit::warn(&format!(
-            "host `{peer}` did not answer and has the old keys: join it anew with \
-             `penstock site join`"
+            "host `{peer}` did not answer and has the old keys: let it join again with `penstock \
+             site join`"
         ));
     }
     for site in unheard(client)? {
         exit::warn(&format!(
-            "site `{site}` has not heard of the new keys yet, and trusts the old ones until then; \
-             it is told as soon as it answers (`penstock site list`)"
+            "site `{site}` does not know the new keys yet and trusts the old ones; it is informed \
+             when it answers (`penstock site list`)"
         ));
     }
     Ok(())

@@ -167,9 +167,9 @@ mod tests {
             "  path      fast0  10.50.1.1%eth1 <- h1 10.50.2.1:7444  carrying 200.00 Mbit/s, \
              8 lanes, round trip 90.1 ms"
         );
-        let why = "nothing was heard over it".to_owned();
+        let why = "no message arrived over it".to_owned();
         let dead = TaskPath { state: "dead".to_owned(), why, rtt_us: None, ..good };
         let line = path_line(&dead, 140);
-        assert!(line.ends_with("dead for 40 s: nothing was heard over it"), "{line}");
+        assert!(line.ends_with("dead for 40 s: no message arrived over it"), "{line}");
     }
 }

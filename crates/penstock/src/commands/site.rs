@@ -33,7 +33,7 @@ const HEARD_MAX: Duration = Duration::from_secs(5);
 /// How often a peer is asked whether it has.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Sets a site up, pairs it with others, shows it
+/// Sets up a site, pairs it with other sites, and shows its status
 #[derive(clap::Args)]
 pub(crate) struct SiteArgs {
     #[command(flatten)]
@@ -44,47 +44,48 @@ pub(crate) struct SiteArgs {
 
 #[derive(clap::Subcommand)]
 enum SiteCommand {
-    /// Makes a site directory: authority, certificate, configuration
+    /// Creates a site directory with authority, certificate and configuration
     Init(InitArgs),
-    /// Prints a pairing token for another site, or joins with one that another site printed
+    /// Prints a pairing token for another site, or pairs with the site that printed TOKEN
     Pair(PairArgs),
-    /// Gives a paired site rights to stores of this one, at once; `penstock.toml` takes them away
+    /// Grants a paired site rights to stores of this site, effective immediately; revoke them in
+    /// `penstock.toml`
     Grant {
         /// Its name
         site: Name,
         #[command(flatten)]
         grants: GrantArgs,
     },
-    /// Lists this site and those it is paired with
+    /// Lists this site and the sites that are paired with it
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Tries each path to a paired site, from both ends, and shows what it carries
+    /// Tests each path to a paired site, from both ends, and shows the result
     Paths {
-        /// Its name; without it, all that are paired
+        /// Name of the site. Default: all paired sites
         site: Option<Name>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Prints a token for another host, or joins a site of several peers with one
+    /// Prints a token for another host, or joins the site that printed TOKEN
     Join(JoinArgs),
-    /// Makes a site of one peer one of several, with all that it has; its daemon must not run
+    /// Turns a site of one peer into a site of several, with all its data; its daemon must not run
     Grow(GrowArgs),
-    /// Goes on with this host's etcd alone, when the other hosts that run it are lost
+    /// Continues with the etcd of this host alone, when the other hosts that run etcd are lost
     Takeover(TakeoverArgs),
-    /// Goes on after etcd was restored from a backup, or lost
+    /// Recovers the site after etcd was lost or restored from a backup
     Recover(RecoverArgs),
-    /// Takes a host that is gone for good out of the site's etcd
+    /// Removes a host that will not return from the etcd of the site
     Remove {
         /// Its name
         host: Name,
     },
-    /// Replaces the site's keys while it works, and tells paired sites
+    /// Replaces the keys of the site while it works, and informs paired sites
     ///
-    /// The old keys sign the statement about the new ones, so that nobody has to pair again.
+    /// The old keys sign the statement about the new keys, so no site has to pair again.
     Rotate {
         /// Print JSON
         #[arg(long)]
@@ -95,16 +96,16 @@ enum SiteCommand {
         /// Its name
         site: Name,
     },
-    /// Shows whether all is well: who leads, peers, etcd; exits 0 if it is, 3 with warnings, 7 if
-    /// something does not work
+    /// Shows the health of the site: its controller, peers and etcd. Exits 0 if all is well, 3 with
+    /// warnings, 7 if something does not work
     Status {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Lists what has happened: peers, controllers, paths, stores, transfers; oldest first
+    /// Lists events of peers, controllers, paths, stores and transfers; oldest first
     Events {
-        /// So many of the last ones
+        /// List at most this many, the latest ones
         #[arg(long, value_name = "NUMBER", default_value_t = 100)]
         limit: usize,
         /// Print JSON Lines
@@ -126,16 +127,16 @@ struct InitArgs {
     /// Name of the site: a-z, 0-9, `-`, `_`
     #[arg(long)]
     name: Name,
-    /// Name of this host within it
+    /// Name of this host within the site
     #[arg(long, default_value = "dtn1")]
     peer: Name,
-    /// Where to listen for other sites and data [default: 0.0.0.0:7444]
+    /// Address to listen at for other sites and data [default: 0.0.0.0:7444]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Address to tell to other sites, if it is another one
+    /// Address that other sites use, if it is not the one to listen at
     #[arg(long, value_name = "ADDRESS")]
     advertise: Vec<SocketAddr>,
-    /// A store: a directory under a name. May be given again
+    /// A store: a name for a directory. May be given more than once
     #[arg(long = "store", value_name = "NAME=PATH")]
     stores: Vec<String>,
     /// A paired site that may submit transfers to these stores: they make what is new, and replace
@@ -143,7 +144,7 @@ struct InitArgs {
     /// the command asks. May be given again
     #[arg(long, value_name = "SITE")]
     write: Vec<String>,
-    /// A site of --write whose transfers may also replace and delete what is there
+    /// A site of --write whose transfers may also replace and delete items
     #[arg(long, value_name = "SITE")]
     delete: Vec<String>,
     #[command(flatten)]
@@ -334,7 +335,7 @@ fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
     let absolute =
         std::path::absolute(path).map_err(|error| Failure::io(format!("find `{path}`"), error))?;
     let absolute = absolute.to_str().ok_or_else(|| {
-        usage("the path of a store must be UTF-8; what lies below it need not".to_owned())
+        usage("the path of a store must be UTF-8; names below it need not be".to_owned())
     })?;
     Ok(StoreConfig::new(name, absolute.to_owned()))
 }
@@ -374,7 +375,7 @@ fn join(
     // The sites are paired whatever comes of this.
     match client.get::<Vec<StoreView>>("/stores") {
         Ok(stores) => exit::warn(&granted(&stores, Some(&reply.site.name), directory)),
-        Err(error) => exit::warn(&format!("the rights of the site cannot be told: {error:#}")),
+        Err(error) => exit::warn(&format!("cannot show the rights of the site: {error:#}")),
     }
     match paths_tried(client, &reply.site.name) {
         Ok(report) => {
@@ -414,7 +415,7 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
         let addresses: Vec<_> = site.addresses.iter().map(ToString::to_string).collect();
         let own = if site.own { " (this site)" } else { "" };
         let (name, addresses, key) = (&site.name, addresses.join(","), &site.fingerprint);
-        let unheard = if site.unheard { "  has not heard of our new keys yet" } else { "" };
+        let unheard = if site.unheard { "  does not know our new keys yet" } else { "" };
         exit::print(&format!("{name}{own}  {addresses}  {key}{unheard}"))?;
     }
     Ok(())

@@ -48,7 +48,7 @@ const TOP: &str = ".";
 /// Wait before events that broke off are asked for again.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(300);
 
-/// Moves data sets between sites: submits, shows and steers transfers
+/// Submits, shows and controls transfers between sites
 #[derive(clap::Args)]
 #[command(after_help = exit::help(&ExitCode::ALL))]
 pub(crate) struct TransferArgs {
@@ -60,13 +60,13 @@ pub(crate) struct TransferArgs {
 
 #[derive(clap::Subcommand)]
 enum TransferCommand {
-    /// Submits a transfer, and prints its id
+    /// Submits a transfer and prints its id
     Submit(Box<SubmitArgs>),
-    /// Lists what a transfer would do, and does nothing
+    /// Lists what a transfer would do, without doing it
     Plan {
         #[command(flatten)]
         submit: Box<SubmitArgs>,
-        /// Write the plan here, for `transfer submit --plan`, and print its totals only
+        /// Write the plan to FILE, for `transfer submit --plan`, and print only its totals
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -78,34 +78,34 @@ enum TransferCommand {
     },
     /// Shows one transfer
     Show {
-        /// Its id, or the first digits of it
+        /// The id of the transfer, or its first digits
         id: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Shows how a transfer goes on until it ends
+    /// Shows the progress of a transfer until it ends
     Watch {
-        /// Its id, or the first digits of it
+        /// The id of the transfer, or its first digits
         id: String,
         /// Print JSON Lines
         #[arg(long)]
         json: bool,
     },
-    /// Lists what has happened to a transfer, and at this site meanwhile; oldest first
+    /// Lists the events of a transfer, and those of this site since it began; oldest first
     Events {
-        /// Its id, or the first digits of it
+        /// The id of the transfer, or its first digits
         id: String,
-        /// So many of the last ones
+        /// List at most this many, the latest ones
         #[arg(long, value_name = "NUMBER", default_value_t = 100)]
         limit: usize,
         /// Print JSON Lines
         #[arg(long)]
         json: bool,
     },
-    /// Waits until a transfer ends; exits as it does
+    /// Waits for the end of a transfer, and exits with its exit code
     Wait {
-        /// Its id, or the first digits of it
+        /// The id of the transfer, or its first digits
         id: String,
         #[command(flatten)]
         progress: ProgressArgs,
@@ -113,41 +113,41 @@ enum TransferCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Stops a transfer and keeps what it has done
+    /// Pauses a transfer; its progress is kept
     Pause(IdArgs),
-    /// Lets a paused transfer go on
+    /// Resumes a paused transfer
     Resume(IdArgs),
-    /// Gives a transfer up and removes what is temporary
+    /// Cancels a transfer and removes its temporary files
     Cancel(IdArgs),
-    /// Begins a failed transfer again, with what is missing
+    /// Retries a failed transfer; only missing items are sent
     Retry(IdArgs),
-    /// Limits the rate of a transfer, while it runs too
+    /// Changes the rate limit of a transfer, even while it runs
     Limit {
-        /// Its id, or the first digits of it
+        /// The id of the transfer, or its first digits
         id: String,
         /// The new limit, as in 500Mbit/s or 60MB/s, or `none`
         #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
         bwlimit: RateWish,
     },
-    /// Prints the digest list of a transfer that was submitted with --write-digests
+    /// Writes the digest list of a transfer that was submitted with --write-digests
     Digests {
-        /// Its id, or the first digits of it
+        /// The id of the transfer, or its first digits
         id: String,
-        /// Write it to this file
+        /// Write the list to FILE
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
     /// Prints the signed receipt of a transfer that has ended
     Receipt {
-        /// Its id, or the first digits of it
+        /// The id of the transfer, or its first digits
         id: String,
-        /// Write it to this file instead
+        /// Write the receipt to FILE instead of standard output
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Lists what is left over of transfers that nobody will go on with
+    /// Lists files and records that abandoned transfers left
     Orphans {
-        /// Remove it
+        /// Remove them
         #[arg(long)]
         remove: bool,
         /// Print JSON
@@ -158,7 +158,7 @@ enum TransferCommand {
 
 #[derive(clap::Args)]
 struct IdArgs {
-    /// Its id, or the first digits of it
+    /// The id of the transfer, or its first digits
     id: String,
 }
 
@@ -187,36 +187,39 @@ impl From<DurabilityArg> for Durability {
 
 #[derive(clap::Args)]
 struct SubmitArgs {
-    /// From where: SITE:STORE/PATH; with a slash at its end its contents are meant
+    /// The source, SITE:STORE/PATH. A trailing slash means the contents of the directory
     #[arg(required_unless_present = "plan", conflicts_with = "plan")]
     source: Option<Location>,
-    /// To where: SITE:STORE/PATH
+    /// The target, SITE:STORE/PATH
     #[arg(required_unless_present = "plan", conflicts_with = "plan")]
     target: Option<Location>,
-    /// Wait until it ends; exit as it does. -P waits too
+    /// Wait for the end of the transfer, and exit with its exit code. -P implies it
     #[arg(long)]
     wait: bool,
-    /// Whether payload is encrypted on the wire
+    /// Whether the payload is encrypted on the network
     #[arg(long, value_enum, default_value = "tls")]
     encryption: EncryptionArg,
-    /// Which hash verifies the data: blake3, or xxh3-128, which finds accidents only
+    /// The hash that verifies the data: blake3, or xxh3-128, which detects accidents but not
+    /// attacks
     #[arg(long, default_value = "blake3", value_parser = parse_digest)]
     digest: DigestKind,
     /// When a file counts as durable
     #[arg(long, value_enum, default_value = "batch")]
     durability: DurabilityArg,
-    /// When it has ended, write the digests of all files here, for `b3sum --check`
+    /// Write the digests of all files to FILE when the transfer has ended, for `b3sum --check`
     #[arg(long, value_name = "FILE", requires = "wait")]
     write_digests: Option<PathBuf>,
-    /// For experts, automatic is right for nearly all: exactly so many lanes, 1 to 1024
+    /// Use exactly N lanes, 1 to 1024. For experts; the automatic number is right in nearly all
+    /// cases
     #[arg(long, value_name = "N", conflicts_with = "max_lanes",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
     lanes: Option<u32>,
-    /// For experts, automatic is right for nearly all: bytes of the pieces that large files are cut
-    /// into, a power of two from 1M to 1G; small files are packed up to half of it
+    /// Cut large files into pieces of BYTES, a power of two from 1M to 1G; small files are packed
+    /// up to half of it. For experts; the automatic size is right in nearly all cases
     #[arg(long, value_name = "BYTES", value_parser = parse_piece_size)]
     piece_size: Option<u64>,
-    /// Id to submit under, 32 hexadecimal digits: the same again is the same transfer
+    /// Submit under this id, 32 hexadecimal digits. Submitting again with the same id does not
+    /// start a second transfer
     #[arg(long)]
     id: Option<TransferId>,
     #[command(flatten)]
@@ -382,7 +385,7 @@ impl Outputs {
 
 fn run_plan(client: &Client, args: &SubmitArgs, out: Option<&Path>) -> anyhow::Result<ExitCode> {
     if args.plans.file().is_some() {
-        let message = "a plan is there already";
+        let message = "a plan exists already";
         return Err(Failure::new(ExitCode::Usage, message)
             .hint("`penstock transfer submit --plan FILE` follows it")
             .into());
@@ -478,8 +481,8 @@ fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
         let interrupted = exit::code_of(&error) == ExitCode::Interrupted;
         if interrupted {
             exit::warn(&format!(
-                "the transfer goes on; `penstock transfer watch {id}` shows it again, \
-                 `penstock transfer cancel {id}` gives it up"
+                "the transfer continues; `penstock transfer watch {id}` shows it again, `penstock \
+                 transfer cancel {id}` cancels it"
             ));
         }
         return Err(error);
@@ -487,7 +490,7 @@ fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
     let Some(summary) = summary else {
         let message = "the daemon ended before the transfer did";
         return Err(Failure::new(ExitCode::Temporary, message)
-            .hint("start it again: the transfer goes on from where it was")
+            .hint("start it again: the transfer then resumes")
             .into());
     };
     ended(client, &summary)
@@ -526,7 +529,7 @@ fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
         }
     };
     let Some(list) = list else {
-        let hint = format!("`penstock transfer retry {short}` goes on with what is missing");
+        let hint = format!("`penstock transfer retry {short}` transfers the missing items");
         return Err(failure.hint(hint).into());
     };
     let part = if list.items < summary.progress.errors { " the first of" } else { "" };

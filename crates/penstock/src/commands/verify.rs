@@ -34,27 +34,27 @@ const WORKERS_MAX: usize = 32;
     ExitCode::Integrity,
 ]))]
 pub(crate) struct VerifyArgs {
-    /// What is right: a file or directory; with a slash at its end, the contents of the directory.
-    /// Not given with --digest-list
+    /// The original: a file or directory. A trailing slash means the contents of the directory. Not
+    /// with --digest-list
     #[arg(value_name = "SRC", required_unless_present = "digest_list")]
     source: Option<PathBuf>,
-    /// What is to be looked at, as `penstock copy SRC DST` would have made it
+    /// The copy to check, as `penstock copy SRC DST` would have made it
     #[arg(value_name = "DST", required_unless_present = "digest_list")]
     target: Option<PathBuf>,
-    /// Compare the files of the directory with this list of `b3sum`, `sha256sum`, `md5sum`,
-    /// `xxhsum` and the like, with or without `--tag`
+    /// Compare the files of the directory with a list of `b3sum`, `sha256sum`, `md5sum`, `xxhsum`
+    /// or similar, with or without `--tag`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "attributes"],
         requires = "source")]
     digest_list: Option<PathBuf>,
-    /// What the list holds, where it does not say so itself: blake3, sha256, sha512, sha1, md5,
-    /// xxh128, xxh3, xxh64, crc32, crc32c or adler32. Without this, all that its length leaves are
-    /// computed, until a file matches one
+    /// Kind of the checksums, if the list does not name it: blake3, sha256, sha512, sha1, md5,
+    /// xxh128, xxh3, xxh64, crc32, crc32c or adler32. Default: all kinds of the right length are
+    /// tried until a file matches
     #[arg(long, value_name = "KIND", requires = "digest_list")]
     digest: Option<ChecksumKind>,
-    /// Compare mode, owner, times and extended attributes too
+    /// Also compare mode, owner, times and extended attributes
     #[arg(long)]
     attributes: bool,
-    /// Show progress though standard error is no terminal: a line every 10 s
+    /// Show progress where standard error is not a terminal: one line every 10 s
     #[arg(short = 'P', long)]
     progress: bool,
     /// Print JSON Lines
@@ -124,7 +124,7 @@ fn check_trees(
 ) -> anyhow::Result<()> {
     let look = |path: &Path| {
         std::fs::symlink_metadata(path)
-            .map_err(|error| Failure::io(format!("look at `{}`", path.display()), error))
+            .map_err(|error| Failure::io(format!("examine `{}`", path.display()), error))
     };
     let meta = look(source)?;
     let contents = ends_in_slash(source);

@@ -118,8 +118,8 @@ impl Clean {
         let known = self.runs.dead.contains_key(&found.own.run);
         if !known && !self.show.in_stores && self.is_in_store(found.path) {
             return Some(
-                "it lies in a store of a daemon, whose transfer may wait for it; `transfer cancel` \
-                 removes it, `--clean-stores` too",
+                "it is in a store of a daemon, whose transfer may need it; `transfer cancel` or \
+                 `--clean-stores` removes it",
             );
         }
         let young = self.now.saturating_sub(found.meta.ctime.seconds) < UNKNOWN_AGE_S;

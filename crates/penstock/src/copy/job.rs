@@ -329,7 +329,7 @@ impl Copy {
                 view.exit = Some(Exit::Interrupted);
                 reporter.show(&Event::of(&view))?;
                 Err(Failure::new(ExitCode::Interrupted, signal)
-                    .hint("the same command again goes on where it was")
+                    .hint("run the same command again to resume")
                     .into())
             }
             RunOutcome::Failed(problem) => {
@@ -438,7 +438,7 @@ fn has_items(directory: &Path) -> bool {
 fn watch_signals(control: &Arc<RunControl>) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     if let Err(error) = start_watching(control, Arc::clone(&flag)) {
-        tracing::warn!(error = %format!("{error:#}"), "a signal will end this copy at once");
+        tracing::warn!(error = %format!("{error:#}"), "a signal will end this copy immediately");
     }
     flag
 }

@@ -60,7 +60,7 @@ impl SourcePlace {
             return Ok(Self { kind, root: Vec::new(), path, directory, slash, special });
         }
         let meta = fs::symlink_metadata(source).map_err(|error| {
-            Failure::io(format!("look at the source `{}`", source.display()), error)
+            Failure::io(format!("examine the source `{}`", source.display()), error)
                 .hint("give a file or a directory that exists")
         })?;
         let followed = if slash { fs::metadata(source).ok() } else { None };
@@ -164,7 +164,7 @@ fn check_way(directory: &Path, source: &SourceFacts) -> Result<(), Failure> {
         let found = words_of(place, there.file_type());
         let message = format!("`{}` is {found}, where a directory has to be", place.display());
         let hint = if place != whole {
-            "choose a target that lies in a directory"
+            "choose a target inside a directory"
         } else if source.directory {
             "remove it, or choose another target: a directory takes the place of nothing else"
         } else {
@@ -235,7 +235,7 @@ pub(crate) fn ends_in_slash(path: &Path) -> bool {
 }
 
 fn canonical(path: &Path) -> anyhow::Result<PathBuf> {
-    let failed = |error| Failure::io(format!("look at `{}`", path.display()), error);
+    let failed = |error| Failure::io(format!("examine `{}`", path.display()), error);
     Ok(path.canonicalize().map_err(failed)?)
 }
 
@@ -263,7 +263,7 @@ pub(super) fn check_apart(from: &Path, to: &Path) -> anyhow::Result<()> {
     }
     let message = format!("`{}` and `{}` overlap", from.display(), to.display());
     Err(Failure::new(ExitCode::Refused, message)
-        .hint("choose a target that neither contains the source nor lies within it")
+        .hint("choose a target that is neither inside the source nor contains it")
         .into())
 }
 
@@ -305,7 +305,7 @@ pub(crate) fn check_traces(source: &[DirectoryIdentity], to: &Path) -> anyhow::R
     }
     let message = format!("the source and the target `{}` overlap", to.display());
     Err(Failure::new(ExitCode::Refused, message)
-        .hint("choose a target that neither contains the source nor lies within it")
+        .hint("choose a target that is neither inside the source nor contains it")
         .into())
 }
 

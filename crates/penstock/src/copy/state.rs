@@ -230,7 +230,7 @@ impl State {
             Err(problem)
                 if self.resumed && self.lists_anew && problem.code != ProblemCode::StateVersion =>
             {
-                tracing::warn!(%problem, "the heads of a ledger are given up");
+                tracing::warn!(%problem, "dropping the heads of a ledger");
                 warn_of_damage(&path);
                 for name in ["state.sqlite", "state.sqlite-wal", "state.sqlite-shm"] {
                     let _ = fs::remove_file(self.directory.join(name));
@@ -263,8 +263,8 @@ impl State {
         let is_new = target.store_id(at.0).is_ok_and(|now| now != Some(before));
         if is_new {
             exit::warn(&format!(
-                "`{}` was removed or replaced after the copy was interrupted: the copy begins anew \
-                 there",
+                "`{}` was removed or replaced after the copy was interrupted; the copy starts \
+                 again there",
                 to.display()
             ));
         }
@@ -275,7 +275,7 @@ impl State {
     fn note_target(&self, to: &Path) {
         let path = self.directory.join(TARGET);
         if let Err(error) = fs::write(&path, to.as_os_str().as_bytes()) {
-            tracing::warn!(path = %path.display(), %error, "the target is not noted");
+            tracing::warn!(path = %path.display(), %error, "cannot record the target");
         }
     }
 
@@ -373,7 +373,7 @@ fn state_failed(directory: &Path, error: std::io::Error) -> Failure {
 
 fn warn_of_damage(path: &Path) {
     exit::warn(&format!(
-        "the state of the interrupted copy is damaged (`{}`): the copy begins anew",
+        "the state of the interrupted copy is damaged (`{}`); the copy starts again",
         path.display()
     ));
 }

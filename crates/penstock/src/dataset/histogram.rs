@@ -20,8 +20,8 @@ use penstock_exit::{self as exit, ExitCode, Failure};
     ExitCode::Fatal,
 ]))]
 pub(crate) struct HistogramArgs {
-    /// Directory whose regular files are counted, at any depth. Symbolic links are not followed,
-    /// a file of several names counts once for each
+    /// Directory whose regular files are counted, at any depth. Symbolic links are not followed; a
+    /// file with several names counts once per name
     dir: PathBuf,
     /// Print one line of JSON, sizes in bytes
     #[arg(long)]

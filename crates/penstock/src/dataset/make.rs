@@ -55,7 +55,7 @@ const FILES_MAX: u64 = 100_000_000;
     group = ArgGroup::new("each").args(["size", "sizes"]),
 )]
 pub(crate) struct MakeArgs {
-    /// Directory to fill. Made if missing, refused if not empty
+    /// Directory to fill. It is created if missing, and must be empty
     dir: PathBuf,
     /// Number of files, at most 100,000,000
     #[arg(long, value_name = "N", requires = "each",
@@ -225,7 +225,7 @@ fn check_empty(args: &MakeArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("directory `{dir}` is not empty");
-    let hint = "name another directory, or add --force to write beside what is there";
+    let hint = "name another directory, or add --force to write into this one";
     Err(Failure::new(ExitCode::Refused, message).hint(hint))
 }
 

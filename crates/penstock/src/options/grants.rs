@@ -10,12 +10,12 @@ use penstock_daemon::site::grants;
 /// What a site is to be allowed.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct GrantArgs {
-    /// A store to which the other site may submit transfers: they make what is new, and replace
-    /// nothing. May be given again
+    /// A store to which the other site may submit transfers, to create new items but not to replace
+    /// any. May be given more than once
     #[arg(long, value_name = "STORE")]
     write: Vec<Name>,
-    /// A store in which transfers of the other site may also replace and delete what is there. May
-    /// be given again
+    /// A store in which transfers of the other site may also replace and delete items. May be given
+    /// more than once
     #[arg(long, value_name = "STORE")]
     delete: Vec<Name>,
 }

@@ -12,18 +12,19 @@ const HEADING: &str = "Limits";
 #[derive(clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct LimitArgs {
-    /// Move at most so much file content per second on average, all peers together, bits or bytes,
-    /// with the unit: as in 500Mbit/s, 60MB/s, 1.5Gbit/s, 10MiB/s
+    /// Limit the average rate of file content, over all peers, as in 500Mbit/s, 60MB/s, 1.5Gbit/s,
+    /// 10MiB/s
     #[arg(long, value_name = "RATE", value_parser = rate)]
     bwlimit: Option<u64>,
-    /// Most lanes at a time, those of all target peers together, of which no more take part; on one
-    /// host, threads that read and write. Default: as the path, the peers and their CPUs need
+    /// Limit the number of lanes, over all target peers, and of the peers that take part. On one
+    /// host: the threads that read and write. Default: automatic, from the path, the peers and
+    /// their CPUs
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
     pub(crate) max_lanes: Option<u32>,
-    /// At most so many metadata operations per second, all peers of a side together: names looked
-    /// up by the scan at the source; files, directories and links made, and names given, at the
-    /// target
+    /// Limit the metadata operations per second, over all peers of a side. At the source: names
+    /// that the scan looks up. At the target: files, directories and links that are created or
+    /// renamed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_metadata_ops: Option<u32>,
 }
@@ -57,8 +58,8 @@ pub(crate) struct RateWish(pub(crate) Option<u64>);
 #[derive(clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct CpuArgs {
-    /// Keep at most so many CPUs of this host busy, over ssh at each end. Default: all that its
-    /// cgroup (cpu.max) and its affinity mask allow
+    /// Use at most N CPUs of this host; over ssh, at each end. Default: all that the cgroup
+    /// (cpu.max) and the affinity mask allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
 }

@@ -2,11 +2,11 @@
 
 /// What becomes of the source.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
-#[command(next_help_heading = "What becomes of the source")]
+#[command(next_help_heading = "Source")]
 pub(crate) struct MoveArgs {
-    /// Move: remove each item at the source once it is durable at the target and stands there, if
-    /// it is still what was moved. The source's own directory stays, and so does every directory
-    /// that holds something. Between sites the source's store must allow it
+    /// Move: remove each item at the source when it is durable at the target, if it has not changed
+    /// since. The source directory itself and directories that are not empty remain. Between sites,
+    /// the source store must allow it
     #[arg(long, conflicts_with = "plan")]
     pub(crate) remove_source: bool,
 }

@@ -17,15 +17,15 @@ use penstock_exit::{ExitCode, Failure};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Plans")]
 pub(crate) struct PlanArgs {
-    /// Only list what would be copied, replaced, linked and deleted, with totals and a forecast;
-    /// nothing is written at the target
+    /// List the items that would be copied, replaced, linked and deleted, with totals and a
+    /// forecast; write nothing at the target
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// In a dry run or plan, list what would stay as it is too, and why
+    /// In a dry run or plan, also list the items that would not change, with the reason
     #[arg(short, long)]
     verbose: bool,
-    /// Do just what this plan says, and nothing at all if anything is not as it says (exit code
-    /// 4). The plan names source, target and all options that decide what is done
+    /// Follow the plan in FILE. Do nothing if the source or the target has changed since it was
+    /// made (exit code 4). The plan contains the source, the target and all options that matter
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     plan: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ pub(crate) fn planned_options(
         || !options.files_from.is_empty()
         || options.preserve != Preserve::default();
     if decides {
-        let message = "the plan says what is done: it goes with no option that says that too";
+        let message = "the options are part of the plan: leave out those that it contains";
         return Err(Failure::new(ExitCode::Usage, message)
             .hint("leave these options out, or make another plan with them")
             .into());

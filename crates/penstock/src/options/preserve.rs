@@ -8,22 +8,22 @@ use penstock_exit::{ExitCode, Failure};
 
 /// The options. All that a file system holds is kept by default, as far as the target lets it in.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "What is kept beside the bytes")]
+#[command(next_help_heading = "Attributes")]
 pub(crate) struct PreserveArgs {
-    /// Keep these of the source, and no others: mode, owner, times, links (symbolic ones),
-    /// hardlinks, sparse, xattrs, acls, devices (and FIFOs), all. With `strict` an item whose
-    /// attributes cannot be set has failed; else that is counted. `--preserve=strict` alone keeps
-    /// all. Between sites owners, special modes, devices, ACLs, trusted and security attributes are
-    /// kept where the target's store says `allow_privileged = true`
+    /// Preserve only these: mode, owner, times, links (symbolic ones), hardlinks, sparse, xattrs,
+    /// acls, devices (and FIFOs), all. With `strict`, an item whose attributes cannot be set fails;
+    /// without it, such items are counted. `--preserve=strict` alone preserves all. Between sites,
+    /// owners, special modes, devices, ACLs, trusted and security attributes need `allow_privileged
+    /// = true` at the target store
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all")]
     preserve: Vec<String>,
-    /// Keep all but these; see --preserve
+    /// Preserve all but these; see --preserve
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     no_preserve: Vec<String>,
-    /// Who owns at the target what others own at the source: FROM:TO for users, @FROM:@TO for
-    /// groups, names or numbers, `*` for all others; in a list, or in a file with one a line. For
-    /// transfers between sites; others are mapped by name, and by number where there is no such
-    /// name
+    /// Map owners of the source to owners of the target: FROM:TO for users, @FROM:@TO for groups;
+    /// names or numbers, `*` for all others; as a list, or a file with one rule per line. For
+    /// transfers between sites. Owners without a rule are mapped by name, or by number if the
+    /// target lacks the name
     #[arg(long, value_name = "FILE|LIST")]
     owner_map: Option<String>,
 }

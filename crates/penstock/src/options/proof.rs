@@ -16,16 +16,17 @@ use penstock_exit::{ExitCode, Failure};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Proof")]
 pub(crate) struct ProofArgs {
-    /// When all is durable, read every file again from storage, past the page cache, and compare it
-    /// with its digest; what is not right is fetched again
+    /// Read every file back from storage, past the page cache, when all is durable, and compare it
+    /// with its digest. Damaged files are sent again
     #[arg(long)]
     readback: bool,
-    /// Compute these checksums of every file too, for catalogues, and write each to the file of
-    /// --write-digests with its name behind: md5, sha1, sha256, sha512, xxh128, xxh3, xxh64, crc32,
-    /// crc32c, adler32. Costs one more read of all data at the target, mostly from memory
+    /// Also compute these checksums of every file, for catalogues: md5, sha1, sha256, sha512,
+    /// xxh128, xxh3, xxh64, crc32, crc32c, adler32. Each list is written to the file of
+    /// --write-digests with the name of the checksum appended. Reads all data at the target once
+    /// more, mostly from memory
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "write_digests")]
     also_digest: Vec<ChecksumKind>,
-    /// When it has ended, write its signed receipt here
+    /// Write the signed receipt to FILE at the end
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
 }

@@ -21,7 +21,7 @@ use penstock_exit::{ExitCode, Failure};
 /// Bytes of a line that a message shows.
 const SHOWN_BYTES: usize = 80;
 /// Heading of these options in `--help`.
-const HEADING: &str = "Choosing";
+const HEADING: &str = "Selection";
 
 /// What is chosen of the source.
 #[derive(clap::Args)]
@@ -29,25 +29,25 @@ const HEADING: &str = "Choosing";
 pub(crate) struct SelectArgs {
     #[command(flatten)]
     rules: RuleArgs,
-    /// Take only the paths in this file (`-`: standard input), one a line, relative to the source.
-    /// `.` is the source itself; `\n`, `\t`, `\r`, `\\` and `\xHH` are escapes, as in lists of
-    /// failures
+    /// Copy only the paths in FILE (`-`: standard input), one per line, relative to the source. `.`
+    /// is the source itself; `\n`, `\t`, `\r`, `\\` and `\xHH` are escapes, as in lists of failed
+    /// items
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// Paths of --files-from end in a NUL and are taken as they are, as `find -print0` writes them
+    /// Read NUL-terminated paths without escapes from --files-from, as `find -print0` writes them
     #[arg(short = '0', long, requires = "files_from")]
     from0: bool,
-    /// Leave out files below this size, as in 64K, 1.5GiB, 2GB
+    /// Exclude files smaller than SIZE, as in 64K, 1.5GiB, 2GB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     min_size: Option<u64>,
-    /// Leave out files above this size
+    /// Exclude files larger than SIZE
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
-    /// Leave out files not modified since: an age (2d, 1h30m; counted from when this is first run),
-    /// a date (2026-11-01, midnight UTC) or a time (2026-11-01T06:00:00+01:00)
+    /// Exclude files that were not modified since WHEN: an age (2d, 1h30m; counted from the first
+    /// run), a date (2026-11-01, midnight UTC) or a time (2026-11-01T06:00:00+01:00)
     #[arg(long, value_name = "WHEN", value_parser = parse_newer)]
     newer_than: Option<Newer>,
-    /// Do not descend into other file systems that are mounted within the source
+    /// Do not enter other file systems that are mounted below the source
     #[arg(short = 'x', long)]
     one_file_system: bool,
 }
@@ -130,14 +130,14 @@ impl clap::Args for RuleArgs {
             .arg(rule(
                 "include",
                 "GLOB",
-                "Take what matches this pattern, as in .gitignore. Of all --include, --exclude and \
-                 --filter-from, in their order, the first that matches decides; what none matches \
-                 is taken",
+                "Include items that match GLOB, as in .gitignore. The first match among --include, \
+                 --exclude and --filter-from, in their order, decides; an item without a match is \
+                 included",
             ))
             .arg(rule(
                 "exclude",
                 "GLOB",
-                "Leave out what matches this pattern; of a directory, with all that is in it",
+                "Exclude items that match GLOB; a directory with all its contents",
             ))
             .arg(rule(
                 "filter-from",
@@ -329,7 +329,7 @@ fn unfit(path: &[u8], line: &[u8]) -> Option<(&'static str, &'static str)> {
     if names.any(|name| name.len() > name::NAME_BYTES_MAX) {
         return Some((
             "has a name of more than 255 bytes, which no file has",
-            "write a path a line; with `-0` a NUL must stand behind each",
+            "write one path per line; with `-0`, end each with a NUL",
         ));
     }
     let long = path.len() > name::PATH_BYTES_MAX;

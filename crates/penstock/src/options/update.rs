@@ -7,28 +7,30 @@ use penstock_exit::{ExitCode, Failure};
 
 /// How what is at the target already is treated.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "What is at the target already")]
+#[command(next_help_heading = "Existing items at the target")]
 pub(crate) struct UpdateArgs {
-    /// Leave files that have the same size and time of modification, and links with the same text
+    /// Skip files whose size and modification time are the same at the target, and links with the
+    /// same text
     #[arg(long)]
     sync: bool,
-    /// By what --sync tells files of the same size apart; those that are the same get the source's
-    /// time of modification
+    /// How --sync compares files of the same size. Files that are the same get the modification
+    /// time of the source
     #[arg(long, value_enum, requires = "sync", value_name = "BY")]
     compare: Option<CompareArg>,
-    /// What happens where a name is taken by something that is not the same
+    /// What to do where the target has a different item of the same name
     #[arg(long, value_enum, default_value = "replace")]
     if_exists: IfExistsArg,
-    /// When all is done, delete at the target what is not at the source: not after an error of the
-    /// scan, not for an empty source, and not more than half of what was there. What is in the way
-    /// of a directory, or a directory in the way of something else, goes before
+    /// Delete items at the target that are not at the source, after everything else. Deletes
+    /// nothing after a scan error, for an empty source, or if more than half of the target would
+    /// go. An item that blocks a directory, or a directory that blocks another item, is deleted
+    /// first
     #[arg(long)]
     delete: bool,
-    /// Delete this many items at most, and nothing at all if it would be more; more than half of
-    /// the target may go then
+    /// Delete at most N items, and nothing if there are more. Replaces the limit of half of the
+    /// target
     #[arg(long, value_name = "N", requires = "delete")]
     max_delete: Option<u64>,
-    /// Move what is replaced or deleted into this directory below the target
+    /// Move replaced and deleted items into this directory below the target
     #[arg(long, value_name = "DIR", value_parser = parse_backup_dir)]
     backup_dir: Option<PathText>,
 }
@@ -41,22 +43,22 @@ fn parse_backup_dir(text: &str) -> Result<PathText, String> {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum CompareArg {
-    /// By the time of modification
+    /// By modification time
     Time,
-    /// By their BLAKE3: both sides read all files that have the same size, and only digests travel
+    /// By BLAKE3 digest: both sides read the files of the same size, and only digests are sent
     Digest,
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum IfExistsArg {
-    /// It is replaced, in one step, once the new one is complete and durable
+    /// Replace it atomically when the new item is complete and durable
     #[default]
     Replace,
-    /// It stays, and counts as skipped
+    /// Leave it, and count the item as skipped
     Skip,
-    /// It is replaced if the source's was modified later, else it stays
+    /// Replace it if the item of the source was modified later; else leave it
     Newer,
-    /// It stays, and the item counts as failed (exit code 3)
+    /// Leave it, and count the item as failed (exit code 3)
     Fail,
 }
 

@@ -120,8 +120,9 @@ impl OutputFile {
             let same = |other: &&(&str, Self)| other.1.is_same(&output);
             if let Some((other, _)) = opened.iter().find(same) {
                 let message = format!("{other} and {option} would both write `{}`", path.display());
-                return Err(Failure::new(ExitCode::Usage, message)
-                    .hint("give each output a file of its own"));
+                return Err(
+                    Failure::new(ExitCode::Usage, message).hint("give each output a separate file")
+                );
             }
             opened.push((option, output));
         }
@@ -324,7 +325,7 @@ fn await_reader(path: &Path, name: &Path, stop: &AtomicBool) -> anyhow::Result<F
             Err(error) => return Err(error.into()),
         }
         if stop.load(Ordering::Acquire) {
-            let message = format!("nobody reads the named pipe `{}`", name.display());
+            let message = format!("no process reads the named pipe `{}`", name.display());
             return Err(Failure::new(ExitCode::Interrupted, message).into());
         }
         if !told {

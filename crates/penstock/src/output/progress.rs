@@ -29,10 +29,11 @@ const COLUMNS: usize = 80;
 /// Whether a user wants to see progress.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ProgressArgs {
-    /// Show progress though standard error is no terminal: a line every 10 s, not every minute
+    /// Show progress where standard error is not a terminal: one line every 10 s instead of every
+    /// minute
     #[arg(short = 'P', long)]
     progress: bool,
-    /// Show no progress, also where standard error is a terminal
+    /// Show no progress, even on a terminal
     #[arg(long, conflicts_with = "progress")]
     no_progress: bool,
 }

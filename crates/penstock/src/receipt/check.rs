@@ -29,16 +29,16 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 pub(crate) struct CheckArgs {
     /// The receipt
     file: PathBuf,
-    /// Read this directory (or single file) and compare it with the root digest
+    /// Read this directory or single file, and compare it with the root digest
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
-    /// The digest list of the transfer (--write-digests, `transfer digests`): it must have the root
-    /// digest. With --against the directory may hold more than was moved: what the receipt does not
-    /// cover is named
+    /// The digest list of the transfer (--write-digests, `transfer digests`). It must match the
+    /// root digest. With --against, the directory may contain more than the receipt covers; the
+    /// extra files are listed
     #[arg(long, value_name = "FILE")]
     digest_list: Option<PathBuf>,
-    /// Believe only sites whose authority is in this file (`trust/authority.pem` of a site), or a
-    /// user's key given as 64 hexadecimal digits; may be given several times
+    /// Trust only the site whose authority is in this file (`trust/authority.pem` of the site), or
+    /// the user with this key of 64 hexadecimal digits. May be given more than once
     #[arg(long, value_name = "CERT")]
     trust: Vec<PathBuf>,
 }
@@ -269,7 +269,10 @@ fn judge(
              over or left as they were, and are not in the root digest",
             path.display()
         ))?;
-        findings.note("--digest-list with the transfer's digest list tells which")?;
+        findings.note(
+            "`--digest-list` with the digest list of the transfer shows which files \
+                       differ",
+        )?;
         return Ok(());
     }
     findings.wrong(&format!(

@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for Unique {
         let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
             if map.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("`{key}` stands twice")));
+                return Err(A::Error::custom(format_args!("`{key}` appears twice")));
             }
             let value = fields.next_value_seed(Unique)?;
             map.insert(key, value);
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(read(text).unwrap(), serde_json::from_slice::<Value>(text).unwrap());
         for twice in [r#"{"a": 1, "a": 1}"#, r#"{"c": [{"a": 1, "\u0061": 2}]}"#] {
             let error = read(twice.as_bytes()).unwrap_err();
-            assert!(error.to_string().contains("stands twice"), "{error}");
+            assert!(error.to_string().contains("appears twice"), "{error}");
         }
         assert!(read(b"{} {}").is_err());
     }

@@ -24,7 +24,7 @@ use penstock_sys::now_seconds;
 
 pub(crate) use check::CheckArgs;
 
-/// Receipts: checks what they say, without a daemon or a network
+/// Checks receipts, without a daemon or a network
 #[derive(clap::Args)]
 pub(crate) struct ReceiptArgs {
     #[command(subcommand)]
@@ -33,7 +33,7 @@ pub(crate) struct ReceiptArgs {
 
 #[derive(clap::Subcommand)]
 enum ReceiptCommand {
-    /// Checks form and signatures of a receipt and, if asked, the data that it is about
+    /// Checks the form and the signatures of a receipt, and optionally the data that it describes
     Check(CheckArgs),
 }
 

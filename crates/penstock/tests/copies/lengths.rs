@@ -133,7 +133,7 @@ fn a_scan_reads_no_file_without_bound() {
     let contents = format!("{}/", mount.display());
     let ended = Run::spawn(&mut copy.command(&contents, &target)).end().expect(3);
     assert!(ended.errors.contains("d/stuck"), "{}", ended.errors);
-    assert!(ended.errors.contains("does not tell its length"), "{}", ended.errors);
+    assert!(ended.errors.contains("does not report its length"), "{}", ended.errors);
     for name in ["d/text", "long"] {
         let same = fs::read(target.join(name)).unwrap() == fs::read(tree.join(name)).unwrap();
         assert!(same, "{name}");
@@ -153,7 +153,7 @@ fn a_log_of_the_kernel_is_not_waited_for() {
         let (copy, target) = (Copy::new(base.path()), base.path().join(format!("t{at}")));
         let ended = Run::spawn(&mut copy.command(log, &target)).end();
         assert!(ended.code != 0 && ended.code != 5, "{} {}", ended.code, ended.errors);
-        assert!(ended.errors.contains("does not tell its length"), "{}", ended.errors);
+        assert!(ended.errors.contains("does not report its length"), "{}", ended.errors);
         assert!(!target.exists());
     }
 }

@@ -173,7 +173,7 @@ fn e8_a_named_pipe_is_written_into() {
     assert!(bed.run("kill", &["-TERM", &waiting.id().to_string()]));
     assert_eq!(waiting.wait().unwrap().code(), Some(130));
     errors.read_to_string(&mut said).unwrap();
-    assert!(said.contains("nobody reads the named pipe `pipe`"), "{said}");
+    assert!(said.contains("no process reads the named pipe `pipe`"), "{said}");
 }
 
 /// E8: an output that cannot be written is told before anything is copied, and leaves nothing

@@ -499,12 +499,12 @@ fn a_plan_that_is_not_whole_is_not_followed() {
     for broken in [cut.join("\n"), whole.replace("d/surplus", "d/replaced"), String::new()] {
         fs::write(&planned.plan, broken).unwrap();
         let errors = expect(&planned.follow(), 2);
-        assert!(errors.contains("the plan is not whole"), "{errors}");
+        assert!(errors.contains("the plan is damaged or incomplete"), "{errors}");
     }
     fs::write(&planned.plan, &whole).unwrap();
     let args: [&dyn AsRef<OsStr>; 3] = [&"--delete", &"--plan", &planned.plan];
     let errors = expect(&penstock(&planned.copy, &args), 2);
-    assert!(errors.contains("the plan says what is done"), "{errors}");
+    assert!(errors.contains("the options are part of the plan"), "{errors}");
     let args: [&dyn AsRef<OsStr>; 4] = [&"--plan", &planned.plan, &planned.source, &planned.target];
     expect(&penstock(&planned.copy, &args), 2);
     assert_eq!(everything(&planned.target), before);

@@ -67,7 +67,7 @@ fn assert_told_of_loss(world: &World, lost: &str) {
     let told = world.told(
         "b1",
         "peer-out",
-        &[&out, "is lost: ", "goes to the 2 other peers", "looked at"],
+        &[&out, "is lost: ", "goes to the 2 other peers", "check its last writes"],
     );
     assert_eq!(told["transfer"], *world.id, "{told}");
 }
@@ -120,7 +120,7 @@ fn b1_a_target_peer_is_stopped_past_its_grant_and_wakes() {
     world.assert_sent_twice(&summary, LOST);
     assert_told_of_loss(&world, &stopped);
     wake_and_compare(&world, &stopped);
-    world.told("b1", "peer-joined", &[&format!("`{stopped}` is there")]);
+    world.told("b1", "peer-joined", &[&format!("`{stopped}` is up")]);
 }
 
 /// Writes a file anew with other content, in place, as a program does that knows nothing of us.
@@ -185,7 +185,7 @@ fn a_peer_is_added_and_one_is_drained() {
     let joined = world.told("b0", "peer-in", &["`b2` takes part", "a share"]);
     assert_eq!(joined["transfer"], *world.id, "{joined}");
     world.told("b0", "drain", &["`b1` is draining"]);
-    world.told("b0", "peer-out", &["`b1` is drained", "durable", "nothing in hand"]);
+    world.told("b0", "peer-out", &["`b1` is drained", "durable", "has no work"]);
 }
 
 /// Issue 5 (10): a peer that joins the source in the middle, or comes back with it, serves what is

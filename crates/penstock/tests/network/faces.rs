@@ -87,7 +87,7 @@ fn errors_say_what_why_and_what_next() {
     };
     let (a, b) = (&world.a, &world.b);
     let output = submit(b, &["a:data/file", "b:nosuch/file"]);
-    fails(&output, 2, &["no store `nosuch`"], "known stores: data");
+    fails(&output, 2, &["store `nosuch` does not exist here"], "known stores: data");
     let output = submit(a, &["a:data/file", "b:nosuch/file"]);
     fails(&output, 12, &["`a` may not write to `b:nosuch`"], "operator of `b`");
     let output = submit(b, &["a:nosuch/file", "b:data/file", "--wait"]);
@@ -106,8 +106,13 @@ fn errors_say_what_why_and_what_next() {
     fails(&submit(a, &with_xxh3), 2, &["XXH3 gives no digests"], "leave out");
     let output = submit(b, &["a:data/nosuch", "b:data/x", "--wait"]);
     fails(&output, 4, &["nosuch", "No such file"], "retry");
-    fails(&a.run(&["site", "pair", "garbage"]), 2, &["no pairing token", "cause: "], "");
-    fails(&b.run(&["transfer", "show", "123"]), 2, &["no transfer `123`"], "transfer list");
+    fails(&a.run(&["site", "pair", "garbage"]), 2, &["not a pairing token", "cause: "], "");
+    fails(
+        &b.run(&["transfer", "show", "123"]),
+        2,
+        &["transfer `123` does not exist"],
+        "transfer list",
+    );
     assert!(
         fs::read_dir(&b.store)
             .unwrap()

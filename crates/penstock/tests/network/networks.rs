@@ -251,7 +251,10 @@ fn d_a_cut_interface_is_survived_and_taken_back() {
     let view = world.b.until_done(&id);
     let events = world.b.ok(&["transfer", "events", &id]);
     println!("{events}");
-    assert!(events.contains("is dead: ") && events.contains("asked for anew"), "{events}");
+    assert!(
+        events.contains("is dead: ") && events.contains("sent again over other paths"),
+        "{events}"
+    );
     assert!(events.contains("path-back") && events.contains("carries again"), "{events}");
     let resent = view["progress"]["bytes_resent"].as_u64().unwrap();
     println!("{resent} bytes sent twice");
@@ -303,7 +306,7 @@ fn a_slow_interface_keeps_its_share() {
     let seconds = view["progress"]["seconds"].as_f64().unwrap();
     println!("{carried} bytes over the slow one in {seconds} s; {view}");
     let log = world.b.log_text();
-    assert!(!log.contains("path given up"), "{log}");
+    assert!(!log.contains("path abandoned"), "{log}");
     // 4 Mbit/s beside 80, and a greater part only where it is not the links that limit.
     assert!(carried > MIB && carried < 30 * MIB, "{carried} bytes of 80 MiB");
     assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));

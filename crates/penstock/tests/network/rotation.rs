@@ -144,9 +144,9 @@ fn a_site_that_was_away_follows_when_it_is_back() {
     b.stop();
     let output = a.run(&["site", "rotate"]);
     assert!(output.status.success(), "{}", told(&output));
-    assert!(told(&output).contains("site `b` has not heard of the new keys yet"));
+    assert!(told(&output).contains("site `b` does not know the new keys yet"));
     a.ok(&["site", "rotate", "--json"]);
-    assert!(a.ok(&["site", "list"]).contains("has not heard of our new keys yet"));
+    assert!(a.ok(&["site", "list"]).contains("does not know our new keys yet"));
     // The keys are read from disk, and `b` is told by a daemon that did not make them.
     a.kill();
     a.start_with(&["--listen", &address.to_string()]);
@@ -184,7 +184,7 @@ fn the_first_statement_wins() {
     let theirs = next.fingerprint().to_string();
     assert_eq!(listed(&b, "a")["fingerprint"], *theirs);
     let output = a.run(&["site", "rotate"]);
-    assert!(told(&output).contains("site `b` has not heard"), "{}", told(&output));
+    assert!(told(&output).contains("site `b` does not know"), "{}", told(&output));
     assert_eq!(listed(&b, "a")["fingerprint"], *theirs);
     assert_eq!(listed(&a, "b")["unheard"], true);
 }

@@ -112,8 +112,8 @@ fn assert_told_of_upgrade(at: &Site) {
     let text = at.ok(&["site", "events", "--limit", "1000"]);
     println!("{text}");
     let told = [
-        "`h3` is there, version",
-        "`h1` is there, version",
+        "`h3` is up, version",
+        "`h1` is up, version",
         "is the controller, epoch",
         "records are of format 2 from now on, not 1",
     ];

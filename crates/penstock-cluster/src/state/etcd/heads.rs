@@ -69,7 +69,7 @@ impl Line {
             HEXLOWER.decode(digest.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
         let digest = digest.ok_or_else(|| StateError::Damaged {
             what: "head",
-            why: format!("the digest of page {page} is none"),
+            why: format!("the digest of page {page} is not valid"),
         })?;
         Ok(PageHead {
             page,

@@ -113,8 +113,8 @@ impl SharedJournal {
         let failed = |error| format!("the journal `{root}` cannot be used: {error}");
         if !self.has_mark(incarnation).map_err(failed)? {
             return Err(match self.is_left(incarnation).map_err(failed)? {
-                true => "a takeover or a recovery of this site is not finished, or another host \
-                         goes on with it; if none does, `penstock site recover` finishes it"
+                true => "a takeover or a recovery of this site is not complete; if no other host \
+                         continues it, `penstock site recover` completes it"
                     .to_owned(),
                 false => format!(
                     "the journal `{root}` is not the one that the other peers of the site use; is \
@@ -124,9 +124,9 @@ impl SharedJournal {
         }
         match self.newest().map_err(failed)? {
             Some(newest) if newest.place() > place(incarnation, revision) => Err(format!(
-                "etcd has gone back: its records are of revision {revision}, the journal has seen \
-                 {}; if it was restored from a backup, `penstock site recover` goes on from the \
-                 journal",
+                "etcd is older than the journal: its records are of revision {revision}, the \
+                 journal has seen {}; if etcd was restored from a backup, `penstock site recover` \
+                 continues from the journal",
                 newest.revision
             )),
             _ => Ok(()),
@@ -143,8 +143,8 @@ impl SharedJournal {
         let failed = |error| format!("the journal `{root}` cannot be used: {error}");
         if self.newest().map_err(failed)?.is_some() {
             return Err(format!(
-                "etcd knows nothing of this site, and the journal `{root}` does: etcd was lost, \
-                 or is another one; `penstock site recover` goes on from the journal"
+                "etcd has no records of this site, but the journal `{root}` has: etcd was lost, or \
+                 is another one; `penstock site recover` continues from the journal"
             ));
         }
         self.set_mark(incarnation).map_err(failed)
@@ -498,13 +498,13 @@ mod tests {
         let mut copy = begin(&journal, place(7, 10), 10);
         copy.append(50, &[("heads/c", None)]).unwrap();
         journal.check(7, 50).unwrap();
-        assert!(journal.check(7, 49).unwrap_err().contains("gone back"));
+        assert!(journal.check(7, 49).unwrap_err().contains("older than the journal"));
         assert!(journal.begin(9).unwrap_err().contains("site recover"));
         assert!(journal.take(8).unwrap());
         journal.check(8, 1).unwrap();
         assert_eq!(journal.marks().unwrap(), vec![8]);
         let why = journal.check(7, 60).unwrap_err();
-        assert!(why.contains("not finished"), "the incarnation before: {why}");
+        assert!(why.contains("not complete"), "the incarnation before: {why}");
     }
 
     /// B4: a journal is taken by one host for each incarnation, and by none for one before: what a

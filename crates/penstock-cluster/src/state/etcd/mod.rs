@@ -264,8 +264,8 @@ impl EtcdState {
 
     fn copy_fails(&self, error: &std::io::Error) {
         tracing::error!(journal = %self.journal.display(), %error,
-            "the journal's copy of the site's records cannot be written: until it can be, \
-             `site recover` would go on from an older one");
+            "the copy of the records of the site in the journal cannot be written; until it can, \
+             `site recover` would continue from an older copy");
     }
 
     /// Copies writes that etcd has confirmed to the journal store.

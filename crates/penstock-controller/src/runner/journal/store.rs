@@ -189,7 +189,7 @@ impl Journal {
         if (sound as u64) < log_bytes && log_bytes < u64::MAX {
             tracing::warn!(
                 path = %path.display(), sound, log_bytes,
-                "a page log is shorter than was committed: what it lost is fetched again"
+                "a page log is shorter than committed; the lost pieces are fetched again"
             );
         }
         Ok((records, sound as u64))

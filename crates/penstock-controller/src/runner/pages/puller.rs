@@ -465,7 +465,7 @@ mod tests {
         }
 
         fn page(&mut self, _: u32, _: u32) -> Result<PageReply, Problem> {
-            Err(Problem::new(ProblemCode::Source, "cannot look at the source"))
+            Err(Problem::new(ProblemCode::Source, "cannot examine the source"))
         }
 
         fn ask(&mut self, _: &RecheckRequest) -> Result<u32, Problem> {

@@ -167,8 +167,12 @@ impl Deletion {
 
     fn join(&mut self) -> Result<(), Problem> {
         let broken = |what: &str| Problem::new(ProblemCode::Internal, what);
-        let thread =
-            self.thread.take().ok_or_else(|| broken("how deleting ended was told before"))?;
+        let thread = self.thread.take().ok_or_else(|| {
+            broken(
+                "the end of the deletion was \
+                                                     reported before",
+            )
+        })?;
         thread.join().unwrap_or_else(|_| Err(broken("deleting broke an assumption of ours")))
     }
 }

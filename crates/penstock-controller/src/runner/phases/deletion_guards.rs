@@ -45,8 +45,8 @@ pub(crate) fn check_scan(
 /// there. The failed items list these files, so the exit code is theirs.
 fn incomplete(unfinished: u64) -> Problem {
     let title = format!(
-        "nothing is deleted: {unfinished} unfinished files of copies lie at the source, which may \
-         lack what these copies have still to write"
+        "nothing is deleted: the source has {unfinished} unfinished files of copies, which may not \
+         be complete"
     );
     Problem::new(ProblemCode::DeleteRefused, title).exit(Exit::SomeFailed).hint(
         "finish these copies, or remove their files with `penstock copy --clean SRC`, and run it \

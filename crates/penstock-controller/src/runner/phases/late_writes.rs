@@ -122,7 +122,7 @@ fn mend_page(
     if mended > 0 {
         tracing::warn!(
             transfer = %context.id, page = page.number, files = mended,
-            "a peer that was given up had written late: attributes were set again"
+            "a lost peer wrote late; attributes were set again"
         );
     }
     if others > 0 {
@@ -159,7 +159,7 @@ fn mend_at(
     };
     tracing::warn!(
         transfer = %context.id, %writer, why,
-        "a peer that may have written late does not look at it: another one does"
+        "a peer that may have written late does not check its files; another peer does"
     );
     tasks.handle_silent(writer);
     None
@@ -173,10 +173,12 @@ fn silent_writer(peers: &str, files: usize, named: &[String]) -> Problem {
     };
     let named = named.join(", ");
     let title = format!(
-        "{peers} was given up and has not been heard of since: if it still runs, it may write \
-         late to {files} file{s} that others have finished ({named}{more}), the same bytes, which \
-         moves their times"
+        "{peers} was lost and has not answered since: if it still runs, it may write the same \
+         bytes again to {files} file{s} that others have finished ({named}{more}), which changes \
+         their times"
     );
-    Problem::new(ProblemCode::SilentWriter, title)
-        .hint("let it come back, or make sure that its host is off, before you change these files")
+    Problem::new(ProblemCode::SilentWriter, title).hint(
+        "wait until it has rejoined, or make sure that its host is off, before you change \
+               these files",
+    )
 }

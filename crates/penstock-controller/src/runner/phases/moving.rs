@@ -144,9 +144,9 @@ impl Moving {
         let compared = compared_of(&log).cloned().unwrap_or_default();
         if self.doubts && !compared.carried.is_empty() {
             // Files that were carried over are in no piece that could be looked at again.
-            let title = "the target's store is older than files that earlier attempts have done";
+            let title = "the target store is older than the files of earlier attempts";
             return Err(Problem::new(ProblemCode::ListAnew, title)
-                .hint("the next attempt lists the source anew, and moves all of it"));
+                .hint("the next attempt lists the source again and moves all of it"));
         }
         state.progress.found.add(&page);
         let page = shared.remember(page, head.digest, compared.left()).page;

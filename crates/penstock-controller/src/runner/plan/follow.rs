@@ -19,8 +19,7 @@ use crate::runner::input::{FAILURES_SHOWN, RunInput, RunOutcome};
 use crate::runner::journal::{RunFiles, checked_path, failed, plan_path};
 
 fn stale(title: String) -> Problem {
-    Problem::new(ProblemCode::PlanStale, title)
-        .hint("make another plan; what that says can be compared with this one")
+    Problem::new(ProblemCode::PlanStale, title).hint("make another plan, and compare the two")
 }
 
 /// A plan that is followed.
@@ -66,14 +65,14 @@ impl Followed {
         }
         if head.root != input.root {
             let title = format!(
-                "the data set would become `{}` at the target, not `{}` as the plan says",
+                "the data set would become `{}` at the target, but the plan says `{}`",
                 input.root, head.root
             );
             return Err(stale(title));
         }
         let store = input.peer().store_id(&input.store)?.map(|id| format!("{id:016x}"));
         if head.store.is_some() && head.store != store {
-            return Err(stale(format!("store `{}` is another than the plan says", input.store)));
+            return Err(stale(format!("store `{}` is not the store of the plan", input.store)));
         }
         Ok(Self { index })
     }
@@ -192,7 +191,7 @@ impl Failures {
         };
         let title = match self.count {
             1 => format!("nothing was done: `{}` {}", first.path, first.message),
-            count => format!("nothing was done: {count} items are not as the plan says"),
+            count => format!("nothing was done: {count} items differ from the plan"),
         };
         input.control.update(|view| {
             view.progress.errors = self.count;

@@ -51,7 +51,7 @@ fn hash_of(side: Side, path: &[u8]) -> [u8; 16] {
 }
 
 fn unsound(why: impl std::fmt::Display) -> Problem {
-    Problem::new(ProblemCode::PlanBroken, "the plan is not whole").because(why)
+    Problem::new(ProblemCode::PlanBroken, "the plan is damaged or incomplete").because(why)
 }
 
 /// The items of a plan by their paths.
@@ -99,7 +99,7 @@ impl Index {
         }
         let end = reader.finish()?;
         if end.digest != digest {
-            return Err(unsound("it is another plan than the one that was asked for"));
+            return Err(unsound("it is not the plan that was asked for"));
         }
         let table = join(&path, parts)?;
         let records = OpenOptions::new().read(true).write(true).open(&path);

@@ -34,7 +34,7 @@ impl TaskSet {
                 false => "the transfer waits",
             };
             self.parts.control.note(self.hung(found.longest).hint(format!(
-                "look at its disk or server, and at the kernel log; {others} unless it answers"
+                "check its disk or server, and the kernel log; {others} unless it answers"
             )));
         }
         if self.grant().is_some() {

@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 fn unfit() -> Problem {
     Problem::new(ProblemCode::Sync, "the target store failed to sync several times")
-        .hint("look at the kernel log of the target host for I/O errors")
+        .hint("check the kernel log of the target host for I/O errors")
 }
 
 impl TaskSet {
@@ -107,7 +107,7 @@ impl TaskSet {
             let name = self.tasks.get(&number).map(|it| it.member.name.as_str());
             let title = format!("peer `{}` is lost", name.unwrap_or_default());
             let lost = Problem::new(ProblemCode::PeerLost, title)
-                .because("it was not heard of for as long as it may write");
+                .because("it sent no message for the whole duration of its grant");
             self.take_out(number, Some(Loss::Lapsed), lost);
         }
         for number in failing {

@@ -75,12 +75,13 @@ impl TaskSet {
         let started = std::thread::Builder::new().name("join".to_owned()).spawn(move || {
             let start = peer.prepare(&spec)?;
             if start.marker < spec.epoch && !spec.doubt {
-                let title = "the store is older there than the ledger";
+                let title = "the store is older at that peer than the ledger";
                 return Err(Problem::new(ProblemCode::StoreOffline, title));
             }
             if start.mounts != spec.mounts {
                 // A missing mount is an error that the peer itself reports.
-                let title = "more is mounted there, where the data set goes, than at other peers";
+                let title = "that peer has more file systems mounted in \
+                             the target than other peers";
                 return Err(Problem::new(ProblemCode::StoreOffline, title));
             }
             let told = Arc::clone(&control);
@@ -112,7 +113,7 @@ impl TaskSet {
         );
         for (number, PeerTask { member, session, stage }) in ready {
             let Stage::Starting(started) = stage else { continue };
-            let broken = || Problem::new(ProblemCode::Internal, "its thread broke");
+            let broken = || Problem::new(ProblemCode::Internal, "its thread panicked");
             match started.join().unwrap_or_else(|_| Err(broken())) {
                 Ok(started) => self.join(member, session, started)?,
                 Err(problem) => {
@@ -201,7 +202,7 @@ impl TaskSet {
         let bytes = machine.handle_adopted(session.number, reports);
         tracing::info!(
             transfer = %self.parts.spec.transfer, peer = member.name, pieces, bytes, epoch,
-            "what it wrote for an earlier controller is taken over"
+            "adopting the pieces that it wrote for an earlier controller"
         );
     }
 }

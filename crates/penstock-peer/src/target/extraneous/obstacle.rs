@@ -36,7 +36,7 @@ impl Obstacles {
             if directories.len() as u64 > HASHES_MAX {
                 let title = format!("more than {HASHES_MAX} directories are in the way of files");
                 return Err(Problem::new(ProblemCode::DeleteRefused, title)
-                    .hint("is that the right target? remove them by hand"));
+                    .hint("check that the target is right, and remove them by hand"));
             }
         }
         Ok(Self { directories })

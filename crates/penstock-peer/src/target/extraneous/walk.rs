@@ -88,7 +88,7 @@ impl<'a> Here<'a> {
     pub(super) fn new(target: &'a Target, wish: Wish<'a>) -> Result<Self, Problem> {
         let Wish { root, update, select } = wish;
         let selector = select.compile().map_err(|cause| {
-            Problem::new(ProblemCode::Select, "what to choose cannot be read").because(cause)
+            Problem::new(ProblemCode::Select, "a filter cannot be read").because(cause)
         })?;
         let backup = update.backup_dir.as_ref().map(|path| path.0.as_slice());
         let state = update.kept_state.as_ref().map(|path| path.0.as_slice());

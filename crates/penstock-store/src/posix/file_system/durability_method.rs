@@ -54,7 +54,7 @@ impl fmt::Display for DurabilityMethod {
                 write!(f, "fsync on {kind}, as far as the server honours it")
             }
             Self::Fsync(kind) => write!(f, "fsync on {kind}"),
-            Self::Nothing => f.write_str("nothing is kept"),
+            Self::Nothing => f.write_str("nothing is stored"),
         }
     }
 }

@@ -6,22 +6,21 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Over ssh")]
 pub(crate) struct SshArgs {
-    /// The command that logs in, as in `ssh -p 2222 -i key`; OpenSSH or something that takes its
-    /// options
+    /// The ssh command, as in `ssh -p 2222 -i key`. It must accept the options of OpenSSH
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     pub(super) ssh: String,
-    /// Ports at which lanes may be listened for, as in 50000-50100; by default 64 that are drawn
+    /// Ports to listen for lanes at, as in 50000-50100. Default: 64 random ports
     #[arg(long, value_name = "A-B", value_parser = parse_ports)]
     pub(super) ports: Option<(u16, u16)>,
-    /// Address or name of the other host to dial lanes at, where it also listens if it can; by
-    /// default the host name of the ssh configuration. No address that the other host tells is
-    /// dialled
+    /// Address or name of the other host for lanes. The other host listens there if it can.
+    /// Default: the host name of the ssh configuration. An address that the other host names is
+    /// never dialled
     #[arg(long, value_name = "ADDRESS")]
     pub(super) lane_address: Option<String>,
-    /// The program at the other host; by default the one in its PATH or in ~/.cache/penstock
+    /// Path of penstock at the other host. Default: found in its PATH or in ~/.cache/penstock
     #[arg(long, value_name = "PATH")]
     pub(super) remote_penstock: Option<PathBuf>,
-    /// Never send this program to the other host
+    /// Do not send this program to the other host
     #[arg(long)]
     pub(super) no_bootstrap: bool,
 }

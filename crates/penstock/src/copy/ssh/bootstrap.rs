@@ -93,7 +93,7 @@ pub(super) fn send(
         let message = format!("{what}, and this program does not run there");
         return Err(Failure::new(ExitCode::Fatal, message)
             .caused_by(format!("it is for {}, and the host is {system} {machine}", own_kind()))
-            .hint("install penstock there for its own system")
+            .hint("install a penstock there that is built for its system")
             .into());
     }
     let program = fs::read(OWN).map_err(|error| Failure::io("read the own program", error))?;
@@ -116,7 +116,7 @@ pub(super) fn unfit(destination: &Destination, words: &str) -> Failure {
     if let Some(directory) = words.strip_prefix("unwritten ") {
         let message = format!("the program cannot be written to `{directory}` at {destination}");
         return Failure::new(ExitCode::Fatal, message)
-            .hint("make room there, or install penstock and name it with --remote-penstock");
+            .hint("free space there, or install penstock and name it with --remote-penstock");
     }
     let message = format!("the program that was sent does not run at {destination}");
     let hint = if is_dynamic() {

@@ -174,7 +174,7 @@ fn check_program(program: &str) -> Result<(), Failure> {
     if found {
         return Ok(());
     }
-    let message = format!("cannot run `{program}`: there is no such program on this host");
+    let message = format!("cannot run `{program}`: this host has no such program");
     Err(Failure::new(ExitCode::Fatal, message)
         .hint("install ssh, or name its command with `--ssh`"))
 }
@@ -282,7 +282,7 @@ impl Ssh {
                     .hint(format!("make `{} {host}` work first", self.words.join(" ")))
             } else {
                 Failure::new(ExitCode::Temporary, message)
-                    .hint("what ssh says is above; the same command again goes on where it was")
+                    .hint("the messages of ssh are above; run the same command again to resume")
             };
         }
         let ended = code.map_or("a signal".to_owned(), |code| format!("status {code}"));

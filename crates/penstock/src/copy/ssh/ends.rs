@@ -260,7 +260,8 @@ pub(super) fn check_asked(path: &[u8], facts: &SourceFacts) -> Result<(), Proble
     if sound {
         return Ok(());
     }
-    let title = format!("the other end offers `{}`, which was not asked for", name::escape(name));
+    let title =
+        format!("the other end sent `{}`, which this end did not ask for", name::escape(name));
     Err(Problem::new(ProblemCode::SshProtocol, title))
 }
 

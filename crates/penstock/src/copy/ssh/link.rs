@@ -106,7 +106,7 @@ impl Link {
                         }),
                     };
                     if is_full {
-                        break "the other end says more than it was asked for".to_owned();
+                        break "the other end sent more than this end asked for".to_owned();
                     }
                 }
                 Ok(None) => break "the other end has closed the ssh channel".to_owned(),
@@ -155,7 +155,7 @@ impl Link {
         lost.as_ref().map(|why| {
             Problem::new(ProblemCode::SshLost, "the ssh connection was lost")
                 .because(why)
-                .hint("the same command again goes on where it was")
+                .hint("run the same command again to resume")
         })
     }
 
@@ -221,7 +221,7 @@ impl Link {
 pub(super) fn unexpected(message: &Message) -> Problem {
     let said = serde_json::to_value(message).ok();
     let said = said.as_ref().and_then(|value| value.get("say")?.as_str()).unwrap_or("something");
-    let title = format!("the other end says `{said}` where that has no place");
+    let title = format!("the other end sent an unexpected message `{said}`");
     Problem::new(ProblemCode::SshProtocol, title)
 }
 

@@ -179,7 +179,7 @@ impl Session {
         let hosts = self.far_hosts();
         let direct = match begun.port {
             Some(port) if port < self.ports.0 || port > self.ports.1 => {
-                let title = format!("the other end offers port {port}, which it was not given");
+                let title = format!("the other end offers port {port}, outside its range");
                 return Err(failure(Problem::new(ProblemCode::SshProtocol, title)).into());
             }
             Some(port) => self.find_direct(port, &hosts, begun),

@@ -235,7 +235,7 @@ impl Far {
 
     /// Whether the local end can be reached from here.
     fn probe_back(&self, port: u16) -> Result<SocketAddr, String> {
-        let begun = self.begun.as_ref().ok_or_else(|| "nothing is begun".to_owned())?;
+        let begun = self.begun.as_ref().ok_or_else(|| "no run has started".to_owned())?;
         let address = begun.back(port).ok_or_else(|| "ssh does not say from where".to_owned())?;
         probe(&[address], &begun.token)
     }
