@@ -10,7 +10,9 @@
 #   demo   also b3sum, the verifier that is not ours
 #
 # May be run any number of times: what is there is left alone. Packages need root, or sudo.
-# Tools without a package go to target/tools.
+# Tools without a package go to target/tools. Rust comes from the first of these that has one new
+# enough: PATH, rustup, the release's packages (cargo, then cargo-web, then rustup), and the
+# installer of https://rustup.rs, which writes to the user's home alone.
 # Exit codes: 0 all there, 1 an installation failed, 2 something must be installed by hand.
 set -euo pipefail
 
@@ -101,7 +103,7 @@ want_packages() {
     fi
 }
 
-# Makes sure of a cargo that is new enough: the one there, else rustup's, else apt's.
+# Makes sure of a cargo that is new enough.
 want_rust() {
     local needed
     needed=$(rust_needed)
@@ -123,16 +125,35 @@ want_rust() {
     fi
 }
 
+# want_rust_packages NEEDED: a cargo of that version or a rustup, from the release if it has one.
 want_rust_packages() {
     apt_update
     if at_least "$(apt_candidate cargo)" "$1"; then
         apt_install cargo rustc rust-clippy rustfmt
+    elif at_least "$(apt_candidate cargo-web)" "$1"; then
+        # Debian keeps these as new as its browsers need, in releases whose own Rust is old.
+        apt_install cargo-web rustc-web rust-web-clippy rustfmt-web
     elif [ -n "$(apt_candidate rustup)" ]; then
         apt_install rustup
     else
-        by_hand "this release has neither Rust $1 nor rustup as a package" \
-            "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y; then again"
+        want_rustup "$1"
     fi
+    hash -r
+}
+
+# want_rustup NEEDED: installs rustup as its authors say, without a change to the user's profile.
+want_rustup() {
+    local home=${CARGO_HOME:-$HOME/.cargo} script
+    say "this release has neither Rust $1 nor rustup as a package"
+    say "installing rustup into $home, by the script of https://sh.rustup.rs"
+    script=$(mktemp)
+    if ! curl --proto '=https' --tlsv1.2 -fsS --retry 3 https://sh.rustup.rs -o "$script" ||
+        ! sh "$script" -y --quiet --no-modify-path --default-toolchain none >&2; then
+        rm -f "$script"
+        by_hand "cannot install rustup from https://sh.rustup.rs" \
+            "install Rust $1 or later by another way, so that PATH has its cargo; then again"
+    fi
+    rm -f "$script"
 }
 
 # want_tool CRATE [OPTION...]: installs a program from crates.io into target/tools if it is missing.

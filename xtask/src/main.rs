@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "talking to the person at the terminal is its job")]
 
+mod bare;
 mod bench;
 mod dependencies;
 mod documents;
@@ -36,6 +37,7 @@ Usage: cargo xtask <COMMAND>
 
   verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference docs
                     deny fuzz bench
+  verify long       checks what takes long: the first minute on bare releases of Debian
   fix               formats, wraps Markdown, and applies what clippy suggests
   wrap              wraps Markdown at 100 columns
   reference         writes docs/reference.md and docs/problems.md from the program
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
+        ["verify", "long"] => Steps::all().run("bare", || bare::check(&root())).finish(),
         ["verify", steps @ ..] => verify(steps),
         ["fix"] => fix(),
         ["wrap"] => documents::wrap(&root()),
