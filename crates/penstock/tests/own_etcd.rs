@@ -417,7 +417,7 @@ fn b4_the_last_host_takes_over() {
         "name": "h3", "client_url": "https://127.255.0.1:1", "peer_url": "https://127.255.0.1:2",
     }));
     fs::write(&noted, serde_json::to_vec(&voters).unwrap()).unwrap();
-    assert!(refused(&h1, &["--i-have-fenced=h2"]).contains("`h3` too"));
+    assert!(refused(&h1, &["--i-have-fenced=h2"]).contains("also runs at `h3`"));
     let set_time = |time| {
         let file = fs::File::options().write(true).open(&noted).unwrap();
         file.set_modified(time).unwrap();

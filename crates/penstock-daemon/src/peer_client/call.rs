@@ -100,7 +100,7 @@ impl RemotePeer {
             tokio::select! {
                 answer = self.converse(&body, patience, alive, found) => answer,
                 () = wished(stop) => {
-                    Err(Problem::new(ProblemCode::Stopped, "it was stopped"))
+                    Err(Problem::new(ProblemCode::Stopped, "the request was stopped"))
                 }
             }
         });
@@ -145,7 +145,13 @@ impl RemotePeer {
                 answer => return answer,
             }
         }
-        let nowhere = || Problem::new(ProblemCode::PeerUnreachable, "it has told no address");
+        let nowhere = || {
+            Problem::new(
+                ProblemCode::PeerUnreachable,
+                "the peer has no known \
+                                                                     address",
+            )
+        };
         Err(last.unwrap_or_else(nowhere))
     }
 }

@@ -165,7 +165,13 @@ impl PeerClient {
                 answer => return http::decode(&answer?),
             }
         }
-        let nowhere = || Problem::new(ProblemCode::PeerUnreachable, "a peer has no address");
+        let nowhere = || {
+            Problem::new(
+                ProblemCode::PeerUnreachable,
+                "the peer has no known \
+                                                                     address",
+            )
+        };
         Err(last.unwrap_or_else(nowhere))
     }
 }

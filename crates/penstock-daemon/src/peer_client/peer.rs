@@ -41,7 +41,7 @@ impl RemotePeer {
 
 /// Returns the problem of an answer of another release.
 pub(super) fn unreadable(error: DecodeError) -> Problem {
-    let title = "a peer's answer is not what this release understands";
+    let title = "this release does not understand the answer of a peer";
     Problem::new(ProblemCode::PeerReply, title).because(error)
 }
 

@@ -354,7 +354,7 @@ impl SiteSource {
             // It ends where it would keep something: its lease is over. Until then it may write
             // beside whoever lists the same data set next.
             assignment.peer.leases.revoke(assignment.lease);
-            tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
+            tracing::info!(%transfer, %problem, "cannot inform a peer that a data set is released");
         }
         self.own.release(transfer);
     }

@@ -158,7 +158,11 @@ impl Answering {
 
     fn say_found(&self, found: Vec<Surplus>) -> Result<(), Problem> {
         if !found.is_empty() && !self.say(&AnswerPart::Found(found)) {
-            return Err(Problem::new(ProblemCode::Stopped, "nobody listens any more"));
+            return Err(Problem::new(
+                ProblemCode::Stopped,
+                "the caller no longer waits for the \
+                                                           answer",
+            ));
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ impl Host {
             (Err(problem), _) => Err(problem),
             (_, "/peer/v1/task") => self.serve_task(request.into_body()).await,
             (_, "/peer/v1/call") => self.serve_call(request.into_body()).await,
-            _ => Err(Problem::new(ProblemCode::Path, "no such path")),
+            _ => Err(Problem::new(ProblemCode::Path, "the path does not exist")),
         };
         with_version(answer.unwrap_or_else(|problem| ProblemReply(problem).into_response()))
     }

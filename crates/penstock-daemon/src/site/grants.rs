@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(new, text.replace("\"bin\"\n", "\"bin\"\nwrite = [\"far\"]\n"));
         assert_eq!(toml::from_str::<Config>(&new).unwrap().stores[1].write, ["far"]);
         assert!(add(text, "bin", "delete").unwrap_err().contains("not in one line"));
-        assert!(add(text, "none", "write").unwrap_err().contains("no store `none`"));
+        assert!(add(text, "none", "write").unwrap_err().contains("store `none` does not exist"));
     }
 }

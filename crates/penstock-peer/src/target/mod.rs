@@ -508,7 +508,11 @@ impl TargetService {
     fn read_back(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
         let target = self.target(spec)?;
         if matches!(target, Target::Null) {
-            let title = format!("store `{}` keeps nothing that could be read again", spec.store);
+            let title = format!(
+                "store `{}` discards all data, so \
+                                 nothing can be read back",
+                spec.store
+            );
             return Err(Problem::new(ProblemCode::Proof, title)
                 .hint("leave out `--readback` and `--also-digest`"));
         }
