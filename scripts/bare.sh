@@ -10,8 +10,8 @@
 #
 # Needs root, mmdebstrap, 8 GiB there and in /dev/shm, and the mirrors of Debian and crates.io. All
 # mounts are in a namespace of the script's own.
-# Exit codes: 0 all went well, 2 something is missing or must be installed by hand; else that of
-# the command that failed.
+# Exit codes: 0 all went well, 1 the program is too large, 2 something is missing or must be
+# installed by hand; else that of the command that failed.
 set -euo pipefail
 
 if [ "${PENSTOCK_BARE:-}" != inside ]; then
@@ -24,6 +24,9 @@ fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 release=${1:?the name of a release of Debian}
+
+# Users copy the program to other hosts, over ssh too: it stays small.
+PROGRAM_BYTES_MAX=40000000
 
 say() { printf 'bare: %s\n' "$*" >&2; }
 
@@ -62,6 +65,11 @@ git clone --quiet --no-hardlinks . "$root/root/penstock"
 say "make demo"
 begun=$SECONDS
 in_root make -C /root/penstock demo
-say "make demo took $((SECONDS - begun)) s"
+size=$(stat -c %s "$root/root/penstock/target/release/penstock")
+say "make demo took $((SECONDS - begun)) s; the program has $size bytes"
+[ "$size" -le "$PROGRAM_BYTES_MAX" ] || {
+    echo "error: the program has $size bytes, more than $PROGRAM_BYTES_MAX" >&2
+    exit 1
+}
 say "setting up for make test"
 in_root /root/penstock/scripts/setup.sh test
