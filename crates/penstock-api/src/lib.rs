@@ -51,7 +51,6 @@ pub mod rest;
 pub mod rpc;
 mod run;
 pub mod site;
-mod slicing_text;
 pub mod text;
 pub mod transfer;
 

@@ -68,7 +68,7 @@ pub struct OpenScan {
     /// Root of the data set within the store.
     pub root: PathText,
     /// Rules by which pages are cut; unsound parameters are refused when the request is read.
-    #[serde(with = "crate::slicing_text")]
+    #[serde(with = "crate::run::scan::slicing_text")]
     pub slicing: Slicing,
     /// Only these paths, relative to the root; empty for all.
     #[serde(default)]

@@ -9,8 +9,6 @@ pub(crate) mod join;
 pub(crate) mod paths;
 pub(crate) mod peer;
 pub(crate) mod plan;
-pub(crate) mod recover;
-pub(crate) mod rotation;
 pub(crate) mod shares;
 pub(crate) mod site;
 pub(crate) mod status;

@@ -8,7 +8,7 @@ use penstock_proto::id::Name;
 use penstock_sys::now_seconds;
 
 use crate::client::Client;
-use crate::commands::rotation;
+use crate::commands::site::rotation;
 use crate::options::directory::DirectoryArgs;
 use penstock_exit::{self as exit, ExitCode, Failure};
 

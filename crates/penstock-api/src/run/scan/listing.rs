@@ -30,7 +30,7 @@ pub struct ScanRequest {
     /// Root of the data set within the store.
     pub root: PathText,
     /// Rules by which pages are cut; unsound parameters are rejected when the request is read.
-    #[serde(with = "crate::slicing_text")]
+    #[serde(with = "super::slicing_text")]
     pub slicing: Slicing,
     /// Only these paths, relative to the root; empty for all.
     pub files_from: Vec<PathText>,

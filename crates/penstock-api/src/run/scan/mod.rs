@@ -5,6 +5,7 @@
 
 pub(crate) mod listing;
 pub(crate) mod page_source;
+pub(crate) mod slicing_text;
 pub(crate) mod source_peer;
 
 pub use listing::{

@@ -1,5 +1,7 @@
 //! What makes a site one of several peers: its own etcd or the operator's, and the shared journal.
 
+pub(crate) mod recover;
+
 use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;

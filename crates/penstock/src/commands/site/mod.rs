@@ -1,5 +1,7 @@
 //! `penstock site`: sets a site up, pairs it with others, shows it.
 
+pub(crate) mod rotation;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,14 +13,13 @@ use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply
 use penstock_net::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
-use super::doctor;
 use crate::client::Client;
+use crate::commands::cluster::recover::{self, RecoverArgs, TakeoverArgs};
 use crate::commands::cluster::{self, ClusterArgs, GrowArgs};
+use crate::commands::doctor;
 use crate::commands::events;
 use crate::commands::join::{self, JoinArgs};
 use crate::commands::paths;
-use crate::commands::recover::{self, RecoverArgs, TakeoverArgs};
-use crate::commands::rotation;
 use crate::commands::status;
 use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
