@@ -113,7 +113,7 @@ fn an_unfinished_file_at_the_source_is_told() {
     assert!(text(&planned.stdout).contains(name), "{planned:?}");
     let ended = copy_with(&copy, &source, &target, &["--sync", "--delete"]).expect(3);
     assert_eq!((ended.figure("errors"), ended.figure("deleted")), (1, 0), "{}", ended.last);
-    for words in ["nothing is deleted: 1 unfinished", "--clean"] {
+    for words in ["nothing is deleted: the source has 1 unfinished", "--clean"] {
         assert!(ended.errors.contains(words), "{}", ended.errors);
     }
     assert_eq!(files(&target), ["a", "b", "c", "d/e", "old"].map(PathBuf::from));

@@ -426,7 +426,7 @@ fn b8_errors_at_the_other_host_name_it() {
     let host = installed();
     make_tree(&host.path("local/tree"));
     let ended = host.run(&[&host.remote("missing"), "."]).expect(7);
-    assert!(ended.errors.contains("at 127.0.0.1: cannot look at the source"), "{}", ended.errors);
+    assert!(ended.errors.contains("at 127.0.0.1: cannot examine the source"), "{}", ended.errors);
     let ended = host.run(&["tree", "127.0.0.1:/proc/version/x"]).expect(7);
     assert!(ended.errors.contains("at 127.0.0.1: `/proc/version` is a file"), "{}", ended.errors);
     for (from, to) in [("tree", "local/tree/sub"), ("tree", "local"), ("tree/", "local")] {

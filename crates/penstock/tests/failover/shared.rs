@@ -181,7 +181,7 @@ fn a_peer_is_added_and_one_is_drained() {
     let after = carried(&world.lab, "b1") - before;
     assert!(after < MIB, "it carried {after} bytes after it was drained");
     world.assert_sent_twice(&summary, IN_FLIGHT);
-    world.told("b0", "peer-joined", &["`b2` is there"]);
+    world.told("b0", "peer-joined", &["`b2` is up"]);
     let joined = world.told("b0", "peer-in", &["`b2` takes part", "a share"]);
     assert_eq!(joined["transfer"], *world.id, "{joined}");
     world.told("b0", "drain", &["`b1` is draining"]);
