@@ -74,7 +74,7 @@ want_packages() {
     want make build-essential
     want curl curl
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
-    if [ "$1" != build ]; then
+    if [ "$1" = test ]; then
         want mkfs.xfs xfsprogs
         want mkfs.ext4 e2fsprogs
         want mkfs.btrfs btrfs-progs
