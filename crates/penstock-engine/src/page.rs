@@ -131,8 +131,7 @@ fn is_settled(state: PieceState) -> bool {
     matches!(state, PieceState::Durable | PieceState::Excepted)
 }
 
-/// Returns whether a piece may pass from one state to the other: see the module's description. A
-/// replay passes from missing to all states that a log knows.
+/// Returns whether a piece may pass from one state to the other: see the module's description.
 fn follows(was: PieceState, state: PieceState) -> bool {
     use PieceState::{Durable, Excepted, Granted, Missing, Published, Written};
     match (was, state) {
@@ -354,12 +353,20 @@ impl PageLedger {
         )
     }
 
-    /// Changes a state, as the only function, and keeps the counts that depend on it. A granted
-    /// piece loses its owner, unless it was written.
+    /// Changes a state to one that may follow it.
     fn set(&mut self, piece: u32, state: PieceState) {
+        if let Some(was) = self.states.get(piece as usize) {
+            debug_assert!(follows(*was, state), "piece {piece}: {was:?} → {state:?}");
+        }
+        self.put(piece, state);
+    }
+
+    /// Puts a piece into a state, as the only function, and keeps the counts that depend on it. A
+    /// granted piece loses its owner, unless it was written. A log that is replayed may hold any
+    /// sequence of states: a disk is not trusted.
+    fn put(&mut self, piece: u32, state: PieceState) {
         let Some(slot) = self.states.get_mut(piece as usize) else { return };
         let was = std::mem::replace(slot, state);
-        debug_assert!(follows(was, state), "piece {piece}: {was:?} → {state:?}");
         self.unsettled += u32::from(is_settled(was));
         self.unsettled -= u32::from(is_settled(state));
         let worth = self.pieces[piece as usize].worth();

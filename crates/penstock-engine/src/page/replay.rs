@@ -38,7 +38,7 @@ impl PageLedger {
                     self.note_asks(&digests, &failures);
                     if self.states.get(piece as usize).is_some() {
                         found.insert(piece, Found { under, digests, failures });
-                        self.set(piece, PieceState::Written);
+                        self.put(piece, PieceState::Written);
                     }
                 }
                 JournalRecord::Durable { pieces } => {
@@ -73,7 +73,7 @@ impl PageLedger {
 
     fn replay_state(&mut self, pieces: &[u32], state: PieceState) {
         for piece in pieces {
-            self.set(*piece, state);
+            self.put(*piece, state);
         }
     }
 
@@ -85,7 +85,7 @@ impl PageLedger {
         if let Some(file) = self.large.get_mut(&failure.entry) {
             self.failures += u64::from(!std::mem::replace(&mut file.failed, true));
             for piece in file.first..=file.finish {
-                self.set(piece, PieceState::Excepted);
+                self.put(piece, PieceState::Excepted);
             }
             return;
         }
@@ -112,7 +112,7 @@ impl PageLedger {
         if let Some(file) = self.large.get_mut(&entry) {
             file.generation = generation;
             for piece in file.first..=file.finish {
-                self.set(piece, PieceState::Missing);
+                self.put(piece, PieceState::Missing);
             }
         }
     }
@@ -133,21 +133,21 @@ impl PageLedger {
             if let Piece::Finish { .. } = piece {
                 // Finishing is idempotent and cheap: it is repeated unless it is durable.
                 if state == PieceState::Written || doubt_all {
-                    self.set(index as u32, PieceState::Missing);
+                    self.put(index as u32, PieceState::Missing);
                 } else {
                     self.count_written(index as u32, &[]);
                 }
                 continue;
             }
             let Some(known) = found.get(&(index as u32)) else {
-                self.set(index as u32, PieceState::Missing);
+                self.put(index as u32, PieceState::Missing);
                 continue;
             };
             if state == PieceState::Durable && !doubt_all {
                 self.replay_durable(index as u32, &known.digests, &known.failures);
                 continue;
             }
-            self.set(index as u32, PieceState::Granted);
+            self.put(index as u32, PieceState::Granted);
             self.rechecking.insert(index as u32);
             let under = (!doubt_all).then_some(known.under);
             rechecks.push((under, self.recheck_of(index as u32, known)));
