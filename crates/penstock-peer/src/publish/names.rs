@@ -223,7 +223,7 @@ impl Publisher<'_> {
         let mut replace = self.replaces_all();
         let mut named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
         if matches!(named, Err(StoreError::Exists { .. })) {
-            replace = match self.taken(page, index, &dir, &leaf)? {
+            replace = match self.taken((page, index), (&dir, &leaf), None)? {
                 Taken::Own => true,
                 Taken::Free => false,
                 Taken::Foreign => return named.map(|()| Named::Yes),

@@ -19,6 +19,9 @@ use penstock_store::{Dir, Kind, Meta, Step, StoreError};
 use super::publisher::Publisher;
 use crate::target::compare::{is_newer, step_of};
 
+/// Bytes that are compared at a time.
+const COMPARED_BYTES: usize = 1 << 16;
+
 /// The judgement of a name that is taken.
 pub(super) enum Taken {
     /// The name is free again.
@@ -53,7 +56,7 @@ impl Publisher<'_> {
         if !self.replaces_all() {
             let named = tree.target.publish(dir, temporary, leaf, false);
             let Err(taken @ StoreError::Exists { .. }) = named else { return named.map(Some) };
-            match self.taken(page, index, dir, leaf)? {
+            match self.taken((page, index), (dir, leaf), Some(temporary))? {
                 Taken::Own => {}
                 Taken::Free => {
                     return tree.target.publish(dir, temporary, leaf, false).map(Some);
@@ -66,17 +69,17 @@ impl Publisher<'_> {
         tree.target.publish(dir, temporary, leaf, true).map(Some)
     }
 
-    /// Judges the entry that has the final name of an entry of a page. Blocks while the controller
+    /// Judges the entry that has the final name of an entry of a page. `temporary` is
+    /// the present name of the file that is to get it, if it has one. Blocks while the controller
     /// looks for the pages of earlier versions.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
     pub(super) fn taken(
         &mut self,
-        page: &TaskPage,
-        index: u32,
-        dir: &Dir,
-        leaf: &[u8],
+        (page, index): (&TaskPage, u32),
+        (dir, leaf): (&Dir, &[u8]),
+        temporary: Option<&[u8]>,
     ) -> Result<Taken, StoreError> {
         let Some(there) = self.shared.tree.target.meta(dir, leaf)? else { return Ok(Taken::Free) };
         let entry = &page.page.entries()[index as usize];
@@ -89,7 +92,7 @@ impl Publisher<'_> {
         }
         let (mut version, mut at) = (Arc::clone(&page.page), index as usize);
         loop {
-            if self.is_version(&version, at, &there, (dir, leaf))? {
+            if self.is_version(&version, at, &there, (dir, leaf), temporary)? {
                 return Ok(Taken::Own);
             }
             let Some(amends) = version.amends().get(at).copied() else { return Ok(Taken::Foreign) };
@@ -103,21 +106,30 @@ impl Publisher<'_> {
     }
 
     /// Returns whether the entry that is there shows all that this version would show. Where times
-    /// are not kept, size and kind must do.
+    /// are not kept, a file must have the bytes that are to get its name: it is the file that this
+    /// transfer has named, or replacing it changes no byte.
     fn is_version(
         &mut self,
         page: &Page,
         at: usize,
         there: &Meta,
         (dir, leaf): (&Dir, &[u8]),
+        temporary: Option<&[u8]>,
     ) -> Result<bool, StoreError> {
         let entry: &Entry = &page.entries()[at];
         let tree = &self.shared.tree;
         let timed = tree.keeper.sets_times() && dir.takes_times();
         let dated = !timed || dir.has_time(there, entry.mtime, self.step(page));
         Ok(match (entry.kind, there.kind) {
-            (EntryKind::File | EntryKind::HardLink, Kind::File) => {
+            (EntryKind::File | EntryKind::HardLink, Kind::File) if timed => {
                 there.size == entry.size && dated
+            }
+            (EntryKind::File | EntryKind::HardLink, Kind::File) => {
+                there.size == entry.size
+                    && match temporary {
+                        Some(temporary) => self.are_equal(dir, temporary, leaf)?,
+                        None => false,
+                    }
             }
             (EntryKind::Symlink, Kind::Symlink) => {
                 tree.target.read_link(dir, leaf)? == page.link(entry)
@@ -128,6 +140,26 @@ impl Publisher<'_> {
             (EntryKind::HardLink, kind) => entry.special && kind != Kind::Directory && dated,
             _ => false,
         })
+    }
+
+    /// Returns whether two files of a directory have the same bytes.
+    fn are_equal(&self, dir: &Dir, temporary: &[u8], leaf: &[u8]) -> Result<bool, StoreError> {
+        let target = &self.shared.tree.target;
+        let (ours, there) = (target.open_read(dir, temporary)?, target.open_read(dir, leaf)?);
+        let mut bytes = [vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]];
+        let mut at = 0;
+        loop {
+            self.shared.hang.step();
+            let [one, other] = &mut bytes;
+            let (read, found) = (ours.read_at(at, one)?, there.read_at(at, other)?);
+            if one[..read] != other[..found] {
+                return Ok(false);
+            }
+            if read < COMPARED_BYTES {
+                return Ok(true);
+            }
+            at += read as u64;
+        }
     }
 
     /// Returns the step in which the source of a page counts time.

@@ -15,7 +15,7 @@ use std::{fmt, io};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use penstock_proto::name;
 use penstock_proto::name::STORE_PRIVATE_NAME;
-use penstock_sys::{is_mount_root, mount_identity};
+use penstock_sys::{FileSystemKind, is_mount_root, mount_identity};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, StatxFlags, fstat, fstatfs, fstatvfs, fsync, linkat,
     mkdirat, openat, renameat_with, statx, unlinkat,
@@ -86,7 +86,7 @@ impl fmt::Debug for StoreIdentity {
 
 /// The mount at the root of a store, as far as the file system shows: type, file-system id, inode
 /// and birth time of the root (C3). Written and read as hexadecimal numbers joined by `-`: three,
-/// and a fourth if the file system reports when the root was made.
+/// and a fourth if the file system, ext4, XFS or Btrfs, reports when the root was made.
 ///
 /// It stays the same over reboots on disk file systems; on some network file systems the id is 0
 /// and on tmpfs it is new for each mount. A directory that is removed and made again may get the
@@ -99,23 +99,31 @@ pub struct StoreFingerprint {
     pub file_system_id: u64,
     /// Inode number of the root directory.
     pub root_inode: u64,
-    /// `stx_btime` of statx(2) of the root directory, in nanoseconds since 1970. `None` if the file
-    /// system does not report it, and in a fingerprint that was recorded without it.
+    /// `stx_btime` of statx(2) of the root directory, in nanoseconds since 1970. `None` where the
+    /// file system does not report it or may change it, and in a fingerprint that was recorded
+    /// without it.
     pub root_birth_ns: Option<u64>,
 }
 
 impl StoreFingerprint {
+    /// Takes the birth time only where it never changes: overlayfs stamps a new one when the first
+    /// write copies a directory up, and exFAT when an entry is renamed into a directory.
     fn of(root: impl AsFd) -> io::Result<Self> {
+        let file_system_type = fstatfs(&root)?.f_type as u32;
+        let keeps_births = matches!(
+            FileSystemKind::from_f_type(file_system_type),
+            FileSystemKind::Ext4 | FileSystemKind::Xfs | FileSystemKind::Btrfs
+        );
         let told = statx(&root, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
         let reports = StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::BTIME);
         let birth = told.stx_btime;
         let birth_ns = || u64::try_from(birth.tv_sec).ok()?.checked_mul(1_000_000_000);
         let birth_ns = birth_ns().and_then(|ns| ns.checked_add(birth.tv_nsec.into()));
         Ok(Self {
-            file_system_type: fstatfs(&root)?.f_type as u32,
+            file_system_type,
             file_system_id: fstatvfs(&root)?.f_fsid,
             root_inode: told.stx_ino,
-            root_birth_ns: birth_ns.filter(|ns| reports && *ns > 0),
+            root_birth_ns: birth_ns.filter(|ns| keeps_births && reports && *ns > 0),
         })
     }
 
@@ -220,20 +228,11 @@ impl PosixStore {
     /// The way in which the store is offline: quarantine it at this peer; no item has failed.
     pub fn check_identity(&self, expected: &StoreIdentity) -> Result<(), StoreOffline> {
         let found = self.identity()?;
-        if found.id != expected.id && !self.is_ephemeral_as(expected)? {
+        if found.id != expected.id {
             let (root, expected) = (self.root_text(), expected.id_hex());
             return Err(StoreOffline::OtherStore { root, expected, found: found.id_hex() });
         }
         Ok(())
-    }
-
-    /// Returns whether `expected` is the identity of this ephemeral store, made of a fingerprint
-    /// without a birth time.
-    fn is_ephemeral_as(&self, expected: &StoreIdentity) -> Result<bool, StoreOffline> {
-        if !self.is_ephemeral() {
-            return Ok(false);
-        }
-        Ok(StoreIdentity::of(&self.fingerprint()?.without_birth()).id == expected.id)
     }
 
     /// Returns the fingerprint of the current mount at the root.

@@ -115,7 +115,8 @@ impl TargetPlace {
     ) -> anyhow::Result<Self> {
         if target.as_os_str() == "null:" {
             let path = PathBuf::from("null:");
-            return Ok(Self { kind: StoreKind::Null, root: Vec::new(), path });
+            let root = if source.directory { Vec::new() } else { source.name.0.clone() };
+            return Ok(Self { kind: StoreKind::Null, root, path });
         }
         let into = source.directory || ends_in_slash(target) || target.is_dir();
         let (directory, root) = match (into, source.directory && source.contents) {

@@ -432,6 +432,66 @@ fn a_name_that_is_taken_meanwhile_stays() {
     }
 }
 
+/// Promise (B9): a file of another program is not replaced where nothing may be, even if it has the
+/// size of the one that was to get its name and times are not kept.
+#[test]
+fn a_file_of_the_same_size_that_is_made_meanwhile_stays_without_times() {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    make_files(&mut rng("same size"), &source, 1, 0, &[24 << 20]);
+    let copy = Copy::new(base.path());
+    let mut command = copy.command(format!("{}/", source.display()), &target);
+    command.args(["--bwlimit", "80Mbit/s", "--if-exists", "fail", "--no-preserve", "times"]);
+    let mut run = Run::spawn(&mut command);
+    let early = run.wait_for(|line| line["bytes_verified"].as_u64() > Some(0));
+    assert!(early.is_some());
+    run.signal(Signal::STOP);
+    let path = target.join("dir0/large0");
+    File::create_new(&path).unwrap().set_len(24 << 20).unwrap();
+    run.signal(Signal::CONT);
+    run.end().expect(3);
+    assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0), "the other program's file");
+}
+
+/// Promise (A5): a copy into a directory of an overlay, as containers have, ends well though the
+/// first write copies the directory up.
+#[test]
+fn a_directory_of_an_overlay_is_one_store() {
+    if !is_root("an overlay") {
+        return;
+    }
+    let base = scratch();
+    let at = |name: &str| base.path().join(name);
+    for name in ["lower/data", "upper", "work", "merged", "src/d"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    for name in ["a", "d/b"] {
+        fs::write(at("src").join(name), name).unwrap();
+    }
+    let layers = ["lower", "upper", "work"].map(|name| at(name).display().to_string());
+    let [lower, upper, work] = layers;
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    tool("mount", &[&"-t", &"overlay", &"-o", &options, &"overlay", &at("merged")]);
+    let target = at("merged").join("data");
+    let ended = copy_with(&Copy::new(base.path()), &at("src"), &target, &[]);
+    let copied = fs::read(target.join("d/b"));
+    tool("umount", &[&at("merged")]);
+    ended.expect(0);
+    assert_eq!(copied.unwrap(), b"d/b");
+}
+
+/// Promise: a single file may be copied to nowhere.
+#[test]
+fn a_single_file_is_discarded() {
+    let base = scratch();
+    fs::write(base.path().join("file"), "bytes").unwrap();
+    let copy = Copy::new(base.path());
+    let mut command =
+        copy.command(base.path().join("file").display().to_string(), Path::new("null:"));
+    let ended = Run::spawn(&mut command).end().expect(0);
+    assert_eq!(ended.figure("files"), 1, "{}", ended.last);
+}
+
 /// Promise (B9): where entries may be replaced, those that are made meanwhile are replaced too.
 #[test]
 fn a_name_that_is_taken_meanwhile_is_replaced_if_it_may_be() {
