@@ -52,7 +52,10 @@ impl WriterRecord {
     /// The journal store cannot be read, or the record is damaged.
     pub(crate) fn open(journal: &Path, epoch: u64) -> Result<Self, Problem> {
         let name = journal.join(NAME);
-        fs::read_dir(journal).map_err(|cause| failed("read", journal, &cause))?;
+        // A listing that breaks off would hide files that may be written late.
+        fs::read_dir(journal)
+            .and_then(|entries| entries.collect::<io::Result<Vec<_>>>())
+            .map_err(|cause| failed("read", journal, &cause))?;
         let mut known = WriterLine::default();
         for path in all(&name) {
             let text = fs::read(&path).map_err(|cause| failed("read", &path, &cause))?;
@@ -161,12 +164,19 @@ pub(crate) fn forget_pages(journal: &Path, epoch: u64) -> Result<(), Problem> {
 
 fn read_lines(text: &[u8]) -> io::Result<Vec<WriterLine>> {
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
-    let mut read = Vec::new();
+    let mut read: Vec<WriterLine> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         match serde_json::from_slice(line) {
             _ if line.is_empty() => {}
             Ok(line) => read.push(line),
-            Err(_) if lines.get(at + 1).is_none_or(|next| next.is_empty()) => {}
+            // Cut off before its end: no work was granted under it.
+            Err(_) if at + 1 == lines.len() => {}
+            Err(_) if lines[at + 1].is_empty() && at + 2 < lines.len() => {}
+            // Damaged with its end: it may have said that fewer writers are settled.
+            Err(_) if lines[at + 1].is_empty() => {
+                let standings = read.iter_mut().filter_map(|line| line.standing.as_mut());
+                standings.for_each(|standing| standing.settled.clear());
+            }
             Err(cause) => return Err(cause.into()),
         }
     }
@@ -253,6 +263,13 @@ mod tests {
         fs::write(&path, format!("\n\n{a}\n{{\"stan\0\0\0\n\n{b}\n")).unwrap();
         let read = WriterRecord::open(journal.path(), 4).unwrap();
         assert_eq!(Some(read.standing()), standing(7, 3, &[1]).standing);
+        fs::write(&path, format!("\n\n{a}\n{{\"stan\0\0\0\n")).unwrap();
+        let read = WriterRecord::open(journal.path(), 4).unwrap();
+        assert_eq!(
+            Some(read.standing()),
+            standing(7, 3, &[]).standing,
+            "nobody is settled for sure"
+        );
     }
 
     /// Promise: the record does not grow with the time of a run, and a ledger that is given up

@@ -1,9 +1,9 @@
 //! Pages in which one peer may have left temporary files that no other peer would find.
 //!
 //! While pages are open, their heads and the pages kept in the journal without a head say where
-//! such files may be. The journal records the writers before such
-//! pages are committed as complete, and when links are made in them after that. A run that begins
-//! where links may have been begun searches all pages that have some.
+//! such files may be. The journal records the writers before such pages are committed as complete,
+//! and when links are made in them after that. A run that begins where links may have been begun
+//! searches all pages that have some.
 
 use std::collections::BTreeSet;
 
