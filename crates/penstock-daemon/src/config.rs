@@ -320,7 +320,10 @@ impl Config {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let message = format!("`{}` is not a site directory", directory.display());
                 return Err(Failure::new(ExitCode::Usage, message)
-                    .hint("`penstock site init --name NAME --dir DIR` makes one; `--dir` names it")
+                    .hint(
+                        "`penstock site init --name NAME --dir DIR` makes one; or name another \
+                         one by `--dir`",
+                    )
                     .into());
             }
             Err(error) => {

@@ -9,7 +9,7 @@
 //! | [`mod@slice`] | the cutting of a page into pieces. | both |
 //! | [`transfer`] | missing, written and durable pieces; the next work of each peer. | controller |
 //! | [`page`] | the ledger of one page: its state and its log. | controller |
-//! | [`queue`] | the transfer that starts next; the reason why each other one waits. | controller |
+//! | [`queue`] | the transfer that starts next; the reason why each other one waits. | controller, not in use yet |
 //! | [`limit_shares`] | the division of a limit among target peers. | controller |
 //! | [`fetch`] | requests on lanes, how far ahead, retries. | target peer |
 //! | [`epoch`] | the time of a sync, the files to rename after it. | target peer |
@@ -18,6 +18,7 @@
 //! | [`paths`] | pairs of addresses that carry; giving one up and taking it back. | target peer |
 //! | [`lease`] | the time for which a peer may act, as its two ends count it. | both ends |
 //! | [`writers`] | the part of each target peer, and what it may still write. | controller |
+//! | [`token_bucket`] | whether a key may do one thing more now. | daemon |
 //! | [`pace`] | the wait that holds a limit. | everywhere |
 //! | [`retry`] | the wait before trying again. | everywhere |
 

@@ -179,9 +179,10 @@ impl Client {
     ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let title = format!("no daemon answers at `{}`", self.socket.display());
-            Problem::new(ProblemCode::NoDaemon, title)
-                .because(error)
-                .hint("start it with `penstock daemon --dir DIR`; `--dir` or PENSTOCK_DIR names it")
+            Problem::new(ProblemCode::NoDaemon, title).because(error).hint(
+                "start it with `penstock daemon --dir DIR`, or name another site directory by \
+                     `--dir`",
+            )
         })?;
         http::send(stream, method, &format!("/api/v1{path}"), body).await
     }

@@ -372,7 +372,7 @@ problem_codes! {
     "Stores and targets":
     StoreUnknown "store-unknown" 404 Usage AfterChange
         "The site has no such store."
-        "Use one of the stores that `penstock peer list` shows.";
+        "Use one of the stores that `penstock store list` shows.";
     StoreKind "store-kind" 400 Usage AfterChange
         "The kind of the store does not permit the request."
         "Choose another store, or leave out the option that the message names.";

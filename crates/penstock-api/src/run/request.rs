@@ -495,7 +495,7 @@ impl PeerReply {
 
     /// Returns the problem of a reply that belongs to another request.
     pub fn misplaced(&self) -> Problem {
-        Problem::new(ProblemCode::Version, "a peer's reply belongs to another request")
+        Problem::new(ProblemCode::PeerReply, "a peer's reply belongs to another request")
             .hint("use the same release of penstock everywhere")
     }
 }

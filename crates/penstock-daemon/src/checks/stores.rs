@@ -135,7 +135,13 @@ fn state(config: &Config, directory: &Path) -> Vec<Finding> {
         Err(why) => {
             let what = format!("the site directory cannot be opened: {why}");
             let why = "the daemon does not start without it";
-            return vec![Finding::new(Level::Bad, code, what, why, "`--dir` names it")];
+            return vec![Finding::new(
+                Level::Bad,
+                code,
+                what,
+                why,
+                "name the site directory by `--dir`",
+            )];
         }
     };
     let mut findings = Vec::new();

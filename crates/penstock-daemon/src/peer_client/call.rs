@@ -145,13 +145,8 @@ impl RemotePeer {
                 answer => return answer,
             }
         }
-        let nowhere = || {
-            Problem::new(
-                ProblemCode::PeerUnreachable,
-                "the peer has no known \
-                                                                     address",
-            )
-        };
+        let nowhere =
+            || Problem::new(ProblemCode::PeerUnreachable, "the peer has no known address");
         Err(last.unwrap_or_else(nowhere))
     }
 }

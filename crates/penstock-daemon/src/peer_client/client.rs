@@ -165,13 +165,8 @@ impl PeerClient {
                 answer => return http::decode(&answer?),
             }
         }
-        let nowhere = || {
-            Problem::new(
-                ProblemCode::PeerUnreachable,
-                "the peer has no known \
-                                                                     address",
-            )
-        };
+        let nowhere =
+            || Problem::new(ProblemCode::PeerUnreachable, "the peer has no known address");
         Err(last.unwrap_or_else(nowhere))
     }
 }

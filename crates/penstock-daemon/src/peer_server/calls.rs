@@ -160,8 +160,7 @@ impl Answering {
         if !found.is_empty() && !self.say(&AnswerPart::Found(found)) {
             return Err(Problem::new(
                 ProblemCode::Stopped,
-                "the caller no longer waits for the \
-                                                           answer",
+                "the caller no longer waits for the answer",
             ));
         }
         Ok(())

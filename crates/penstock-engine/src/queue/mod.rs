@@ -40,6 +40,8 @@ pub const SHORT_SECONDS: u64 = 60;
 pub const PRIORITY_DEFAULT: u8 = 50;
 /// Bytes that a transfer without a forecast counts as.
 const UNKNOWN_BYTES: u64 = 1 << 30;
+/// Greatest forecast that counts, so that no sum of forecasts overflows.
+const FORECAST_BYTES_MAX: u64 = 1 << 50;
 /// Items left, at most, of a transfer that counts as nearly finished.
 const NEARLY_ITEMS: u64 = 100;
 
@@ -83,7 +85,7 @@ impl Request {
     }
 
     fn bytes(&self) -> u64 {
-        self.forecast_bytes.unwrap_or(UNKNOWN_BYTES)
+        self.forecast_bytes.unwrap_or(UNKNOWN_BYTES).min(FORECAST_BYTES_MAX)
     }
 
     /// Rank among the transfers of one user; the least starts first.

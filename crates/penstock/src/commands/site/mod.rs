@@ -367,7 +367,11 @@ fn join(
     ))?;
     let site = &reply.site.name;
     let grants = match client.get::<Vec<StoreView>>("/stores") {
-        Ok(stores) if grants.is_empty() => ask_stores(&stores, site)?,
+        // The sites are paired by now: a terminal that cannot be read grants nothing.
+        Ok(stores) if grants.is_empty() => ask_stores(&stores, site).unwrap_or_else(|error| {
+            exit::warn(&format!("no rights are granted: {error:#}"));
+            GrantArgs::default()
+        }),
         _ => grants.clone(),
     };
     if !grants.is_empty() {
