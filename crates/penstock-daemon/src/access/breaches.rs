@@ -57,7 +57,7 @@ impl PeerBreaches {
             }
             Held::ForLong => (RefusalCode::Protocol, 0, "for an hour"),
         };
-        let text = format!("peer `{peer}` broke the lane protocol: none is served to it {when}");
+        let text = format!("peer `{peer}` broke the lane protocol: no lane is served to it {when}");
         Some(Refusal { code, retry_after_ms, text })
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::common_crash::sites::{Site, pair};
 use crate::common_crash::{
-    BINARY, Copy, Run, assert_same, is_root, make_files, rng, scratch, tool,
+    Copy, Run, assert_same, is_root, make_files, program_of_others, rng, scratch, tool,
 };
 use serde_json::Value;
 
@@ -244,8 +244,12 @@ fn any_number_of_threads_is_enough_or_an_error() {
             command.args(["60", "setpriv"]);
             command.args([&format!("--reuid={USER}"), &format!("--regid={USER}")]);
             command.args(["--clear-groups", "prlimit", &format!("--nproc={most}:{most}")]);
-            command.args([BINARY, "copy", &contents]).arg(&target).args(options);
-            command.env("PENSTOCK_STATE_HOME", &home).current_dir(base.path());
+            command.arg(program_of_others(base.path())).args(["copy", &contents]);
+            command
+                .arg(&target)
+                .args(options)
+                .env("PENSTOCK_STATE_HOME", &home)
+                .current_dir(base.path());
             let output = command.output().unwrap();
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             let code = output.status.code();

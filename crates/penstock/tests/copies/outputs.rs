@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::common_crash::mounts::Mount;
-use crate::common_crash::{can_trace, is_root, tool};
+use crate::common_crash::{can_trace, is_root, program_of_others, tool};
 
 struct Bed {
     work: tempfile::TempDir,
@@ -358,7 +358,7 @@ fn e8_a_file_in_a_directory_of_others_is_written() {
     let as_nobody = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        command.args([env!("CARGO_BIN_EXE_penstock"), "copy", "s/", "o"]).args(arguments);
+        command.arg(program_of_others(bed.work.path())).args(["copy", "s/", "o"]).args(arguments);
         command.current_dir(bed.work.path()).env("PENSTOCK_STATE_HOME", bed.at("state"));
         command.output().unwrap()
     };

@@ -11,7 +11,9 @@ use std::process::{Command, Output};
 use penstock_proto::name::{OwnKind, RunTag, STORE_PRIVATE_NAME, own, own_name};
 
 use crate::common_crash::sites::pair;
-use crate::common_crash::{BINARY, Copy, Run, copy_with, figure, files_below, is_root, scratch};
+use crate::common_crash::{
+    BINARY, Copy, Run, copy_with, figure, files_below, is_root, program_of_others, scratch,
+};
 use crate::common_ssh::Host;
 
 /// A tree of names that a user may give, though Penstock's own begin alike.
@@ -221,8 +223,13 @@ fn copy_as(user: u32, base: &Path, source: &Path, target: &Path, options: &[&str
     }
     let mut command = Command::new("setpriv");
     command.arg(format!("--reuid={user}")).arg(format!("--regid={user}"));
-    command.args(["--clear-groups", BINARY, "copy", "--json"]).arg(source).arg(target);
-    command.args(options).current_dir(base).env("PENSTOCK_STATE_HOME", state);
+    command.arg("--clear-groups").arg(program_of_others(base)).args(["copy", "--json"]);
+    command
+        .arg(source)
+        .arg(target)
+        .args(options)
+        .current_dir(base)
+        .env("PENSTOCK_STATE_HOME", state);
     Run::spawn(&mut command)
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::{BINARY, is_root, make_files, rng, scratch, tool};
+use crate::common_crash::{BINARY, is_root, make_files, program_of_others, rng, scratch, tool};
 use rand::RngExt as _;
 use serde_json::Value;
 
@@ -227,11 +227,10 @@ fn what_cannot_be_read_is_no_match() {
     fs::write(source.join("f"), b"content").unwrap();
     tool("cp", &[&"-a", &source, &target]);
     fs::set_permissions(target.join("f"), Permissions::from_mode(0o000)).unwrap();
-    // The program itself may lie where nobody else may read.
-    let program = base.path().join("penstock");
-    fs::copy(BINARY, &program).unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(program_of_others(base.path()));
     let output = command.arg("verify").arg(contents(&source)).arg(&target).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{text}");

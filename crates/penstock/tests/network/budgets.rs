@@ -362,13 +362,18 @@ fn a_target_that_breaks_the_protocol_is_held_back() {
         assert_eq!(opened.status(), 200);
     });
     let mut pauses = Vec::new();
-    for number in 1..4 {
+    for number in 1..8 {
+        if pauses.len() == 3 {
+            break;
+        }
         let mut lane = hostile.lane(id(3), number).unwrap();
         let garbage = [0xff; 64];
         lane.send(&Header::of(FrameKind::Fetch, 1, &garbage), &garbage, &[]).unwrap();
         assert!(lane.recv_header(&mut Vec::new()).is_err(), "the lane ends");
         let refused = match hostile.lane(id(3), number) {
             Err(ConnectError::Refused(refused)) => refused,
+            // On a busy machine the first pause may be over by now; the next one is longer.
+            Ok(_) => continue,
             other => panic!("{other:?}"),
         };
         assert!(refused.text.contains("broke the lane protocol"), "{refused}");
@@ -377,7 +382,7 @@ fn a_target_that_breaks_the_protocol_is_held_back() {
         std::thread::sleep(Duration::from_millis(refused.retry_after_ms.into()));
     }
     println!("pauses of {pauses:?} ms");
-    assert!(pauses.is_sorted() && pauses[2] > 1000, "{pauses:?}");
+    assert!(pauses.len() == 3 && pauses.is_sorted() && pauses[2] > 1000, "{pauses:?}");
     assert!(hostile.lane(id(3), 9).is_ok(), "the pause is over");
 }
 

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,6 +36,20 @@ pub(crate) fn rng(test: &str) -> ChaCha8Rng {
     let seed = given.unwrap_or_else(rand::random::<u64>);
     println!("{test}: PENSTOCK_TEST_SEED={seed}");
     ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// The program for other users: where the repository lies in a private directory, a copy in `base`,
+/// which others can reach.
+pub(crate) fn program_of_others(base: &Path) -> PathBuf {
+    let is_open = |directory: &Path| fs::metadata(directory).unwrap().mode() & 0o001 != 0;
+    if Path::new(BINARY).ancestors().skip(1).all(is_open) {
+        return PathBuf::from(BINARY);
+    }
+    let program = base.join("program-of-others");
+    if !program.exists() {
+        fs::copy(BINARY, &program).unwrap();
+    }
+    program
 }
 
 /// Whether the test runs as root; says loudly that it is skipped if not.
@@ -442,16 +457,18 @@ impl Copy {
     /// As the user `nobody`, who must be able to reach what it is about.
     pub(crate) fn command_as_nobody(&self, source: &Path, target: &Path) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", BINARY]);
-        command.args(["copy", "--json"]).arg(source).arg(target);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(program_of_others(&self.base)).args(["copy", "--json"]);
+        command.arg(source).arg(target);
         self.place(&mut command);
         command
     }
 
     /// As a user of this number, who needs no account.
     pub(crate) fn command_as(&self, user: u32, source: &str, target: &Path) -> Command {
-        let mut command = self.command(source, target);
-        command.uid(user).gid(user);
+        let mut command = Command::new(program_of_others(&self.base));
+        command.args(["copy", "--json", source]).arg(target).uid(user).gid(user);
+        self.place(&mut command);
         command
     }
 
