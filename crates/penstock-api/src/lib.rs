@@ -4,6 +4,7 @@
 //!
 //! | module | between: about |
 //! |---|---|
+//! | [`access`] | users, daemon: users, roles, rights, tokens |
 //! | [`place`] | all: paths, and places in stores |
 //! | [`outcome`] | all: failed items, and when a file counts as durable |
 //! | [`transfer`] | users, controller: requests, options, states, progress, summaries |
@@ -35,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod cluster;
 pub mod io_problem;
 pub mod keys;

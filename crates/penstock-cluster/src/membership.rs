@@ -27,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use penstock_api::access::Directory;
 use penstock_api::cluster::{DrainMark, KnownPeer, LeaderCard, PeerCard};
 use penstock_proto::id::Name;
 use penstock_proto::version;
@@ -100,6 +101,8 @@ pub struct ClusterNow {
     pub gives_up: bool,
     /// Sites that are paired with this one.
     pub pairings: Vec<Pairing>,
+    /// Users and tokens of the site.
+    pub directory: Directory,
     /// The reason why this peer cannot take part; empty if there is none.
     pub trouble: String,
 }
@@ -340,6 +343,7 @@ impl Member {
             draining,
             gives_up,
             pairings: seen.pairings,
+            directory: seen.directory,
             trouble,
         };
         self.shared.now.send_if_modified(|before| {
@@ -390,6 +394,8 @@ impl Member {
             Operation::GetPrefix(self.keys.at("pairings/")),
             Operation::GetPrefix(self.keys.at("known/")),
             Operation::GetPrefix(self.keys.at("draining/")),
+            Operation::GetPrefix(self.keys.at("users/")),
+            Operation::GetPrefix(self.keys.at("tokens/")),
         ];
         let answer = self.shared.etcd.transact(&[], &gets, self.patience())?;
         let mut read = answer.read.into_iter();
@@ -414,7 +420,10 @@ impl Member {
         let known = next().iter().map(parse).collect::<Result<_, _>>()?;
         let mark = |found: &KeyValue| Ok((parse(found)?, found.created));
         let draining = next().iter().map(mark).collect::<Result<_, _>>()?;
+        let users = next().iter().map(parse).collect::<Result<_, _>>()?;
+        let tokens = next().iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Seen {
+            directory: Directory::new(users, tokens),
             leader,
             incarnation,
             is_recovering,
@@ -575,6 +584,7 @@ struct Seen {
     /// Draining peers, with the revisions at which the marks were made.
     draining: Vec<(DrainMark, u64)>,
     pairings: Vec<Pairing>,
+    directory: Directory,
 }
 
 /// Returns the reason why this release cannot take part in a site whose records have this format.
@@ -600,6 +610,7 @@ fn is_same(before: &ClusterNow, now: &ClusterNow) -> bool {
         && before.draining == now.draining
         && before.gives_up == now.gives_up
         && before.pairings == now.pairings
+        && before.directory == now.directory
         && before.trouble == now.trouble
 }
 

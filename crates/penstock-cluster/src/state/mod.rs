@@ -14,6 +14,7 @@
 
 mod etcd;
 mod heads;
+mod principals;
 mod sites;
 mod sqlite;
 mod transfers;
@@ -26,6 +27,7 @@ pub use sqlite::{SqliteState, StateError};
 pub use transfers::{Listed, Listing};
 pub use transfers::{Stub, TransferRecord, Wish};
 
+use penstock_api::access::{Token, TokenId, User};
 use penstock_api::heads::HeadStore;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::version;
@@ -71,6 +73,18 @@ pub trait SiteState: HeadStore {
     fn pair(&self, pairing: &Pairing) -> Result<(), StateError>;
     /// Forgets a pairing; whether there was one. Durable.
     fn unpair(&self, site: &Name) -> Result<bool, StateError>;
+    /// Returns all users, by name.
+    fn users(&self) -> Result<Vec<User>, StateError>;
+    /// Stores a user, or replaces the one with the same name. Durable.
+    fn put_user(&self, user: &User) -> Result<(), StateError>;
+    /// Removes a user. Durable.
+    fn remove_user(&self, name: &Name) -> Result<(), StateError>;
+    /// Returns all tokens.
+    fn tokens(&self) -> Result<Vec<Token>, StateError>;
+    /// Stores a token. Durable.
+    fn put_token(&self, token: &Token) -> Result<(), StateError>;
+    /// Removes a token. Durable.
+    fn remove_token(&self, id: TokenId) -> Result<(), StateError>;
 }
 
 impl SiteState for SqliteState {
@@ -136,5 +150,29 @@ impl SiteState for SqliteState {
 
     fn unpair(&self, site: &Name) -> Result<bool, StateError> {
         self.unpair(site)
+    }
+
+    fn users(&self) -> Result<Vec<User>, StateError> {
+        self.users()
+    }
+
+    fn put_user(&self, user: &User) -> Result<(), StateError> {
+        self.put_user(user)
+    }
+
+    fn remove_user(&self, name: &Name) -> Result<(), StateError> {
+        self.remove_user(name)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>, StateError> {
+        self.tokens()
+    }
+
+    fn put_token(&self, token: &Token) -> Result<(), StateError> {
+        self.put_token(token)
+    }
+
+    fn remove_token(&self, id: TokenId) -> Result<(), StateError> {
+        self.remove_token(id)
     }
 }

@@ -50,6 +50,9 @@ CREATE TABLE stub (
     id BLOB PRIMARY KEY, created INTEGER NOT NULL, ended INTEGER NOT NULL, record TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX stub_created ON stub (created, id);
+CREATE TABLE principal (
+    kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
 ";
 
 /// The reason why the state cannot be read or written.

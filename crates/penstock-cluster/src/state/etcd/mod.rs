@@ -16,6 +16,7 @@
 //! /penstock/SITE/draining/NAME  a peer that gets no new work
 //! /penstock/SITE/transfers/ID   records    /penstock/SITE/stubs/ID
 //! /penstock/SITE/pairings/SITE  pairings
+//! /penstock/SITE/users/NAME     users      /penstock/SITE/tokens/ID
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
 //! ```
 //! A value longer than [`VALUE_INLINE_MAX`] lies in the journal store, in a file that is named by
@@ -37,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use penstock_api::access::{Token, TokenId, User};
 use penstock_api::fence::Fence;
 use penstock_proto::id::{Name, TransferId};
 use serde::Serialize;
@@ -137,6 +139,12 @@ impl EtcdState {
         for pairing in state.records::<Pairing>("pairings/")? {
             state.cache.pair(&pairing)?;
         }
+        for user in state.records::<User>("users/")? {
+            state.cache.put_user(&user)?;
+        }
+        for token in state.records::<Token>("tokens/")? {
+            state.cache.put_token(&token)?;
+        }
         Ok(state)
     }
 
@@ -161,6 +169,7 @@ impl EtcdState {
                 self.pair(&pairing)?;
             }
         }
+        self.import_principals(from)?;
         let (mut before, mut taken) = (None, 0);
         loop {
             let part = from.list(before, 500)?;
@@ -193,6 +202,21 @@ impl EtcdState {
                 }
             }
         }
+    }
+
+    fn import_principals(&self, from: &SqliteState) -> Result<(), StateError> {
+        let (users, tokens) = (self.cache.users()?, self.cache.tokens()?);
+        for user in from.users()? {
+            if users.iter().all(|known| known.name != user.name) {
+                self.put_user(&user)?;
+            }
+        }
+        for token in from.tokens()? {
+            if tokens.iter().all(|known| known.id != token.id) {
+                self.put_token(&token)?;
+            }
+        }
+        Ok(())
     }
 
     fn records<T: DeserializeOwned>(&self, under: &str) -> Result<Vec<T>, StateError> {
@@ -496,6 +520,34 @@ impl SiteState for EtcdState {
     fn unpair(&self, site: &Name) -> Result<bool, StateError> {
         self.delete("remove a pairing", self.keys.at(&format!("pairings/{site}")))?;
         self.cache.unpair(site)
+    }
+
+    fn users(&self) -> Result<Vec<User>, StateError> {
+        self.cache.users()
+    }
+
+    fn put_user(&self, user: &User) -> Result<(), StateError> {
+        self.put("store a user", self.keys.at(&format!("users/{}", user.name)), user)?;
+        self.cache.put_user(user)
+    }
+
+    fn remove_user(&self, name: &Name) -> Result<(), StateError> {
+        self.delete("remove a user", self.keys.at(&format!("users/{name}")))?;
+        self.cache.remove_user(name)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>, StateError> {
+        self.cache.tokens()
+    }
+
+    fn put_token(&self, token: &Token) -> Result<(), StateError> {
+        self.put("store a token", self.keys.at(&format!("tokens/{}", token.id)), token)?;
+        self.cache.put_token(token)
+    }
+
+    fn remove_token(&self, id: TokenId) -> Result<(), StateError> {
+        self.delete("remove a token", self.keys.at(&format!("tokens/{id}")))?;
+        self.cache.remove_token(id)
     }
 }
 

@@ -1,0 +1,212 @@
+//! The person or program that makes a request.
+
+use std::collections::BTreeMap;
+
+use penstock_proto::id::Name;
+use serde::{Deserialize, Serialize};
+
+use super::role::{Right, Role};
+use super::scope::Scope;
+use super::token::TokenId;
+use super::user::StoreGrant;
+use crate::problem::{Problem, ProblemCode};
+
+/// The way by which a principal proved its identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Via {
+    /// The Unix socket: the kernel names the user id of the process (SO_PEERCRED, unix(7)).
+    Socket {
+        /// The user id.
+        uid: u32,
+    },
+    /// A bearer token (RFC 6750).
+    Token {
+        /// The token.
+        id: TokenId,
+    },
+}
+
+impl Via {
+    /// Returns the word for it in views and in the audit log.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Socket { .. } => "socket",
+            Self::Token { .. } => "token",
+        }
+    }
+}
+
+/// The person or program that makes a request, and its rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The name of its user.
+    pub user: Name,
+    /// The role of that user.
+    pub role: Role,
+    /// The way by which it proved its identity.
+    pub via: Via,
+    /// Scopes of its token, which take rights away; `None` leaves all rights of the role.
+    pub scopes: Option<Vec<Scope>>,
+    /// Rights of its user in single stores.
+    pub grants: BTreeMap<Name, StoreGrant>,
+}
+
+/// Reason why a principal lacks a right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// Its role lacks the right.
+    Role,
+    /// The scopes of its token leave the right out.
+    Scope,
+    /// Only root and the daemon's own user on the Unix socket have it.
+    NotLocal,
+}
+
+/// The use of a store that a transfer or a list needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Listing its entries.
+    List,
+    /// Reading files.
+    Read,
+    /// Writing files.
+    Write,
+}
+
+impl Principal {
+    /// Returns root, or the daemon's own user, on the Unix socket: it has every right.
+    pub fn local(user: Name, uid: u32) -> Self {
+        let via = Via::Socket { uid };
+        Self { user, role: Role::Administrator, via, scopes: None, grants: BTreeMap::new() }
+    }
+
+    /// Checks a right, whatever the object.
+    ///
+    /// # Errors
+    /// The role lacks the right, or the token's scopes leave it out.
+    pub fn check(&self, right: Right) -> Result<(), Denied> {
+        if right == Right::LocalRoot {
+            let is_local = matches!(self.via, Via::Socket { .. }) && self.is_administrator();
+            return is_local.then_some(()).ok_or(Denied::NotLocal);
+        }
+        if !self.role.has(right) {
+            return Err(Denied::Role);
+        }
+        match &self.scopes {
+            Some(scopes) if !scopes.iter().any(|scope| scope.allows(right)) => Err(Denied::Scope),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a right, and returns the problem that a client sees.
+    ///
+    /// # Errors
+    /// Code `not-authorised`: the title names the right, the hint the remedy.
+    pub fn require(&self, right: Right) -> Result<(), Problem> {
+        self.check(right).map_err(|denied| {
+            let title = format!("`{}` lacks the right `{}`", self.user, right.as_str());
+            let problem = Problem::new(ProblemCode::NotAuthorised, title);
+            match denied {
+                Denied::Role => problem
+                    .because(format!("its role is {}", self.role))
+                    .hint("ask an administrator of the site for another role"),
+                Denied::Scope => problem
+                    .because("the scopes of the token leave it out")
+                    .hint("make a token with the scope that the operation needs"),
+                Denied::NotLocal => {
+                    problem.hint("run the command as root on a host of the site, over its socket")
+                }
+            }
+        })
+    }
+
+    /// Returns whether it sees transfers of every owner.
+    pub fn sees_all_transfers(&self) -> bool {
+        self.role != Role::User
+    }
+
+    /// Returns whether it may see a transfer of this owner. A transfer without an owner is of the
+    /// site, and its operators see it.
+    pub fn may_see(&self, owner: Option<&Name>) -> bool {
+        self.sees_all_transfers() || owner == Some(&self.user)
+    }
+
+    /// Returns whether it may steer a transfer of this owner, where it has [`Right::Steer`].
+    pub fn may_steer(&self, owner: Option<&Name>) -> bool {
+        self.role >= Role::Operator || owner == Some(&self.user)
+    }
+
+    /// Returns whether it may use a store of this site so.
+    pub fn may_use(&self, store: &Name, access: Access) -> bool {
+        if self.role >= Role::Operator {
+            return true;
+        }
+        let grant = self.grants.get(store).copied().unwrap_or_default();
+        match access {
+            Access::List => grant.list,
+            Access::Read => grant.read,
+            Access::Write => grant.write,
+        }
+    }
+
+    fn is_administrator(&self) -> bool {
+        self.role == Role::Administrator
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anna(role: Role, scopes: Option<&[Scope]>) -> Principal {
+        Principal {
+            user: "anna".parse().unwrap(),
+            role,
+            via: Via::Token { id: "0011223344556677".parse().unwrap() },
+            scopes: scopes.map(<[_]>::to_vec),
+            grants: BTreeMap::new(),
+        }
+    }
+
+    /// Promise (C2): scopes take rights away from a role, and never add one.
+    #[test]
+    fn c2_scopes_never_widen_a_role() {
+        for role in Role::ALL {
+            for scope in Scope::ALL {
+                for right in Right::ALL {
+                    let narrowed = anna(role, Some(&[scope])).check(right).is_ok();
+                    let whole = anna(role, None).check(right).is_ok();
+                    assert!(narrowed <= whole, "{role} {scope} {right:?}");
+                }
+            }
+        }
+        let token = anna(Role::Administrator, Some(&[Scope::MetricsRead]));
+        assert_eq!(token.check(Right::Metrics), Ok(()));
+        assert_eq!(token.check(Right::SeeSite), Err(Denied::Scope));
+        assert_eq!(anna(Role::Viewer, None).check(Right::Submit), Err(Denied::Role));
+    }
+
+    /// Promise: only the socket recovers a cluster, whatever the role.
+    #[test]
+    fn c2_a_token_never_recovers_a_cluster() {
+        assert_eq!(anna(Role::Administrator, None).check(Right::LocalRoot), Err(Denied::NotLocal));
+        let root = Principal::local("root".parse().unwrap(), 0);
+        assert!(Right::ALL.iter().all(|&right| root.check(right).is_ok()));
+    }
+
+    /// Promise: a user sees and steers the own transfers, and uses the stores that grants name.
+    #[test]
+    fn c2_a_user_is_held_to_grants_and_own_transfers() {
+        let mut user = anna(Role::User, None);
+        let (own, other): (Name, Name) = ("anna".parse().unwrap(), "ben".parse().unwrap());
+        assert!(user.may_see(Some(&own)) && !user.may_see(Some(&other)) && !user.may_see(None));
+        assert!(user.may_steer(Some(&own)) && !user.may_steer(Some(&other)));
+        let raw: Name = "raw".parse().unwrap();
+        assert!(!user.may_use(&raw, Access::Read));
+        user.grants.insert(raw.clone(), StoreGrant { list: true, read: true, write: false });
+        assert!(user.may_use(&raw, Access::Read) && !user.may_use(&raw, Access::Write));
+        assert!(anna(Role::Operator, None).may_use(&raw, Access::Write));
+        assert!(anna(Role::Viewer, None).may_see(Some(&other)));
+    }
+}

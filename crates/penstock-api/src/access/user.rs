@@ -1,0 +1,110 @@
+//! Users of a site, as they are stored and shown.
+
+use std::collections::BTreeMap;
+
+use penstock_proto::id::Name;
+use serde::{Deserialize, Serialize};
+
+use super::Principal;
+use super::role::{Right, Role};
+use super::scope::Scope;
+
+/// Rights of a user in one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreGrant {
+    /// Listing entries.
+    #[serde(default)]
+    pub list: bool,
+    /// Reading files: transfers from the store.
+    #[serde(default)]
+    pub read: bool,
+    /// Writing files: transfers to the store.
+    #[serde(default)]
+    pub write: bool,
+}
+
+/// A user of a site, as its state keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The name.
+    pub name: Name,
+    /// The role.
+    pub role: Role,
+    /// Time of its creation, in seconds since 1970.
+    pub created: u64,
+    /// True if the user is locked out: no token of it is accepted.
+    #[serde(default)]
+    pub disabled: bool,
+    /// Rights in single stores, for the roles viewer and user.
+    #[serde(default)]
+    pub grants: BTreeMap<Name, StoreGrant>,
+}
+
+/// Request that makes or changes a user: `PUT /users/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserRequest {
+    /// The role.
+    pub role: Role,
+    /// True locks the user out.
+    #[serde(default)]
+    pub disabled: bool,
+    /// Rights in single stores. `None` leaves them as they are.
+    #[serde(default)]
+    pub grants: Option<BTreeMap<Name, StoreGrant>>,
+}
+
+/// A user as an administrator sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserView {
+    /// The name.
+    pub name: Name,
+    /// The role.
+    pub role: Role,
+    /// Time of its creation, RFC 3339.
+    pub created_at: String,
+    /// True if the user is locked out.
+    pub disabled: bool,
+    /// Rights in single stores.
+    pub grants: BTreeMap<Name, StoreGrant>,
+    /// Number of its tokens that are valid now.
+    pub tokens: u32,
+}
+
+/// The caller itself: `GET /me`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeView {
+    /// The user's name.
+    pub user: Name,
+    /// The role.
+    pub role: Role,
+    /// The way by which the caller proved its identity: `socket` or `token`.
+    pub via: String,
+    /// Scopes of the token; absent where nothing is taken away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<Scope>>,
+    /// Names of the rights that the caller has.
+    pub rights: Vec<String>,
+    /// Rights in single stores. An operator needs none.
+    pub grants: BTreeMap<Name, StoreGrant>,
+}
+
+impl MeView {
+    /// Returns the view of a principal.
+    pub fn of(principal: &Principal) -> Self {
+        let has = |right: &Right| principal.check(*right).is_ok();
+        Self {
+            user: principal.user.clone(),
+            role: principal.role,
+            via: principal.via.as_str().to_owned(),
+            scopes: principal.scopes.clone(),
+            rights: Right::ALL
+                .iter()
+                .filter(|right| has(right))
+                .map(|r| r.as_str().to_owned())
+                .collect(),
+            grants: principal.grants.clone(),
+        }
+    }
+}
