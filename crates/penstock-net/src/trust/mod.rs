@@ -46,6 +46,7 @@ mod store;
 mod succession;
 mod validity;
 mod verify;
+mod web;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -67,3 +68,4 @@ pub use service::{ServiceCertificate, ServiceFacts};
 pub use store::{TrustStore, Vouched};
 pub use succession::{save_authority, verify_keys};
 pub use validity::PEER_CERTIFICATE_DAYS;
+pub use web::{WebCertificate, WebName};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use data_encoding::BASE64;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
 use super::error::TrustError;
@@ -92,6 +92,13 @@ pub(super) fn write_key(path: &Path, pkcs8: &[u8]) -> Result<(), TrustError> {
 pub(super) fn read_key(path: &Path) -> Result<PrivatePkcs8KeyDer<'static>, TrustError> {
     let text = read_private(path)?;
     PrivatePkcs8KeyDer::from_pem_slice(&text)
+        .map_err(|_| TrustError::Content { path: path.to_owned(), what: "private key" })
+}
+
+/// Reads a private key in any of the usual forms, which only its owner may be able to read.
+pub(super) fn read_any_key(path: &Path) -> Result<PrivateKeyDer<'static>, TrustError> {
+    let text = read_private(path)?;
+    PrivateKeyDer::from_pem_slice(&text)
         .map_err(|_| TrustError::Content { path: path.to_owned(), what: "private key" })
 }
 

@@ -1,0 +1,161 @@
+//! The certificate of the HTTPS API, for browsers and other programs that know no sites and peers.
+//!
+//! It is one of the site's authority, for the names and addresses by which users reach the peer; or
+//! the operator's own, from two files. Its TLS configuration asks for no certificate of a client:
+//! users prove themselves by tokens.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::PrivateKeyDer;
+
+use super::authority::SiteAuthority;
+use super::error::TrustError;
+use super::pem::{read_any_key, read_chain};
+use super::provider::{ALPN_HTTP1, ALPN_HTTP2, provider_for_checks};
+
+/// A name by which users reach the API of a peer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WebName {
+    /// A DNS name.
+    Host(String),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl WebName {
+    /// Returns the name that a text means: an address, or else a DNS name.
+    pub fn of(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Host(text.to_owned()), Self::Address)
+    }
+}
+
+/// The certificate that the HTTPS API shows, replaceable while it is in use.
+#[derive(Clone)]
+pub struct WebCertificate(Arc<Shown>);
+
+struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl WebCertificate {
+    /// Issues a certificate of the site's authority with a fresh key, which stays in memory.
+    ///
+    /// # Errors
+    /// A name is no DNS name, or the cryptographic library fails.
+    pub fn issue(authority: &SiteAuthority, names: &[WebName]) -> Result<Self, TrustError> {
+        let (chain, key) = authority.issue_web(names)?;
+        Self::new(CertifiedKey::from_der(chain, key.into(), &provider_for_checks())?)
+    }
+
+    /// Reads the operator's own certificate, with its chain, and its key: PEM. Blocks on storage.
+    ///
+    /// # Errors
+    /// `KeyExposed` if others may read the key; `File`, `Content` or `Tls` name the part that is
+    /// missing or damaged.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, TrustError> {
+        let (chain, key): (_, PrivateKeyDer<'static>) =
+            (read_chain(certificate)?, read_any_key(key)?);
+        Self::new(CertifiedKey::from_der(chain, key, &provider_for_checks())?)
+    }
+
+    fn new(certified: CertifiedKey) -> Result<Self, TrustError> {
+        Ok(Self(Arc::new(Shown(RwLock::new(Arc::new(certified))))))
+    }
+
+    /// Shows `other` from the next connection on.
+    pub fn become_like(&self, other: &Self) {
+        *self.0.0.write().unwrap_or_else(PoisonError::into_inner) = other.0.certified();
+    }
+
+    /// Returns the TLS configuration of a server that shows this certificate: TLS 1.3, HTTP/2 and
+    /// HTTP/1.1.
+    ///
+    /// # Errors
+    /// `Tls`, which does not happen in practice.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, TrustError> {
+        let mut config = ServerConfig::builder_with_provider(provider_for_checks())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&self.0) as _);
+        config.alpn_protocols = vec![ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+impl Shown {
+    fn certified(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shown(…)")
+    }
+}
+
+impl fmt::Debug for WebCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebCertificate(…)")
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.certified())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    use rustls::{ClientConnection, ServerConnection, StreamOwned};
+    use rustls_pki_types::ServerName;
+
+    use super::super::config::web_client_config;
+    use super::*;
+
+    /// Connects as a program that trusts the site's authority for this name.
+    fn greet(certificate: &WebCertificate, authority: &SiteAuthority, name: &str) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = certificate.server_config().unwrap();
+        let pem = super::super::pem::section("CERTIFICATE", authority.certificate()).to_string();
+        let client = web_client_config(Some(pem.as_bytes()), None).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (tcp, _) = listener.accept().unwrap();
+                let mut tls = StreamOwned::new(ServerConnection::new(server).unwrap(), tcp);
+                let _ = tls.write_all(b"hello").and_then(|()| tls.flush());
+                tls.conn.send_close_notify();
+                let _ = tls.conn.complete_io(&mut tls.sock);
+            });
+            let name = ServerName::try_from(name.to_owned()).unwrap();
+            let connection = ClientConnection::new(client, name).unwrap();
+            let mut tls = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+            let mut heard = [0; 5];
+            tls.read_exact(&mut heard).is_ok() && heard == *b"hello"
+        })
+    }
+
+    /// Promise: an ordinary program reaches the API by each of its names, and by no other, if it
+    /// trusts the site's authority.
+    #[test]
+    fn ordinary_programs_accept_the_certificate_for_its_names() {
+        let authority = SiteAuthority::create("hpc".parse().unwrap()).unwrap();
+        let names = ["dtn1.example.org", "localhost", "127.0.0.1", "::1"].map(WebName::of);
+        let certificate = WebCertificate::issue(&authority, &names).unwrap();
+        for name in ["dtn1.example.org", "localhost", "127.0.0.1", "::1"] {
+            assert!(greet(&certificate, &authority, name), "{name}");
+        }
+        assert!(!greet(&certificate, &authority, "dtn2.example.org"));
+        let other = SiteAuthority::create("hpc".parse().unwrap()).unwrap();
+        assert!(!greet(&certificate, &other, "localhost"));
+    }
+}
