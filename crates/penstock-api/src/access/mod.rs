@@ -18,6 +18,7 @@
 //! | recover the cluster | no | no | no | no | root on the socket |
 
 mod directory;
+mod me;
 mod principal;
 mod role;
 mod scope;
@@ -25,6 +26,7 @@ mod token;
 mod user;
 
 pub use directory::{Directory, TokenRefused};
+pub use me::MeView;
 pub use principal::{Access, Denied, Principal, Via};
 pub use role::{Right, Role};
 pub use scope::{Scope, UnknownScope};
@@ -32,4 +34,4 @@ pub use token::{
     TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId, TokenRequest, TokenSecret, TokenText,
     TokenView,
 };
-pub use user::{MeView, StoreGrant, User, UserRequest, UserView};
+pub use user::{StoreGrant, User, UserRequest, UserView};

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
-use super::Principal;
-use super::role::{Right, Role};
-use super::scope::Scope;
+use super::role::Role;
 
 /// Rights of a user in one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -70,41 +68,4 @@ pub struct UserView {
     pub grants: BTreeMap<Name, StoreGrant>,
     /// Number of its tokens that are valid now.
     pub tokens: u32,
-}
-
-/// The caller itself: `GET /me`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MeView {
-    /// The user's name.
-    pub user: Name,
-    /// The role.
-    pub role: Role,
-    /// The way by which the caller proved its identity: `socket` or `token`.
-    pub via: String,
-    /// Scopes of the token; absent where nothing is taken away.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scopes: Option<Vec<Scope>>,
-    /// Names of the rights that the caller has.
-    pub rights: Vec<String>,
-    /// Rights in single stores. An operator needs none.
-    pub grants: BTreeMap<Name, StoreGrant>,
-}
-
-impl MeView {
-    /// Returns the view of a principal.
-    pub fn of(principal: &Principal) -> Self {
-        let has = |right: &Right| principal.check(*right).is_ok();
-        Self {
-            user: principal.user.clone(),
-            role: principal.role,
-            via: principal.via.as_str().to_owned(),
-            scopes: principal.scopes.clone(),
-            rights: Right::ALL
-                .iter()
-                .filter(|right| has(right))
-                .map(|r| r.as_str().to_owned())
-                .collect(),
-            grants: principal.grants.clone(),
-        }
-    }
 }

@@ -46,7 +46,6 @@ mod store;
 mod succession;
 mod validity;
 mod verify;
-mod web;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -64,8 +63,7 @@ pub use pairing::{
 };
 pub use provider::{ALPN_HTTP1, ALPN_HTTP2, ALPN_LANE, CipherSuite};
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
-pub use service::{ServiceCertificate, ServiceFacts};
+pub use service::{ServiceCertificate, ServiceFacts, WebCertificate, WebName};
 pub use store::{TrustStore, Vouched};
 pub use succession::{save_authority, verify_keys};
 pub use validity::PEER_CERTIFICATE_DAYS;
-pub use web::{WebCertificate, WebName};

@@ -8,16 +8,29 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair,
+    KeyUsagePurpose, SanType,
+};
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::authority::SiteAuthority;
-use super::error::TrustError;
-use super::pem::{read_any_key, read_chain};
-use super::provider::{ALPN_HTTP1, ALPN_HTTP2, provider_for_checks};
+use super::super::authority::SiteAuthority;
+use super::super::error::TrustError;
+use super::super::pem::{read_any_key, read_chain};
+use super::super::provider::{ALPN_HTTP1, ALPN_HTTP2, provider_for_checks};
+use super::super::validity::DAY;
+
+/// Validity of a certificate of the HTTPS API in days: as long as browsers accept (CA/Browser Forum
+/// Baseline Requirements 6.3.2). Its daemon issues another at each start and each month.
+const WEB_CERTIFICATE_DAYS: u32 = 397;
+
+/// A chain and its key.
+type Issued = (Vec<CertificateDer<'static>>, PrivatePkcs8KeyDer<'static>);
 
 /// A name by which users reach the API of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,6 +99,34 @@ impl WebCertificate {
     }
 }
 
+impl SiteAuthority {
+    /// Issues a certificate and a fresh key to the HTTPS API of a peer, which users reach by
+    /// `names`; valid for [`WEB_CERTIFICATE_DAYS`]. Also returns the authority's certificate.
+    ///
+    /// # Errors
+    /// `Make`: a name is no DNS name, or the cryptographic library fails.
+    fn issue_web(&self, names: &[WebName]) -> Result<Issued, TrustError> {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, self.site().as_str());
+        let name_of = |name: &WebName| match name {
+            WebName::Host(host) => Ok(SanType::DnsName(host.as_str().try_into()?)),
+            WebName::Address(address) => Ok::<_, TrustError>(SanType::IpAddress(*address)),
+        };
+        params.subject_alt_names = names.iter().map(name_of).collect::<Result<_, _>>()?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let now = SystemTime::now();
+        params.not_before = (now - DAY).into();
+        params.not_after = (now + DAY * WEB_CERTIFICATE_DAYS).into();
+        let leaf = params.signed_by(&key, &self.issuer)?.der().clone();
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        Ok((vec![leaf, self.certificate().clone()], key))
+    }
+}
+
 impl Shown {
     fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
@@ -118,7 +159,7 @@ mod tests {
     use rustls::{ClientConnection, ServerConnection, StreamOwned};
     use rustls_pki_types::ServerName;
 
-    use super::super::config::web_client_config;
+    use super::super::super::config::web_client_config;
     use super::*;
 
     /// Connects as a program that trusts the site's authority for this name.
@@ -126,7 +167,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = certificate.server_config().unwrap();
-        let pem = super::super::pem::section("CERTIFICATE", authority.certificate()).to_string();
+        let pem =
+            super::super::super::pem::section("CERTIFICATE", authority.certificate()).to_string();
         let client = web_client_config(Some(pem.as_bytes()), None).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {

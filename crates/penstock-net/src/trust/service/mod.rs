@@ -5,6 +5,10 @@
 //! for that of a peer. Some clients, such as rustls-webpki, know the authority's name constraint
 //! and cannot read it. They find no name in the certificate that is constrained.
 
+mod web;
+
+pub use web::{WebCertificate, WebName};
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,14 +24,6 @@ use super::authority::SiteAuthority;
 use super::error::TrustError;
 use super::pem::{self, read_chain, write_key};
 use super::validity::{DAY, PEER_CERTIFICATE_DAYS};
-use super::web::WebName;
-
-/// Validity of a certificate of the HTTPS API in days: as long as browsers accept (CA/Browser Forum
-/// Baseline Requirements 6.3.2). Its daemon issues another at each start and each month.
-const WEB_CERTIFICATE_DAYS: u32 = 397;
-
-/// A chain and its key.
-type Issued = (Vec<CertificateDer<'static>>, PrivatePkcs8KeyDer<'static>);
 
 /// A certificate for a service of one host, with its private key.
 pub struct ServiceCertificate {
@@ -72,34 +68,6 @@ impl SiteAuthority {
         let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         Ok(ServiceCertificate { certificate, key })
-    }
-}
-
-impl SiteAuthority {
-    /// Issues a certificate and a fresh key to the HTTPS API of a peer, which users reach by
-    /// `names`; valid for [`WEB_CERTIFICATE_DAYS`]. Also returns the authority's certificate.
-    ///
-    /// # Errors
-    /// `Make`: a name is no DNS name, or the cryptographic library fails.
-    pub(super) fn issue_web(&self, names: &[WebName]) -> Result<Issued, TrustError> {
-        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, self.site().as_str());
-        let name_of = |name: &WebName| match name {
-            WebName::Host(host) => Ok(SanType::DnsName(host.as_str().try_into()?)),
-            WebName::Address(address) => Ok::<_, TrustError>(SanType::IpAddress(*address)),
-        };
-        params.subject_alt_names = names.iter().map(name_of).collect::<Result<_, _>>()?;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.use_authority_key_identifier_extension = true;
-        let now = SystemTime::now();
-        params.not_before = (now - DAY).into();
-        params.not_after = (now + DAY * WEB_CERTIFICATE_DAYS).into();
-        let leaf = params.signed_by(&key, &self.issuer)?.der().clone();
-        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Ok((vec![leaf, self.certificate().clone()], key))
     }
 }
 

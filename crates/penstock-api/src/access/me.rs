@@ -1,0 +1,48 @@
+//! The caller as the API shows it to itself.
+
+use std::collections::BTreeMap;
+
+use penstock_proto::id::Name;
+use serde::{Deserialize, Serialize};
+
+use super::principal::Principal;
+use super::role::{Right, Role};
+use super::scope::Scope;
+use super::user::StoreGrant;
+
+/// The caller itself: `GET /me`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeView {
+    /// The user's name.
+    pub user: Name,
+    /// The role.
+    pub role: Role,
+    /// The way by which the caller proved its identity: `socket` or `token`.
+    pub via: String,
+    /// Scopes of the token; absent where nothing is taken away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<Scope>>,
+    /// Names of the rights that the caller has.
+    pub rights: Vec<String>,
+    /// Rights in single stores. An operator needs none.
+    pub grants: BTreeMap<Name, StoreGrant>,
+}
+
+impl MeView {
+    /// Returns the view of a principal.
+    pub fn of(principal: &Principal) -> Self {
+        let has = |right: &Right| principal.check(*right).is_ok();
+        Self {
+            user: principal.user.clone(),
+            role: principal.role,
+            via: principal.via.as_str().to_owned(),
+            scopes: principal.scopes.clone(),
+            rights: Right::ALL
+                .iter()
+                .filter(|right| has(right))
+                .map(|r| r.as_str().to_owned())
+                .collect(),
+            grants: principal.grants.clone(),
+        }
+    }
+}
