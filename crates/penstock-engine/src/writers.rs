@@ -52,8 +52,8 @@ mod registry;
 mod retry;
 
 pub use self::calls::CALL_MAX;
-pub use self::hangs::Hangs;
-pub use self::peer::{Joined, Loss, PeerState, PresentPeer, Writes};
+pub use self::hangs::{HangWatch, Hangs, StoreCall};
+pub use self::peer::{Loss, PeerState, PresentPeer, Writes};
 pub use self::record::Followed;
 pub use self::registry::WriterRegistry;
 pub use self::retry::{Failure, RETRY_FULL, RETRY_UNTRUSTED, RETRY_WAITS};

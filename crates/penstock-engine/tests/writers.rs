@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use penstock_engine::writers::{
-    CALL_MAX, Failure, Joined, Loss, PeerState, PresentPeer, RETRY_FULL, RETRY_WAITS,
+    CALL_MAX, Failure, HangWatch, Loss, PeerState, PresentPeer, RETRY_FULL, RETRY_WAITS, StoreCall,
     WriterRegistry, Writes,
 };
 use penstock_proto::id::{PeerNumber, WriterId};
@@ -81,7 +81,7 @@ fn who_joins_and_who_goes() {
     let mut news = Vec::new();
     for peer in &peers[1..] {
         let number = registry.handle_invited(peer);
-        news.push(registry.handle_joined(number, false).is_news);
+        news.push(registry.handle_joined(number, false));
     }
     assert_eq!(news, [false, true, true], "the second was present at the first look");
     let numbers = |numbers: Vec<PeerNumber>| numbers.iter().map(|it| it.0).collect::<Vec<_>>();
@@ -105,21 +105,27 @@ fn who_joins_and_who_goes() {
 /// that it hangs is one event.
 #[test]
 fn e2_a_store_that_hangs_goes_where_others_answer() {
-    let mut registry = Registry::default();
-    let [a, b] = [1, 2].map(|writer| join(&mut registry, &seen(writer, 1)));
-    let mut poll = |of_a: u64, of_b: u64| {
-        let hangs = [(a, Duration::from_secs(of_a)), (b, Duration::from_secs(of_b))];
-        registry.poll_hangs(&hangs, GRANT)
+    let [a, b] = [1, 2].map(PeerNumber);
+    let mut watch = HangWatch::new(GRANT);
+    let mut poll = |of_a: u64, of_b: u64, b_drains: bool| {
+        let call = |peer, lasts, is_draining| StoreCall {
+            peer,
+            lasts: Duration::from_secs(lasts),
+            is_draining,
+        };
+        watch.poll(&[call(a, of_a, false), call(b, of_b, b_drains)])
     };
-    assert_eq!(poll(29, 0), None);
-    let hangs = poll(30, 1).unwrap();
+    assert_eq!(poll(29, 0, false), None);
+    let hangs = poll(30, 1, false).unwrap();
     assert!(hangs.is_news && hangs.others_work && hangs.out.is_empty());
-    let hangs = poll(120, 30).unwrap();
+    let hangs = poll(120, 30, false).unwrap();
     assert!(!hangs.is_news && !hangs.others_work && hangs.out.is_empty(), "both hang");
-    let hangs = poll(121, 1).unwrap();
+    let hangs = poll(121, 1, false).unwrap();
     assert_eq!(hangs.out, [(a, Duration::from_secs(121))]);
-    assert_eq!(poll(1, 1), None);
-    assert!(poll(0, 40).unwrap().is_news);
+    let hangs = poll(122, 1, true).unwrap();
+    assert!(!hangs.others_work && hangs.out.is_empty(), "the other takes no more work");
+    assert_eq!(poll(1, 1, false), None);
+    assert!(poll(0, 40, false).unwrap().is_news);
 }
 
 /// B1: a peer that was lost may write late, until it joins again or runs as another process; it is
@@ -167,8 +173,7 @@ fn b4_the_own_peer_of_the_last_controller_is_not_waited_for() {
     let (mut registry, followed) = Registry::follow(last, 4, &known, std::slice::from_ref(&own));
     assert_eq!(followed.stopped, None);
     let number = registry.handle_invited(&own);
-    let joined = registry.handle_joined(number, true);
-    assert_eq!(joined, Joined { is_news: false, changes_record: true });
+    assert!(!registry.handle_joined(number, true), "the run has not begun");
     assert_eq!(registry.record().own, Some(WriterId(7)));
 }
 
@@ -334,8 +339,8 @@ impl World {
     }
 
     fn join(&mut self, writer: WriterId, number: PeerNumber) {
-        let joined = self.registry.handle_joined(number, writer == self.own);
-        if joined.changes_record {
+        self.registry.handle_joined(number, writer == self.own);
+        if *self.registry.record() != self.journal {
             if self.rng.random_bool(0.1) {
                 // It dies before the record is written: the peer has got no work.
                 self.truth.get_mut(&writer).unwrap().holds_grant = false;

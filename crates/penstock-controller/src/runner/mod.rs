@@ -20,13 +20,15 @@
 //! | `progress`, `warnings`, `failure_text` | what users see |
 //! | `pages` | the source's list, pulled ahead |
 //! | `journal` | pages, page logs, and other files in the journal store |
-//! | `tasks`, `peer_session`, `shares` | the peers that take part |
+//! | `tasks`, `peer_session` | the peers that take part |
 //! | `any_peer` | work that one peer does for all |
 //! | `plan` | makes and follows plans |
 //! | `earlier` | the work of earlier attempts, for a new list of the source |
 //! | `temp_cleanup`, `failed_links` | temporary files; names that must not be made |
+//! | `bounded_join` | waiting for threads that may hang |
 
 mod any_peer;
+mod bounded_join;
 mod context;
 mod control;
 mod earlier;
@@ -41,7 +43,6 @@ mod plan;
 mod progress;
 mod run;
 mod shared;
-mod shares;
 mod state;
 mod tasks;
 mod temp_cleanup;

@@ -7,32 +7,39 @@
 //! peer that falls silent is taken out when its grant has lapsed (B1, B4).
 //!
 //! The state of each peer, and what it may still write, is in `penstock_engine::writers`, which
-//! decides. These modules have the threads and the tasks, and do what it says:
+//! decides. `TaskSet` passes what happens from one owner of facts to the others:
 //!
-//! | module | duty |
+//! | module | type, and what it owns |
 //! |---|---|
-//! | `task_set` | the tasks, and orders to all of them |
-//! | `membership` | polls who joins, leaves, breaks and drains |
-//! | `starting` | asks peers to start a task, and takes them in |
-//! | `stopping` | stops tasks, and takes peers out |
-//! | `writers` | the record of writers for later runs and controllers |
-//! | `lost_writers` | peers that were given up, and may write late |
-//! | `hung_stores`, `full_targets` | peers whose stores hang or are full |
-//! | `excluded_peers`, `peer_events`, `figures` | peers and their work, for users |
-//! | `source` | the addresses of the source's peers |
+//! | `task_set` | `TaskSet`: all of the below; what the run asks of its peers, and tells them |
+//! | `membership` | the steps of `TaskSet` by which peers join and leave |
+//! | `peer_task` | `StartingTask`, `PeerTask`, `StoppingTask`: the task at one peer, its threads |
+//! | `peer_tasks` | `PeerTasks`: the tasks of all peers, each in one place |
+//! | `task_specs` | `TaskSpecs`: the tasks that peers are asked to start, and their epochs |
+//! | `writer_log` | `WriterLog`: the record of writers for later runs and controllers |
+//! | `peer_failures` | `PeerFailures`: kinds of failures, and the reason if no peer is left |
+//! | `hung_stores` | `HungStores`: peers whose stores hang |
+//! | `shares` | `Shares`: each peer's share in the limits of the transfer |
+//! | `figures_sum` | `FiguresSum`: figures and words about the work, for users |
+//! | `peer_events` | `PeerEvents`: events about peers, for operators and users |
+//! | `excluded_peers` | `ExcludedPeers`: peers of the site that cannot take part |
+//! | `source_watch` | `SourceWatch`: the addresses of the source's peers |
 
 mod excluded_peers;
-mod figures;
-mod full_targets;
-pub(super) mod hung_stores;
-mod lost_writers;
+mod figures_sum;
+mod hung_stores;
 mod membership;
 mod peer_events;
-mod source;
-mod starting;
-mod stopping;
+mod peer_failures;
+mod peer_task;
+mod peer_tasks;
+mod shares;
+mod source_watch;
 mod task_set;
-mod writers;
+mod task_specs;
+#[cfg(test)]
+mod tests;
+mod writer_log;
 
-pub(super) use starting::spec_for;
 pub(super) use task_set::{TaskParts, TaskSet};
+pub(super) use task_specs::TaskSpecs;

@@ -113,15 +113,6 @@ pub enum Loss {
     Hung,
 }
 
-/// Effects of a peer that joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
-    /// True if the peer was not present when the run began: an event for operators.
-    pub is_news: bool,
-    /// True if the record must be written before the peer gets work.
-    pub changes_record: bool,
-}
-
 /// One peer of the run.
 #[derive(Debug)]
 pub(super) struct Peer<R> {

@@ -6,7 +6,7 @@ use penstock_proto::id::{PeerNumber, WriterId};
 use penstock_proto::journal::WriterStanding;
 use penstock_proto::units::Instant;
 
-use super::peer::{Joined, Loss, Peer, PeerState, PresentPeer, Writes};
+use super::peer::{Loss, Peer, PeerState, PresentPeer, Writes};
 
 /// The target peers of one run. `R` is the reason that the edge keeps with a failure.
 #[derive(Debug)]
@@ -21,8 +21,6 @@ pub struct WriterRegistry<R> {
     pub(super) recorded: WriterStanding,
     /// The epoch of the controller that led the transfer before.
     pub(super) follows: u64,
-    /// Set if the event that a peer hangs was reported.
-    pub(super) hangs: bool,
     /// Time of the first call to peers that may write late.
     pub(super) called: Option<Instant>,
 }
@@ -36,7 +34,6 @@ impl<R> Default for WriterRegistry<R> {
             is_begun: false,
             recorded: WriterStanding::default(),
             follows: 0,
-            hangs: false,
             called: None,
         }
     }
@@ -143,11 +140,12 @@ impl<R> WriterRegistry<R> {
     }
 
     /// Handles a peer whose task has started, which ends its earlier work. The edge writes the
-    /// record, if it changes, before the peer gets work.
+    /// record before the peer gets work. Returns whether the peer was not present when the run
+    /// began: an event for operators.
     ///
     /// # Panics
     /// The peer is not about to start.
-    pub fn handle_joined(&mut self, number: PeerNumber, is_own: bool) -> Joined {
+    pub fn handle_joined(&mut self, number: PeerNumber, is_own: bool) -> bool {
         let is_begun = self.is_begun;
         let writer = self.numbers[&number];
         let peer = self.of(number);
@@ -160,12 +158,12 @@ impl<R> WriterRegistry<R> {
         if let Some(retry) = &mut peer.retry {
             retry.is_met = false;
         }
-        let mut changes_record = self.recorded.settled.remove(&writer);
+        self.recorded.settled.remove(&writer);
         if is_own {
-            changes_record |= self.recorded.own.replace(writer) != Some(writer);
+            self.recorded.own = Some(writer);
         }
         self.check();
-        Joined { is_news, changes_record }
+        is_news
     }
 
     /// Handles a task that has started, and was stopped before it got any work: the earlier work of

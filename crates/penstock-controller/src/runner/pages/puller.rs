@@ -19,8 +19,8 @@ use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
 
 use super::unlisted;
+use crate::runner::bounded_join::ends_within;
 use crate::runner::shared::RunShared;
-use crate::runner::tasks::hung_stores::{ends_within, no_thread};
 
 /// Encoded pages pulled ahead, about 300 KiB each.
 const AHEAD: usize = 8;
@@ -132,7 +132,7 @@ impl Puller {
             std::thread::Builder::new()
                 .name("pages".to_owned())
                 .spawn(move || inner.pull(source, &shared, &treatment))
-                .map_err(no_thread)?
+                .map_err(Problem::no_thread)?
         };
         Ok(Self { inner, thread: Some(thread) })
     }

@@ -28,11 +28,11 @@ use penstock_api::transfer::FailedItem;
 use penstock_proto::manifest::EntryKind;
 
 use super::deletion_guards::{check_amount, check_scan};
+use crate::runner::bounded_join::ends_within;
 use crate::runner::context::RunContext;
 use crate::runner::journal::{Scratch, failed};
 use crate::runner::pages::puller::Clear;
 use crate::runner::state::RunState;
-use crate::runner::tasks::hung_stores::{ends_within, no_thread};
 
 /// The deletion of a round, as its loop drives it.
 #[derive(Default)]
@@ -141,7 +141,7 @@ impl Deletion {
                 search.context.shared.notify();
                 outcome
             })
-            .map_err(no_thread)?;
+            .map_err(Problem::no_thread)?;
         Ok(Self { thread: Some(thread), stop, scratch })
     }
 

@@ -31,7 +31,6 @@ use crate::runner::journal::page_log::digests_of;
 use crate::runner::journal::{RunFiles, failed, names, write_lines};
 use crate::runner::shared::RunShared;
 use crate::runner::state::RunState;
-use crate::runner::tasks::hung_stores::no_thread;
 
 /// Number of rounds that fetch damaged data again before it counts as failed.
 pub(crate) const ROUNDS_MAX: u32 = 3;
@@ -164,7 +163,7 @@ impl Readback<'_> {
                 };
                 peer.prove(&spec, &request)
             });
-            let asked = asked.map_err(no_thread)?;
+            let asked = asked.map_err(Problem::no_thread)?;
             while !asked.is_finished() {
                 if self.context.control.is_asked_to_stop() {
                     self.state.progress.read_back.stop.store(true, Ordering::Release);

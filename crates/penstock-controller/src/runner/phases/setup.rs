@@ -27,7 +27,7 @@ use crate::runner::plan::Followed;
 use crate::runner::progress::RunProgress;
 use crate::runner::shared::RunShared;
 use crate::runner::state::RunState;
-use crate::runner::tasks::{TaskParts, TaskSet, spec_for};
+use crate::runner::tasks::{TaskParts, TaskSet, TaskSpecs};
 use crate::runner::temp_cleanup::touched_pages::in_work;
 
 /// The inputs of one round of a run, besides those of the run.
@@ -158,9 +158,10 @@ fn first_prepared(
     spec: &TaskSpec,
 ) -> Result<(Member, TaskStart), Problem> {
     let mut said = None;
+    // Nobody writes yet, so nobody needs a grant.
+    let specs = TaskSpecs::new(spec.clone(), head.epochs.clone(), None);
     for member in in_order(&*input.peers) {
-        let told = spec_for(spec, &head.epochs, &member, None);
-        match member.peer.prepare(&told) {
+        match member.peer.prepare(&specs.of(&member)) {
             Ok(start) => return Ok((member, start)),
             Err(problem) => {
                 tracing::info!(peer = member.name, %problem, "a peer cannot take part");

@@ -3,28 +3,48 @@
 use std::collections::BTreeMap;
 
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::transfer::PeerShare;
 
-use super::task_set::TaskSet;
+/// The peers that could not take part at the last look, with the reasons.
+#[derive(Debug, Default)]
+pub(super) struct ExcludedPeers {
+    known: BTreeMap<String, String>,
+}
 
-impl TaskSet {
-    /// Reports the peers that cannot take part, once for each reason.
-    pub(super) fn report_excluded(&mut self) {
-        let excluded: BTreeMap<String, String> = self.parts.peers.left_out().into_iter().collect();
-        let is_news = |peer: &String, why: &String| self.excluded.get(peer) != Some(why);
-        for (peer, why) in excluded.iter().filter(|(peer, why)| is_news(peer, why)) {
+impl ExcludedPeers {
+    /// Handles the peers that cannot take part now. Returns an event for each new reason.
+    pub(super) fn handle(&mut self, excluded: Vec<(String, String)>) -> Vec<Problem> {
+        let excluded: BTreeMap<String, String> = excluded.into_iter().collect();
+        let before = std::mem::replace(&mut self.known, excluded);
+        let news = self.known.iter().filter(|(peer, why)| before.get(*peer) != Some(*why));
+        let events = news.map(|(peer, why)| {
             let title = format!("peer `{peer}` takes no part: {why}");
-            self.parts.control.note(Problem::new(ProblemCode::PeerLeftOut, title));
-        }
-        self.excluded = excluded;
+            Problem::new(ProblemCode::PeerLeftOut, title)
+        });
+        events.collect()
     }
 
-    /// Their lines beside those of the peers that do.
-    pub(super) fn shares_excluded(&self) -> impl Iterator<Item = PeerShare> + '_ {
-        self.excluded.iter().map(|(peer, why)| PeerShare {
-            peer: peer.clone(),
-            state: format!("left out: {why}"),
-            ..PeerShare::default()
-        })
+    /// Returns these peers with the reasons.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.known.iter().map(|(peer, why)| (peer.as_str(), why.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: an operator hears of an excluded peer once for each reason, and again if it was
+    /// back in between.
+    #[test]
+    fn a_reason_is_one_event() {
+        let mut peers = ExcludedPeers::default();
+        let out = |peer: &str, why: &str| (peer.to_owned(), why.to_owned());
+        let told = peers.handle(vec![out("a", "no store"), out("b", "old release")]);
+        assert_eq!(told.len(), 2);
+        assert_eq!(told[0].title, "peer `a` takes no part: no store");
+        assert_eq!(peers.handle(vec![out("a", "no store"), out("b", "draining")]).len(), 1);
+        assert_eq!(peers.handle(vec![out("b", "draining")]), []);
+        assert_eq!(peers.iter().collect::<Vec<_>>(), [("b", "draining")]);
+        assert_eq!(peers.handle(vec![out("a", "no store"), out("b", "draining")]).len(), 1);
     }
 }

@@ -1,82 +1,90 @@
-//! Peers whose stores hang (E2), and waiting for threads that may never end.
+//! Peers of a run whose stores hang (E2), in words and decisions for the run.
 //!
-//! `penstock_engine::writers` says which peers are taken out. A peer that is has no more work, as a
-//! lost one: another peer checks its files, and the others get its work (A9).
+//! `penstock_engine::writers` says which calls hang. A peer that is taken out for that has no more
+//! work, as a lost one: another peer checks its files, and the others get its work (A9). The one
+//! peer of a site stays, and the transfer waits.
 
-use std::io;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_api::peers::GRANT;
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_engine::writers::{HangWatch, StoreCall};
+use penstock_proto::id::{Name, PeerNumber};
 
-use super::task_set::TaskSet;
-
-/// Interval at which the end of a thread is polled.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Returns the error of a thread that did not start: a limit of tasks, which may be raised or cease
-/// to be reached.
-pub(crate) fn no_thread(cause: io::Error) -> Problem {
-    Problem::no_thread(cause)
+/// The watch over the store of a run, at all its peers.
+pub(super) struct HungStores {
+    watch: HangWatch,
+    /// The target store, as users call it.
+    store: Name,
+    /// False where one peer is the whole site.
+    has_others: bool,
 }
 
-impl TaskSet {
-    /// Takes out peers that hang, while others do not. Reports peers that cannot be taken out.
-    pub(super) fn end_hung(&mut self) {
-        let hangs = self.running().map(|(number, _, task)| (number, task.hangs_for()));
-        let hangs: Vec<_> = hangs.collect();
-        let grant = self.grant().unwrap_or(GRANT);
-        let Some(found) = self.registry.poll_hangs(&hangs, grant) else { return };
-        if found.is_news {
-            let others = match found.others_work {
-                true => "its share is given to others",
-                false => "the transfer waits",
-            };
-            self.parts.control.note(self.hung(found.longest).hint(format!(
-                "check its disk or server, and the kernel log; {others} unless it answers"
-            )));
-        }
-        if self.grant().is_some() {
-            for (number, lasts) in found.out {
-                self.take_out(number, None, self.hung(lasts));
-            }
-        }
+/// The result of a look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct HungFound {
+    /// An event for users, once for each time that the store hangs.
+    pub(super) event: Option<Problem>,
+    /// The peers to take out.
+    pub(super) out: Vec<(PeerNumber, Problem)>,
+}
+
+impl HungStores {
+    /// Returns a watch over one store; `grant` as the peers have it.
+    pub(super) fn new(store: Name, grant: Option<Duration>) -> Self {
+        Self { watch: HangWatch::new(grant.unwrap_or(GRANT)), store, has_others: grant.is_some() }
     }
 
-    fn hung(&self, lasts: Duration) -> Problem {
-        let (store, seconds) = (&self.parts.spec.store, lasts.as_secs());
+    /// Handles the calls of the working peers to the store.
+    pub(super) fn poll(&mut self, calls: &[StoreCall]) -> HungFound {
+        let Some(hangs) = self.watch.poll(calls) else { return HungFound::default() };
+        let then = match hangs.others_work {
+            true => "its share is given to others",
+            false => "the transfer waits",
+        };
+        let event = hangs.is_news.then(|| {
+            self.problem(hangs.longest).hint(format!(
+                "check its disk or server, and the kernel log; {then} unless it answers"
+            ))
+        });
+        let out = hangs.out.into_iter().filter(|_| self.has_others);
+        let out = out.map(|(peer, lasts)| (peer, self.problem(lasts))).collect();
+        HungFound { event, out }
+    }
+
+    fn problem(&self, lasts: Duration) -> Problem {
+        let (store, seconds) = (&self.store, lasts.as_secs());
         let title = format!("store `{store}` has not answered for {seconds} s");
         Problem::new(ProblemCode::StoreHung, title)
     }
 }
 
-/// Waits for a thread, for `most` at the longest. Returns whether it has ended. A thread that has
-/// not is abandoned: a call that it makes hangs.
-pub(crate) fn ends_within<T>(thread: &JoinHandle<T>, most: Duration) -> bool {
-    let until = Instant::now() + most;
-    while !thread.is_finished() {
-        if Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(LOOK);
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
 
-    /// E2: a thread that hangs is waited for no longer than it is worth.
+    fn call(peer: u16, seconds: u64) -> StoreCall {
+        let lasts = Duration::from_secs(seconds);
+        StoreCall { peer: PeerNumber(peer), lasts, is_draining: false }
+    }
+
+    /// Promise: a user learns once that a store hangs and what follows; a peer goes only where
+    /// another one works (E2).
     #[test]
-    fn e2_a_thread_that_hangs_is_not_waited_for_without_end() {
-        let (wake, woken) = channel::<()>();
-        let hangs = std::thread::spawn(move || woken.recv().is_err());
-        assert!(!ends_within(&hangs, Duration::from_millis(50)));
-        drop(wake);
-        assert!(ends_within(&hangs, Duration::from_secs(60)));
-        assert!(hangs.join().unwrap());
+    fn e2_a_hanging_store_is_one_event_and_costs_its_peer_where_others_work() {
+        let name: Name = "data".parse().unwrap();
+        let mut hung = HungStores::new(name.clone(), Some(GRANT));
+        assert_eq!(hung.poll(&[call(1, 1), call(2, 0)]), HungFound::default());
+        let both = hung.poll(&[call(1, 130), call(2, 130)]);
+        let event = both.event.unwrap();
+        assert_eq!(event.title, "store `data` has not answered for 130 s");
+        assert!(event.hint.ends_with("the transfer waits unless it answers"), "{event:?}");
+        assert_eq!(both.out, []);
+        let one = hung.poll(&[call(1, 131), call(2, 0)]);
+        assert_eq!((one.event, one.out.len()), (None, 1), "no news");
+        assert_eq!(one.out[0].0, PeerNumber(1));
+        let mut alone = HungStores::new(name, None);
+        let found = alone.poll(&[call(0, 500)]);
+        assert!(found.event.is_some() && found.out.is_empty(), "{found:?}");
     }
 }

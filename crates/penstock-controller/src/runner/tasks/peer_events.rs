@@ -1,43 +1,146 @@
-//! Events for the operators of a site: peers that joined or left a run in its middle.
+//! Events for operators and users: peers that join or leave a run in its middle.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_api::peers::{Member, PartNews};
-use penstock_api::problem::Problem;
+use penstock_api::peers::{Member, PartNews, Peers};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_proto::id::TransferId;
 
-use super::task_set::TaskSet;
+use super::excluded_peers::ExcludedPeers;
+use crate::runner::control::RunControl;
 
-impl TaskSet {
-    pub(super) fn tell(&self, member: &Member, news: &PartNews) {
-        self.parts.peers.tell(self.parts.spec.transfer, &member.name, news);
+/// The events of a run about its peers: decides what is news, and what is known or expected.
+pub(super) struct PeerEvents {
+    /// Reports to the operators of the site.
+    peers: Arc<dyn Peers>,
+    /// Reports to those who watch the transfer.
+    control: Arc<RunControl>,
+    transfer: TransferId,
+    excluded: ExcludedPeers,
+}
+
+impl PeerEvents {
+    pub(super) fn new(
+        peers: &Arc<dyn Peers>,
+        control: Arc<RunControl>,
+        transfer: TransferId,
+    ) -> Self {
+        Self { peers: Arc::clone(peers), control, transfer, excluded: ExcludedPeers::default() }
     }
 
-    /// Handles a peer that cannot begin: it is not retried for a while. Reports it if the reason
-    /// differs from the last one.
-    pub(super) fn tell_refused(&mut self, member: &Member, problem: &Problem) {
+    /// Reports a peer that has joined, and was not there when the run began.
+    pub(super) fn joined(&self, member: &Member) {
+        self.tell(member, &PartNews::Joined);
+    }
+
+    /// Reports a peer that has left, with all that it wrote durable.
+    pub(super) fn drained(&self, member: &Member) {
+        self.tell(member, &PartNews::Drained);
+    }
+
+    /// Reports a peer that cannot begin and is retried after `again`, unless its last failure had
+    /// the reason `before` too.
+    pub(super) fn refused(
+        &self,
+        member: &Member,
+        problem: &Problem,
+        before: Option<&str>,
+        again: Option<Duration>,
+    ) {
         let why = problem.to_string();
-        let before = self.registry.last_failure(member.writer, self.now());
-        let is_known = before.is_some_and(|(met, _)| met.why == why);
-        self.leave_alone(member, problem);
-        if !is_known && !self.is_expected(problem) {
-            self.tell(member, &PartNews::Refused { why, again: self.again(member) });
+        if before != Some(why.as_str()) && !self.is_expected(problem) {
+            self.tell(member, &PartNews::Refused { why, again });
         }
     }
 
-    /// A peer is out of the run, after it was taken from those that work.
-    pub(super) fn tell_out(
+    /// Reports a peer that a problem has put out of the run, which `others` continue.
+    pub(super) fn failed(
         &self,
         member: &Member,
-        why: String,
-        is_lost: bool,
+        problem: &Problem,
+        (is_lost, others): (bool, usize),
         again: Option<Duration>,
     ) {
-        let others = self.running().count();
-        self.tell(member, &PartNews::Out { why, is_lost, others, again });
+        if !self.is_expected(problem) {
+            let why = problem.to_string();
+            self.tell(member, &PartNews::Out { why, is_lost, others, again });
+        }
     }
 
-    /// Returns the time until a peer that is not retried now is retried.
-    pub(super) fn again(&self, member: &Member) -> Option<Duration> {
-        self.registry.last_failure(member.writer, self.now())?.1
+    /// Reports a peer that was lost because its process is another one now.
+    pub(super) fn restarted(&self, member: &Member, why: String, others: usize) {
+        let again = Some(Duration::ZERO);
+        self.tell(member, &PartNews::Out { why, is_lost: true, others, again });
+    }
+
+    /// Reports the peers of the site that cannot take part, once for each reason.
+    pub(super) fn look_for_excluded(&mut self) {
+        for event in self.excluded.handle(self.peers.left_out()) {
+            self.control.note(event);
+        }
+    }
+
+    /// Returns the peers that could not take part at the last look, with the reasons.
+    pub(super) fn excluded(&self) -> &ExcludedPeers {
+        &self.excluded
+    }
+
+    /// Reports an event of the run to those who watch it.
+    pub(super) fn note(&self, event: Problem) {
+        self.control.note(event);
+    }
+
+    /// Returns whether it was known before the run that a peer may meet this problem.
+    fn is_expected(&self, problem: &Problem) -> bool {
+        problem.code == ProblemCode::TargetFull && self.control.expects_full()
+    }
+
+    fn tell(&self, member: &Member, news: &PartNews) {
+        self.peers.tell(self.transfer, &member.name, news);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ToldSite, member};
+    use super::*;
+
+    /// Promise: an operator hears once why a peer cannot begin, not at each try; another reason is
+    /// another event.
+    #[test]
+    fn a_peer_that_cannot_begin_is_one_event_for_each_reason() {
+        let site = Arc::new(ToldSite::default());
+        let peers: Arc<dyn Peers> = Arc::clone(&site) as _;
+        let events = PeerEvents::new(&peers, Arc::default(), TransferId([1; 16]));
+        let offline = Problem::new(ProblemCode::StoreOffline, "the store is offline");
+        let why = offline.to_string();
+        let again = Some(Duration::from_secs(5));
+        events.refused(&member(3), &offline, None, again);
+        events.refused(&member(3), &offline, Some(&why), again);
+        events.refused(&member(3), &offline, Some("the target is full"), None);
+        let told = std::mem::take(&mut *site.told.lock().unwrap());
+        let refused = |again| ("peer-3".to_owned(), PartNews::Refused { why: why.clone(), again });
+        assert_eq!(told, [refused(again), refused(None)]);
+    }
+
+    /// Promise: an attempt that only tests whether the target is still full reports no peer that
+    /// finds it full, and every other failure (E3).
+    #[test]
+    fn e3_a_target_that_is_known_to_be_full_is_no_event() {
+        let site = Arc::new(ToldSite::default());
+        let peers: Arc<dyn Peers> = Arc::clone(&site) as _;
+        let control = Arc::new(RunControl::default());
+        let events = PeerEvents::new(&peers, Arc::clone(&control), TransferId([1; 16]));
+        let full = Problem::new(ProblemCode::TargetFull, "no space is left");
+        events.failed(&member(3), &full, (false, 1), None);
+        assert_eq!(site.told.lock().unwrap().len(), 1, "it is news at first");
+        control.expect_full();
+        events.failed(&member(3), &full, (false, 1), None);
+        events.refused(&member(4), &full, None, None);
+        assert_eq!(site.told.lock().unwrap().len(), 1);
+        let lost = Problem::new(ProblemCode::PeerLost, "it is lost");
+        events.failed(&member(3), &lost, (true, 0), None);
+        assert_eq!(site.told.lock().unwrap().len(), 2);
     }
 }

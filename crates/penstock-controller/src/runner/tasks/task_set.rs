@@ -1,84 +1,60 @@
-//! The tasks of a run, with their threads, and orders to all of them.
+//! The tasks of a run as the run sees them: what it asks of its peers, and tells them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{self, Duration};
+use std::time;
 
 use penstock_api::heads::HeadStore;
 use penstock_api::peers::{Member, Peers};
 use penstock_api::problem::Problem;
-use penstock_api::task::{SourceAccess, Task, TaskFigures, TaskSpec, TaskStart};
+use penstock_api::task::{TargetPeer, TaskFigures, TaskSpec, TaskStart};
+use penstock_api::transfer::PeerShare;
+use penstock_engine::lease::lapse_after;
 use penstock_engine::transfer::Phase;
-use penstock_engine::writers::{PresentPeer, WriterRegistry};
+use penstock_engine::writers::{Followed, PresentPeer, WriterRegistry};
 use penstock_proto::id::{PeerNumber, WriterId};
-use penstock_proto::journal::WriterLine;
+use penstock_proto::journal::LateFile;
 use penstock_proto::units::Instant;
 
-use super::source::SourceWatch;
+use super::figures_sum::FiguresSum;
+use super::hung_stores::HungStores;
+use super::peer_events::PeerEvents;
+use super::peer_failures::{PeerFailure, PeerFailures};
+use super::peer_tasks::PeerTasks;
+use super::shares::Shares;
+use super::source_watch::SourceWatch;
+use super::task_specs::TaskSpecs;
+use super::writer_log::WriterLog;
 use crate::runner::control::RunControl;
 use crate::runner::input::{FindSource, RunInput};
-use crate::runner::journal::WriterRecord;
-use crate::runner::peer_session::PeerSession;
 use crate::runner::shared::RunShared;
-use crate::runner::shares::Shares;
 use crate::runner::temp_cleanup::touched_pages::InWork;
 
-/// A peer's task, from the request to start it to its end.
-pub(super) struct PeerTask {
-    pub(super) member: Member,
-    pub(super) session: Arc<PeerSession>,
-    pub(super) stage: Stage,
-}
-
-/// A task that has started, and gets no work yet.
-pub(super) struct Started {
-    pub(super) start: TaskStart,
-    pub(super) task: Arc<dyn Task>,
-}
-
-/// Stage of a peer's task, as far as threads and calls go.
-pub(super) enum Stage {
-    /// A thread asks the peer to start it.
-    Starting(JoinHandle<Result<Started, Problem>>),
-    Running(Arc<dyn Task>),
-    /// A thread stops it.
-    Stopping {
-        task: Arc<dyn Task>,
-        stopped: JoinHandle<()>,
-        why: String,
-    },
-}
-
-/// The last failure of a peer.
-#[derive(Debug)]
-pub(super) struct Met {
-    pub(super) why: String,
-    /// The error, if it is temporary.
-    pub(super) passing: Option<Problem>,
-}
+/// Time for which pieces that peers may have written for an earlier controller are not handed out.
+/// Pieces that they do not report in that time are fetched again. Peers join within a fraction of a
+/// second.
+const ADOPTION_WAIT: time::Duration = time::Duration::from_secs(3);
 
 /// The inputs of the tasks of a run.
 pub(crate) struct TaskParts {
-    pub(crate) peers: Arc<dyn Peers>,
-    pub(crate) shared: Arc<RunShared>,
-    pub(crate) heads: Arc<dyn HeadStore>,
-    /// The task for every peer; its writer, epoch and grant are not set yet.
-    pub(crate) spec: TaskSpec,
-    /// The epoch of each writer in the heads.
-    pub(crate) epochs: BTreeMap<WriterId, u64>,
+    peers: Arc<dyn Peers>,
+    shared: Arc<RunShared>,
+    heads: Arc<dyn HeadStore>,
+    specs: TaskSpecs,
     /// The places where writers of an earlier run may have left something.
-    pub(crate) in_work: InWork,
+    in_work: InWork,
     /// Directory of the transfer in the journal store.
-    pub(crate) journal: PathBuf,
+    journal: PathBuf,
     /// Receives events about peers.
-    pub(crate) control: Arc<RunControl>,
+    control: Arc<RunControl>,
     /// Finds the source's peers again.
-    pub(crate) find_source: Option<FindSource>,
+    find_source: Option<FindSource>,
 }
 
 impl TaskParts {
+    /// Returns the inputs for a run whose heads have these epochs. The task for every peer is
+    /// `spec`, without writer, epoch and grant.
     pub(crate) fn of(
         input: &RunInput,
         shared: &Arc<RunShared>,
@@ -87,34 +63,42 @@ impl TaskParts {
         in_work: InWork,
     ) -> Self {
         let (peers, heads) = (Arc::clone(&input.peers), Arc::clone(&input.heads));
-        let (spec, journal) = (spec.clone(), input.journal.clone());
+        let specs = TaskSpecs::new(spec.clone(), epochs, peers.grant());
         let (shared, control) = (Arc::clone(shared), Arc::clone(&input.control));
-        let find_source = input.find_source.clone();
-        Self { peers, shared, heads, spec, epochs, in_work, journal, control, find_source }
+        let (journal, find_source) = (input.journal.clone(), input.find_source.clone());
+        Self { peers, shared, heads, specs, in_work, journal, control, find_source }
     }
 }
 
-/// All tasks of a run.
+/// All tasks of a run. Each fact about peers has one owner here; the set passes what happens from
+/// one to the others.
 pub(crate) struct TaskSet {
-    pub(super) parts: TaskParts,
-    /// The peers: their states, and what each may still write.
-    pub(super) registry: WriterRegistry<Met>,
-    /// Threads and tasks of the peers, by number.
-    pub(super) tasks: BTreeMap<PeerNumber, PeerTask>,
+    pub(super) peers: Arc<dyn Peers>,
+    pub(super) shared: Arc<RunShared>,
+    pub(super) heads: Arc<dyn HeadStore>,
+    /// The states of the peers, and what each may still write.
+    pub(super) registry: WriterRegistry<PeerFailure>,
+    /// Their threads and tasks.
+    pub(super) tasks: PeerTasks,
+    /// The tasks that they are asked to start.
+    pub(super) specs: TaskSpecs,
     /// The facts that later runs and controllers must know of the writers.
-    pub(super) record: WriterRecord,
-    /// Start of the time by which the registry counts.
-    pub(super) began: time::Instant,
-    pub(super) looked: time::Instant,
-    /// Figures of tasks that are over.
-    pub(super) over: TaskFigures,
-    /// The share of each peer in the limits of the transfer.
+    pub(super) log: WriterLog,
+    /// Their shares in the limits of the transfer.
     pub(super) shares: Shares,
-    pub(super) last: Option<Problem>,
-    /// Peers of the site that could not take part, as recorded last.
-    pub(super) excluded: BTreeMap<String, String>,
+    pub(super) failures: PeerFailures,
+    pub(super) events: PeerEvents,
+    pub(super) hung: HungStores,
     /// The addresses of the source's peers.
     pub(super) source: SourceWatch,
+    /// Figures of tasks that are over.
+    pub(super) ended: TaskFigures,
+    /// Set if an earlier run may have left links incomplete.
+    links_in_doubt: bool,
+    /// Start of the time by which the registry counts.
+    began: time::Instant,
+    /// Time of the next look at the peers that are present.
+    pub(super) next_look: time::Instant,
 }
 
 /// Returns the member as the registry knows it.
@@ -129,8 +113,58 @@ pub(super) fn seen(member: &Member) -> PresentPeer {
 }
 
 impl TaskSet {
-    pub(super) fn grant(&self) -> Option<Duration> {
-        self.parts.peers.grant()
+    /// Starts the task of the first peer, which was prepared already. Blocks for that.
+    ///
+    /// # Errors
+    /// The journal store cannot be read or written, this controller is deposed, or the only peer of
+    /// a site cannot start. No task is left at work then.
+    pub(crate) fn begin(
+        parts: TaskParts,
+        first: Member,
+        start: TaskStart,
+    ) -> Result<Self, Problem> {
+        let TaskParts { peers, shared, heads, specs, in_work, journal, control, find_source } =
+            parts;
+        let (spec, grant) = (specs.common(), specs.grant());
+        let mut log = WriterLog::open(&journal, spec.fence.clone(), grant.is_some())?;
+        let present: Vec<PresentPeer> = peers.present().iter().map(seen).collect();
+        let (mut registry, followed) = log.follow(&specs.writers().collect(), &present)?;
+        // A site that has had one peer may not have noted yet that it wrote.
+        for writer in specs.writers().chain([WriterId::SOLE]) {
+            registry.handle_left_pages(writer, in_work.pages.iter().copied());
+        }
+        if let Some(grant) = grant {
+            wait_for_earlier(&shared, followed, peers.now(), grant);
+        }
+        let now = time::Instant::now();
+        let mut set = Self {
+            registry,
+            tasks: PeerTasks::default(),
+            log,
+            shares: Shares::new(spec, peers.now().0),
+            failures: PeerFailures::default(),
+            events: PeerEvents::new(&peers, control, spec.transfer),
+            hung: HungStores::new(spec.store.clone(), grant),
+            source: SourceWatch::new(find_source),
+            ended: TaskFigures::default(),
+            links_in_doubt: in_work.links,
+            began: now,
+            next_look: now,
+            peers,
+            shared,
+            heads,
+            specs,
+        };
+        if let Err(problem) = set.start_first(first, start) {
+            set.stop(false);
+            return Err(problem);
+        }
+        Ok(set)
+    }
+
+    /// Returns whether the site may have several peers: then peers have grants, and a fence.
+    pub(super) fn has_grants(&self) -> bool {
+        self.specs.grant().is_some()
     }
 
     /// Returns the time by which the registry counts.
@@ -138,76 +172,54 @@ impl TaskSet {
         Instant(0).plus(self.began.elapsed())
     }
 
-    /// Returns the peers that are present, as the registry knows them.
-    pub(super) fn present(&self) -> Vec<PresentPeer> {
-        self.parts.peers.present().iter().map(seen).collect()
-    }
-
-    /// Returns the tasks that run.
-    pub(super) fn running(&self) -> impl Iterator<Item = (PeerNumber, &PeerTask, &Arc<dyn Task>)> {
-        self.tasks.iter().filter_map(|(number, it)| match &it.stage {
-            Stage::Running(task) => Some((*number, it, task)),
-            Stage::Starting(_) | Stage::Stopping { .. } => None,
-        })
-    }
-
-    /// Takes the tasks for which `is_chosen` is true out of the map.
-    pub(super) fn take_tasks(
-        &mut self,
-        is_chosen: impl Fn(&PeerTask) -> bool,
-    ) -> BTreeMap<PeerNumber, PeerTask> {
-        let tasks = std::mem::take(&mut self.tasks).into_iter();
-        let (chosen, others) = tasks.partition(|(_, it)| is_chosen(it));
-        self.tasks = others;
-        chosen
-    }
-
     /// Returns how many batches of reports of each peer the machine knows.
     pub(crate) fn reported(&self) -> Vec<(PeerNumber, u64)> {
-        self.running().map(|(number, it, _)| (number, it.session.reported())).collect()
+        self.tasks.reported()
     }
 
     /// Tells the tasks that these batches of reports are committed.
     pub(crate) fn note_committed(&self, reported: &[(PeerNumber, u64)]) {
-        if self.grant().is_none() {
-            return;
-        }
-        for (number, _, task) in self.running() {
-            if let Some((_, batches)) = reported.iter().find(|(other, _)| *other == number) {
-                task.committed(*batches);
-            }
+        if self.has_grants() {
+            self.tasks.note_committed(reported);
         }
     }
 
     /// Makes tasks ask again that found nothing to do.
     pub(crate) fn wake(&self) {
-        self.running().for_each(|(_, _, task)| task.wake());
+        self.tasks.wake();
     }
 
-    /// Sends peers their shares of the common limits.
-    pub(super) fn tell_shares(&mut self) {
-        let news = self.shares.poll(self.parts.peers.now());
-        for (number, share) in news {
-            if let Some((_, _, task)) = self.running().find(|(running, ..)| *running == number) {
-                task.set_share(&share);
-            }
-        }
-    }
-
-    /// Sets the rate that all of them may have together.
+    /// Sets the rate that all peers may have together.
     pub(crate) fn set_rate(&mut self, rate: Option<u64>) {
-        self.shares.set_rate(rate, self.parts.peers.now());
-        if self.grant().is_some() {
+        self.shares.set_rate(rate, self.peers.now());
+        if self.has_grants() {
             return self.tell_shares();
         }
         let whole = self.shares.whole();
-        self.running().for_each(|(_, _, task)| task.set_share(&whole));
+        self.tasks.working().for_each(|it| it.task.set_share(&whole));
     }
 
-    /// Everything that the ledger knows has been looked at again.
+    /// Sends peers their shares of the common limits, as far as these have changed.
+    pub(super) fn tell_shares(&mut self) {
+        for (number, share) in self.shares.poll(self.peers.now()) {
+            self.tasks.set_share(number, &share);
+        }
+    }
+
+    /// Handles the end of the doubt about the store: all that the ledger knows was looked at again.
     pub(crate) fn doubt_is_over(&mut self) {
-        self.parts.spec.doubt = false;
-        self.running().for_each(|(_, _, task)| task.doubt_is_over());
+        self.specs.handle_doubt_over();
+        self.tasks.end_doubt();
+    }
+
+    /// Handles pages that are complete.
+    pub(crate) fn forget_pages(&self, pages: &BTreeSet<u32>) {
+        self.tasks.forget_pages(pages);
+    }
+
+    /// Handles epochs that were committed.
+    pub(crate) fn note_epochs(&mut self, epochs: &[(WriterId, u64)]) {
+        self.specs.handle_committed(epochs);
     }
 
     /// Records the writers that may have left something in pages that are about to be committed as
@@ -217,33 +229,79 @@ impl TaskSet {
     /// The journal store cannot be written.
     pub(crate) fn keep_left(&mut self, complete: &BTreeSet<u32>) -> Result<(), Problem> {
         // Links are made in pages that were complete long before.
-        let phase = self.parts.shared.machine().phase();
+        let phase = self.shared.machine().phase();
         let is_tail = !matches!(phase, Phase::Moving | Phase::Asking);
-        let mut left = BTreeSet::new();
+        let mut left = self.tasks.left_in(complete);
         for (writer, pages) in self.registry.left_pages() {
             let pages = pages.iter().filter(|page| is_tail || complete.contains(page));
             left.extend(pages.map(|page| (writer, *page)));
         }
-        for it in self.tasks.values() {
-            let pages = it.session.left_in(complete);
-            left.extend(pages.into_iter().map(|page| (it.member.writer, page)));
-        }
-        self.record.add(WriterLine { left, ..WriterLine::default() })
+        self.log.keep_left(left)
     }
 
-    /// Pages are complete.
-    pub(crate) fn forget_pages(&self, pages: &BTreeSet<u32>) {
-        self.running().for_each(|(_, it, _)| it.session.forget(pages));
+    /// Records the writers that hold no grant any more, with the files that these may write late.
+    ///
+    /// # Errors
+    /// The journal store cannot be written, or this controller is deposed.
+    pub(crate) fn keep_settled(&mut self) -> Result<(), Problem> {
+        let late = || self.shared.machine().late_files().collect();
+        self.log.keep_settled(&mut self.registry, late)
     }
 
-    /// Epochs were committed.
-    pub(crate) fn note_epochs(&mut self, epochs: &[(WriterId, u64)]) {
-        self.parts.epochs.extend(epochs.iter().copied());
+    /// Records the files that must be checked again at the end.
+    ///
+    /// # Errors
+    /// The journal store cannot be written.
+    pub(crate) fn keep_late(&mut self) -> Result<(), Problem> {
+        let late = self.shared.machine().late_files().collect();
+        self.log.keep_late(late)
+    }
+
+    /// Returns the files that must be checked again at the end.
+    pub(crate) fn late(&self) -> &BTreeSet<LateFile> {
+        self.log.late()
+    }
+
+    /// Calls back the peers that may write late and have a live process (B1). Returns whether the
+    /// end of the run waits for one. Never blocks.
+    pub(crate) fn call_back(&mut self) -> bool {
+        let (late, present, now) = (self.log.late_writers(), self.present(), self.now());
+        self.registry.poll_calls(&late, &present, self.shares.peers_max(), now)
+    }
+
+    /// Marks a peer as one that may write late, because it does not answer.
+    pub(crate) fn handle_silent(&mut self, writer: WriterId) {
+        self.registry.handle_silent(writer);
+    }
+
+    /// Returns the peer of `writer`, if its late writes are over. Its own client knows of these
+    /// before others do.
+    pub(crate) fn heard(&self, writer: WriterId) -> Option<Arc<dyn TargetPeer>> {
+        let is_heard = !self.registry.may_write_late(writer, None);
+        let mut present = self.peers.present().into_iter();
+        present.find(|member| is_heard && member.writer == writer).map(|member| member.peer)
+    }
+
+    /// Returns the writers that may still write late, in words as far as their names are known.
+    pub(crate) fn silent(&self) -> BTreeMap<WriterId, String> {
+        let silent = self.registry.late_writers(&self.log.late_writers(), &self.present());
+        let told = silent.into_iter().map(|(writer, name)| {
+            let told = name.map_or_else(
+                || format!("a peer that has left the site (writer {writer})"),
+                |name| format!("peer `{name}`"),
+            );
+            (writer, told)
+        });
+        told.collect()
+    }
+
+    fn present(&self) -> Vec<PresentPeer> {
+        self.peers.present().iter().map(seen).collect()
     }
 
     /// Returns whether an earlier run may have left links incomplete.
     pub(crate) fn links_in_doubt(&self) -> bool {
-        self.parts.in_work.links
+        self.links_in_doubt
     }
 
     /// Returns all writers, with the open pages in which a writer that no longer takes part may
@@ -251,25 +309,68 @@ impl TaskSet {
     pub(crate) fn left_overs(&self) -> BTreeMap<WriterId, BTreeSet<u32>> {
         let left = self.registry.left_pages().map(|(writer, pages)| (writer, pages.clone()));
         let mut all: BTreeMap<WriterId, BTreeSet<u32>> = left.collect();
-        if self.grant().is_none() {
-            all.insert(WriterId::SOLE, BTreeSet::new());
+        let sole = [WriterId::SOLE].into_iter().filter(|_| !self.has_grants());
+        for writer in self.specs.writers().chain(sole) {
+            all.entry(writer).or_default();
         }
-        for writer in self.parts.epochs.keys() {
-            all.entry(*writer).or_default();
-        }
-        for (_, it, _) in self.running() {
+        for it in self.tasks.working() {
             all.entry(it.member.writer).or_default().extend(it.session.take_pages());
         }
         all
     }
 
-    /// Sends tasks the addresses of the source's peers; later tasks receive them at their start.
-    /// Sends them after each answer, new or not: a task may have begun meanwhile, or have got
-    /// another interface. Never blocks.
-    pub(super) fn tell_source(&mut self) {
-        let Some(found) = self.source.poll() else { return };
-        let SourceAccess::Remote { peers, .. } = &mut self.parts.spec.source else { return };
-        peers.clone_from(&found);
-        self.running().for_each(|(_, _, task)| task.set_source_peers(&found));
+    /// Returns the sums over all tasks, ended ones included. Returns also the activity of each
+    /// peer, where there was ever more than one.
+    pub(crate) fn figures(&mut self) -> (TaskFigures, Vec<PeerShare>) {
+        if !self.has_grants()
+            && let Some(only) = self.tasks.working().next()
+        {
+            return (only.task.figures(), Vec::new());
+        }
+        let now = self.peers.now();
+        let mut sum = FiguresSum::new(&self.ended);
+        for it in self.tasks.working() {
+            let (number, figures) = (it.number(), it.task.figures());
+            self.shares.handle_figures(number, &figures, now);
+            sum.add_working(&it.member.name, self.registry.is_draining(number), figures);
+        }
+        for it in self.tasks.stopping() {
+            let figures = it.stopped.task.figures();
+            // Until its end the task uses its share.
+            self.shares.handle_figures(it.stopped.number(), &figures, now);
+            sum.add_leaving(&it.stopped.member.name, &it.why, figures);
+        }
+        self.tasks.starting().for_each(|member| sum.add_joining(&member.name));
+        self.add_absent(&mut sum);
+        self.tell_shares();
+        sum.finish(|| {
+            let (until, is_held) = self.shared.machine().waits_until()?;
+            is_held.then(|| until.since(now))
+        })
     }
+
+    /// Adds the peers of the site that take no part.
+    fn add_absent(&self, sum: &mut FiguresSum) {
+        let is_full = self.registry.taking() >= self.shares.peers_max();
+        let absent = self.peers.present().into_iter();
+        for member in absent.filter(|member| !self.tasks.has_task(member.writer)) {
+            match self.registry.last_failure(member.writer, self.now()) {
+                Some((failure, again)) => sum.add_out(&member.name, &failure.why, again),
+                None if is_full && !member.is_draining => sum.add_resting(&member.name),
+                None => {}
+            }
+        }
+        for (peer, why) in self.events.excluded().iter() {
+            sum.add_excluded(peer, why);
+        }
+    }
+}
+
+/// Has the machine wait for what writers of an earlier run may still do, or have done.
+fn wait_for_earlier(shared: &RunShared, followed: Followed, now: Instant, grant: time::Duration) {
+    let mut machine = shared.machine();
+    // The last controller may have handed them extents that they still write (B3).
+    machine.wait_for_writers(followed.awaited, now.plus(lapse_after(grant)));
+    machine.wait_for_reports(followed.reporting, now.plus(ADOPTION_WAIT));
+    followed.stopped.into_iter().for_each(|writer| machine.note_last_own(writer));
 }
