@@ -4,40 +4,55 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
-use penstock_api::task::{Room, SourceAccess};
-use penstock_api::transfer::{Location, PathText, TransferRequest, TransferState};
-use penstock_cluster::state::Wish;
+use penstock_api::task::Room;
+use penstock_api::transfer::TransferState;
+use penstock_cluster::state::{TransferRecord, Wish};
 use penstock_proto::id::TransferId;
-use penstock_proto::version;
 
-use super::receipt::scan_request;
-use super::{Inner, Live, ManagerConfig, Table, TransferRecord, journal_of, place};
-use crate::runner::{FindSource, RunControl, RunInput, RunOutcome};
-use crate::sites::RemotePages;
+use super::config::{ManagerConfig, ManagerParts};
+use super::events::TransferEvents;
+use super::journal_directory::JournalDirectory;
+use super::place;
+use super::queue::TransferTable;
+use super::receipt::ReceiptMaker;
+use super::record::{places_of, store};
+use super::removal::{CancelledTransfers, Cleaner};
+use super::sources::{Opened, Sources};
+use crate::runner::{RunControl, RunInput, RunOutcome};
 
-/// The reason shown for a cancelled transfer.
-pub(super) const CANCELLED: &str = "cancelled by a user";
-
-pub(super) struct Opened {
-    pub(super) kind: RootKind,
-    pub(super) pages: Box<dyn PageSource>,
-    pub(super) access: SourceAccess,
-    pub(super) find: Option<FindSource>,
-    /// Number of the source's process that serves the list; 0 if the source does not report
-    /// restarts.
-    instance: u64,
+/// The parts of a manager that all attempts use.
+pub(super) struct AttemptParts {
+    pub(super) config: ManagerConfig,
+    pub(super) site: ManagerParts,
+    pub(super) journal: JournalDirectory,
+    pub(super) table: Arc<TransferTable>,
+    pub(super) sources: Arc<Sources>,
+    pub(super) receipts: ReceiptMaker,
+    pub(super) cleaner: Arc<Cleaner>,
+    pub(super) cancelled: Arc<CancelledTransfers>,
+    pub(super) events: TransferEvents,
 }
 
-impl Inner {
-    /// The body of a transfer's thread.
-    pub(super) fn attempt(self: Arc<Self>, id: TransferId, control: &Arc<RunControl>) {
+/// An attempt at one transfer, on a thread of its own.
+pub(super) struct Attempt {
+    parts: Arc<AttemptParts>,
+    id: TransferId,
+    /// Steers and watches its run.
+    control: Arc<RunControl>,
+}
+
+impl Attempt {
+    pub(super) fn new(parts: Arc<AttemptParts>, id: TransferId, control: Arc<RunControl>) -> Self {
+        Self { parts, id, control }
+    }
+
+    /// Makes the attempt. Blocks for as long as the transfer runs.
+    pub(super) fn make(&self) {
         let began = Instant::now();
         let run = AssertUnwindSafe(|| {
-            let waits = self.is_without_room(id, control);
-            (!waits).then(|| self.run(id, control))
+            let waits = self.is_without_room();
+            (!waits).then(|| self.run())
         });
         let outcome = catch_unwind(run).unwrap_or_else(|_| {
             let title = "the transfer's thread broke an assumption of ours";
@@ -50,16 +65,37 @@ impl Inner {
                 RunOutcome::Failed(problem) => problem.code == ProblemCode::ListAnew,
                 _ => false,
             };
-            let outcome = match asks || began.elapsed() >= self.config.restart_least {
-                true => self.list_after_restart(id, outcome, asks),
+            let outcome = match asks || began.elapsed() >= self.parts.config.restart_least {
+                true => self.list_after_restart(outcome, asks),
                 false => outcome,
             };
-            self.settle(id, control, outcome);
+            self.settle(outcome);
         }
     }
 
-    fn run(&self, id: TransferId, control: &Arc<RunControl>) -> RunOutcome {
-        let Some(record) = self.lock().live.get(&id).map(|live| live.record.clone()) else {
+    /// Checks for room before an attempt at a transfer that waits for it. If there is none, puts it
+    /// back into the queue and returns `true`.
+    fn is_without_room(&self) -> bool {
+        let table = self.parts.table.lock();
+        let store = match table.live.get(&self.id) {
+            Some(live) if live.looks_for_room() => live.record.request.target.store.clone(),
+            _ => return false,
+        };
+        drop(table);
+        let room = self.parts.site.target.room(&store).ok();
+        let mut table = self.parts.table.lock();
+        let Some(live) = table.live.get_mut(&self.id) else { return false };
+        if !live.handle_room(room, &self.control) {
+            return false;
+        }
+        table.handle_attempt_over();
+        drop(table);
+        self.parts.table.notify();
+        true
+    }
+
+    fn run(&self) -> RunOutcome {
+        let Some(record) = self.parts.table.lock().record(self.id) else {
             return RunOutcome::Cancelled;
         };
         match record.wish {
@@ -67,99 +103,86 @@ impl Inner {
             Wish::Pause => return RunOutcome::Paused,
             Wish::None => {}
         }
-        match self.prepare(&record, control) {
+        match self.prepare(record) {
             Ok(input) => {
-                self.say(id, "");
-                (self.parts.run)(input)
+                self.say("");
+                (self.parts.site.run)(input)
             }
             Err(problem) => RunOutcome::Failed(problem),
         }
     }
 
     /// Shows the reason why an attempt waits before its run has begun.
-    fn say(&self, id: TransferId, reason: &str) {
-        if let Some(live) = self.lock().live.get_mut(&id)
+    fn say(&self, reason: &str) {
+        if let Some(live) = self.parts.table.lock().live.get_mut(&self.id)
             && live.full.is_none()
         {
             reason.clone_into(&mut live.record.reason);
         }
     }
 
-    fn prepare(
-        &self,
-        record: &TransferRecord,
-        control: &Arc<RunControl>,
-    ) -> Result<RunInput, Problem> {
-        let (id, target) = (record.id(), &record.request.target);
-        self.say(id, &format!("asking site `{}` for the data set", record.request.source.site));
-        let (site, options) = (&record.request.source.site, &record.request.options);
-        if *site != self.config.site {
-            let lanes_max = if options.lanes > 0 { options.lanes } else { options.lanes_max };
-            let peers = self.parts.sites.far_data(site);
-            self.parts.target.expect_source(&target.store, site, &peers, lanes_max);
-        }
-        let (record, opened) = self.open_listed(record.clone())?;
-        let record = &record;
+    fn prepare(&self, record: TransferRecord) -> Result<RunInput, Problem> {
+        let AttemptParts { site, journal, .. } = &*self.parts;
+        self.say(&format!("asking site `{}` for the data set", record.request.source.site));
+        self.parts.sources.announce(&record.request);
+        let (record, opened) = self.open_listed(record)?;
+        let target = &record.request.target;
         let root = match &record.root {
             Some(root) => root.clone(),
             None => {
-                let there = self.parts.target.root_kind(&target.store, &target.path)?;
+                let there = site.target.root_kind(&target.store, &target.path)?;
                 let root = place::root(&record.request.source, opened.kind, target, there)?;
                 // Stored before anything is made there: a later attempt finds another situation.
-                let mut table = self.lock();
-                if let Some(live) = table.live.get_mut(&id) {
-                    live.record.root = Some(root.clone());
-                    live.record.claim = root.clone();
-                    self.parts.state.put_transfer(&live.record)?;
-                }
+                self.keep(|live| (live.root, live.claim) = (Some(root.clone()), root.clone()))?;
                 root
             }
         };
         Ok(RunInput {
-            id,
+            id: self.id,
             listing: record.listing.number,
             is_new_target: false,
             options: record.request.options.clone(),
             store: target.store.clone(),
             root,
             pages: opened.pages,
-            peers: (self.parts.peers)(&target.store, opened.access.own_store()),
+            peers: (site.peers)(&target.store, opened.access.own_store()),
             source: opened.access,
             find_source: opened.find,
-            heads: Arc::clone(&self.parts.state) as _,
-            journal: journal_of(&self.config.journal, id),
-            control: Arc::clone(control),
+            heads: Arc::clone(&site.state) as _,
+            journal: journal.of(self.id),
+            control: Arc::clone(&self.control),
             places: places_of(&record.request),
             known_rate: None,
-            fence: self.parts.fence.clone(),
+            fence: site.fence.clone(),
         })
     }
 
     /// Opens the source. A source that was restarted since it made its list makes another one, so
     /// that the transfer ends as one submitted now would (A13).
     fn open_listed(&self, mut record: TransferRecord) -> Result<(TransferRecord, Opened), Problem> {
-        let opened = self.open_source(&record)?;
+        let sources = &self.parts.sources;
+        let opened = sources.open(&record)?;
         let before = record.listing;
         if opened.instance == 0 || opened.instance == before.instance {
             return Ok((record, opened));
         }
         if before.instance != 0 {
-            self.list_anew(&mut record);
+            sources.list_anew(&mut record);
         }
         record.listing.instance = opened.instance;
-        self.keep_listing(&record)?;
+        self.keep(|live| live.listing = record.listing)?;
         let opened = match record.listing.number == before.number {
             true => opened,
-            false => self.open_source(&record)?,
+            false => sources.open(&record)?,
         };
         Ok((record, opened))
     }
 
-    /// Stores which list a transfer works on.
-    fn keep_listing(&self, record: &TransferRecord) -> Result<(), Problem> {
-        if let Some(live) = self.lock().live.get_mut(&record.id()) {
-            live.record.listing = record.listing;
-            self.parts.state.put_transfer(&live.record)?;
+    /// Changes the record of the transfer, durably.
+    fn keep(&self, change: impl FnOnce(&mut TransferRecord)) -> Result<(), Problem> {
+        if let Some(live) = self.parts.table.lock().live.get_mut(&self.id) {
+            change(&mut live.record);
+            self.parts.site.state.put_transfer(&live.record)?;
         }
         Ok(())
     }
@@ -167,81 +190,27 @@ impl Inner {
     /// Turns the end of a run into another attempt, which lists anew, if the source was restarted
     /// during that run (A13). A source that does not answer now does not hold up the end. A move
     /// and a plan end with the list that they had. A run that `asks` for a new list gets one.
-    fn list_after_restart(&self, id: TransferId, outcome: RunOutcome, asks: bool) -> RunOutcome {
+    fn list_after_restart(&self, outcome: RunOutcome, asks: bool) -> RunOutcome {
         let ends = match &outcome {
             RunOutcome::Done => true,
             RunOutcome::Failed(problem) => asks || problem.exit != Exit::Temporary,
             RunOutcome::Paused | RunOutcome::Cancelled => false,
         };
-        let record = self.lock().live.get(&id).map(|live| live.record.clone());
-        let Some(mut record) = record.filter(|_| ends && self.parts.fence.holds()) else {
+        let record = self.parts.table.lock().record(self.id);
+        let Some(mut record) = record.filter(|_| ends && self.parts.site.fence.holds()) else {
             return outcome;
         };
         let options = &record.request.options;
         let keeps = options.remove_source || options.plan.is_some() || record.wish != Wish::None;
-        if keeps || !asks && !self.is_restarted(&record) {
+        if keeps || !asks && !self.parts.sources.is_restarted(&record) {
             return outcome;
         }
-        tracing::info!(transfer = %id, "its data set is listed again");
-        self.list_anew(&mut record);
-        match self.keep_listing(&record) {
+        tracing::info!(transfer = %self.id, "its data set is listed again");
+        self.parts.sources.list_anew(&mut record);
+        match self.keep(|live| live.listing = record.listing) {
             Ok(()) => RunOutcome::Paused,
             Err(problem) => RunOutcome::Failed(problem),
         }
-    }
-
-    /// Returns whether the process that serves the source's list is another than the one that made
-    /// it.
-    fn is_restarted(&self, record: &TransferRecord) -> bool {
-        let known = record.listing.instance;
-        let request = scan_request(&record.request, record.listing());
-        let site = &record.request.source.site;
-        let asked = || self.parts.sites.open_scan(site, &request).map_or(0, |it| it.instance);
-        known != 0 && ![0, known].contains(&asked())
-    }
-
-    pub(super) fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {
-        let (id, source) = (record.id(), &record.request.source);
-        let request = scan_request(&record.request, record.listing());
-        if source.site == self.config.site {
-            let slicer = version::known().format(self.parts.state.format()).slicer;
-            let slicing = request.slicing.no_newer_than(slicer);
-            let kind = self.parts.source.open_scan(&ScanRequest { slicing, ..request })?;
-            let pages = Box::new(OwnPages::new(Arc::clone(&self.parts.source), id));
-            let access = self.own_access(record);
-            let find = access.own_store().is_none().then(|| self.find_own(record));
-            return Ok(Opened { kind, pages, access, find, instance: 0 });
-        }
-        let site = source.site.clone();
-        let scan = self.parts.sites.open_scan(&site, &request)?;
-        let sites = Arc::clone(&self.parts.sites);
-        let (peers, capability, instance) = (scan.peers, scan.capability, scan.instance);
-        let shown = capability.clone();
-        let (asked, from, store) = (Arc::clone(&sites), site.clone(), source.store.clone());
-        let find: FindSource = Arc::new(move || asked.source_peers(&from, &store));
-        let pages = Box::new(RemotePages::new(sites, site.clone(), request, shown));
-        let access = SourceAccess::Remote { site, own_site: false, peers, capability };
-        Ok(Opened { kind: scan.root, pages, access, find: Some(find), instance })
-    }
-
-    /// Returns the access to a data set of this site. Peers that have both stores read it
-    /// themselves. If there are none, they read over lanes from peers that have the source's store.
-    fn own_access(&self, record: &TransferRecord) -> SourceAccess {
-        let Location { store, path: root, .. } = &record.request.source;
-        let target = &record.request.target.store;
-        let lanes = match (self.parts.peers)(target, Some(store)).present().is_empty() {
-            true => (self.parts.lanes)(&scan_request(&record.request, record.listing())),
-            false => None,
-        };
-        let local = || SourceAccess::Local { store: store.clone(), root: root.clone() };
-        lanes.unwrap_or_else(local)
-    }
-
-    /// Finds the peers of this site again that have the source's store.
-    fn find_own(&self, record: &TransferRecord) -> FindSource {
-        let (store, peers) = (record.request.source.store.clone(), &self.parts.own_peers);
-        let peers = Arc::clone(peers);
-        Arc::new(move || Ok(peers(&store)))
     }
 
     /// Takes over the result of a run, and decides the next state of the transfer. A failed
@@ -249,76 +218,94 @@ impl Inner {
     /// asked for.
     ///
     /// A deposed controller settles nothing: the next one begins with the committed state.
-    fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
-        control.take_notes().iter().for_each(|note| self.tell_problem(id, note));
-        if !self.parts.fence.holds() {
-            self.lock().running -= 1;
-            self.changed.notify_all();
+    fn settle(&self, outcome: RunOutcome) {
+        let AttemptParts { table, events, .. } = &*self.parts;
+        let notes = self.control.take_notes();
+        notes.iter().for_each(|note| events.tell_problem(self.id, note));
+        if !self.parts.site.fence.holds() {
+            table.lock().handle_attempt_over();
+            table.notify();
             return;
         }
-        let discarded = self.discard_cancelled(id, &outcome);
-        let outcome = self.make_receipt(id, outcome, &control.view());
-        let room = self.room_of(id, &outcome);
-        let mut table = self.lock();
-        let Table { live, unclean, .. } = &mut *table;
-        let Some(live) = live.get_mut(&id) else { return };
-        let seen = control.view();
-        let ran = seen.progress != Default::default();
-        if ran {
-            live.record.progress = seen.progress;
-            live.record.failures = seen.failures;
-            live.record.durable_by = seen.durable_by;
-            if live.record.progress.bytes_verified > 0 {
-                live.backoff.reset();
-            }
+        let discarded = self.discard_cancelled(&outcome);
+        let record = table.lock().record(self.id);
+        let outcome = match record {
+            Some(record) => self.parts.receipts.make(&record, outcome, &self.control.view()),
+            None => outcome,
+        };
+        let Some((record, is_stored)) = self.end(outcome, discarded) else {
+            return self.leave_table(false);
+        };
+        let is_done = is_stored && record.state == TransferState::Done;
+        if is_done && !record.request.options.digest_list {
+            self.parts.cleaner.discard_ledger(self.id);
         }
-        live.record.progress.lanes = 0;
-        let problem = live.end_with(outcome, room, &self.config);
-        live.remark(&seen.remark);
+        self.leave_table(record.state.is_ended());
+        events.tell(&record.view());
+        // The user need not wait for the source to hear of it.
+        if is_done {
+            self.parts.sources.release(&record);
+        }
+    }
+
+    /// Moves the transfer to the state that follows, and stores that. Returns the record and
+    /// whether it is stored; `None` if the transfer is gone.
+    fn end(
+        &self,
+        outcome: RunOutcome,
+        discarded: Option<Result<(), Problem>>,
+    ) -> Option<(TransferRecord, bool)> {
+        let room = self.room_of(&outcome);
+        let mut table = self.parts.table.lock();
+        let live = table.live.get_mut(&self.id)?;
+        let problem = live.handle_end(outcome, self.control.view(), room);
         if live.record.state == TransferState::Cancelled && !matches!(discarded, Some(Ok(()))) {
-            unclean.add(id);
+            self.parts.cancelled.add(self.id);
             live.remark(&discarded.and_then(Result::err).map(still_there).unwrap_or_default());
         }
-        let stored = self.store(&mut live.record);
+        let is_stored = store(&*self.parts.site.state, &mut live.record);
         let record = live.record.clone();
         drop(table);
-        if stored && record.state == TransferState::Done && !record.request.options.digest_list {
-            self.discard_ledger(id);
-        }
         if let Some(problem) = problem {
-            tracing::warn!(transfer = %id, %problem, "attempt failed");
-            self.tell_problem(id, &problem);
+            tracing::warn!(transfer = %self.id, %problem, "attempt failed");
+            self.parts.events.tell_problem(self.id, &problem);
         }
-        let mut table = self.lock();
+        Some((record, is_stored))
+    }
+
+    /// Takes the attempt out of the table, and the transfer if it has ended.
+    fn leave_table(&self, is_ended: bool) {
+        let mut table = self.parts.table.lock();
         // A user may have asked for a retry meanwhile: then this is another entry, not ours.
-        if let Some(live) = table.live.get_mut(&id)
-            && live.run.as_ref().is_some_and(|run| std::ptr::eq(Arc::as_ptr(run), control))
+        if let Some(live) = table.live.get_mut(&self.id)
+            && live.is_run_by(&self.control)
         {
             live.run = None;
-            if record.state.is_ended() {
-                table.live.remove(&id);
+            if is_ended {
+                table.live.remove(&self.id);
             }
         }
-        table.running -= 1;
+        table.handle_attempt_over();
         drop(table);
-        self.changed.notify_all();
-        self.tell(penstock_api::rest::Event::of(&record.view()));
-        // The user need not wait for the source to hear of it.
-        if stored && record.state == TransferState::Done {
-            self.release(&record);
+        self.parts.table.notify();
+    }
+
+    /// Returns the free room at a target that a run has found full.
+    fn room_of(&self, outcome: &RunOutcome) -> Option<Room> {
+        let is_full = |problem: &Problem| problem.code == ProblemCode::TargetFull;
+        if !matches!(outcome, RunOutcome::Failed(problem) if is_full(problem)) {
+            return None;
         }
+        let store = self.parts.table.lock().record(self.id)?.request.target.store;
+        self.parts.site.target.room(&store).ok()
     }
 
     /// Removes the temporary files of a cancelled transfer. The transfer is reported as cancelled
     /// only when nothing temporary is left, or together with the fact that something is. Until then
     /// the wish survives a crash. Returns `None` if the transfer is not cancelled.
-    fn discard_cancelled(
-        &self,
-        id: TransferId,
-        outcome: &RunOutcome,
-    ) -> Option<Result<(), Problem>> {
-        let mut table = self.lock();
-        let live = table.live.get_mut(&id)?;
+    fn discard_cancelled(&self, outcome: &RunOutcome) -> Option<Result<(), Problem>> {
+        let mut table = self.parts.table.lock();
+        let live = table.live.get_mut(&self.id)?;
         let failed = matches!(outcome, RunOutcome::Failed(_)) && live.record.wish == Wish::Cancel;
         if !failed && *outcome != RunOutcome::Cancelled {
             return None;
@@ -326,13 +313,8 @@ impl Inner {
         "removing what is temporary".clone_into(&mut live.record.reason);
         let record = live.record.clone();
         drop(table);
-        Some(self.discard(&record))
+        Some(self.parts.cleaner.discard(&record))
     }
-}
-
-/// Returns source and target in the form that a plan shows.
-pub(super) fn places_of(request: &TransferRequest) -> (PathText, PathText) {
-    (location_text(&request.source), location_text(&request.target))
 }
 
 /// Returns the reason shown for a cancelled transfer whose target could not be asked.
@@ -341,94 +323,4 @@ fn still_there(problem: Problem) -> String {
         "its temporary files are still at the target: {problem}; that is tried again until they \
          are removed"
     )
-}
-
-fn reason_of_failure(problem: &Problem) -> String {
-    let hint = if problem.hint.is_empty() { String::new() } else { format!("; {}", problem.hint) };
-    format!("{problem}{hint}")
-}
-
-fn reason_of_retry(problem: &Problem, delay: std::time::Duration) -> String {
-    let at = penstock_cluster::clock::now_seconds() + delay.as_secs();
-    format!(
-        "{}; next attempt in {:.0} s, at {} UTC",
-        reason_of_failure(problem),
-        delay.as_secs_f64().max(1.0),
-        clock(at)
-    )
-}
-
-/// Time of day of seconds since 1970.
-fn clock(seconds: u64) -> String {
-    let of_day = seconds % 86_400;
-    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
-}
-
-impl Live {
-    /// Adds the remark of its last run to the reason of a transfer, if that run was its end.
-    fn remark(&mut self, remark: &str) {
-        if remark.is_empty() || !self.record.state.is_ended() {
-            return;
-        }
-        if !self.record.reason.is_empty() {
-            self.record.reason.push_str("; ");
-        }
-        self.record.reason.push_str(remark);
-    }
-
-    /// Moves to the state that follows from the result of a run and from the wishes of users
-    /// meanwhile. Returns the problem, if that is the reason and new. `room` is the free room of a
-    /// full target.
-    fn end_with(
-        &mut self,
-        outcome: RunOutcome,
-        room: Option<Room>,
-        config: &ManagerConfig,
-    ) -> Option<Problem> {
-        let wish = self.record.wish;
-        let mut problem = None;
-        let full = self.full.take();
-        let reason = std::mem::take(&mut self.record.reason);
-        self.record.exit = None;
-        self.record.state = match (outcome, wish) {
-            (RunOutcome::Done, _) => {
-                self.record.exit = Some(Exit::Done);
-                TransferState::Done
-            }
-            (RunOutcome::Cancelled, _) | (RunOutcome::Failed(_), Wish::Cancel) => {
-                self.record.exit = Some(Exit::Interrupted);
-                CANCELLED.clone_into(&mut self.record.reason);
-                TransferState::Cancelled
-            }
-            // The daemon ends, or a cancel came after: the queue sees to it.
-            (RunOutcome::Paused, Wish::None | Wish::Cancel) => TransferState::Queued,
-            (RunOutcome::Paused, Wish::Pause) => {
-                "paused by a user".clone_into(&mut self.record.reason);
-                TransferState::Paused
-            }
-            (RunOutcome::Failed(found), Wish::Pause) if found.exit == Exit::Temporary => {
-                self.record.reason = format!("paused by a user; before that, {found}");
-                TransferState::Paused
-            }
-            (RunOutcome::Failed(found), _) if found.code == ProblemCode::TargetFull => {
-                self.record.reason = reason;
-                problem = self.wait_for_room(found, full, room, config);
-                TransferState::Queued
-            }
-            (RunOutcome::Failed(found), _) if found.exit == Exit::Temporary => {
-                let delay = self.backoff.next(&mut rand::rng());
-                self.not_before = Some(Instant::now() + delay);
-                self.record.reason = reason_of_retry(&found, delay);
-                problem = Some(found);
-                TransferState::Queued
-            }
-            (RunOutcome::Failed(found), _) => {
-                self.record.exit = Some(found.exit);
-                self.record.reason = reason_of_failure(&found);
-                problem = Some(found);
-                TransferState::Failed
-            }
-        };
-        problem
-    }
 }

@@ -12,203 +12,97 @@
 //! | running | its end, a pause, a cancel; after a temporary failure it is queued again |
 //! | paused | resume, cancel |
 //! | failed | retry, cancel |
+//!
+//! [`Manager`] is what users and sites may ask. It passes each question to the owner of the facts:
+//!
+//! | module | type, and what it owns |
+//! |---|---|
+//! | `queue` | transfers that have not ended: their states, places and turns |
+//! | `scheduler` | `Scheduler`: the thread that begins attempts |
+//! | `attempt` | `Attempt`: one attempt at a transfer, from its source to its result |
+//! | `removal` | removal of what transfers leave |
+//! | `sources` | `Sources`: access to the sources of transfers |
+//! | `stubs` | `Stubs`: transfers that other sites own |
+//! | `plans` | `Planner`: plans that are made or received |
+//! | `documents` | `Documents`: lists and receipts of transfers that have ended |
+//! | `receipt` | `ReceiptMaker`: receipts of own transfers; checks of those to be countersigned |
+//! | `journal_directory` | `JournalDirectory`: where all of them have their files |
+//! | `events` | `TransferEvents`: the events of all |
+//! | `caller`, `request_check` | the origin of a request, and whether it is sound |
+//! | `place` | the root of a data set at the target, and places that overlap |
+//! | `record` | the record of an own transfer |
+//! | `config` | the inputs of a manager |
 
 mod attempt;
-mod busy;
-mod clean;
-mod orphans;
+mod caller;
+mod config;
+mod documents;
+mod events;
+mod journal_directory;
 mod place;
 mod plans;
+mod queue;
 mod receipt;
-mod room;
+mod record;
+mod removal;
+mod request_check;
+mod scheduler;
+mod sources;
 mod stubs;
-mod users;
 
+pub use caller::Caller;
+pub use config::{
+    ManagerConfig, ManagerParts, OwnLanes, OwnPeers, PeersOf, RUNNING_MAX_DEFAULT, Run,
+    StoreDirectory,
+};
+pub use queue::LIVE_MAX;
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
-pub use users::{Caller, LIVE_MAX};
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_api::fence::Fence;
-use penstock_api::peers::Peers;
+use penstock_api::limits::LimitRequest;
+use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::receipt::ReceiptSigner;
-use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
-use penstock_api::scan::{ScanRequest, SourcePeer};
-use penstock_api::task::{SourceAccess, TargetPeer};
-use penstock_api::transfer::{TransferState, TransferView};
-use penstock_cluster::state::{SiteState, StateError, TransferRecord, Wish};
-use penstock_engine::retry::Backoff;
+use penstock_api::proof::Document;
+use penstock_api::rest::{Action, Event, LIST_MAX, OrphanList, TransferList};
+use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_cluster::state::{Listed, SiteState, StateError};
 use penstock_proto::id::{Name, TransferId};
-use penstock_proto::network::DataAddress;
 use tokio::sync::broadcast;
 
-use crate::runner::{RunControl, RunInput, RunOutcome};
+use self::attempt::AttemptParts;
+use self::documents::Documents;
+use self::events::TransferEvents;
+use self::journal_directory::JournalDirectory;
+use self::plans::Planner;
+use self::queue::{Admission, Live, Table, TransferTable};
+use self::receipt::ReceiptMaker;
+use self::removal::{CancelledTransfers, Cleaner, Orphans};
+use self::request_check::{check, not_paired, parse_cursor, unknown};
+use self::scheduler::Scheduler;
+use self::sources::Sources;
+use self::stubs::Stubs;
 use crate::sites::SiteClient;
-
-/// Transfers that run at a time, unless configured.
-pub const RUNNING_MAX_DEFAULT: usize = 4;
-/// Events that a slow reader may lag behind before it loses the oldest.
-const EVENTS_MAX: usize = 1024;
-/// Interval at which the states of running transfers are published.
-const TICK: Duration = Duration::from_secs(1);
-
-/// Directory in the journal store where all that belongs to a transfer lies.
-pub fn journal_of(journal: &std::path::Path, id: TransferId) -> PathBuf {
-    journal.join(id.to_string())
-}
-
-/// The configuration of a manager.
-#[derive(Clone, Debug)]
-pub struct ManagerConfig {
-    /// The own site.
-    pub site: Name,
-    /// The journal store: one directory per transfer below it.
-    pub journal: PathBuf,
-    /// Transfers that run at a time; the others wait for their turn.
-    pub running_max: usize,
-    /// Least wait before a failed attempt is repeated.
-    pub retry_least: Duration,
-    /// Longest such wait.
-    pub retry_most: Duration,
-    /// Shortest duration of an attempt after which the source is asked whether it was restarted
-    /// meanwhile. Over distance that question costs a round trip.
-    pub restart_least: Duration,
-}
-
-impl ManagerConfig {
-    /// The defaults: four at a time, retried after 1 s to 60 s.
-    pub fn new(site: Name, journal: PathBuf) -> Self {
-        Self {
-            site,
-            journal,
-            running_max: RUNNING_MAX_DEFAULT,
-            retry_least: Duration::from_secs(1),
-            retry_most: Duration::from_secs(60),
-            restart_least: Duration::from_secs(1),
-        }
-    }
-}
-
-/// Runs one transfer to its end, as [`crate::runner`] does. It blocks meanwhile.
-pub type Run = dyn Fn(RunInput) -> RunOutcome + Send + Sync;
-/// Directory of a store, if it has one: to find stores that overlap.
-pub type StoreDirectory = dyn Fn(&Name) -> Option<PathBuf> + Send + Sync;
-
-/// Returns the peers that may take part in a run whose target is the first store. The second store,
-/// if there is one, is a source in this site that the peers read themselves.
-pub type PeersOf = dyn Fn(&Name, Option<&Name>) -> Arc<dyn Peers> + Send + Sync;
-
-/// Returns the access for peers of this site to a data set of it whose store they do not have: over
-/// lanes, from peers that have it. `None` where one peer is the whole site.
-pub type OwnLanes = dyn Fn(&ScanRequest) -> Option<SourceAccess> + Send + Sync;
-
-/// Returns the addresses on which peers of this site that are known to reach a store accept lanes
-/// now.
-pub type OwnPeers = dyn Fn(&Name) -> Vec<DataAddress> + Send + Sync;
-
-/// The parts that a manager works with.
-#[derive(Clone)]
-pub struct ManagerParts {
-    /// The state database.
-    pub state: Arc<dyn SiteState>,
-    /// The own source side.
-    pub source: Arc<dyn SourcePeer>,
-    /// The site's target side, where one peer does something for all.
-    pub target: Arc<dyn TargetPeer>,
-    /// The target peers of a run.
-    pub peers: Arc<PeersOf>,
-    /// Ways from one peer of this site to another.
-    pub lanes: Arc<OwnLanes>,
-    /// Finds further peers that may be read from.
-    pub own_peers: Arc<OwnPeers>,
-    /// Other sites.
-    pub sites: Arc<dyn SiteClient>,
-    /// Signs receipts.
-    pub signer: Arc<dyn ReceiptSigner>,
-    /// Runs a transfer.
-    pub run: Arc<Run>,
-    /// The paths of the stores.
-    pub directory: Arc<StoreDirectory>,
-    /// Checks whether this process is still the controller of the site.
-    pub fence: Fence,
-}
 
 /// The manager. Its methods block on the state database, some on stores and other sites.
 pub struct Manager {
-    inner: Arc<Inner>,
+    /// The own site.
+    site: Name,
+    state: Arc<dyn SiteState>,
+    sites: Arc<dyn SiteClient>,
+    fence: Fence,
+    table: Arc<TransferTable>,
+    admission: Arc<Admission>,
+    stubs: Arc<Stubs>,
+    planner: Planner,
+    documents: Documents,
+    orphans: Orphans,
+    events: TransferEvents,
     scheduler: Mutex<Option<thread::JoinHandle<()>>>,
-}
-
-struct Inner {
-    config: ManagerConfig,
-    parts: ManagerParts,
-    table: Mutex<Table>,
-    changed: Condvar,
-    /// Held while a transfer is admitted, so that two cannot claim one place. Never while a store
-    /// or another site is asked: see `busy`.
-    admission: Mutex<()>,
-    /// Plans that are being made.
-    plans: AtomicUsize,
-    /// Owners of stubs that are asked for a list now.
-    asking: Mutex<BTreeSet<Name>>,
-    events: broadcast::Sender<Event>,
-}
-
-#[derive(Default)]
-struct Table {
-    live: HashMap<TransferId, Live>,
-    /// Transfers of which something is being removed; with a record, its claim is kept as well.
-    busy: HashMap<TransferId, Option<TransferRecord>>,
-    running: usize,
-    stopping: bool,
-    unclean: clean::Unclean,
-}
-
-/// A transfer that has not ended.
-struct Live {
-    record: TransferRecord,
-    run: Option<Arc<RunControl>>,
-    /// Earliest time of its next attempt.
-    not_before: Option<Instant>,
-    backoff: Backoff,
-    /// The state of the wait while the target is full. The transfer stays queued for its observers,
-    /// while attempts are made.
-    full: Option<room::Full>,
-}
-
-impl Live {
-    fn new(record: TransferRecord, config: &ManagerConfig) -> Self {
-        let backoff = Backoff::new(config.retry_least, config.retry_most);
-        Self { record, run: None, not_before: None, backoff, full: None }
-    }
-
-    /// Returns the public view: the stored record, updated by the run.
-    fn view(&self) -> TransferView {
-        let mut view = self.record.view();
-        if let Some(run) = self.run.as_ref().filter(|_| self.full.is_none()) {
-            let seen = run.view();
-            view.progress = seen.progress;
-            if !seen.reason.is_empty() {
-                view.reason = seen.reason;
-            }
-            view.failures = seen.failures;
-            view.durable_by = seen.durable_by;
-        }
-        if self.run.is_some() && !view.state.is_ended() {
-            match self.record.wish {
-                Wish::None => {}
-                Wish::Pause => "pausing: ending what is in progress".clone_into(&mut view.reason),
-                Wish::Cancel => "cancelling".clone_into(&mut view.reason),
-            }
-        }
-        view
-    }
 }
 
 impl Manager {
@@ -217,75 +111,324 @@ impl Manager {
     /// # Errors
     /// The state database cannot be read.
     pub fn start(config: ManagerConfig, parts: ManagerParts) -> Result<Self, StateError> {
-        let mut table = Table::default();
-        for mut record in parts.state.open_transfers()? {
-            match record.wish {
-                Wish::Pause => record.state = TransferState::Paused,
-                // The queue sees the wish and cancels the transfer.
-                Wish::None | Wish::Cancel if record.state != TransferState::Paused => {
-                    record.state = TransferState::Queued;
-                    "resuming after a restart".clone_into(&mut record.reason);
-                }
-                Wish::Cancel => record.state = TransferState::Queued,
-                Wish::None => {}
-            }
-            table.live.insert(record.id(), Live::new(record, &config));
-        }
-        let inner = Arc::new(Inner {
+        let open = parts.state.open_transfers()?.into_iter();
+        let live = open.map(|record| Live::resumed(record, &config));
+        let table = Arc::new(TransferTable::new(Table::new(live)));
+        let journal = JournalDirectory::new(config.journal.clone());
+        let (site, inputs, events) = (&config.site, (&config, &parts), TransferEvents::new());
+        let sources = Arc::new(Sources::new(parts.clone(), site.clone(), journal.clone()));
+        let cleaner = Arc::new(Cleaner::new(&parts, Arc::clone(&sources), journal.clone()));
+        let both = || (Arc::clone(&table), events.clone());
+        let admission = Arc::new(Admission::new(inputs, Arc::clone(&sources), both()));
+        let removal = (Arc::clone(&cleaner), Arc::clone(&admission));
+        let cancelled = Arc::new(CancelledTransfers::new(inputs, removal, both()));
+        let manager = Self {
+            site: site.clone(),
+            state: Arc::clone(&parts.state),
+            sites: Arc::clone(&parts.sites),
+            fence: parts.fence.clone(),
+            planner: Planner::new(inputs, Arc::clone(&sources), Arc::clone(&admission)),
+            documents: Documents::new(site.clone(), Arc::clone(&parts.sites), journal.clone()),
+            orphans: Orphans::new(
+                (&parts, journal.clone()),
+                (Arc::clone(&cleaner), Arc::clone(&cancelled)),
+                (Arc::clone(&admission), Arc::clone(&table)),
+            ),
+            stubs: Arc::new(Stubs::new(&parts)),
+            table: Arc::clone(&table),
+            admission,
+            events: events.clone(),
+            scheduler: Mutex::new(None),
+        };
+        let receipts = ReceiptMaker::new(inputs, Arc::clone(&table));
+        let scheduler = Scheduler::start(AttemptParts {
             config,
-            parts,
-            table: Mutex::new(table),
-            changed: Condvar::new(),
-            admission: Mutex::new(()),
-            plans: AtomicUsize::new(0),
-            asking: Mutex::default(),
-            events: broadcast::channel(EVENTS_MAX).0,
+            site: parts,
+            journal,
+            table,
+            sources,
+            receipts,
+            cleaner,
+            cancelled,
+            events,
         });
-        let scheduler = Arc::clone(&inner);
-        let scheduler = thread::Builder::new()
-            .name("transfers".to_owned())
-            .spawn(move || scheduler.schedule())
-            .map_err(|source| StateError::Thread { source })?;
-        Ok(Self { inner, scheduler: Mutex::new(Some(scheduler)) })
+        let scheduler = scheduler.map_err(|source| StateError::Thread { source })?;
+        *manager.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
+        Ok(manager)
+    }
+
+    /// The own site.
+    pub fn site(&self) -> &Name {
+        &self.site
+    }
+
+    /// Returns the check whether this process is still the controller of the site.
+    pub fn fence(&self) -> &Fence {
+        &self.fence
     }
 
     /// Returns a receiver of all events from now on. A reader that lags behind loses the oldest.
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.inner.events.subscribe()
+        self.events.subscribe()
     }
 
     /// Transfers that run now, and that wait.
     pub fn counts(&self) -> (u32, u32) {
-        let table = self.inner.lock();
-        let queued =
-            table.live.values().filter(|live| live.record.state == TransferState::Queued).count();
-        (table.running as u32, queued as u32)
+        let (running, queued) = self.table.lock().counts();
+        (running as u32, queued as u32)
     }
 
     /// Stops all runs with their ledgers committed, and waits for them up to `deadline`. They are
     /// begun again by the next start. Whether all have stopped in time.
     pub fn stop(&self, deadline: Duration) -> bool {
-        let end = Instant::now() + deadline;
-        let mut table = self.inner.lock();
-        table.stopping = true;
-        for run in table.live.values().filter_map(|live| live.run.as_ref()) {
-            run.pause();
+        self.table.lock().stop();
+        self.table.notify();
+        if !self.table.wait_for_attempts(deadline) {
+            return false;
         }
-        self.inner.changed.notify_all();
-        while table.running > 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            table = match self.inner.changed.wait_timeout(table, left) {
-                Ok((table, _)) => table,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
-        drop(table);
         let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // It ends at once when it sees `stopping`, and never panics on purpose.
+        // It ends at once when it sees that the manager ends, and never panics on purpose.
         scheduler.is_none_or(|scheduler| scheduler.join().is_ok())
+    }
+
+    /// Accepts a transfer, durably, or forwards it to the site that owns it; the same request again
+    /// is the same transfer. Also returns whether it is new.
+    ///
+    /// # Errors
+    /// The request is invalid, a guard rejects it (codes `overlap`, `same-place`), or the owner
+    /// does.
+    pub fn submit(
+        &self,
+        request: &TransferRequest,
+        caller: &Caller,
+    ) -> Result<(TransferView, bool), Problem> {
+        check(request)?;
+        caller.check(request, &self.site)?;
+        if request.options.plan == Some(PlanUse::Make) {
+            let title = "a transfer cannot only make a plan";
+            return Err(Problem::new(ProblemCode::Request, title));
+        }
+        if request.target.site != self.site {
+            return self.stubs.forward(request);
+        }
+        let source = &request.source.site;
+        if *source != self.site && !self.sites.is_paired(source) {
+            return Err(not_paired(source));
+        }
+        self.admission.admit(request, caller)
+    }
+
+    /// Makes the plan of a transfer, here or at the site that would own it. Nothing is written at
+    /// the target. Blocks for as long as both sides take to be walked.
+    ///
+    /// # Errors
+    /// As [`Manager::submit`]; a side cannot be looked at.
+    pub fn plan(&self, request: &TransferRequest, caller: &Caller) -> Result<File, Problem> {
+        check(request)?;
+        caller.check(request, &self.site)?;
+        self.planner.plan(request, caller)
+    }
+
+    /// Takes a part of the plan that a transfer is to follow which is submitted next, for `site`,
+    /// which will own that. Parts come in order; the first begins anew.
+    ///
+    /// # Errors
+    /// The transfer is known already; a part is missing; the plan is too long.
+    pub fn put_plan(
+        &self,
+        site: &Name,
+        store: &Name,
+        id: TransferId,
+        offset: u64,
+        part: &[u8],
+    ) -> Result<(), Problem> {
+        match *site == self.site {
+            true => self.planner.put(id, offset, part),
+            false => self.sites.put_plan(site, store, id, offset, part),
+        }
+    }
+
+    /// Returns one transfer, own or of another site.
+    ///
+    /// # Errors
+    /// Status 404: it is not known, or does not concern the caller.
+    pub fn show(&self, id: TransferId, caller: &Caller) -> Result<TransferView, Problem> {
+        if let Some(live) = self.table.lock().live.get(&id)
+            && caller.may_see(&live.record)
+        {
+            return Ok(live.view());
+        }
+        let stored = self.state.transfer(id)?;
+        if let Some(record) = stored.filter(|record| caller.may_see(record)) {
+            return Ok(record.view());
+        }
+        match (caller, self.state.stub(id)?) {
+            (Caller::User, Some(stub)) => Ok(self.stubs.refresh(stub)),
+            _ => Err(unknown(id)),
+        }
+    }
+
+    /// Returns the transfer whose id begins with these hexadecimal digits.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub fn resolve(&self, prefix: &str) -> Result<TransferId, Problem> {
+        let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !digits || prefix.len() > 32 {
+            return Err(unknown(prefix));
+        }
+        match *self.state.ids_with_prefix(prefix)? {
+            [] => Err(unknown(prefix)),
+            [id] => Ok(id),
+            _ => {
+                let title = format!("more than one transfer begins with `{prefix}`");
+                Err(Problem::new(ProblemCode::TransferAmbiguous, title).hint("give more digits"))
+            }
+        }
+    }
+
+    /// Transfers and stubs, newest first, at most [`LIST_MAX`] at a time. Waits for the owners of
+    /// stubs for a moment only; a stub whose owner has not answered then is as it was last seen.
+    ///
+    /// # Errors
+    /// The cursor is not one of ours; the database cannot be read.
+    pub fn list(&self, cursor: Option<&str>, limit: usize) -> Result<TransferList, Problem> {
+        let before = cursor.map(parse_cursor).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX);
+        let listed = self.state.list(before, limit)?;
+        let next = (listed.len() == limit).then(|| listed.last().map(Listed::key)).flatten();
+        let stubs = listed.iter().filter_map(|line| match line {
+            Listed::Stub(stub) => Some(stub.as_ref().clone()),
+            Listed::Own(_) => None,
+        });
+        let mut shown = self.stubs.refresh_all(stubs.collect());
+        let views = listed.into_iter().map(|line| match line {
+            Listed::Own(record) => {
+                let table = self.table.lock();
+                table.live.get(&record.id()).map_or_else(|| record.view(), Live::view)
+            }
+            Listed::Stub(stub) => shown.remove(&stub.view.id).unwrap_or(stub.view),
+        });
+        Ok(TransferList {
+            transfers: views.collect(),
+            next: next.map(|(created, id)| format!("{created}-{id}")),
+        })
+    }
+
+    /// Pauses, resumes, cancels or retries a transfer, here or at the site that owns it. The wish
+    /// is stored durably when this returns; a run takes a moment to follow.
+    ///
+    /// # Errors
+    /// It is not known, or the action does not fit its state.
+    pub fn act(
+        &self,
+        id: TransferId,
+        action: Action,
+        caller: &Caller,
+    ) -> Result<TransferView, Problem> {
+        if self.is_own_of(id, caller)? {
+            let view = self.admission.act(id, action, caller)?;
+            self.table.notify();
+            self.events.tell(&view);
+            return Ok(view);
+        }
+        match (caller, self.state.stub(id)?) {
+            (Caller::User, Some(stub)) => self.stubs.act(&stub, action),
+            _ => Err(unknown(id)),
+        }
+    }
+
+    /// Sets another limit of a transfer's rate, here or at the site that owns it. The limit is
+    /// stored durably when this returns. A running transfer follows it within a fraction of a
+    /// second.
+    ///
+    /// # Errors
+    /// It is not known, or has ended; the limit is too low.
+    pub fn limit(
+        &self,
+        id: TransferId,
+        limit: LimitRequest,
+        caller: &Caller,
+    ) -> Result<TransferView, Problem> {
+        if self.is_own_of(id, caller)? {
+            let view = self.admission.limit(id, limit)?;
+            self.events.tell(&view);
+            return Ok(view);
+        }
+        match (caller, self.state.stub(id)?) {
+            (Caller::User, Some(stub)) => self.stubs.limit(&stub, limit),
+            _ => Err(unknown(id)),
+        }
+    }
+
+    /// Returns whether this site owns a transfer that the caller may steer.
+    fn is_own_of(&self, id: TransferId, caller: &Caller) -> Result<bool, Problem> {
+        Ok(self.state.transfer(id)?.is_some_and(|record| caller.may_see(&record)))
+    }
+
+    /// Returns a list or the receipt of a transfer that has ended; that of another site's is
+    /// fetched into a file without a name.
+    ///
+    /// # Errors
+    /// The transfer is not known, has not ended, or was not asked for this document; another site
+    /// fails to send it.
+    pub fn document(
+        &self,
+        id: TransferId,
+        document: Document,
+        caller: &Caller,
+    ) -> Result<File, Problem> {
+        self.documents.open(&self.show(id, caller)?, document)
+    }
+
+    /// Lists the remains, and with `remove` removes them. These are journals without a transfer in
+    /// the database, ledgers of transfers that have ended, and stubs that their owner does not
+    /// know. A failed transfer whose ledger is removed begins from the start when it is retried. A
+    /// ledger whose target cannot be cleaned now is kept, and its place gives the reason.
+    ///
+    /// # Errors
+    /// The journal store or the database cannot be read.
+    pub fn orphans(&self, remove: bool) -> Result<OrphanList, Problem> {
+        self.orphans.list(remove)
+    }
+
+    /// Records that another site opened a scan here for a transfer of its own, so that this site
+    /// shows it as well. Asks that site for the state of the transfer.
+    pub fn note_foreign(&self, owner: &Name, id: TransferId) {
+        self.stubs.handle_scan(owner, id);
+    }
+
+    /// A transfer of another site when its state is another one than `seen`, after `wait_ms` at the
+    /// latest; `None` if this site owns it or does not know it. A silent owner may be noticed at
+    /// once.
+    ///
+    /// # Errors
+    /// The state database cannot be read.
+    pub fn foreign_news(
+        &self,
+        id: TransferId,
+        seen: TransferState,
+        wait_ms: u32,
+    ) -> Result<Option<TransferView>, Problem> {
+        Ok(self.state.stub(id)?.map(|stub| self.stubs.refresh_when(stub, seen, wait_ms)))
+    }
+
+    /// The site whose transfer this is, and that alone may use its scan, as far as the state
+    /// database knows: the own one, or the owner of a stub. `None` if it knows no such transfer.
+    ///
+    /// # Errors
+    /// The state database cannot be read.
+    pub fn owner(&self, id: TransferId) -> Result<Option<Name>, Problem> {
+        if self.state.transfer(id)?.is_some() {
+            return Ok(Some(self.site.clone()));
+        }
+        Ok(self.state.stub(id)?.map(|stub| stub.owner))
+    }
+
+    /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
+    /// state. The caller must have checked that the site opened the scan.
+    pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
+        self.stubs.handle_release(owner, id);
     }
 }
 
@@ -293,129 +436,6 @@ impl Drop for Manager {
     fn drop(&mut self) {
         self.stop(Duration::ZERO);
     }
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tell(&self, event: Event) {
-        // No reader is no error.
-        let _ = self.events.send(event);
-    }
-
-    fn tell_problem(&self, id: TransferId, problem: &Problem) {
-        let problem = problem.clone();
-        self.tell(Event::Error(ErrorEvent { v: EVENT_VERSION, id, problem }));
-    }
-
-    /// Runs the manager's thread: begins due transfers, and once a second publishes the state of
-    /// running ones.
-    fn schedule(self: Arc<Self>) {
-        let mut next_tick = Instant::now() + TICK;
-        loop {
-            let mut table = self.lock();
-            if table.stopping {
-                return;
-            }
-            let wake = self.begin_due(&mut table).map_or(next_tick, |due| due.min(next_tick));
-            let wait = wake.saturating_duration_since(Instant::now());
-            table = match self.changed.wait_timeout(table, wait) {
-                Ok((table, _)) => table,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-            if Instant::now() >= next_tick {
-                next_tick = Instant::now() + TICK;
-                table.live.values_mut().for_each(Live::look_for_room);
-                self.clean_when_due(&mut table);
-                let running = table.live.values().filter(|live| live.run.is_some());
-                let events: Vec<_> = running.map(|live| Event::of(&live.view())).collect();
-                let noted: Vec<_> = running_notes(&table);
-                drop(table);
-                noted.iter().for_each(|(id, problem)| self.tell_problem(*id, problem));
-                events.into_iter().for_each(|event| self.tell(event));
-            }
-        }
-    }
-
-    /// Begins queued transfers, oldest first. Returns the time when the next one is due.
-    fn begin_due(self: &Arc<Self>, table: &mut Table) -> Option<Instant> {
-        let now = Instant::now();
-        let queued = table
-            .live
-            .values()
-            .filter(|live| live.record.state == TransferState::Queued && live.run.is_none());
-        let (mut due, later): (Vec<_>, Vec<_>) =
-            queued.partition(|live| live.not_before.is_none_or(|time| time <= now));
-        due.sort_by_key(|live| (live.record.created, live.record.id()));
-        let ids: Vec<_> = due.iter().map(|live| live.record.id()).collect();
-        let next = later.iter().filter_map(|live| live.not_before).min();
-        for id in ids {
-            let cancelled =
-                table.live.get(&id).is_some_and(|live| live.record.wish == Wish::Cancel);
-            if cancelled || table.running < self.config.running_max {
-                self.begin(table, id);
-            } else if let Some(live) = table.live.get_mut(&id)
-                && live.full.is_none()
-            {
-                live.record.reason = format!(
-                    "waiting for its turn: {} transfers run, which is the limit",
-                    self.config.running_max
-                );
-            }
-        }
-        next
-    }
-
-    fn begin(self: &Arc<Self>, table: &mut Table, id: TransferId) {
-        let Some(live) = table.live.get_mut(&id) else { return };
-        let control = Arc::new(RunControl::default());
-        live.run = Some(Arc::clone(&control));
-        if live.full.is_some() {
-            control.expect_full();
-        } else {
-            live.record.state = TransferState::Running;
-            live.record.reason.clear();
-        }
-        table.running += 1;
-        let inner = Arc::clone(self);
-        let thread = thread::Builder::new()
-            .name(format!("transfer-{}", id.short()))
-            .spawn(move || inner.attempt(id, &control));
-        if let Err(error) = thread {
-            live.run = None;
-            live.record.state = TransferState::Queued;
-            live.record.reason = format!("no thread to run it: {error}");
-            live.not_before = Some(Instant::now() + self.config.retry_most);
-            table.running -= 1;
-        }
-    }
-
-    /// Stores a record; a failure is logged and shown, since the run itself is not at fault.
-    /// Returns whether it is stored.
-    fn store(&self, record: &mut TransferRecord) -> bool {
-        if let Err(error) = self.parts.state.put_transfer(record) {
-            let problem = Problem::from(error);
-            tracing::error!(transfer = %record.id(), %problem, "state not stored");
-            let before = if record.reason.is_empty() { "" } else { "; " };
-            record.reason.push_str(&format!("{before}its state could not be stored: {problem}"));
-            return false;
-        }
-        true
-    }
-}
-
-/// Returns the notes of runs since the last call.
-fn running_notes(table: &Table) -> Vec<(TransferId, Problem)> {
-    let runs = table.live.iter().filter_map(|(id, live)| Some((*id, live.run.as_ref()?)));
-    runs.flat_map(|(id, run)| run.take_notes().into_iter().map(move |note| (id, note))).collect()
-}
-
-fn unknown(text: impl std::fmt::Display) -> Problem {
-    let title = format!("transfer `{text}` does not exist");
-    Problem::new(ProblemCode::TransferUnknown, title)
-        .hint("`penstock transfer list` shows the transfers of this site")
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@
 use std::fs::{self, File};
 use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use penstock_api::fence::Fence;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{TransferRequest, TransferState};
@@ -14,9 +13,14 @@ use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::{Listed, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
-use super::attempt::places_of;
-use super::users::{check, not_paired, record_of};
-use super::{Caller, Inner, Manager, journal_of, place};
+use super::caller::Caller;
+use super::config::{ManagerConfig, ManagerParts};
+use super::journal_directory::{JournalDirectory, journal_failed};
+use super::place;
+use super::queue::Admission;
+use super::record::{places_of, record_of};
+use super::request_check::not_paired;
+use super::sources::Sources;
 use crate::runner::{RunControl, RunFiles, RunInput, RunOutcome};
 
 /// Plans that are made at a time; further requests are refused for a while.
@@ -28,64 +32,81 @@ const RATES_LOOKED_AT: usize = 200;
 /// Bytes below which a transfer is no evidence of a rate.
 const RATE_BYTES_MIN: u64 = 16 << 20;
 
-impl Manager {
+/// Makes and receives plans.
+pub(super) struct Planner {
+    parts: ManagerParts,
     /// The own site.
-    pub fn site(&self) -> &Name {
-        &self.inner.config.site
-    }
+    site: Name,
+    journal: JournalDirectory,
+    sources: Arc<Sources>,
+    admission: Arc<Admission>,
+    /// Plans that are being made.
+    making: AtomicUsize,
+}
 
-    /// Returns the check whether this process is still the controller of the site.
-    pub fn fence(&self) -> &Fence {
-        &self.inner.parts.fence
+/// A plan that is being made, until this is dropped.
+struct Making<'a>(&'a AtomicUsize);
+
+impl<'a> Making<'a> {
+    /// Counts one more plan.
+    ///
+    /// # Errors
+    /// Code `plans-full`.
+    fn begin(making: &'a AtomicUsize) -> Result<Self, Problem> {
+        let made = Self(making);
+        if making.fetch_add(1, Ordering::AcqRel) >= PLANS_MAX {
+            let title = format!("{PLANS_MAX} plans are being made already");
+            return Err(Problem::new(ProblemCode::PlansFull, title));
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let before = self.0.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "a plan ends that was not counted");
+    }
+}
+
+impl Planner {
+    pub(super) fn new(
+        (config, parts): (&ManagerConfig, &ManagerParts),
+        sources: Arc<Sources>,
+        admission: Arc<Admission>,
+    ) -> Self {
+        let (site, parts) = (config.site.clone(), parts.clone());
+        let journal = JournalDirectory::new(config.journal.clone());
+        Self { parts, site, journal, sources, admission, making: AtomicUsize::new(0) }
     }
 
     /// Makes the plan of a transfer, here or at the site that would own it. Nothing is written at
     /// the target. Blocks for as long as both sides take to be walked.
     ///
     /// # Errors
-    /// As [`Manager::submit`]; a side cannot be looked at.
-    pub fn plan(&self, request: &TransferRequest, caller: &Caller) -> Result<File, Problem> {
-        let inner = &self.inner;
-        check(request)?;
-        inner.check_caller(request, caller)?;
-        if request.target.site != inner.config.site {
+    /// A side cannot be looked at, or too many plans are being made.
+    pub(super) fn plan(&self, request: &TransferRequest, caller: &Caller) -> Result<File, Problem> {
+        if request.target.site != self.site {
             let owner = &request.target.site;
-            if !inner.parts.sites.is_paired(owner) {
+            if !self.parts.sites.is_paired(owner) {
                 return Err(not_paired(owner));
             }
-            let mut file = inner.nameless()?;
-            inner.parts.sites.plan(owner, request, &mut file)?;
+            let mut file = self.journal.nameless()?;
+            self.parts.sites.plan(owner, request, &mut file)?;
             file.rewind().map_err(journal_failed)?;
             return Ok(file);
         }
-        if inner.plans.fetch_add(1, Ordering::AcqRel) >= PLANS_MAX {
-            inner.plans.fetch_sub(1, Ordering::AcqRel);
-            let title = format!("{PLANS_MAX} plans are being made already");
-            return Err(Problem::new(ProblemCode::PlansFull, title));
-        }
-        let made = inner.make_plan(request, caller);
-        inner.plans.fetch_sub(1, Ordering::AcqRel);
-        made
+        let _making = Making::begin(&self.making)?;
+        self.make(request, caller)
     }
 
-    /// Takes a part of the plan that a transfer is to follow which is submitted next, for `site`,
-    /// which will own that. Parts come in order; the first begins anew.
+    /// Takes a part of the plan that a transfer of this site is to follow. Parts come in order; the
+    /// first begins anew.
     ///
     /// # Errors
     /// The transfer is known already; a part is missing; the plan is too long.
-    pub fn put_plan(
-        &self,
-        site: &Name,
-        store: &Name,
-        id: TransferId,
-        offset: u64,
-        part: &[u8],
-    ) -> Result<(), Problem> {
-        let inner = &self.inner;
-        if *site != inner.config.site {
-            return inner.parts.sites.put_plan(site, store, id, offset, part);
-        }
-        let known = inner.parts.state.transfer(id)?.map(|record| record.request.options.plan);
+    pub(super) fn put(&self, id: TransferId, offset: u64, part: &[u8]) -> Result<(), Problem> {
+        let known = self.parts.state.transfer(id)?.map(|record| record.request.options.plan);
         if let Some(Some(PlanUse::Follow { .. })) = known {
             // A repeated submit: the later check decides whether it is the same transfer.
             return Ok(());
@@ -98,9 +119,8 @@ impl Manager {
             let title = format!("the plan is longer than {PLAN_BYTES_MAX} bytes");
             return Err(Problem::new(ProblemCode::PlanTooLong, title));
         }
-        let journal = journal_of(&inner.config.journal, id);
-        fs::create_dir_all(&journal).map_err(journal_failed)?;
-        let path = RunFiles::of(&journal).plan;
+        fs::create_dir_all(self.journal.of(id)).map_err(journal_failed)?;
+        let path = self.journal.files(id).plan;
         let mut options = File::options();
         let mut file = options.create(true).append(true).open(path).map_err(journal_failed)?;
         if file.metadata().map_err(journal_failed)?.len() < offset {
@@ -109,32 +129,9 @@ impl Manager {
         }
         file.set_len(offset).and_then(|()| file.write_all(part)).map_err(journal_failed)
     }
-}
 
-pub(super) fn journal_failed(cause: std::io::Error) -> Problem {
-    penstock_api::io_problem::failed(
-        ProblemCode::Journal,
-        "the journal store cannot be written",
-        &cause,
-    )
-}
-
-impl Inner {
-    /// A file in the journal store that is gone when it is closed.
-    pub(super) fn nameless(&self) -> Result<File, Problem> {
-        let path = self.config.journal.join(format!("fetched-{:016x}", rand::random::<u64>()));
-        fs::create_dir_all(&self.config.journal).map_err(journal_failed)?;
-        let mut options = File::options();
-        let file = options.read(true).write(true).create_new(true).open(&path);
-        let file = file.map_err(journal_failed)?;
-        fs::remove_file(&path).map_err(journal_failed)?;
-        Ok(file)
-    }
-
-    fn make_plan(&self, request: &TransferRequest, caller: &Caller) -> Result<File, Problem> {
-        if request.source.site != self.config.site
-            && !self.parts.sites.is_paired(&request.source.site)
-        {
+    fn make(&self, request: &TransferRequest, caller: &Caller) -> Result<File, Problem> {
+        if request.source.site != self.site && !self.parts.sites.is_paired(&request.source.site) {
             return Err(not_paired(&request.source.site));
         }
         let mut request = request.clone();
@@ -142,30 +139,25 @@ impl Inner {
         request.id = TransferId(rand::random());
         request.options.plan = Some(PlanUse::Make);
         request.options.select = request.options.select.settled(now_seconds());
-        let submitter = match caller {
-            Caller::User => self.config.site.clone(),
-            Caller::Site(site) => site.clone(),
-        };
+        let submitter = caller.submitter(&self.site);
         let record = record_of(&request, submitter, request.target.path.clone());
-        let made = self.run_plan(&record);
-        self.release(&record);
-        let journal = journal_of(&self.config.journal, request.id);
-        if let Err(error) = fs::remove_dir_all(&journal)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %journal.display(), %error, "a plan's journal is left");
+        let made = self.run(&record);
+        self.sources.release(&record);
+        if let Err(error) = self.journal.remove(request.id) {
+            let path = self.journal.of(request.id);
+            tracing::warn!(path = %path.display(), %error, "a plan's journal is left");
         }
         made
     }
 
-    fn run_plan(&self, record: &TransferRecord) -> Result<File, Problem> {
+    fn run(&self, record: &TransferRecord) -> Result<File, Problem> {
         let (request, id) = (&record.request, record.id());
         let target = &request.target;
-        let opened = self.open_source(record)?;
+        let opened = self.sources.open(record)?;
         let there = self.parts.target.root_kind(&target.store, &target.path)?;
         let root = place::root(&request.source, opened.kind, target, there)?;
-        self.check_same_place(request, &root)?;
-        let journal = journal_of(&self.config.journal, id);
+        self.admission.check_same_place(request, &root)?;
+        let journal = self.journal.of(id);
         let input = RunInput {
             fence: self.parts.fence.clone(),
             id,

@@ -3,26 +3,30 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
 use penstock_api::io_problem;
-use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::receipt::{
-    RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, Role, cannot_write,
+    RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, ReceiptSigner, Role,
+    cannot_write,
 };
-use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
+use penstock_api::scan::{PageReply, SourcePeer};
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferRequest, TransferState};
 use penstock_cluster::clock::now_seconds;
-use penstock_cluster::state::Listing;
+use penstock_cluster::state::{Listing, TransferRecord};
 use penstock_engine::retry::Backoff;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::Name;
 use penstock_proto::manifest::page_digest;
 
-use super::{Inner, TransferRecord, journal_of};
+use super::config::{ManagerConfig, ManagerParts};
+use super::journal_directory::JournalDirectory;
+use super::queue::TransferTable;
+use super::sources::scan_request;
 use crate::runner::{RunFiles, RunOutcome, RunView};
+use crate::sites::SiteClient;
 
 /// Longest time for which a source that cannot sign now is asked again.
 const COUNTERSIGN_PATIENCE: Duration = Duration::from_secs(30);
@@ -123,25 +127,6 @@ fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
     })
 }
 
-/// The scan that belongs to a request.
-pub(super) fn scan_request(request: &TransferRequest, listing: Listing) -> ScanRequest {
-    ScanRequest {
-        transfer: request.id,
-        listing: listing.number,
-        store: request.source.store.clone(),
-        root: request.source.path.clone(),
-        // Accepted requests are sound.
-        slicing: request.options.slicing().unwrap_or_default(),
-        files_from: request.options.files_from.clone(),
-        select: request.options.select.settled(listing.at),
-        metadata_ops_per_s: request.options.limits.metadata_ops_per_s,
-        // The owners at the target concern the target only.
-        preserve: Preserve { owner_map: Vec::new(), ..request.options.preserve.clone() },
-        owner_names: request.source.site != request.target.site,
-        remove: request.options.remove_source,
-    }
-}
-
 /// Compares the facts of a receipt about a scan with the scan itself: the data set it names, and
 /// every page that was served. Reads all pages; blocks.
 ///
@@ -194,16 +179,44 @@ pub fn check_as_source(
     Ok(())
 }
 
-impl Inner {
+/// Makes the receipts of own transfers.
+pub(super) struct ReceiptMaker {
+    /// The own site.
+    site: Name,
+    signer: Arc<dyn ReceiptSigner>,
+    sites: Arc<dyn SiteClient>,
+    fence: Fence,
+    /// Least wait before the source is asked again.
+    retry_least: Duration,
+    journal: JournalDirectory,
+    table: Arc<TransferTable>,
+}
+
+impl ReceiptMaker {
+    pub(super) fn new(
+        (config, parts): (&ManagerConfig, &ManagerParts),
+        table: Arc<TransferTable>,
+    ) -> Self {
+        Self {
+            site: config.site.clone(),
+            signer: Arc::clone(&parts.signer),
+            sites: Arc::clone(&parts.sites),
+            fence: parts.fence.clone(),
+            retry_least: config.retry_least,
+            journal: JournalDirectory::new(config.journal.clone()),
+            table,
+        }
+    }
+
     /// Makes the receipt of a run that has ended for good, before its end is published. A receipt
     /// that cannot be made is logged: the data is in its place all the same.
     ///
     /// Returns the result of the run. The run has not ended for good in three cases. The journal
     /// cannot store the receipt now, this controller is deposed, or the daemon ends while the
     /// source is asked. The next attempt then makes the receipt.
-    pub(super) fn make_receipt(
+    pub(super) fn make(
         &self,
-        id: TransferId,
+        record: &TransferRecord,
         outcome: RunOutcome,
         seen: &RunView,
     ) -> RunOutcome {
@@ -214,24 +227,21 @@ impl Inner {
             }
             _ => return outcome,
         };
-        let Some(record) = self.lock().live.get(&id).map(|live| live.record.clone()) else {
-            return outcome;
-        };
         if !record.request.options.proof.receipt {
             return outcome;
         }
-        match self.sign_receipt(&record, ended, seen) {
+        match self.sign(record, ended, seen) {
             Ok(()) => outcome,
             Err(problem) if problem.code == ProblemCode::ReceiptLater => RunOutcome::Paused,
             Err(problem) if problem.exit == Exit::Temporary => RunOutcome::Failed(problem),
             Err(problem) => {
-                tracing::error!(transfer = %id, %problem, "no receipt");
+                tracing::error!(transfer = %record.id(), %problem, "no receipt");
                 outcome
             }
         }
     }
 
-    fn sign_receipt(
+    fn sign(
         &self,
         record: &TransferRecord,
         (state, exit): (TransferState, Exit),
@@ -247,11 +257,11 @@ impl Inner {
             failures: &seen.failures,
             durable_by: &seen.durable_by,
         };
-        let journal = journal_of(&self.config.journal, record.id());
+        let journal = self.journal.of(record.id());
         // The facts of this controller's own run, and of no other's (B4).
-        let facts = RunFiles::own(&journal, self.parts.fence.epoch()).facts;
+        let facts = RunFiles::own(&journal, self.fence.epoch()).facts;
         let Some(body) = receipt_body(&facts, &parts)? else { return Ok(()) };
-        let mut signatures = vec![self.parts.signer.sign(&body, Role::Target)?];
+        let mut signatures = vec![self.signer.sign(&body, Role::Target)?];
         match self.sign_as_source(record, &body) {
             Ok(signature) => signatures.push(signature),
             Err(problem) if problem.code == ProblemCode::ReceiptLater => return Err(problem),
@@ -262,7 +272,7 @@ impl Inner {
                 );
             }
         }
-        write_receipt(&self.receipt_path(record.id()), &Receipt { receipt: body, signatures })
+        write_receipt(&self.journal.receipt(record.id()), &Receipt { receipt: body, signatures })
     }
 
     /// Requests the source's signature. Its controller may change in that moment, or its store be
@@ -272,11 +282,11 @@ impl Inner {
         record: &TransferRecord,
         body: &ReceiptBody,
     ) -> Result<ReceiptSignature, Problem> {
-        if record.request.source.site == self.config.site {
-            return self.parts.signer.sign(body, Role::Source);
+        if record.request.source.site == self.site {
+            return self.signer.sign(body, Role::Source);
         }
         let end = Instant::now() + COUNTERSIGN_PATIENCE;
-        let mut backoff = Backoff::new(self.config.retry_least, COUNTERSIGN_WAIT_MAX);
+        let mut backoff = Backoff::new(self.retry_least, COUNTERSIGN_WAIT_MAX);
         loop {
             let problem = match self.countersign(record, body) {
                 Err(problem) if problem.exit == Exit::Temporary => problem,
@@ -287,7 +297,7 @@ impl Inner {
                 return Err(problem);
             }
             tracing::info!(transfer = %record.id(), %problem, "the source is asked to sign again");
-            if !self.rest(wait) {
+            if !self.table.rest(wait) || !self.fence.holds() {
                 let title = "the source has not signed the receipt; it is asked again with the \
                              next attempt";
                 return Err(Problem::new(ProblemCode::ReceiptLater, title).because(problem));
@@ -301,23 +311,13 @@ impl Inner {
         body: &ReceiptBody,
     ) -> Result<ReceiptSignature, Problem> {
         let site = &record.request.source.site;
-        match self.parts.sites.countersign(site, body) {
+        match self.sites.countersign(site, body) {
             // The source was restarted: it continues the same scan once it is opened again.
             Err(problem) if problem.code == ProblemCode::ScanUnknown => {
-                self.parts
-                    .sites
-                    .open_scan(site, &scan_request(&record.request, record.listing()))?;
-                self.parts.sites.countersign(site, body)
+                self.sites.open_scan(site, &scan_request(&record.request, record.listing()))?;
+                self.sites.countersign(site, body)
             }
             reply => reply,
         }
-    }
-
-    /// Waits for `wait`. Returns earlier, with `false`, if the manager stops or leads no more.
-    fn rest(&self, wait: Duration) -> bool {
-        let table = self.lock();
-        let table = self.changed.wait_timeout_while(table, wait, |table| !table.stopping);
-        let (table, _) = table.unwrap_or_else(PoisonError::into_inner);
-        !table.stopping && self.parts.fence.holds()
     }
 }

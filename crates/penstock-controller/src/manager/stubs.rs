@@ -1,40 +1,58 @@
 //! Transfers that other sites own: forwarded to them, or read from this site by them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::Action;
+use penstock_api::scan::SourcePeer;
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
-use penstock_cluster::state::Stub;
+use penstock_cluster::state::{SiteState, Stub};
 use penstock_proto::id::{Name, TransferId};
 
-use super::users::not_paired;
-use super::{Inner, Manager};
+use super::config::ManagerParts;
+use super::request_check::not_paired;
+use crate::sites::SiteClient;
 
 /// How long a list of transfers waits for the sites that own some of them.
 const OWNERS_MAX: Duration = Duration::from_millis(100);
 
 /// An owner that is being asked, until its thread ends.
 struct Asking<'a> {
-    inner: &'a Inner,
+    stubs: &'a Stubs,
     owner: Name,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.inner.asking().remove(&self.owner);
+        self.stubs.asking().remove(&self.owner);
     }
 }
 
-impl Manager {
-    /// Records that another site opened a scan here for a transfer of its own, so that this site
+/// The transfers that other sites own, as this site knows them.
+pub(super) struct Stubs {
+    state: Arc<dyn SiteState>,
+    sites: Arc<dyn SiteClient>,
+    source: Arc<dyn SourcePeer>,
+    /// Owners that are asked for a list now.
+    asking: Mutex<BTreeSet<Name>>,
+}
+
+impl Stubs {
+    pub(super) fn new(parts: &ManagerParts) -> Self {
+        let (state, sites) = (Arc::clone(&parts.state), Arc::clone(&parts.sites));
+        Self { state, sites, source: Arc::clone(&parts.source), asking: Mutex::default() }
+    }
+
+    /// Handles a scan that another site opened here for a transfer of its own, so that this site
     /// shows it as well. Asks that site for the state of the transfer.
-    pub fn note_foreign(&self, owner: &Name, id: TransferId) {
-        match self.inner.parts.state.stub(id) {
-            Ok(None) => match self.inner.parts.sites.show(owner, id) {
+    pub(super) fn handle_scan(&self, owner: &Name, id: TransferId) {
+        match self.state.stub(id) {
+            Ok(None) => match self.sites.show(owner, id) {
                 Ok(view) => {
-                    if let Err(problem) = self.inner.remember(owner, id, &view) {
+                    if let Err(problem) = self.remember(owner, id, &view) {
                         tracing::warn!(transfer = %id, %problem, "not remembered");
                     }
                 }
@@ -45,60 +63,68 @@ impl Manager {
         }
     }
 
-    /// A transfer of another site when its state is another one than `seen`, after `wait_ms` at the
-    /// latest; `None` if this site owns it or does not know it. A silent owner may be noticed at
-    /// once.
-    ///
-    /// # Errors
-    /// The state database cannot be read.
-    pub fn foreign_news(
+    /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
+    /// state.
+    pub(super) fn handle_release(&self, owner: &Name, id: TransferId) {
+        self.source.release(id);
+        let stub = self.state.stub(id).ok().flatten();
+        if let Some(stub) = stub.filter(|stub| stub.owner == *owner) {
+            self.refresh(stub);
+        }
+    }
+
+    /// Returns a stub as its owner shows it when its state is another one than `seen`, or after
+    /// `wait_ms`.
+    pub(super) fn refresh_when(
         &self,
-        id: TransferId,
+        stub: Stub,
         seen: TransferState,
         wait_ms: u32,
-    ) -> Result<Option<TransferView>, Problem> {
-        let stub = self.inner.parts.state.stub(id)?;
-        let wait = Some((seen, wait_ms));
-        Ok(stub.map(|stub| self.inner.refresh_when(stub, &mut Vec::new(), wait)))
+    ) -> TransferView {
+        self.ask(stub, &mut Vec::new(), Some((seen, wait_ms)))
     }
 
-    /// The site whose transfer this is, and that alone may use its scan, as far as the state
-    /// database knows: the own one, or the owner of a stub. `None` if it knows no such transfer.
+    /// Returns a stub as its owner shows it now, or as it was last seen, with the reason.
+    pub(super) fn refresh(&self, stub: Stub) -> TransferView {
+        self.ask(stub, &mut Vec::new(), None)
+    }
+
+    /// Hands a request to the site that will own the transfer. Also returns whether it is new here.
     ///
     /// # Errors
-    /// The state database cannot be read.
-    pub fn owner(&self, id: TransferId) -> Result<Option<Name>, Problem> {
-        let state = &self.inner.parts.state;
-        if state.transfer(id)?.is_some() {
-            return Ok(Some(self.inner.config.site.clone()));
-        }
-        Ok(state.stub(id)?.map(|stub| stub.owner))
-    }
-
-    /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
-    /// state. The caller must have checked that the site opened the scan.
-    pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
-        self.inner.parts.source.release(id);
-        let stub = self.inner.parts.state.stub(id).ok().flatten();
-        if let Some(stub) = stub.filter(|stub| stub.owner == *owner) {
-            self.inner.refresh(stub, &mut Vec::new());
-        }
-    }
-}
-
-impl Inner {
+    /// The site is not paired, or rejects it.
     pub(super) fn forward(
         &self,
         request: &TransferRequest,
     ) -> Result<(TransferView, bool), Problem> {
         let owner = &request.target.site;
-        if !self.parts.sites.is_paired(owner) {
+        if !self.sites.is_paired(owner) {
             return Err(not_paired(owner));
         }
-        let new = self.parts.state.stub(request.id)?.is_none();
-        let view = self.parts.sites.submit(owner, request)?;
+        let new = self.state.stub(request.id)?.is_none();
+        let view = self.sites.submit(owner, request)?;
         self.remember(owner, request.id, &view)?;
         Ok((view, new))
+    }
+
+    /// Has the owner of a stub pause, resume, cancel or retry its transfer.
+    ///
+    /// # Errors
+    /// The error of the owner, or that it cannot be reached.
+    pub(super) fn act(&self, stub: &Stub, action: Action) -> Result<TransferView, Problem> {
+        let view = self.sites.act(&stub.owner, stub.view.id, action)?;
+        self.remember(&stub.owner, stub.view.id, &view)?;
+        Ok(view)
+    }
+
+    /// Has the owner of a stub set another limit of its rate.
+    ///
+    /// # Errors
+    /// As [`Self::act`].
+    pub(super) fn limit(&self, stub: &Stub, limit: LimitRequest) -> Result<TransferView, Problem> {
+        let view = self.sites.limit(&stub.owner, stub.view.id, limit)?;
+        self.remember(&stub.owner, stub.view.id, &view)?;
+        Ok(view)
     }
 
     /// Stores the state of another site's transfer. A failure is logged, since the state can be
@@ -107,18 +133,13 @@ impl Inner {
     /// # Errors
     /// The owner showed another transfer than the one it was asked for, or not its own: nothing is
     /// stored.
-    pub(super) fn remember(
-        &self,
-        owner: &Name,
-        id: TransferId,
-        view: &TransferView,
-    ) -> Result<(), Problem> {
+    fn remember(&self, owner: &Name, id: TransferId, view: &TransferView) -> Result<(), Problem> {
         if view.id != id || view.target.site != *owner {
             let title = format!("site `{owner}` showed another transfer than {id}");
             return Err(Problem::new(ProblemCode::SiteReply, title));
         }
         let stub = Stub { owner: owner.clone(), view: view.clone() };
-        if let Err(error) = self.parts.state.put_stub(&stub) {
+        if let Err(error) = self.state.put_stub(&stub) {
             tracing::warn!(transfer = %id, %error, "stub not stored");
         }
         Ok(())
@@ -149,13 +170,13 @@ impl Inner {
             if !self.asking().insert(owner.clone()) {
                 continue;
             }
-            let (inner, heard) = (Arc::clone(self), heard.clone());
+            let (asks, heard) = (Arc::clone(self), heard.clone());
             let asking = std::thread::Builder::new().name("owner".to_owned()).spawn(move || {
-                let _asking = Asking { inner: &inner, owner };
+                let _asking = Asking { stubs: &asks, owner };
                 let mut silent = Vec::new();
                 for stub in stubs {
                     // Nobody may listen any more: what was heard is stored.
-                    let _ = heard.send(inner.refresh(stub, &mut silent));
+                    let _ = heard.send(asks.ask(stub, &mut silent, None));
                 }
             });
             if let Err(error) = asking {
@@ -173,15 +194,10 @@ impl Inner {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a stub as its owner shows it now, or as it was last seen, with the reason. Owners
+    /// Returns a stub as its owner shows it, as [`Self::refresh`] does. With a state and
+    /// milliseconds in `wait`, the owner answers when the state differs, or after that time. Owners
     /// that do not answer are added to `silent`, and the same caller does not ask them again.
-    pub(super) fn refresh(&self, stub: Stub, silent: &mut Vec<Name>) -> TransferView {
-        self.refresh_when(stub, silent, None)
-    }
-
-    /// Returns a stub as [`Self::refresh`] does. With a state and milliseconds in `wait`, the owner
-    /// answers when the state differs, or after that time.
-    fn refresh_when(
+    fn ask(
         &self,
         stub: Stub,
         silent: &mut Vec<Name>,
@@ -196,8 +212,8 @@ impl Inner {
             return view;
         }
         let asked = match wait {
-            None => self.parts.sites.show(&owner, view.id),
-            Some((seen, wait_ms)) => self.parts.sites.news(&owner, view.id, seen, wait_ms),
+            None => self.sites.show(&owner, view.id),
+            Some((seen, wait_ms)) => self.sites.news(&owner, view.id, seen, wait_ms),
         };
         let id = view.id;
         let fits = asked.and_then(|now| {
@@ -209,7 +225,7 @@ impl Inner {
         match fits {
             Ok(now) => {
                 if matches!(now.state, TransferState::Done | TransferState::Cancelled) {
-                    self.parts.source.release(id);
+                    self.source.release(id);
                 }
                 now
             }

@@ -864,7 +864,7 @@ fn c4_an_owner_speaks_of_its_own_transfer_alone() {
 fn orphans_are_found_and_removed() {
     let world = World::new(4);
     let id = TransferId([9; 16]);
-    let journal = journal_of(&world.directory.path().join("journal"), id);
+    let journal = world.directory.path().join("journal").join(id.to_string());
     std::fs::create_dir_all(&journal).unwrap();
     let found = world.manager.orphans(false).unwrap().orphans;
     assert_eq!((found[0].id, found[0].kind), (id, OrphanKind::Journal));

@@ -86,7 +86,7 @@ fn b8_what_is_left_waits_for_who_writes_there_now() {
     world.submit(2, "lab:raw/a", "hpc:s/1").unwrap();
     let (_, end) = world.call();
     world.peer.offline.store(false, Ordering::Release);
-    world.manager.inner.clean_again();
+    world.manager.orphans.cancelled.clean_all();
     assert!(page.exists());
     end.send(RunOutcome::Done).unwrap();
     wait_for_end(&mut events, 1);

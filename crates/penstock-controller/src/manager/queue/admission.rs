@@ -1,0 +1,314 @@
+//! Admission of transfers of this site, and what users ask of those admitted.
+//!
+//! One lock is held while a transfer is admitted or changed, so that two cannot claim one place
+//! (B8). It is never held while a store or another site is asked: what is being removed is reserved
+//! in the table instead.
+
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_api::io_problem;
+use penstock_api::limits::{LimitRequest, Limits};
+use penstock_api::plan::PlanUse;
+use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::rest::Action;
+use penstock_api::task::TargetPeer;
+use penstock_api::transfer::{PathText, TransferRequest, TransferState, TransferView};
+use penstock_cluster::state::{SiteState, TransferRecord, Wish};
+use penstock_proto::id::{Name, TransferId};
+
+use super::live::{Live, wrong_state};
+
+use super::transfer_table::TransferTable;
+use crate::manager::caller::Caller;
+use crate::manager::config::{ManagerConfig, ManagerParts, StoreDirectory};
+use crate::manager::events::TransferEvents;
+use crate::manager::journal_directory::JournalDirectory;
+use crate::manager::place;
+use crate::manager::record::record_of;
+use crate::manager::request_check::unknown;
+use crate::manager::sources::Sources;
+
+/// Admits and changes transfers of this site.
+pub(crate) struct Admission {
+    config: ManagerConfig,
+    state: Arc<dyn SiteState>,
+    target: Arc<dyn TargetPeer>,
+    directory: Arc<StoreDirectory>,
+    table: Arc<TransferTable>,
+    sources: Arc<Sources>,
+    journal: JournalDirectory,
+    events: TransferEvents,
+    lock: Mutex<()>,
+}
+
+impl Admission {
+    pub(crate) fn new(
+        (config, parts): (&ManagerConfig, &ManagerParts),
+        sources: Arc<Sources>,
+        (table, events): (Arc<TransferTable>, TransferEvents),
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            state: Arc::clone(&parts.state),
+            target: Arc::clone(&parts.target),
+            directory: Arc::clone(&parts.directory),
+            table,
+            sources,
+            journal: JournalDirectory::new(config.journal.clone()),
+            events,
+            lock: Mutex::new(()),
+        }
+    }
+
+    /// Keeps others from admitting or changing transfers, until the guard is dropped.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts a transfer, durably; the same request again is the same transfer. Also returns
+    /// whether it is new.
+    ///
+    /// # Errors
+    /// A guard rejects it, or the state database cannot be written.
+    pub(crate) fn admit(
+        &self,
+        request: &TransferRequest,
+        caller: &Caller,
+    ) -> Result<(TransferView, bool), Problem> {
+        if let Some(known) = self.known(request)? {
+            return Ok((known, false));
+        }
+        let target = &request.target;
+        place::check_not_own(target)?;
+        // Before the lock: a store that hangs, or that another host has, delays no other caller.
+        let there = match self.target.root_kind(&target.store, &target.path) {
+            Ok(there) => there,
+            // It waits in the queue until the store is back.
+            Err(problem) if problem.exit == Exit::Temporary => None,
+            Err(problem) => return Err(problem),
+        };
+        let claim = place::claim(&request.source, target, there);
+        let _admission = self.lock();
+        if let Some(known) = self.known(request)? {
+            return Ok((known, false));
+        }
+        self.table.check_idle(request.id)?;
+        self.check_same_place(request, &claim)?;
+        self.check_overlap(request, &claim, caller)?;
+        if matches!(request.options.plan, Some(PlanUse::Follow { .. }))
+            && !self.journal.files(request.id).plan.exists()
+        {
+            let title = "the plan that the transfer is to follow was not sent";
+            return Err(Problem::new(ProblemCode::PlanMissing, title)
+                .hint("submit it with `penstock transfer submit --plan FILE`"));
+        }
+        let record = record_of(request, caller.submitter(&self.config.site), claim);
+        self.state.put_transfer(&record)?;
+        let view = self.enqueue(record);
+        self.events.tell(&view);
+        Ok((view, true))
+    }
+
+    /// The transfer that a request has been taken for before.
+    fn known(&self, request: &TransferRequest) -> Result<Option<TransferView>, Problem> {
+        let Some(known) = self.state.transfer(request.id)? else { return Ok(None) };
+        if !is_same_wish(&known.request, request) {
+            let title = format!("the id {} is of another transfer", request.id);
+            return Err(Problem::new(ProblemCode::IdTaken, title));
+        }
+        let live = self.table.lock().live.get(&request.id).map(Live::view);
+        Ok(Some(live.unwrap_or_else(|| known.view())))
+    }
+
+    /// Puts a stored record into the queue.
+    fn enqueue(&self, record: TransferRecord) -> TransferView {
+        let view = record.view();
+        self.table.add(Live::new(record, &self.config));
+        view
+    }
+
+    fn absolute(&self, store: &Name, path: &PathText) -> Vec<u8> {
+        place::absolute((self.directory)(store).as_deref(), store.as_str(), path)
+    }
+
+    /// Checks that a data set is never moved into itself, or over its source (B8).
+    ///
+    /// # Errors
+    /// Code `same-place`.
+    pub(crate) fn check_same_place(
+        &self,
+        request: &TransferRequest,
+        claim: &PathText,
+    ) -> Result<(), Problem> {
+        let source = &request.source;
+        if source.site != request.target.site {
+            return Ok(());
+        }
+        let from = self.absolute(&source.store, &source.path);
+        if !place::overlap(&from, &self.absolute(&request.target.store, claim)) {
+            return Ok(());
+        }
+        let title = format!("source `{source}` and target `{}` overlap", request.target);
+        Err(Problem::new(ProblemCode::SamePlace, title)
+            .hint("choose a target that is neither inside the source nor contains it"))
+    }
+
+    /// Checks that two transfers never write to one place (B8). A caller that may not see the other
+    /// transfer learns only that there is one.
+    ///
+    /// # Errors
+    /// Codes `overlap` and `queue-full`.
+    pub(crate) fn check_overlap(
+        &self,
+        request: &TransferRequest,
+        claim: &PathText,
+        caller: &Caller,
+    ) -> Result<(), Problem> {
+        let place = self.absolute(&request.target.store, claim);
+        let table = self.table.lock();
+        table.check_room(caller)?;
+        let other = table.holders().find(|record| {
+            let store = &record.request.target.store;
+            record.id() != request.id
+                && place::overlap(&place, &self.absolute(store, &record.claim))
+        });
+        let Some(other) = other else { return Ok(()) };
+        if !caller.may_see(other) {
+            let title = format!("target `{}` overlaps with another transfer", request.target);
+            return Err(Problem::new(ProblemCode::Overlap, title)
+                .hint("wait until that has ended, or choose another target"));
+        }
+        let (id, to) = (other.id(), &other.request.target);
+        let title = format!("target `{}` overlaps with transfer {id} to `{to}`", request.target);
+        Err(Problem::new(ProblemCode::Overlap, title)
+            .because(format!(
+                "that transfer has not ended: `penstock transfer show {}`",
+                id.short()
+            ))
+            .hint("wait until it has ended, cancel it, or choose another target"))
+    }
+
+    /// Pauses, resumes, cancels or retries a transfer. The wish is stored durably when this
+    /// returns.
+    ///
+    /// # Errors
+    /// It is not known, or the action does not fit its state.
+    pub(crate) fn act(
+        &self,
+        id: TransferId,
+        action: Action,
+        caller: &Caller,
+    ) -> Result<TransferView, Problem> {
+        let admission = self.lock();
+        let mut table = self.table.lock();
+        if let Some(live) = table.live.get_mut(&id)
+            && !live.record.state.is_ended()
+        {
+            return self.act_on_live(live, action);
+        }
+        drop(table);
+        self.table.check_idle(id)?;
+        let record = self.state.transfer(id)?.ok_or_else(|| unknown(id))?;
+        match (action, record.state) {
+            (Action::Retry, TransferState::Failed) => {
+                let claim = record.root.clone().unwrap_or_else(|| record.claim.clone());
+                self.check_overlap(&record.request, &claim, caller)?;
+                let place = TransferRecord { claim, ..record.clone() };
+                let _busy = self.table.occupy(id, Some(place))?;
+                // The source's site is informed and may not answer: no other caller waits for that.
+                drop(admission);
+                self.prepare_retry(&record)?;
+                let _admission = self.lock();
+                self.requeue(record, Wish::None)
+            }
+            (Action::Cancel, TransferState::Failed) => self.requeue(record, Wish::Cancel),
+            (Action::Cancel, TransferState::Cancelled) => Ok(record.view()),
+            (_, state) => Err(wrong_state(id, action, state)),
+        }
+    }
+
+    fn act_on_live(&self, live: &mut Live, action: Action) -> Result<TransferView, Problem> {
+        let record = live.record_after(action, |record| self.sources.list_anew(record))?;
+        self.state.put_transfer(&record)?;
+        live.handle_action(action, record);
+        Ok(live.view())
+    }
+
+    /// Sets another limit of a transfer's rate, stored durably when this returns.
+    ///
+    /// # Errors
+    /// The transfer has ended; the limit is too low.
+    pub(crate) fn limit(
+        &self,
+        id: TransferId,
+        limit: LimitRequest,
+    ) -> Result<TransferView, Problem> {
+        let limits = Limits { rate_bits_per_s: limit.rate_bits_per_s, ..Limits::default() };
+        limits.check().map_err(|title| Problem::new(ProblemCode::Request, title))?;
+        let _admission = self.lock();
+        let mut table = self.table.lock();
+        let live = table.live.get_mut(&id).filter(|live| !live.record.state.is_ended());
+        let Some(live) = live else {
+            let title = format!("cannot limit transfer {}: it has ended", id.short());
+            return Err(Problem::new(ProblemCode::WrongState, title));
+        };
+        let mut record = live.record.clone();
+        record.request.options.limits.rate_bits_per_s = limit.rate_bits_per_s;
+        self.state.put_transfer(&record)?;
+        live.record = record;
+        if let Some(run) = &live.run {
+            run.set_rate(limit.rate_bits_per_s);
+        }
+        Ok(live.view())
+    }
+
+    /// Makes a failed transfer ready for a retry. The retry lists the source anew, and its ledger
+    /// proves what is done. A move that came to its end with failed items begins without a ledger:
+    /// its source holds only items that are still to be moved.
+    fn prepare_retry(&self, record: &TransferRecord) -> Result<(), Problem> {
+        let id = record.id();
+        let failures = self.journal.files(id).failures;
+        if fs::metadata(failures).map_or(0, |meta| meta.len()) == 0 {
+            return Ok(());
+        }
+        if record.request.options.plan.is_some() {
+            let title = format!(
+                "cannot retry transfer {}: its plan no longer matches the source or the target",
+                id.short()
+            );
+            return Err(Problem::new(ProblemCode::PlanUsed, title)
+                .hint("make another plan, and submit that"));
+        }
+        if !record.request.options.remove_source {
+            return Ok(());
+        }
+        self.sources.release(record);
+        self.state.remove(id)?;
+        let journal = self.journal.of(id);
+        fs::remove_dir_all(&journal).map_err(|cause| {
+            let title = format!("cannot remove {}", journal.display());
+            io_problem::failed(ProblemCode::Journal, title, &cause)
+        })
+    }
+
+    fn requeue(&self, mut record: TransferRecord, wish: Wish) -> Result<TransferView, Problem> {
+        record.wish = wish;
+        record.state = TransferState::Queued;
+        record.exit = None;
+        record.reason.clear();
+        record.failures.clear();
+        if wish == Wish::None {
+            self.sources.list_anew(&mut record);
+        }
+        self.state.put_transfer(&record)?;
+        Ok(self.enqueue(record))
+    }
+}
+
+/// Returns whether a request means the same transfer. Its limits may have been changed since.
+fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
+    let mut known = known.clone();
+    known.options.limits = request.options.limits;
+    known == *request
+}

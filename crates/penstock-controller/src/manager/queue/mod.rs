@@ -1,0 +1,18 @@
+//! The transfers of a site that have not ended: admitted, queued, running, paused.
+//!
+//! | module | type, and its duty |
+//! |---|---|
+//! | `live` | `Live`: one of them, its states, and what leads from one to the next |
+//! | `room` | `Full`: the wait of a transfer whose target is full |
+//! | `transfer_table` | `TransferTable`: all of them, as threads share them |
+//! | `admission` | `Admission`: accepts transfers, and does what users ask of them |
+
+mod admission;
+mod live;
+mod room;
+mod transfer_table;
+
+pub(super) use admission::Admission;
+pub(super) use live::Live;
+pub use transfer_table::LIVE_MAX;
+pub(super) use transfer_table::{Table, TransferTable};
