@@ -21,33 +21,39 @@
 //! | module | decides |
 //! |---|---|
 //! | `open`, `closed` | nothing: the pages and the sums over them. |
-//! | `peer`, `open_files`, `retry_list` | nothing: one peer, files in progress, tries of pieces. |
+//! | `peer`, `open_files` | nothing: one peer, files in progress. |
 //! | `commit` | nothing: commits, and facts about pages. |
-//! | `peers` | the peers that take part, lapsed grants, the pieces of a lost peer. |
+//! | `staged` | nothing: what waits for a commit. |
 //! | `window` | the bounds of the work in progress. |
-//! | `speed` | the rate of each peer, and its share of the last pieces. |
+//! | `rates` | each peer's share of the last pieces, by its rate. |
+//! | `retry_list` | the next peer for a piece that one could not write or name. |
+//! | `earlier_writers` | the wait for writers of an earlier controller, and for their reports. |
+//! | `tail` | the order of links and directories. |
+//!
+//! The machine itself has four further parts:
+//!
+//! | module | steps |
+//! |---|---|
+//! | `peers` | peers that join and leave, lapsed grants, the pieces of a lost peer. |
 //! | `moving` | the next work, large files that wait, and repeated work. |
 //! | `reports` | the effects of a report. |
-//! | `write_retries` | the next peer for a piece that one could not write or name. |
-//! | `adopting` | adoption of work for an earlier controller. |
-//! | `recheck` | further questions to the source. |
-//! | `finishing` | links and directories. |
+//! | `phases` | questions to the source, links, directories, and the way between them. |
 
-mod adopting;
 mod closed;
 mod commit;
-mod finishing;
+mod earlier_writers;
 mod moving;
 mod open;
 mod open_files;
 mod peer;
 mod peers;
-mod recheck;
+mod phases;
+mod rates;
 mod reports;
 mod retry_list;
-mod speed;
+mod staged;
+mod tail;
 mod window;
-mod write_retries;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -58,17 +64,19 @@ use penstock_proto::journal::{EntryFailure, Incarnation, JournalRecord};
 use penstock_proto::manifest::Page;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
-use penstock_proto::units::Instant;
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
 
 use self::closed::ClosedPages;
 pub use self::commit::{LedgerCommit, PageCommit, PageStanding, Phase, Totals};
-use self::open::{Early, OpenPage, OpenPages, Under, piece_of};
+use self::earlier_writers::EarlierWriters;
+use self::open::{OpenPage, OpenPages, Under, piece_of};
 use self::open_files::OpenFiles;
 use self::peer::Peer;
 pub use self::peer::{Joining, SYNC_FAILURES_MAX};
 use self::retry_list::RetryList;
+use self::staged::Staged;
+use self::tail::Tail;
 pub use self::window::WindowLimits;
 use crate::page::{PageLedger, PieceState};
 use crate::slice::Piece;
@@ -82,16 +90,8 @@ pub struct TransferMachine {
     rng: ChaCha8Rng,
     kind: DigestKind,
     peers: BTreeMap<PeerNumber, Peer>,
-    /// Peers to which an earlier controller may have given work, and the time until which they may
-    /// write.
-    former: BTreeSet<WriterId>,
-    former_until: Instant,
-    /// Peers that may have written data that no log knows, and the time until which the machine
-    /// waits for them.
-    awaited: BTreeSet<WriterId>,
-    awaited_until: Instant,
-    /// Reports of these on pages that are not open yet.
-    early: Early,
+    /// Writers of earlier controllers, which may write or report.
+    earlier: EarlierWriters,
     open: OpenPages,
     closed: ClosedPages,
     next_page: u32,
@@ -102,33 +102,22 @@ pub struct TransferMachine {
     /// Pieces that are missing again, and may be handed out once the log that says so is committed.
     /// Otherwise a log that still calls them written would outlive data that the next attempt
     /// overwrites.
-    again_next: Vec<PieceRef>,
-    again_committing: Vec<PieceRef>,
+    again: Staged<PieceRef>,
     /// Failed large files whose temporary files may be removed once the log says that they failed:
     /// until then it calls their extents durable.
-    discard_next: Vec<(Option<PeerNumber>, Work)>,
-    discard_committing: Vec<(Option<PeerNumber>, Work)>,
-    /// Files whose last extent became durable in the commit being built, or in flight.
-    finish_next: Vec<PieceRef>,
-    finish_committing: Vec<PieceRef>,
+    discards: Staged<(Option<PeerNumber>, Work)>,
+    /// Files whose last extent became durable: they get their names once the log says so (A6).
+    finishes: Staged<PieceRef>,
     /// Pieces that peers could not write or name, and the peers that try next.
     untaken: RetryList,
     /// Pages with pieces of lost peers whose log is to be read once its records are committed.
-    log_next: BTreeSet<u32>,
-    log_committing: BTreeSet<u32>,
+    logs: Staged<u32>,
     log_ready: VecDeque<(u32, u64)>,
     /// Large files of which lost peers had some in hand (B1).
     late: BTreeSet<(WriterId, u32, u32)>,
-    /// The previous controller's own peer, which may have been stopped in the middle of a write.
-    last_own: Option<WriterId>,
     phase: Phase,
-    /// The next page of the links or directories phase, and pages of the former to be done again.
-    tail_next: u32,
-    tail_again: BTreeSet<u32>,
-    /// The peer that sets the attributes of directories.
-    director: Option<PeerNumber>,
-    /// Links and directories that failed: (page, entry).
-    tail_failed: BTreeSet<(u32, u32)>,
+    /// The pages of the links or directories phase.
+    tail: Tail,
     synced_news: BTreeMap<WriterId, u64>,
     bytes_resumed: u64,
     failures_news: Vec<(u32, EntryFailure)>,
@@ -158,34 +147,22 @@ impl TransferMachine {
             rng: ChaCha8Rng::seed_from_u64(seed),
             kind,
             peers: BTreeMap::new(),
-            former: BTreeSet::new(),
-            former_until: Instant(0),
-            awaited: BTreeSet::new(),
-            awaited_until: Instant(0),
-            early: Early::default(),
+            earlier: EarlierWriters::default(),
             open: OpenPages::default(),
             closed,
             next_page: 0,
             pages_total: None,
             urgent: VecDeque::new(),
             begun: OpenFiles::default(),
-            again_next: Vec::new(),
-            again_committing: Vec::new(),
-            discard_next: Vec::new(),
-            discard_committing: Vec::new(),
-            finish_next: Vec::new(),
-            finish_committing: Vec::new(),
+            again: Staged::default(),
+            discards: Staged::default(),
+            finishes: Staged::default(),
             untaken: RetryList::default(),
-            log_next: BTreeSet::new(),
-            log_committing: BTreeSet::new(),
+            logs: Staged::default(),
             log_ready: VecDeque::new(),
             late: BTreeSet::new(),
-            last_own: None,
             phase: Phase::Moving,
-            tail_next: 0,
-            tail_again: BTreeSet::new(),
-            director: None,
-            tail_failed: BTreeSet::new(),
+            tail: Tail::default(),
             synced_news: BTreeMap::new(),
             bytes_resumed,
             failures_news: Vec::new(),
@@ -253,7 +230,7 @@ impl TransferMachine {
         let rechecked = resumed.iter().map(|piece| ledger.pieces()[*piece as usize].bytes());
         self.bytes_resumed += bytes + rechecked.sum::<u64>();
         for finish in ledger.finishable() {
-            self.finish_next.push(PieceRef { page: number, piece: finish });
+            self.finishes.add(PieceRef { page: number, piece: finish });
         }
         for (index, piece) in ledger.pieces().iter().enumerate() {
             if matches!(piece, Piece::Finish { .. })
@@ -299,7 +276,7 @@ impl TransferMachine {
     }
 
     fn insert_page(&mut self, number: u32, page: OpenPage) {
-        if let Some(writer) = self.last_own {
+        if let Some(writer) = self.earlier.stopped() {
             self.late.extend(page.ledger.begun_files().map(|entry| (writer, number, entry)));
         }
         self.open.insert(number, page);
@@ -317,7 +294,9 @@ impl TransferMachine {
     /// Handles failures of links and directories in the log of a complete page, after a restart: a
     /// repeated failure is not counted again.
     pub fn handle_known_failures(&mut self, page: u32, entries: impl IntoIterator<Item = u32>) {
-        self.tail_failed.extend(entries.into_iter().map(|entry| (page, entry)));
+        for entry in entries {
+            self.tail.handle_failed(page, entry);
+        }
     }
 
     /// Takes the next commit; `None` if there is no change. Until
@@ -327,12 +306,12 @@ impl TransferMachine {
         let mut pages = self.open.take_commits();
         self.closed.take_commits(&mut pages);
         self.compared_news = false;
-        self.finish_committing.append(&mut self.finish_next);
-        self.again_committing.append(&mut self.again_next);
-        self.discard_committing.append(&mut self.discard_next);
-        self.log_committing.append(&mut self.log_next);
+        self.finishes.cut();
+        self.again.cut();
+        self.discards.cut();
+        self.logs.cut();
         let synced = std::mem::take(&mut self.synced_news);
-        let idle = pages.is_empty() && synced.is_empty() && self.finish_committing.is_empty();
+        let idle = pages.is_empty() && synced.is_empty() && !self.finishes.is_committing();
         if idle {
             self.hand_out_logs();
         }
@@ -343,13 +322,13 @@ impl TransferMachine {
     pub fn handle_committed(&mut self, commit: &LedgerCommit) {
         self.hand_out_again();
         self.hand_out_logs();
-        for (peer, discard) in std::mem::take(&mut self.discard_committing) {
+        for (peer, discard) in self.discards.take_committed() {
             match peer.and_then(|peer| self.peers.get_mut(&peer)) {
                 Some(peer) => peer.urgent.push_back(discard),
                 None => self.urgent.push_back(discard),
             }
         }
-        for piece in std::mem::take(&mut self.finish_committing) {
+        for piece in self.finishes.take_committed() {
             let work = self.open.change(piece.page, |page| {
                 let ready = page.ledger.is_finishable(piece.piece);
                 ready.then(|| page.ledger.begin_finish(piece.piece)).flatten()
@@ -396,17 +375,20 @@ impl TransferMachine {
         }
         let writers = self.peers.values().map(|peer| peer.incarnation.writer);
         let joined: BTreeSet<WriterId> = writers.collect();
-        assert!(joined.is_disjoint(&self.former), "a writer that has joined is waited for (B3)");
-        assert!(joined.is_disjoint(&self.awaited), "a writer that has joined is to report");
+        self.earlier.check(&joined);
         let moving = matches!(self.phase, Phase::Moving | Phase::Asking);
         assert!(moving || self.open.is_empty(), "links are made while pieces move (C5)");
-        let director = self.director.is_none_or(|director| self.is_joined(director));
-        assert!(director, "the peer that sets attributes of directories is gone");
+        let director = self.tail.director();
+        assert!(
+            director.is_none_or(|director| self.is_joined(director)),
+            "the peer that sets attributes of directories is gone"
+        );
     }
 
     /// Allows the logs that are committed up to the records of lost peers to be read.
     fn hand_out_logs(&mut self) {
-        for number in std::mem::take(&mut self.log_committing) {
+        let logs: BTreeSet<u32> = self.logs.take_committed().into_iter().collect();
+        for number in logs {
             let Some(page) = self.open.get(number) else { continue };
             self.log_ready.push_back((number, page.ledger.log_bytes()));
         }
@@ -417,9 +399,9 @@ impl TransferMachine {
     pub fn commit_is_urgent(&self) -> bool {
         self.compared_news
             || !self.synced_news.is_empty()
-            || !self.finish_next.is_empty()
-            || !self.again_next.is_empty()
-            || !self.log_next.is_empty()
+            || self.finishes.has_next()
+            || self.again.has_next()
+            || self.logs.has_next()
     }
 
     /// Returns the greatest attempt number of any large file of a page that this machine has had

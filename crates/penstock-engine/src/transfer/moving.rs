@@ -8,14 +8,13 @@ use penstock_proto::task::{Work, WorkReply};
 use penstock_proto::units::Instant;
 use rand::RngExt as _;
 
-use super::open::{OpenPage, Under, piece_of};
+use super::open::{OpenPage, PIECE_BYTES_FLOOR, Under, piece_of};
 use super::peer::Look;
+use super::rates::Rates;
 use super::{Phase, TransferMachine};
 use crate::page::PieceState;
 use crate::slice::Piece;
 
-/// Least bytes for which a piece counts in a request for work.
-pub(super) const PIECE_BYTES_FLOOR: u64 = 4096;
 /// Finishes and discards handed to one of several peers at a time, at least and at most: the peers
 /// shall share them, independent of the order in which they ask.
 const URGENT_SHARE: (usize, usize) = (8, 64);
@@ -64,8 +63,8 @@ impl TransferMachine {
         now: Instant,
         reply: &mut WorkReply,
     ) {
-        self.waits_for_writers(now);
-        let waits = self.waits_for_reports(now);
+        self.end_waits(now);
+        let waits = self.earlier.may_report();
         let several = self.peers.len() > 1;
         if several {
             self.note_asking(peer, now);
@@ -74,7 +73,10 @@ impl TransferMachine {
         if takes && !waits {
             given += self.hand_over_untaken(peer, bytes, now, reply);
         }
-        let most = self.share_of_rest(peer, bytes, now);
+        let most = match self.knows_all_pages() {
+            true => Rates::new(&self.peers, &self.open, now).share_of_rest(peer, bytes),
+            false => bytes,
+        };
         let mut missing = true;
         while takes && !waits && missing && given < bytes {
             let Some(page) = self.open.random_page(&mut self.rng) else {
@@ -82,19 +84,113 @@ impl TransferMachine {
                 break;
             };
             let next = self.open.get(page).map_or(0, OpenPage::next_worth);
-            if most < bytes && given + next > most && !self.is_soonest(peer, next, now) {
+            let is_soonest = || Rates::new(&self.peers, &self.open, now).is_soonest(peer, next);
+            if most < bytes && given + next > most && !is_soonest() {
                 break;
             }
             let left = most.saturating_sub(given).max(1);
             given += self.grant_from(page, peer, left, &mut reply.work);
         }
-        if several && given > 0 {
-            self.note_given(peer, now);
+        if several
+            && given > 0
+            && let Some(asks) = self.peers.get_mut(&peer)
+        {
+            asks.speed.work(now);
         }
         if several && reply.work.is_empty() && !missing {
             self.steal(peer, bytes, now);
         }
         reply.flush = reply.work.is_empty() && self.must_flush(peer, takes);
+    }
+
+    /// Returns whether all pages were opened.
+    fn knows_all_pages(&self) -> bool {
+        self.pages_total.is_some_and(|total| self.next_page >= total)
+    }
+
+    /// Records that a peer asks, and may have nothing in hand: it is not slow because of that.
+    fn note_asking(&mut self, peer: PeerNumber, now: Instant) {
+        let rests = self.open.in_hand(peer).bytes == 0;
+        let Some(peer) = self.peers.get_mut(&peer) else { return };
+        peer.speed.asked = Some(now);
+        if rests {
+            peer.speed.rest();
+        }
+    }
+
+    /// Asks the peer that needs longest for its work in hand to give back some of it for `peer`,
+    /// which is idle: at most `bytes`.
+    fn steal(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
+        let slowest = Rates::new(&self.peers, &self.open, now).slowest_for(peer);
+        if let Some((from, wanted)) = slowest
+            && let Some(from) = self.peers.get_mut(&from)
+        {
+            from.give_back.ask(wanted.min(bytes));
+        }
+    }
+
+    /// Takes the bytes that a peer is to give back, sent now.
+    fn take_give_back(&mut self, peer: PeerNumber, now: Instant) -> u64 {
+        let in_hand = self.open.in_hand(peer).pieces > 0;
+        let Some(asked) = self.peers.get_mut(&peer) else { return 0 };
+        match asked.takes_work() {
+            true => asked.give_back.take(now),
+            false if in_hand => u64::MAX,
+            false => 0,
+        }
+    }
+
+    /// Hands out pieces that others could not write or name, worth about `bytes`; returns their
+    /// worth.
+    fn hand_over_untaken(
+        &mut self,
+        peer: PeerNumber,
+        bytes: u64,
+        now: Instant,
+        reply: &mut WorkReply,
+    ) -> u64 {
+        let Some(writer) = self.peers.get(&peer).map(|it| it.incarnation.writer) else { return 0 };
+        let (mut given, mut next) = (0, PieceRef { page: 0, piece: 0 });
+        while given < bytes {
+            let Some(piece) = self.untaken.next_waiting(next) else { break };
+            next = PieceRef { piece: piece.piece + 1, ..piece };
+            let has_another = || self.untaken.has_another(&self.peers, piece, None);
+            if self.untaken.is_for(writer, piece, now, has_another) {
+                given += self.hand_over_one(peer, piece, reply);
+            }
+        }
+        given
+    }
+
+    fn hand_over_one(&mut self, peer: PeerNumber, piece: PieceRef, reply: &mut WorkReply) -> u64 {
+        let index = piece.piece;
+        let Some(page) = self.open.get(piece.page) else { return 0 };
+        let is_finish = page.ledger.finish_of(index) == Some(index);
+        let missing = page.ledger.state(index) == PieceState::Missing;
+        if !missing || (is_finish && !page.ledger.is_finishable(index)) {
+            // Its file has failed, or is begun anew.
+            self.untaken.end_waiting(piece);
+            return 0;
+        }
+        if page.barred.contains(&index) || !page.ledger.may_open(index, peer) {
+            return 0;
+        }
+        self.untaken.end_waiting(piece);
+        if !is_finish && !self.may_begin(piece) {
+            return 0;
+        }
+        let worth = self.open.change(piece.page, |page| {
+            let work = match is_finish {
+                true => page.ledger.begin_finish(index),
+                false => page.ledger.grant(index, peer),
+            };
+            if is_finish {
+                page.ledger.own(index, peer);
+            }
+            reply.work.extend(work);
+            page.ledger.worth_of(index).max(PIECE_BYTES_FLOOR)
+        });
+        worth.unwrap_or(0)
     }
 
     /// Hands out pieces to be checked again, worth about `bytes`; returns their worth.
@@ -155,7 +251,7 @@ impl TransferMachine {
         if page.ledger.state(index) != PieceState::Missing || page.barred.contains(&index) {
             return 0;
         }
-        let waits = !self.former.is_empty() && page.ledger.finish_of(index).is_some();
+        let waits = self.earlier.may_write() && page.ledger.finish_of(index).is_some();
         if waits || !page.ledger.may_open(index, peer) {
             self.open.change(number, |page| page.unmade.push(index));
             return 0;
@@ -175,11 +271,10 @@ impl TransferMachine {
     /// Returns whether only a sync helps the transfer, for this peer: everything that can be
     /// fetched is fetched, or the window is full of data that is not durable.
     fn must_flush(&self, peer: PeerNumber, takes: bool) -> bool {
-        let all_known = self.pages_total.is_some_and(|total| self.next_page >= total);
         let full = self.open.len() >= self.limits.pages
             || self.open.pieces >= self.limits.pieces
             || self.begun.holds_back();
-        (all_known || full || !takes)
+        (self.knows_all_pages() || full || !takes)
             && !self.open.is_empty()
             && self.open.rechecks == 0
             && self.open.in_hand(peer).pieces == 0
@@ -195,7 +290,7 @@ impl TransferMachine {
         for settling in self.peers.values_mut().flat_map(|peer| peer.settling.values_mut()) {
             settling.retain(|piece| piece.page != number || !gone.contains(&piece.piece));
         }
-        let (finish_next, again_next) = (&mut self.finish_next, &mut self.again_next);
+        let (finishes, again) = (&mut self.finishes, &mut self.again);
         self.open.change(number, |page| {
             for rechecks in &mut page.rechecks {
                 let gone = |work: &Work| piece_of(work).is_some_and(|it| gone.contains(&it.piece));
@@ -204,10 +299,10 @@ impl TransferMachine {
             for piece in gone {
                 let reference = PieceRef { page: number, piece };
                 match page.ledger.pieces()[piece as usize] {
-                    Piece::Finish { .. } => finish_next.push(reference),
+                    Piece::Finish { .. } => finishes.add(reference),
                     _ => {
                         page.barred.insert(piece);
-                        again_next.push(reference);
+                        again.add(reference);
                     }
                 }
             }
@@ -217,7 +312,7 @@ impl TransferMachine {
     /// Allows pieces that are missing again to be handed out.
     pub(super) fn hand_out_again(&mut self) {
         let (rng, untaken) = (&mut self.rng, &self.untaken);
-        for piece in std::mem::take(&mut self.again_committing) {
+        for piece in self.again.take_committed() {
             self.open.change(piece.page, |page| {
                 page.barred.remove(&piece.piece);
                 if untaken.waits(piece) {
@@ -301,78 +396,5 @@ impl TransferMachine {
                 taken = (taken.0 + 1, taken.1 + bytes);
             }
         }
-    }
-}
-
-impl OpenPage {
-    fn hand_over(
-        &mut self,
-        at: usize,
-        peer: PeerNumber,
-        doubts: bool,
-        bytes: u64,
-        given: u64,
-        reply: &mut WorkReply,
-    ) -> u64 {
-        let mut worth = 0;
-        while given + worth < bytes {
-            let Some(mut work) = self.rechecks[at].work.pop_front() else { break };
-            if let Work::Recheck { piece, doubt, .. } = &mut work {
-                *doubt = doubts;
-                self.ledger.own(piece.piece, peer);
-                let size = self.ledger.pieces()[piece.piece as usize].bytes();
-                worth += size.max(PIECE_BYTES_FLOOR);
-            }
-            reply.work.push(work);
-        }
-        worth
-    }
-
-    /// Returns the worth of the piece that is handed out next.
-    fn next_worth(&self) -> u64 {
-        self.missing.last().map_or(0, |piece| self.ledger.worth_of(*piece))
-    }
-
-    /// Hands out a piece, and those of its neighbours for which `may` is true, worth about `bytes`
-    /// together.
-    fn grant_run(
-        &mut self,
-        index: u32,
-        may: Option<&dyn Fn(u32) -> bool>,
-        (peer, bytes): (PeerNumber, u64),
-        work: &mut Vec<Work>,
-    ) -> u64 {
-        let run = if may.is_some() { self.ledger.run_of(index) } else { index..index + 1 };
-        let goes = |piece: &u32| *piece != index && may.is_some_and(|may| may(*piece));
-        let mut given = 0;
-        for piece in std::iter::once(index).chain(run.filter(goes)) {
-            if given >= bytes || self.barred.contains(&piece) {
-                break;
-            }
-            if let Some(granted) = self.ledger.grant(piece, peer) {
-                let size = self.ledger.pieces()[piece as usize].bytes();
-                given += size.max(PIECE_BYTES_FLOOR);
-                work.push(granted);
-            }
-        }
-        given
-    }
-
-    /// Puts an extent aside whose file may not be begun yet; returns whether it is the first.
-    fn put_aside(&mut self, finish: u32, piece: u32) -> bool {
-        self.aside_bytes += self.ledger.worth_of(piece);
-        let pieces = self.aside.entry(finish).or_default();
-        pieces.push(piece);
-        pieces.len() == 1
-    }
-
-    /// Allows the extents of a file to be handed out; returns whether there are any.
-    fn take_up(&mut self, finish: u32) -> bool {
-        let pieces = self.aside.remove(&finish).unwrap_or_default();
-        self.aside_bytes -= pieces.iter().map(|piece| self.ledger.worth_of(*piece)).sum::<u64>();
-        let before = self.missing.len();
-        let missing = |piece: &u32| self.ledger.state(*piece) == PieceState::Missing;
-        self.missing.extend(pieces.into_iter().filter(missing));
-        self.missing.len() > before
     }
 }

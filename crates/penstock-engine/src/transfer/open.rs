@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use penstock_proto::id::PeerNumber;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::slicing::PieceRef;
-use penstock_proto::task::{Report, Work};
+use penstock_proto::task::{Work, WorkReply};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
 use super::commit::PageCommit;
-use crate::page::{PageLedger, Stale};
+use crate::page::{PageLedger, PieceState, Stale};
+
+/// Least bytes for which a piece counts in a request for work.
+pub(super) const PIECE_BYTES_FLOOR: u64 = 4096;
 
 /// Peers that may check a piece that was written and is not known to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +90,80 @@ impl OpenPage {
             None => self.rechecks.push(Rechecks { under, work: VecDeque::from([work]) }),
         }
     }
-}
 
-/// Reports of writers on pages that are not open yet.
-#[derive(Debug, Default)]
-pub(super) struct Early(pub(super) BTreeMap<u32, Vec<(Incarnation, Report)>>);
+    /// Hands out pieces to be checked again, up to `bytes` together with what was `given`; returns
+    /// their worth.
+    pub(super) fn hand_over(
+        &mut self,
+        at: usize,
+        peer: PeerNumber,
+        doubts: bool,
+        bytes: u64,
+        given: u64,
+        reply: &mut WorkReply,
+    ) -> u64 {
+        let mut worth = 0;
+        while given + worth < bytes {
+            let Some(mut work) = self.rechecks[at].work.pop_front() else { break };
+            if let Work::Recheck { piece, doubt, .. } = &mut work {
+                *doubt = doubts;
+                self.ledger.own(piece.piece, peer);
+                let size = self.ledger.pieces()[piece.piece as usize].bytes();
+                worth += size.max(PIECE_BYTES_FLOOR);
+            }
+            reply.work.push(work);
+        }
+        worth
+    }
+
+    /// Returns the worth of the piece that is handed out next.
+    pub(super) fn next_worth(&self) -> u64 {
+        self.missing.last().map_or(0, |piece| self.ledger.worth_of(*piece))
+    }
+
+    /// Hands out a piece, and those of its neighbours for which `may` is true, worth about `bytes`
+    /// together.
+    pub(super) fn grant_run(
+        &mut self,
+        index: u32,
+        may: Option<&dyn Fn(u32) -> bool>,
+        (peer, bytes): (PeerNumber, u64),
+        work: &mut Vec<Work>,
+    ) -> u64 {
+        let run = if may.is_some() { self.ledger.run_of(index) } else { index..index + 1 };
+        let goes = |piece: &u32| *piece != index && may.is_some_and(|may| may(*piece));
+        let mut given = 0;
+        for piece in std::iter::once(index).chain(run.filter(goes)) {
+            if given >= bytes || self.barred.contains(&piece) {
+                break;
+            }
+            if let Some(granted) = self.ledger.grant(piece, peer) {
+                let size = self.ledger.pieces()[piece as usize].bytes();
+                given += size.max(PIECE_BYTES_FLOOR);
+                work.push(granted);
+            }
+        }
+        given
+    }
+
+    /// Puts an extent aside whose file may not be begun yet; returns whether it is the first.
+    pub(super) fn put_aside(&mut self, finish: u32, piece: u32) -> bool {
+        self.aside_bytes += self.ledger.worth_of(piece);
+        let pieces = self.aside.entry(finish).or_default();
+        pieces.push(piece);
+        pieces.len() == 1
+    }
+
+    /// Allows the extents of a file to be handed out; returns whether there are any.
+    pub(super) fn take_up(&mut self, finish: u32) -> bool {
+        let pieces = self.aside.remove(&finish).unwrap_or_default();
+        self.aside_bytes -= pieces.iter().map(|piece| self.ledger.worth_of(*piece)).sum::<u64>();
+        let before = self.missing.len();
+        let missing = |piece: &u32| self.ledger.state(*piece) == PieceState::Missing;
+        self.missing.extend(pieces.into_iter().filter(missing));
+        self.missing.len() > before
+    }
+}
 
 /// Work that a peer has in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,9 @@ pub const SYNC_FAILURES_MAX: u32 = 3;
 /// Least time over which a rate is measured.
 const WINDOW: Duration = Duration::from_secs(1);
 
+/// Least interval between requests to one peer to give back.
+const GIVE_BACK_PAUSE: Duration = Duration::from_millis(200);
+
 /// A peer that takes part from now on.
 #[derive(Clone, Copy, Debug)]
 pub struct Joining {
@@ -49,6 +52,23 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Returns a peer that joins now.
+    pub(super) fn new(joining: Joining, now: Instant) -> Self {
+        Self {
+            incarnation: joining.incarnation,
+            grant: joining.grant.map(|duration| GivenLease::new(duration, now)),
+            synced: joining.epoch,
+            settling: BTreeMap::new(),
+            sync_failures: 0,
+            draining: false,
+            urgent: VecDeque::new(),
+            speed: Speed::default(),
+            give_back: GiveBack::new(now),
+            tail_out: BTreeSet::new(),
+            tail_unsynced: Vec::new(),
+        }
+    }
+
     pub(super) fn renew(&mut self, now: Instant) {
         if let Some(grant) = &mut self.grant {
             grant.renew(now);
@@ -125,14 +145,35 @@ impl Speed {
 #[derive(Debug)]
 pub(super) struct GiveBack {
     /// Worth in bytes, sent when it asks next.
-    pub(super) bytes: u64,
+    bytes: u64,
     /// Time from which it may be asked again.
-    pub(super) after: Instant,
+    after: Instant,
 }
 
 impl GiveBack {
     pub(super) fn new(now: Instant) -> Self {
         Self { bytes: 0, after: now }
+    }
+
+    /// Returns whether the peer may be asked to give back work.
+    pub(super) fn may_be_asked(&self, now: Instant) -> bool {
+        self.bytes == 0 && now >= self.after
+    }
+
+    /// Asks the peer to give back so much when it asks next.
+    pub(super) fn ask(&mut self, bytes: u64) {
+        debug_assert_eq!(self.bytes, 0, "the peer is asked already");
+        self.bytes = bytes;
+    }
+
+    /// Takes the bytes that the peer is to give back, sent now.
+    pub(super) fn take(&mut self, now: Instant) -> u64 {
+        let wanted = std::mem::take(&mut self.bytes);
+        if wanted > 0 {
+            self.after = now.plus(GIVE_BACK_PAUSE);
+        }
+        // By now another piece may be missing, which the other peer takes first.
+        wanted
     }
 }
 

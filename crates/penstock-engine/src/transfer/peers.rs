@@ -1,4 +1,4 @@
-//! Target peers that share a transfer: joining, grants, leaving.
+//! Target peers that share a transfer: joining, with work of before; grants; leaving.
 //!
 //! A peer has a number for as long as it takes part. While its grant holds, the pieces that it was
 //! given belong to it alone (B3). When the grant has lapsed, or the peer has left, its work in hand
@@ -9,41 +9,26 @@
 //! [`TransferMachine::wants_log`]. If only the writer is there, its own cache would prove nothing,
 //! and they are missing.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use penstock_proto::id::{PeerNumber, WriterId};
-use penstock_proto::journal::JournalRecord;
-use penstock_proto::task::Work;
+use penstock_proto::journal::{Incarnation, JournalRecord};
+use penstock_proto::task::{Report, Work};
 use penstock_proto::units::Instant;
 
 use super::TransferMachine;
 use super::open::{InHand, OpenPage, Under};
-use super::peer::{GiveBack, Joining, Look, Peer, Speed};
-use crate::lease::GivenLease;
+use super::peer::{Joining, Look, Peer};
+use crate::slice::Piece;
 
 impl TransferMachine {
     /// Handles a peer that takes part. Its number is a new one; the order relative to pages does
     /// not matter.
     pub fn handle_joined(&mut self, peer: PeerNumber, joining: Joining, now: Instant) {
-        let writer = joining.incarnation.writer;
-        let (former, awaited) = (self.former.remove(&writer), self.awaited.remove(&writer));
-        let joined = Peer {
-            incarnation: joining.incarnation,
-            grant: joining.grant.map(|duration| GivenLease::new(duration, now)),
-            synced: joining.epoch,
-            settling: BTreeMap::new(),
-            sync_failures: 0,
-            draining: false,
-            urgent: VecDeque::new(),
-            speed: Speed::default(),
-            give_back: GiveBack::new(now),
-            tail_out: BTreeSet::new(),
-            tail_unsynced: Vec::new(),
-        };
-        let before = self.peers.insert(peer, joined);
+        let before = self.peers.insert(peer, Peer::new(joining, now));
         debug_assert!(before.is_none(), "the number {peer} is in use");
         self.fit_window();
-        if former || awaited {
+        if self.earlier.handle_joined(joining.incarnation.writer) {
             self.end_waiting();
         }
     }
@@ -63,30 +48,44 @@ impl TransferMachine {
         writers: impl IntoIterator<Item = WriterId>,
         until: Instant,
     ) {
-        let joined =
-            |writer: &WriterId| self.peers.values().any(|peer| peer.incarnation.writer == *writer);
-        self.former = writers.into_iter().filter(|writer| !joined(writer)).collect();
-        self.former_until = until;
+        let writers = writers.into_iter().filter(|writer| !self.has_joined(*writer)).collect();
+        self.earlier.wait_for_writing(writers, until);
+    }
+
+    /// Waits for writers that are present, and may have written data that no log knows. Until they
+    /// have joined, or until `until`, no piece is handed out that they may have. That lasts a
+    /// moment; data that they do not report in time is fetched again.
+    pub fn wait_for_reports(
+        &mut self,
+        writers: impl IntoIterator<Item = WriterId>,
+        until: Instant,
+    ) {
+        let writers = writers.into_iter().filter(|writer| !self.has_joined(*writer)).collect();
+        self.earlier.wait_for_reports(writers, until);
+    }
+
+    fn has_joined(&self, writer: WriterId) -> bool {
+        self.peers.values().any(|peer| peer.incarnation.writer == writer)
     }
 
     /// Returns the latest time until which the machine waits for writers of an earlier controller,
     /// and whether any work waits for that; `None` if it waits for none.
     pub fn waits_until(&self) -> Option<(Instant, bool)> {
-        if self.former.is_empty() {
-            return None;
-        }
+        let until = self.earlier.writing_until()?;
         let held = |page: &OpenPage| !page.unmade.is_empty() || !page.rechecks.is_empty();
-        Some((self.former_until, self.open.iter().any(|(_, page)| held(page))))
+        Some((until, self.open.iter().any(|(_, page)| held(page))))
     }
 
-    /// Returns whether a writer may still write pieces that an earlier controller gave out.
-    pub(super) fn waits_for_writers(&mut self, now: Instant) -> bool {
-        if !self.former.is_empty() && now >= self.former_until {
-            let silent = std::mem::take(&mut self.former);
+    /// Ends the waits for writers of an earlier controller whose time is over. Those that were
+    /// silent may write late.
+    pub(super) fn end_waits(&mut self, now: Instant) {
+        let silent = self.earlier.poll_silent(now);
+        if !silent.is_empty() {
             self.late_of(&silent);
+        }
+        if self.earlier.poll_reports_over(now) || !silent.is_empty() {
             self.end_waiting();
         }
-        !self.former.is_empty()
     }
 
     /// Records that the previous controller's own peer did not end in order. It had no grant, and
@@ -95,7 +94,7 @@ impl TransferMachine {
     /// then. Any file that was begun before now and has no name yet may be written late, also in
     /// pages that are opened later (B1).
     pub fn note_last_own(&mut self, writer: WriterId) {
-        self.last_own = Some(writer);
+        self.earlier.handle_stopped(writer);
         self.late_of(&BTreeSet::from([writer]));
     }
 
@@ -110,7 +109,8 @@ impl TransferMachine {
         self.late.extend(late.collect::<Vec<_>>());
     }
 
-    pub(super) fn end_waiting(&mut self) {
+    /// Allows work to be handed out that waited for a writer.
+    fn end_waiting(&mut self) {
         for number in self.open.numbers() {
             self.open.change(number, |page| page.missing.append(&mut page.unmade));
         }
@@ -209,7 +209,7 @@ impl TransferMachine {
                 continue;
             };
             if !left.unread.is_empty() {
-                self.log_next.insert(number);
+                self.logs.add(number);
             }
             if lost {
                 let writer = gone.incarnation.writer;
@@ -221,8 +221,8 @@ impl TransferMachine {
         debug_assert!(!owns(), "{peer} has left, and owns a piece (B3)");
         debug_assert_eq!(self.open.in_hand(peer), InHand::default(), "{peer} has left");
         self.forget_attempts(None);
-        self.tail_again(gone.tail_out, gone.tail_unsynced);
-        self.end_director(peer);
+        self.repeat_tail(gone.tail_out, gone.tail_unsynced);
+        self.tail.handle_gone(peer);
         self.advance();
     }
 
@@ -256,7 +256,7 @@ impl TransferMachine {
     /// Returns the way in which a peer checks data that was written so.
     pub(super) fn look_of(&self, peer: PeerNumber, under: Under) -> Look {
         let Some(asks) = self.peers.get(&peer) else { return Look::NotHere };
-        let may = asks.takes_work() && self.former.is_empty();
+        let may = asks.takes_work() && !self.earlier.may_write();
         let takes = if may { Look::Doubting } else { Look::NotHere };
         let Under::Writer { incarnation, lost } = under else { return takes };
         let mut others = self.peers.iter().filter(|(number, _)| **number != peer);
@@ -265,7 +265,7 @@ impl TransferMachine {
         }
         if asks.incarnation.shares_cache(&incarnation) {
             let able = |it: &Peer| it.takes_work() && !it.incarnation.shares_cache(&incarnation);
-            let wait = !self.former.is_empty() || others.any(|(_, it)| able(it));
+            let wait = self.earlier.may_write() || others.any(|(_, it)| able(it));
             return if wait { Look::NotHere } else { Look::Hopeless };
         }
         let its = others.any(|(_, it)| it.incarnation == incarnation);
@@ -281,9 +281,62 @@ impl TransferMachine {
                 continue;
             }
             let (entry, generation) = (stale.entry, stale.generation);
-            self.discard_next.push((Some(stale.peer), Work::Discard { page, entry, generation }));
+            self.discards.add((Some(stale.peer), Work::Discard { page, entry, generation }));
             any = true;
         }
         any
+    }
+
+    /// Handles the work that a peer, which has just joined, did for an earlier controller under the
+    /// circumstances in which it joined. To be called before it asks for work, and once: repeated
+    /// reports change nothing. Returns the bytes that need not be fetched again, without pages that
+    /// are not open yet.
+    pub fn handle_adopted(
+        &mut self,
+        peer: PeerNumber,
+        reports: impl IntoIterator<Item = Report>,
+    ) -> u64 {
+        let Some(incarnation) = self.peers.get(&peer).map(|by| by.incarnation) else { return 0 };
+        let mut bytes = 0;
+        for report in reports {
+            let Report::Written { piece, .. } = &report else { continue };
+            if self.open.get(piece.page).is_some() {
+                bytes += self.adopt(incarnation, report);
+            } else if !self.closed.contains(piece.page) {
+                self.earlier.keep_early(piece.page, incarnation, report);
+            }
+        }
+        self.bytes_resumed += bytes;
+        bytes
+    }
+
+    /// Handles a page that was opened: earlier reports on it count from now on.
+    pub(super) fn adopt_early(&mut self, page: u32) {
+        for (incarnation, report) in self.earlier.take_early(page) {
+            self.bytes_resumed += self.adopt(incarnation, report);
+        }
+    }
+
+    fn adopt(&mut self, incarnation: Incarnation, report: Report) -> u64 {
+        let Report::Written { piece, generation, epoch, digests, failures, .. } = report else {
+            return 0;
+        };
+        let adopted = self.open.change(piece.page, |page| {
+            let kind = page.ledger.pieces().get(piece.piece as usize).copied()?;
+            if page.barred.contains(&piece.piece) {
+                return None;
+            }
+            let of = (piece.piece, generation, epoch);
+            let work = page.ledger.adopt(incarnation, of, digests, failures)?;
+            page.add_recheck(Under::Writer { incarnation, lost: false }, work);
+            page.resumed.insert(piece.piece);
+            Some(kind)
+        });
+        let Some(kind) = adopted.flatten() else { return 0 };
+        if let (Some(writer), Piece::Extent { entry, .. }) = (self.earlier.stopped(), kind) {
+            self.late.insert((writer, piece.page, entry));
+        }
+        self.note_begun(piece);
+        kind.bytes()
     }
 }

@@ -1,9 +1,10 @@
-//! Handling of the reports of peers.
+//! Handling of the reports of peers. A report of a piece that a peer could not write or name does
+//! not count if another is to try: see [`RetryList`](super::retry_list::RetryList).
 
 use std::collections::BTreeMap;
 
 use penstock_proto::id::PeerNumber;
-use penstock_proto::journal::{EntryFailure, Incarnation};
+use penstock_proto::journal::{EntryFailure, FailurePhase, Incarnation};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::{Report, Work};
 use penstock_proto::units::Instant;
@@ -54,8 +55,10 @@ impl TransferMachine {
                     worth = page.ledger.worth_of(piece.piece);
                     outcome
                 });
-                if self.peers.len() > 1 {
-                    self.note_brought(peer, worth, now);
+                if self.peers.len() > 1
+                    && let Some(from) = self.peers.get_mut(&peer)
+                {
+                    from.speed.add(now, worth);
                 }
                 self.handle_outcome(peer, piece, epoch, outcome, &news, false);
             }
@@ -88,6 +91,100 @@ impl TransferMachine {
                 self.handle_tail(peer, Phase::Directories, page, &failures, (epoch, now));
             }
         }
+    }
+
+    /// Judges a report that a piece is written. Returns the failures to report, if the report
+    /// counts as it is; `None` if the piece is tried again instead.
+    fn judge_written(
+        &mut self,
+        peer: PeerNumber,
+        (piece, generation): (PieceRef, u32),
+        failures: &[EntryFailure],
+        now: Instant,
+    ) -> Option<Vec<EntryFailure>> {
+        if !self.is_its(peer, piece) {
+            return Some(failures.to_vec());
+        }
+        // Data that could be written and not synced fails the epoch of all at every try (A4).
+        let written = |it: &&EntryFailure| it.phase == FailurePhase::Write;
+        let unwritten: Vec<_> = failures.iter().filter(written).copied().collect();
+        let again = self.is_tried_again(peer, piece, &unwritten);
+        let packed = self.is_packed(piece);
+        self.untaken.withhold(piece, None);
+        if again && packed {
+            self.untaken.withhold(piece, Some(failures));
+            return Some(Vec::new());
+        }
+        if again && self.take_away(peer, piece, generation, now) {
+            return None;
+        }
+        Some(failures.to_vec())
+    }
+
+    /// Judges a report that a piece has its names, in the same way.
+    fn judge_published(
+        &mut self,
+        peer: PeerNumber,
+        (piece, generation): (PieceRef, u32),
+        failures: &[EntryFailure],
+        now: Instant,
+    ) -> Option<Vec<EntryFailure>> {
+        if !self.is_its(peer, piece) {
+            return Some(failures.to_vec());
+        }
+        let mut all = self.untaken.take_withheld(piece);
+        all.extend_from_slice(failures);
+        if self.is_tried_again(peer, piece, &all) && self.take_away(peer, piece, generation, now) {
+            return None;
+        }
+        Some(all)
+    }
+
+    fn is_its(&self, peer: PeerNumber, piece: PieceRef) -> bool {
+        self.open.get(piece.page).is_some_and(|page| page.ledger.is_owned(piece.piece, peer))
+    }
+
+    fn is_packed(&self, piece: PieceRef) -> bool {
+        let page = self.open.get(piece.page);
+        let kind = page.and_then(|page| page.ledger.pieces().get(piece.piece as usize));
+        matches!(kind, Some(Piece::Pack { .. }))
+    }
+
+    /// Returns whether a piece that failed so at a peer is to be tried once more.
+    fn is_tried_again(&self, peer: PeerNumber, piece: PieceRef, failures: &[EntryFailure]) -> bool {
+        let Some(page) = self.open.get(piece.page) else { return false };
+        if !self.untaken.may_retry(piece, failures) || page.ledger.is_rechecking(piece.piece) {
+            return false;
+        }
+        !self.is_packed(piece) || self.untaken.has_another(&self.peers, piece, Some(peer))
+    }
+
+    /// Takes a piece back, to be tried again. Returns whether the peer owned it.
+    fn take_away(
+        &mut self,
+        peer: PeerNumber,
+        piece: PieceRef,
+        generation: u32,
+        now: Instant,
+    ) -> bool {
+        let Some(writer) = self.peers.get(&peer).map(|it| it.incarnation.writer) else {
+            return false;
+        };
+        let mut extent = None;
+        let missing = self.open.change(piece.page, |page| {
+            let missing = page.ledger.handle_untaken(piece.piece, generation, peer)?;
+            page.missing.append(&mut page.unmade);
+            if let Piece::Extent { entry, .. } = page.ledger.pieces()[piece.piece as usize] {
+                extent = Some(entry);
+            }
+            Some(missing)
+        });
+        let Some(missing) = missing.flatten() else { return false };
+        self.untaken.note(piece, writer, now);
+        // Part of it may be dirty in that host's cache, and be written late (B2).
+        self.late.extend(extent.map(|entry| (writer, piece.page, entry)));
+        self.put_back(piece.page, missing);
+        true
     }
 
     fn handle_returned(&mut self, peer: PeerNumber, piece: PieceRef, generation: u32) {
@@ -128,7 +225,7 @@ impl TransferMachine {
             // A peer that has some of it in hand forgets it as well.
             if !self.forget_attempts(None) {
                 let discard = Work::Discard { page: piece.page, entry, generation };
-                self.discard_next.push((None, discard));
+                self.discards.add((None, discard));
             }
             self.forget_begun(piece);
             return;
@@ -157,7 +254,7 @@ impl TransferMachine {
         for piece in settled.into_values().flatten() {
             by_page.entry(piece.page).or_default().push(piece.piece);
         }
-        let finish_next = &mut self.finish_next;
+        let finishes = &mut self.finishes;
         for (number, mut pieces) in by_page {
             self.open.change(number, |page| {
                 pieces.retain(|piece| page.ledger.handle_durable(*piece));
@@ -167,8 +264,8 @@ impl TransferMachine {
                 for piece in &pieces {
                     let Some(finish) = page.ledger.finish_of(*piece) else { continue };
                     let reference = PieceRef { page: number, piece: finish };
-                    if page.ledger.is_finishable(finish) && !finish_next.contains(&reference) {
-                        finish_next.push(reference);
+                    if page.ledger.is_finishable(finish) {
+                        finishes.add_once(reference);
                     }
                 }
                 page.ledger.log_durable(pieces);
@@ -197,6 +294,6 @@ impl TransferMachine {
             });
             self.put_back(number, again.unwrap_or_default());
         }
-        self.tail_again(tail.0, tail.1);
+        self.repeat_tail(tail.0, tail.1);
     }
 }
