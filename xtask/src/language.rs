@@ -103,6 +103,9 @@ fn inherent_impl(line: &str) -> Option<&str> {
         None => rest,
     };
     let rest = rest.strip_prefix(' ')?.strip_suffix('{')?.trim_end();
+    if rest.contains(" for ") {
+        return None;
+    }
     let name = rest.split('<').next()?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     is_name.then_some(name)
@@ -185,6 +188,7 @@ mod tests {
         assert_eq!(inherent_impl("impl Run {"), Some("Run"));
         assert_eq!(inherent_impl("impl<'a, T: Ord> Run<'a, T> {"), Some("Run"));
         assert_eq!(inherent_impl("impl Iterator for Run {"), None);
+        assert_eq!(inherent_impl("impl From<io::Error> for Run {"), None);
         assert_eq!(inherent_impl("    impl Run {"), None);
     }
 }

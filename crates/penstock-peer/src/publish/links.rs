@@ -89,7 +89,7 @@ impl Publisher<'_> {
         let published = target
             .set_node_attributes(&dir, &temporary, &wanted)
             .and_then(|not_set| tree.keeper.settle(&page.page.path(entry), &not_set))
-            .and_then(|()| self.give_name((page, index), (&dir, &temporary, &leaf)))
+            .and_then(|()| self.names.give_name((page, index), (&dir, &temporary, &leaf)))
             .map(|_| ());
         let leads_there =
             |dir: &Dir| target.read_link(dir, &leaf).is_ok_and(|to| to == page.page.link(entry));
@@ -171,7 +171,7 @@ impl Publisher<'_> {
         let temporary = tree.temporary(page, index, 0);
         tree.names.take(2);
         tree.target.make_hard_link(&of, primary, &dir, &temporary)?;
-        let published = self.give_name((page, index), (&dir, &temporary, &leaf)).map(|_| ());
+        let published = self.names.give_name((page, index), (&dir, &temporary, &leaf)).map(|_| ());
         let tree = &self.shared.tree;
         let published = settled(published, &tree.target, (&dir, &leaf[..]), |_, meta| is_it(*meta));
         // If the same name was just made by somebody else, rename(2) did nothing and left the

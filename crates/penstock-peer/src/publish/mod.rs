@@ -16,6 +16,7 @@ mod taken_names;
 use penstock_engine::epoch::EpochAction;
 use penstock_store::DirCache;
 use publisher::{Next, Publisher};
+use taken_names::FinalNames;
 
 use crate::publish::name_races::NameWaits;
 use crate::task::context::TaskContext;
@@ -27,7 +28,7 @@ pub(crate) fn run(shared: &TaskContext) {
         shared,
         dirs: DirCache::default(),
         waits: NameWaits::default(),
-        steps: None,
+        names: FinalNames::new(shared),
         failed_syncs: shared.incarnation.failed_syncs,
     };
     loop {

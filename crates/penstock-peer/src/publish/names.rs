@@ -170,7 +170,7 @@ impl Publisher<'_> {
         }
         tree.names.take(1);
         self.shared.hang.step();
-        let named_in = match self.give_name((page, index), (&dir, &temporary, &leaf)) {
+        let named_in = match self.names.give_name((page, index), (&dir, &temporary, &leaf)) {
             Ok(Some(())) => dir,
             Ok(None) => return Ok(Named::Gone),
             Err(error) if error.is_vanished() => {
@@ -220,10 +220,10 @@ impl Publisher<'_> {
         tree.names.take(1);
         self.shared.hang.step();
         let temporary = || tree.temporary(page, index, generation);
-        let mut replace = self.replaces_all();
+        let mut replace = self.names.replaces_all();
         let mut named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
         if matches!(named, Err(StoreError::Exists { .. })) {
-            replace = match self.taken((page, index), (&dir, &leaf), None)? {
+            replace = match self.names.taken((page, index), (&dir, &leaf), None)? {
                 Taken::Own => true,
                 Taken::Free => false,
                 Taken::Foreign => return named.map(|()| Named::Yes),

@@ -8,8 +8,9 @@ use penstock_engine::epoch::EpochAction;
 use penstock_proto::compared::refused;
 use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
-use penstock_store::{Dir, DirCache, Step, StoreError};
+use penstock_store::{Dir, DirCache, StoreError};
 
+use super::taken_names::FinalNames;
 use crate::publish::name_races::NameWaits;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;
@@ -28,8 +29,8 @@ pub(super) struct Publisher<'a> {
     pub(super) shared: &'a TaskContext,
     pub(super) dirs: DirCache,
     pub(super) waits: NameWaits,
-    /// A page, by number, and the step in which its source counts time.
-    pub(super) steps: Option<(u32, Step)>,
+    /// Gives final names that may be taken.
+    pub(super) names: FinalNames<'a>,
     /// Number of failed syncs of the store, by any task, before the first write that is not yet
     /// durable.
     pub(super) failed_syncs: u32,
@@ -96,18 +97,9 @@ impl Publisher<'_> {
         }
     }
 
-    /// Returns a page and its pieces. Blocks while the controller looks for it.
+    /// Returns the page of a piece, with its pieces, as [`TaskContext::required_page`].
     pub(super) fn page(&self, piece: PieceRef) -> Option<std::sync::Arc<Pieces>> {
-        self.shared.hang.rest();
-        let page = self.shared.page(piece.page);
-        self.shared.hang.step();
-        match page {
-            Ok(pieces) => Some(pieces),
-            Err(problem) => {
-                self.shared.broken(problem);
-                None
-            }
-        }
+        self.shared.required_page(piece.page)
     }
 
     pub(super) fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {

@@ -13,11 +13,10 @@ use std::sync::Arc;
 use penstock_api::task::TaskPage;
 use penstock_api::update::IfExists;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
-use penstock_proto::slicing::PieceRef;
 use penstock_store::{Dir, Kind, Meta, Step, StoreError};
 
-use super::publisher::Publisher;
 use crate::target::compare::{is_newer, step_of};
+use crate::task::context::TaskContext;
 
 /// Bytes that are compared at a time.
 const COMPARED_BYTES: usize = 1 << 16;
@@ -34,7 +33,18 @@ pub(super) enum Taken {
     Unknown,
 }
 
-impl Publisher<'_> {
+/// The final names of a task, which the options may protect.
+pub(super) struct FinalNames<'a> {
+    shared: &'a TaskContext,
+    /// A page, by number, and the step in which its source counts time.
+    steps: Option<(u32, Step)>,
+}
+
+impl<'a> FinalNames<'a> {
+    pub(super) fn new(shared: &'a TaskContext) -> Self {
+        Self { shared, steps: None }
+    }
+
     /// Returns whether any file or link may be replaced.
     pub(super) fn replaces_all(&self) -> bool {
         self.shared.spec.update.if_exists == IfExists::Replace
@@ -96,8 +106,8 @@ impl Publisher<'_> {
                 return Ok(Taken::Own);
             }
             let Some(amends) = version.amends().get(at).copied() else { return Ok(Taken::Foreign) };
-            let earlier = PieceRef { page: amends.page, piece: 0 };
-            let Some(pieces) = self.page(earlier) else { return Ok(Taken::Unknown) };
+            let earlier = self.shared.required_page(amends.page);
+            let Some(pieces) = earlier else { return Ok(Taken::Unknown) };
             (version, at) = (Arc::clone(&pieces.page.page), amends.entry as usize);
             if at >= version.entries().len() {
                 return Ok(Taken::Foreign);

@@ -290,6 +290,15 @@ impl TaskContext {
         Ok(page)
     }
 
+    /// Returns a page and its pieces, for a thread whose calls are watched. Blocks while the
+    /// controller looks for it. The task ends if there is none.
+    pub(crate) fn required_page(&self, number: u32) -> Option<Arc<Pieces>> {
+        self.hang.rest();
+        let page = self.page(number);
+        self.hang.step();
+        page.map_err(|problem| self.broken(problem)).ok()
+    }
+
     /// Ends the task with a problem.
     pub(crate) fn broken(&self, problem: Problem) {
         tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
