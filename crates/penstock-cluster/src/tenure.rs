@@ -15,7 +15,8 @@ use crate::keys::Keys;
 /// Returns nanoseconds on `CLOCK_BOOTTIME`, which advances while a host is suspended.
 pub type Clock = fn() -> u64;
 
-/// A single period in which one peer is the controller.
+/// A single period in which one peer is the controller. It lasts as long as the peer's lease in
+/// etcd; at a site of one peer it never ends.
 #[derive(Debug)]
 pub struct Tenure {
     incarnation: u64,
@@ -32,6 +33,14 @@ impl Tenure {
         let lease = HeldLease::ending_at(Instant(u64::MAX));
         let format = AtomicU16::new(version::known().formats().oldest);
         Self { incarnation, revision, lease, format, clock }
+    }
+
+    /// The tenure of a peer that is the whole site, in epoch 0. It never ends, and asks no clock.
+    pub fn endless() -> Self {
+        let tenure = Self::new(0, 0, || 0);
+        tenure.set_format(version::known().formats().newest);
+        debug_assert!(tenure.epoch() == 0 && tenure.holds(), "nobody else may ever lead");
+        tenure
     }
 
     /// Returns whether the tenure holds now. Neither blocks nor costs a system call.
@@ -96,7 +105,24 @@ impl Tenure {
     }
 }
 
-/// The number of an epoch: 24 bits of the incarnation, 40 of the revision; never 0.
+/// The number of an epoch: 24 bits of the incarnation, 40 of the revision. 0 is that of a site of
+/// one peer, since etcd counts revisions from 1.
 pub fn epoch_of(incarnation: u64, revision: u64) -> u64 {
     (incarnation & 0xff_ffff) << 40 | revision & 0xff_ffff_ffff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a site of one peer is always led by it, in the epoch of which files have no names
+    /// of their own, and writes the newest format.
+    #[test]
+    fn the_tenure_of_the_only_peer_never_ends() {
+        let tenure = Arc::new(Tenure::endless());
+        assert_eq!((tenure.epoch(), tenure.fence().epoch()), (0, 0));
+        assert_eq!(tenure.format(), version::known().formats().newest);
+        assert!(tenure.left() > Duration::from_secs(100 * 365 * 86_400));
+        assert!(tenure.fence().holds());
+    }
 }

@@ -501,8 +501,8 @@ problem_codes! {
         "The peer is the last one that reaches a store with waiting transfers."
         "Mount the store at another peer, or give `--force`.";
     OnePeer "one-peer" 409 Refused AfterChange
-        "The site has one peer only."
-        "Pause its transfers, or end the daemon.";
+        "The site has one peer only, and the order is for a site of several."
+        "Do what the message says; `penstock site grow` makes a site of several peers.";
     TaskUnknown "task-unknown" 404 Temporary Later
         "The peer has no such task, or has ended it."
         "Wait: the controller starts another task.";

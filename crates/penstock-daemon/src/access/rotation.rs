@@ -141,8 +141,8 @@ impl Operate {
 
     /// The etcd that the site runs, if it does, and its files here.
     fn own_etcd(&self) -> Option<(&Etcd, Files)> {
-        let member = self.member.as_ref().filter(|member| member.keeper.is_some())?;
-        Some((member.etcd(), Files::of(&self.site.directory)))
+        let election = self.member.election().filter(|election| election.keeper.is_some())?;
+        Some((&election.etcd, Files::of(&self.site.directory)))
     }
 
     fn stage_password(&self, password: &str) -> Result<(), Problem> {

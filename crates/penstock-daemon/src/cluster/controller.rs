@@ -44,7 +44,7 @@ pub(crate) struct Controller {
     pub(crate) local: Router,
     /// The site API.
     pub(crate) site: Router,
-    /// Create revision of the leader's key; 0 where one daemon is the whole site.
+    /// Create revision of the leader's key; 0 under a lease that never ends.
     pub(crate) revision: u64,
 }
 
@@ -100,7 +100,8 @@ impl ControllerParts {
             source,
             signer: Arc::clone(&self.signer),
             scans,
-            instance: if self.site.config.cluster.is_some() { 0 } else { rand::random() },
+            // Under a lease in etcd the next controller finds the scans in the shared journal.
+            instance: if manager.fence().epoch() == 0 { rand::random() } else { 0 },
         });
         let local = local::router(RestParts { manager: Arc::clone(&manager), admin });
         Ok(Controller { manager, local, site, revision: 0 })

@@ -1,13 +1,19 @@
-//! A daemon that is one of several peers of its site.
+//! A daemon's part in its site: as the only peer, or as one of several.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `member` | this peer's part in its site: it follows the membership, and leads when elected |
+//! | `member` | this peer's part in its site: it follows who leads, and works as the controller |
+//! | `leadership` | the lease by which a peer leads: one in etcd, or one that never ends |
+//! | `election` | a lease in etcd: standing for election, the site's state and sides under it |
+//! | `card` | the card by which the peers of a site know this one |
 //! | `controller` | the parts of a controller, and one at work |
 //! | `target_side` | the peers that write, as the controller drives them |
 //! | `listing` | listing for another peer of the site |
 
+mod card;
 pub(crate) mod controller;
+pub(crate) mod election;
+pub(crate) mod leadership;
 pub(crate) mod listing;
 pub(crate) mod member;
 pub(crate) mod target_side;

@@ -26,19 +26,28 @@ async fn takeover(
     State(member): State<Arc<Member>>,
     Body(request): Body<TakeoverRequest>,
 ) -> Result<Json<RecoveredView>, ProblemReply> {
-    blocking(move || member.take_over(&request)).await.map(Json)
+    let lacks = "there is no etcd to take over";
+    let instead = "restart the daemon if it does not work: it resumes from the site directory";
+    blocking(move || member.election_for(lacks, instead)?.take_over(&request)).await.map(Json)
 }
 
 async fn recover(
     State(member): State<Arc<Member>>,
     Body(request): Body<RecoverRequest>,
 ) -> Result<Json<RecoveredView>, ProblemReply> {
-    blocking(move || member.recover(&request)).await.map(Json)
+    let lacks = "there is no etcd to recover";
+    let instead =
+        "if `state.db` in the site directory is lost, restore the directory from a backup";
+    blocking(move || member.election_for(lacks, instead)?.recover(&request)).await.map(Json)
 }
 
 async fn remove(
     State(member): State<Arc<Member>>,
     Path(host): Path<Name>,
 ) -> Result<StatusCode, ProblemReply> {
-    blocking(move || member.remove_host(&host)).await.map(|()| StatusCode::NO_CONTENT)
+    let lacks = "no host runs etcd for it";
+    let instead = "`penstock site grow` turns it into a site of several peers";
+    blocking(move || member.election_for(lacks, instead)?.remove_host(&host))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }

@@ -3,7 +3,8 @@
 //! A peer that is not the controller hands a request of its own users, or of a paired site, to the
 //! one that is, over mutual TLS: `/peer/v1/local/…` and `/peer/v1/site/…`. Only peers of the own
 //! site may use these paths, and are believed whom they speak for. While nobody is the controller
-//! a request waits for one, for a while.
+//! a request waits for one, for a while. The only peer of a site always is the controller, and
+//! hands nothing over.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,7 +106,7 @@ impl ClusterRouter {
     }
 
     fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
-        self.member.cluster.watch()
+        self.member.watch()
     }
 }
 
@@ -132,7 +133,9 @@ async fn site(
     let path = request.uri().path();
     let own = &router.member.parts.site.config.site;
     let faces = [LOCAL, SITE, TASK, CALL, LEASES, MEMBERS, LIST];
-    if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
+    let face = faces.into_iter().find(|face| path.starts_with(face));
+    // The only peer of a site has no others that may ask it.
+    if let Some(face) = face.filter(|_| router.member.election().is_some()) {
         let peer = connection.peer.as_ref();
         let peer = peer.filter(|peer| router.member.parts.site.is_own_peer(peer));
         let Some(peer) = peer.map(|vouched| &vouched.peer.peer) else {
@@ -142,8 +145,11 @@ async fn site(
             LEASES => with_version(Json(router.member.lease_left(path, peer)).into_response()),
             MEMBERS => {
                 let member = Arc::clone(&router.member);
-                let told = blocking(move || Ok(member.members_told())).await;
-                with_version(told.map(Json).into_response())
+                let told = blocking(move || {
+                    let told = member.election().map(|election| election.members_told());
+                    Ok(told.unwrap_or_default())
+                });
+                with_version(told.await.map(Json).into_response())
             }
             TASK | CALL => router.host.answer(request).await,
             LIST => router.lister.serve(request).await,

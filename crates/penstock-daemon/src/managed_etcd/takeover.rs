@@ -24,7 +24,7 @@ use penstock_proto::id::Name;
 use super::files::{Files, KnownMember};
 use super::voters::name_of;
 use super::{ANSWER, Keeper};
-use crate::cluster::member::{BEAT, Member};
+use crate::cluster::election::{BEAT, Election};
 use crate::config::ClusterConfig;
 
 /// For so long etcd must see no leader: longer than its members take to elect one.
@@ -84,17 +84,15 @@ fn recover_problem(error: &RecoverError) -> Problem {
     }
 }
 
-impl Member {
+impl Election {
     fn settings(&self) -> Result<&ClusterConfig, Problem> {
-        let settings = self.parts.site.config.cluster.as_ref();
-        let settings = settings.filter(|settings| !settings.witness);
-        settings.ok_or_else(|| {
-            Problem::new(
-                ProblemCode::Witness,
-                "this host only witnesses: it does not reach the site's journal",
-            )
-            .hint("run it at a host that moves data")
-        })
+        if self.settings.witness {
+            let title = "this host only witnesses: it does not reach the site's journal";
+            return Err(
+                Problem::new(ProblemCode::Witness, title).hint("run it at a host that moves data")
+            );
+        }
+        Ok(&self.settings)
     }
 
     fn keeper(&self) -> Result<&Keeper, Problem> {
@@ -134,7 +132,7 @@ impl Member {
             return Err(Problem::new(ProblemCode::HasMajority, title)
                 .hint("`penstock site status` shows who leads"));
         }
-        if !Files::of(&self.parts.site.directory).has_data() {
+        if !Files::of(&self.site.directory).has_data() {
             let title = "this host has no etcd of its own to continue with";
             return Err(Problem::new(ProblemCode::NoEtcd, title).hint(
                 "run it at a host that has; if none is left, `penstock site recover --new-etcd`",
@@ -181,7 +179,7 @@ impl Member {
         journal: &SharedJournal,
         fenced: &[Name],
     ) -> Result<(), Problem> {
-        let own = self.parts.site.config.peer.as_str();
+        let own = self.site.config.peer.as_str();
         let (members, led) = self.who_may_vote(keeper, journal, fenced)?;
         for member in members.iter().filter(|member| member.name != own) {
             if !fenced.iter().any(|fenced| fenced.as_str() == member.name) {
@@ -239,7 +237,7 @@ impl Member {
 
     /// Whether etcd has its majority since a takeover that is to be finished.
     fn is_cut_short(&self, journal: &SharedJournal) -> bool {
-        let keys = Keys::of(&self.parts.site.config.site);
+        let keys = Keys::of(&self.site.config.site);
         is_cut_short(&self.etcd, &keys, journal).is_ok_and(|is_cut_short| is_cut_short)
     }
 
@@ -255,7 +253,7 @@ impl Member {
         check_no_controller(&journal)?;
         if request.new_etcd {
             let keeper = self.keeper()?;
-            let own = self.parts.site.config.peer.as_str();
+            let own = self.site.config.peer.as_str();
             // Who has a vote by the journal alone may be the one that is left of them.
             let noted = journal.voters().ok().flatten().map(|(noted, _)| noted);
             let members = keeper.known().into_iter().chain(noted.unwrap_or_default());
@@ -275,7 +273,7 @@ impl Member {
         journal: &SharedJournal,
         fenced: Option<u64>,
     ) -> Result<RecoveredView, Problem> {
-        let keys = Keys::of(&self.parts.site.config.site);
+        let keys = Keys::of(&self.site.config.site);
         let done = recover(&self.etcd, &keys, journal, fenced);
         let done = done.map_err(|error| recover_problem(&error))?;
         let incarnation = format!("{:016x}", done.incarnation);

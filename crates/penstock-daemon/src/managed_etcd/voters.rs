@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::KnownMember;
 use super::{ANSWER, Keeper};
-use crate::cluster::member::Member;
+use crate::cluster::election::Election;
 
 /// Where a peer is asked who has a vote.
 pub(crate) const MEMBERS: &str = "/peer/v1/members";
@@ -47,7 +47,7 @@ fn joined(mut all: Vec<KnownMember>, more: Vec<KnownMember>) -> Vec<KnownMember>
     all
 }
 
-impl Member {
+impl Election {
     /// What other peers are told of the site's etcd. Blocks for an answer of the own one.
     pub(crate) fn members_told(&self) -> MembersTold {
         let Some(keeper) = &self.keeper else { return MembersTold::default() };
@@ -115,15 +115,14 @@ impl Member {
     }
 
     fn own_etcd_url(&self) -> String {
-        let settings = self.parts.site.config.cluster.as_ref();
-        let own = settings.and_then(|settings| settings.own_etcd.as_ref());
+        let own = self.settings.own_etcd.as_ref();
         own.map(|own| own.client_url()).unwrap_or_default()
     }
 
     /// What the peers say that can be reached, but for those that are fenced.
     fn ask_peers(&self, fenced: &[Name]) -> Vec<(Name, MembersTold)> {
         let seen = Arc::clone(&self.cluster.watch().borrow());
-        let own = &self.parts.site.config.peer;
+        let own = &self.site.config.peer;
         let others = seen.peers.iter().filter(|card| card.peer != *own);
         let others = others.filter(|card| !fenced.contains(&card.peer));
         let ask = |card: &PeerCard| {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::cluster::member::Member;
+use crate::cluster::election::Election;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a member may take for an answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
-impl Member {
+impl Election {
     /// Looks until `stop` says so. The controller does, for all peers; another peer does only while
     /// something is wrong as it sees it.
     pub(crate) async fn watch_etcd(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
@@ -26,12 +26,12 @@ impl Member {
             }
             let now = Arc::clone(&self.cluster.watch().borrow());
             let is_well = now.leader.is_some() && now.trouble.is_empty();
-            if is_well && now.tenure.is_none() && !self.parts.events.is_etcd_ill() {
+            if is_well && now.tenure.is_none() && !self.events.is_etcd_ill() {
                 continue;
             }
             let etcd = Arc::clone(&self.etcd);
             match tokio::task::spawn_blocking(move || etcd.standing(ANSWER)).await {
-                Ok(standing) => self.parts.events.see_etcd(&standing),
+                Ok(standing) => self.events.see_etcd(&standing),
                 Err(error) => tracing::error!(%error, "cannot check etcd"),
             }
         }

@@ -1,7 +1,6 @@
 //! Orders about peers: drain one, take that back, forget one that is gone. The controller's alone.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use penstock_api::cluster::{DrainMark, PeerCard, StoreCard};
 use penstock_api::fence::not_controller;
@@ -14,26 +13,17 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_sys::now_seconds;
 
 use super::{Operate, no_such_peer};
-use crate::cluster::member::Member;
 use crate::site::store_cards::store_cards;
 use crate::site::store_reach::reaches;
 
 impl Operate {
-    fn ordering(&self) -> Result<&Arc<Member>, Problem> {
-        let Some(member) = &self.member else {
-            let title = "this site has only one peer, so no other peer can take its work";
-            return Err(Problem::new(ProblemCode::OnePeer, title).hint(
-                "pause its transfers instead, or end the daemon: \
-                       it resumes at its next start",
-            ));
-        };
-        if member.controller().is_none() {
-            return Err(not_controller());
-        }
-        Ok(member)
+    fn check_leads(&self) -> Result<(), Problem> {
+        self.controller().map(drop).ok_or_else(not_controller)
     }
 
-    fn peer(&self, peer: &Name) -> Result<PeerView, Problem> {
+    /// Returns a peer, for an order about it.
+    fn ordered_peer(&self, peer: &Name) -> Result<PeerView, Problem> {
+        self.check_leads()?;
         let view = self.peers();
         let found = view.peers.iter().find(|known| known.peer == *peer).cloned();
         found.ok_or_else(|| no_such_peer(peer, &view.peers))
@@ -45,11 +35,16 @@ impl Operate {
     /// It is not known, or it is the last one that reaches a store of a running transfer; this peer
     /// is not the controller.
     pub(crate) fn drain(&self, peer: &Name, request: DrainRequest) -> Result<PeerView, Problem> {
-        let member = self.ordering()?;
-        let view = self.peer(peer)?;
+        let view = self.ordered_peer(peer)?;
+        let election = self.member.election().ok_or_else(|| {
+            let title = format!("peer `{peer}` is the only one, so no other can take its work");
+            Problem::new(ProblemCode::OnePeer, title).hint(
+                "pause its transfers instead, or end the daemon: it resumes at its next start",
+            )
+        })?;
         let now = self.now();
         if request.undo {
-            ordered(member.cluster.set_draining(peer, None))?;
+            ordered(election.cluster.set_draining(peer, None))?;
             return Ok(PeerView { draining: None, ..view });
         }
         if !request.force {
@@ -59,7 +54,7 @@ impl Operate {
             Some(mark) if mark.forced || !request.force => mark,
             _ => DrainMark { peer: peer.clone(), since: now_seconds(), forced: request.force },
         };
-        ordered(member.cluster.set_draining(peer, Some(&mark)))?;
+        ordered(election.cluster.set_draining(peer, Some(&mark)))?;
         Ok(PeerView { draining: Some(mark), ..view })
     }
 
@@ -71,8 +66,15 @@ impl Operate {
     /// It is not known, is this very peer, or is there and not called stolen; another peer does not
     /// answer, where none is stolen; this peer is not the controller.
     pub(crate) fn forget(&self, peer: &Name, stolen: bool) -> Result<RotateReply, Problem> {
-        let member = self.ordering()?;
-        let view = self.peer(peer)?;
+        let view = self.ordered_peer(peer)?;
+        let election = self.member.election().ok_or_else(|| {
+            let title =
+                format!("peer `{peer}` is the only one, and the site is nothing without it");
+            Problem::new(ProblemCode::OnePeer, title).hint(
+                "to give the site up, end its daemon and run `penstock site unpair` at the sites \
+                 that it is paired with",
+            )
+        })?;
         if peer == self.own() {
             let title = format!("peer `{peer}` is this host, which leads the site");
             return Err(Problem::new(ProblemCode::PeerThere, title)
@@ -89,8 +91,8 @@ impl Operate {
         let key = cards.chain(known).find(|(name, key)| *name == peer && !key.is_empty());
         let key = key.map(|(_, key)| key.clone()).unwrap_or_default();
         let reply = self.replace_keys(Some(RevokedKey { peer: peer.clone(), key }), stolen)?;
-        member.put_out(peer);
-        ordered(member.cluster.forget(peer))?;
+        election.put_out(peer);
+        ordered(election.cluster.forget(peer))?;
         Ok(reply)
     }
 
@@ -99,9 +101,7 @@ impl Operate {
     /// # Errors
     /// A peer does not answer; the keys cannot be written; this peer is not the controller.
     pub(crate) fn rotate(&self) -> Result<RotateReply, Problem> {
-        if self.member.is_some() {
-            self.ordering()?;
-        }
+        self.check_leads()?;
         self.replace_keys(None, false)
     }
 

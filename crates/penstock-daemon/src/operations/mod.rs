@@ -12,13 +12,13 @@ mod routes;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_api::cluster::{KnownPeer, PeerCard, StoreCard};
+use penstock_api::cluster::{KnownPeer, PeerCard};
 use penstock_api::operate::{
-    EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerStore, PeerView, PeersView, Presence, SiteEvent,
-    SiteHealthView, TransferPaths, worst,
+    EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerView, PeersView, Presence, SiteEvent, SiteHealthView,
+    TransferPaths, worst,
 };
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_cluster::etcd::Compaction;
@@ -39,7 +39,6 @@ use super::site::context::Site;
 use super::site::store_reach::compared;
 use crate::checks::measured::Measured;
 use crate::http;
-use crate::site::store_cards::store_cards;
 use penstock_exit::cause::innermost;
 
 /// How long another peer of the site may take for an answer.
@@ -55,12 +54,7 @@ pub(crate) struct Operate {
     pub(crate) source: Arc<SourceService>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) runtime: Handle,
-    /// Seconds since 1970 of the daemon's start.
-    pub(crate) started: u64,
-    /// The site's other peers, if there may be some.
-    pub(crate) member: Option<Arc<Member>>,
-    /// The controller, where this peer is the whole site.
-    pub(crate) alone: OnceLock<Controller>,
+    pub(crate) member: Arc<Member>,
     client: reqwest::Client,
 }
 
@@ -80,7 +74,7 @@ pub(crate) struct OperateParts {
 impl Operate {
     /// # Errors
     /// TLS cannot be set up.
-    pub(crate) fn new(parts: OperateParts, member: Option<Arc<Member>>) -> anyhow::Result<Self> {
+    pub(crate) fn new(parts: OperateParts, member: Arc<Member>) -> anyhow::Result<Self> {
         let OperateParts { site, sites, target, source, events, runtime } = parts;
         let own = Some(site.config.site.clone());
         let tls = client_config(Purpose::SiteApi, &site.identity, &site.trust, own, &site.suites)?;
@@ -90,16 +84,12 @@ impl Operate {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(ASK)
             .build()?;
-        let (started, alone) = (penstock_sys::now_seconds(), OnceLock::new());
-        Ok(Self { site, sites, target, source, events, runtime, started, member, alone, client })
+        Ok(Self { site, sites, target, source, events, runtime, member, client })
     }
 
     /// The controller, if it is this peer.
     fn controller(&self) -> Option<Controller> {
-        match &self.member {
-            Some(member) => member.controller(),
-            None => self.alone.get().cloned(),
-        }
+        self.member.controller()
     }
 
     fn own(&self) -> &Name {
@@ -107,8 +97,7 @@ impl Operate {
     }
 
     pub(crate) fn now(&self) -> Arc<ClusterNow> {
-        let Some(member) = &self.member else { return Arc::default() };
-        Arc::clone(&member.cluster.watch().borrow())
+        self.member.now()
     }
 
     /// What this peer has in hand.
@@ -184,15 +173,15 @@ impl Operate {
     /// The peers of this site. Blocks for [`ASK`] at most.
     pub(crate) fn peers(&self) -> PeersView {
         let site = self.site.config.site.clone();
-        let Some(member) = &self.member else {
-            return PeersView { site, peers: vec![self.only_peer()] };
-        };
         let now = self.now();
         let mut loads = self.ask_all::<PeerLoad>(&now.peers, "/load");
         let mut cards = now.peers.clone();
-        if cards.iter().all(|card| card.peer != *self.own()) {
+        if cards.iter().all(|card| card.peer == *self.own()) {
+            // Nobody compares its stores with those of others.
+            cards = vec![self.member.card_now()];
+        } else if cards.iter().all(|card| card.peer != *self.own()) {
             // It has no lease: others do not see it, but whoever asks it does.
-            cards.push(member.own_card());
+            cards.push(self.member.own_card());
         }
         let mut peers: Vec<_> = cards
             .iter()
@@ -206,29 +195,6 @@ impl Operate {
         peers.extend(gone.map(|known| gone_view(&now, known)));
         peers.sort_by(|a, b| a.peer.cmp(&b.peer));
         PeersView { site, peers }
-    }
-
-    fn only_peer(&self) -> PeerView {
-        let stores = store_cards(&self.site.config.stores);
-        let store = |card: StoreCard| PeerStore {
-            is: if card.identity.is_empty() { "new" } else { "alone" }.to_owned(),
-            store: card.store,
-            identity: card.identity,
-        };
-        PeerView {
-            peer: self.own().clone(),
-            own: true,
-            presence: Presence::Up,
-            since: self.started,
-            addresses: self.site.own_addresses().addresses,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            controller_since: self.started,
-            stores: stores.into_iter().map(store).collect(),
-            draining: None,
-            load: Some(self.load()),
-            clock_ahead_ms: None,
-            trouble: String::new(),
-        }
     }
 
     fn peer_view(&self, now: &ClusterNow, card: &PeerCard, cards: &[PeerCard]) -> PeerView {
@@ -288,10 +254,10 @@ impl Operate {
             }
         }
         let mut findings = crate::checks::local(Some((&site.config, &site.directory)), &measured);
-        if let Some(member) = &self.member {
-            let mut etcd = member.etcd().health(ASK);
+        if let Some(election) = self.member.election() {
+            let mut etcd = election.etcd.health(ASK);
             let key = Keys::of(&site.config.site).leader();
-            let off = member.etcd().compaction(&key, ASK) == Ok(Compaction::Off);
+            let off = election.etcd.compaction(&key, ASK) == Ok(Compaction::Off);
             if let Some(first) = etcd.first_mut() {
                 first.is_uncompacted = off;
             }
@@ -303,7 +269,7 @@ impl Operate {
     /// Whether all is well with the site. Blocks for some seconds at most.
     pub(crate) fn health(&self) -> SiteHealthView {
         let peers = self.peers();
-        let cluster = self.member.as_ref().map(|member| member.view());
+        let cluster = self.member.view();
         let findings = crate::checks::site::judge(cluster.as_ref(), &peers);
         let level = worst(&findings);
         SiteHealthView { level, findings, peers, cluster }

@@ -20,8 +20,7 @@ pub(crate) struct Admin {
     pub(crate) site: Arc<Site>,
     pub(crate) sites: Arc<Sites>,
     pub(crate) runtime: Handle,
-    /// The site's other peers, if there are any.
-    pub(crate) member: Option<Arc<Member>>,
+    pub(crate) member: Arc<Member>,
 }
 
 impl Admin {
@@ -55,7 +54,7 @@ impl SiteAdmin for Admin {
             pid: std::process::id(),
             running: 0,
             queued: 0,
-            cluster: self.member.as_ref().map(|member| member.view()),
+            cluster: self.member.view(),
         }
     }
 
@@ -72,7 +71,7 @@ impl SiteAdmin for Admin {
     }
 
     fn invite(&self) -> Result<TokenReply, Problem> {
-        if self.site.config.cluster.is_none() {
+        if self.member.election().is_none() {
             let title = "this site has only one peer, so no host can join it";
             return Err(Problem::new(ProblemCode::NoCluster, title)
                 .hint("`penstock site grow` turns it into a site of several peers"));

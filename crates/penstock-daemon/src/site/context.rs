@@ -475,6 +475,9 @@ impl Site {
     pub(crate) fn unpair(&self, site: &Name) -> Result<bool, Problem> {
         let _turn = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = self.state().unpair(site)?;
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.retain(|pairing| pairing.site != *site);
+        drop(followed);
         let trusted = self.trust.unpin(site);
         self.trust_news.send_replace(());
         Ok(stored || trusted)

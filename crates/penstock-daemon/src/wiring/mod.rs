@@ -28,8 +28,9 @@ use crate::access::keys::OwnKeys;
 use crate::access::signing::SiteSigner;
 use crate::access::{renewal, rights, rotation};
 use crate::cluster::controller::ControllerParts;
+use crate::cluster::election::Election;
+use crate::cluster::leadership::{Leadership, Sole};
 use crate::cluster::member::{Member, STOP_DEADLINE};
-use crate::cluster::target_side::TargetSide;
 use crate::config::Config;
 use crate::events::log::EventLog;
 use crate::http::port::Port;
@@ -161,14 +162,13 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     watch_keys(&site, &sites, &stopped);
     let operate = OperateParts {
         site: Arc::clone(&site),
-        sites: Arc::clone(&sites),
+        sites,
         target: parts.lanes_target,
         source: parts.lanes_source,
         events,
-        runtime: runtime.clone(),
+        runtime,
     };
-    let admin = Admin { site: Arc::clone(&site), sites, runtime, member: None };
-    let faces = Faces::open(controller_parts, state, parts.set_fence, (admin, operate), &stopped)?;
+    let faces = Faces::open(controller_parts, state, parts.set_fence, operate, &stopped)?;
     let port =
         Port { site_tls, lane_tls, router: faces.site, lane: parts.lane, site: Arc::clone(&site) };
     let own_user = rustix::process::getuid().as_raw();
@@ -231,7 +231,7 @@ async fn end(
     Ok(())
 }
 
-/// What the daemon shows to the world, whether it is the whole site or one peer of several.
+/// What the daemon shows to the world.
 struct Faces {
     local: Router,
     site: Router,
@@ -244,61 +244,62 @@ impl Faces {
         controller_parts: ControllerParts,
         state: Arc<SqliteState>,
         set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
-        (admin, operate): (Admin, OperateParts),
+        operate: OperateParts,
         stopped: &watch::Receiver<bool>,
     ) -> anyhow::Result<Self> {
-        let Some(settings) = controller_parts.site.config.cluster.clone() else {
-            state.take_newest_format().context("cannot raise the format of the state")?;
-            let side = TargetSide::own(&controller_parts.target);
-            let sides = (Arc::clone(&controller_parts.source), side);
-            let controller =
-                controller_parts.begin(state, Fence::default(), Arc::new(admin), sides)?;
-            let operate = Arc::new(Operate::new(operate, None)?);
-            // It was empty: this is the only place where it is set.
-            let _ = operate.alone.set(controller.clone());
-            let manager = controller.manager;
-            let local = controller.local.merge(operate.local()).merge(operate.orders());
-            return Ok(Self {
-                local,
-                site: controller.site.merge(operate.remote()),
-                leave: Box::new(move |deadline| manager.stop(deadline)),
-            });
+        let site = Arc::clone(&controller_parts.site);
+        let client = PeerClient::new(&site)?;
+        let leadership = match site.config.cluster.clone() {
+            None => Leadership::Sole(Sole::new(&site, state)?),
+            Some(settings) => Leadership::Elected(Election::join(
+                &controller_parts,
+                settings,
+                state,
+                client.clone(),
+            )?),
         };
-        let client = PeerClient::new(&controller_parts.site)?;
-        let target = Arc::clone(&operate.target);
-        let service = Arc::clone(&operate.source);
+        let (target, service) = (Arc::clone(&operate.target), Arc::clone(&operate.source));
         let served = Arc::clone(&service);
-        let member =
-            Member::join(controller_parts, &settings, state, set_fence, (client.clone(), served))?;
-        let parts = (target, Arc::clone(&service));
-        let host = Host::new(parts, client.clone(), member.cluster.watch());
-        let operate = Arc::new(Operate::new(operate, Some(Arc::clone(&member)))?);
-        tokio::spawn(Arc::clone(&operate).watch_staged(stopped.clone()));
-        let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
-        member.set_admin(Arc::clone(&admin) as _);
-        let own = (operate, Arc::clone(&service));
+        let member = Arc::new(Member::new(controller_parts, leadership, set_fence, served));
+        let host = Host::new((target, Arc::clone(&service)), client.clone(), member.watch());
+        let admin = Arc::new(Admin {
+            site,
+            sites: Arc::clone(&operate.sites),
+            runtime: operate.runtime.clone(),
+            member: Arc::clone(&member),
+        });
+        let operate = Arc::new(Operate::new(operate, Arc::clone(&member))?);
+        member.begin(Arc::clone(&admin) as _)?;
+        let own = (Arc::clone(&operate), Arc::clone(&service));
         let router = ClusterRouter::new(Arc::clone(&member), admin, client, Arc::clone(&host), own);
-        service.share_with(router.allies());
-        tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
-        tokio::spawn(Arc::clone(&member).beat(stopped.clone()));
-        tokio::spawn(Arc::clone(&member).watch_etcd(stopped.clone()));
+        if let Some(election) = member.election() {
+            service.share_with(router.allies());
+            tokio::spawn(operate.watch_staged(stopped.clone()));
+            tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
+            tokio::spawn(Arc::clone(election).beat(stopped.clone()));
+            tokio::spawn(Arc::clone(election).watch_etcd(stopped.clone()));
+        }
         Ok(Self {
             local: router.clone().local(),
             site: router.site(),
-            leave: Box::new(move |deadline| {
-                let leaving = Arc::clone(&host);
-                let ending = std::thread::Builder::new().spawn(move || leaving.leave(deadline));
-                let left = member.leave(deadline);
-                match ending {
-                    Ok(ending) => left && ending.join().is_ok(),
-                    // Without a thread of its own the host leaves last.
-                    Err(_) => {
-                        host.leave(deadline);
-                        left
-                    }
-                }
-            }),
+            leave: Box::new(move |deadline| leave(&member, &host, deadline)),
         })
+    }
+}
+
+/// Ends what this peer does for its site and for controllers on other hosts, side by side; returns
+/// whether all has ended in time. Blocks.
+fn leave(member: &Member, host: &Arc<Host>, deadline: Duration) -> bool {
+    let leaving = Arc::clone(host);
+    let ending = std::thread::Builder::new().spawn(move || leaving.leave(deadline));
+    let left = member.leave(deadline);
+    match ending {
+        Ok(ending) => left && ending.join().is_ok(),
+        // Without a thread of its own the host leaves last.
+        Err(_) => {
+            host.leave(deadline);
+            left
+        }
     }
 }
 

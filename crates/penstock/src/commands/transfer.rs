@@ -79,6 +79,7 @@ enum TransferCommand {
     /// Shows one transfer
     Show {
         /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
         id: String,
         /// Print JSON
         #[arg(long)]
@@ -87,6 +88,7 @@ enum TransferCommand {
     /// Shows the progress of a transfer until it ends
     Watch {
         /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
         id: String,
         /// Print JSON Lines
         #[arg(long)]
@@ -95,6 +97,7 @@ enum TransferCommand {
     /// Lists the events of a transfer, and those of this site since it began; oldest first
     Events {
         /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
         id: String,
         /// List at most this many, the latest ones
         #[arg(long, value_name = "NUMBER", default_value_t = 100)]
@@ -106,6 +109,7 @@ enum TransferCommand {
     /// Waits for the end of a transfer, and exits with its exit code
     Wait {
         /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
         id: String,
         #[command(flatten)]
         progress: ProgressArgs,
@@ -124,6 +128,7 @@ enum TransferCommand {
     /// Changes the rate limit of a transfer, even while it runs
     Limit {
         /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
         id: String,
         /// The new limit, as in 500Mbit/s or 60MB/s, or `none`
         #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
@@ -132,6 +137,7 @@ enum TransferCommand {
     /// Writes the digest list of a transfer that was submitted with --write-digests
     Digests {
         /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
         id: String,
         /// Write the list to FILE
         #[arg(short, long, value_name = "FILE")]
@@ -140,6 +146,7 @@ enum TransferCommand {
     /// Prints the signed receipt of a transfer that has ended
     Receipt {
         /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
         id: String,
         /// Write the receipt to FILE instead of standard output
         #[arg(short, long, value_name = "FILE")]
@@ -159,6 +166,7 @@ enum TransferCommand {
 #[derive(clap::Args)]
 struct IdArgs {
     /// The id of the transfer, or its first digits
+    #[arg(value_parser = parse_id_digits)]
     id: String,
 }
 
@@ -249,6 +257,14 @@ pub(crate) fn parse_digest(text: &str) -> Result<DigestKind, String> {
         "blake3" => Ok(DigestKind::Blake3),
         "xxh3-128" => Ok(DigestKind::Xxh3),
         _ => Err("blake3 or xxh3-128".to_owned()),
+    }
+}
+
+fn parse_id_digits(text: &str) -> Result<String, String> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match text.len() {
+        1..=32 if is_digits => Ok(text.to_owned()),
+        _ => Err("not 1 to 32 hexadecimal digits; `penstock transfer list` shows ids".to_owned()),
     }
 }
 

@@ -402,6 +402,41 @@ fn sigterm_ends_a_daemon_in_time() {
     assert!(!lab.directory.join("penstock.sock").exists());
 }
 
+/// Promise: an order for a site of several peers says at a site of one that it has one, and what to
+/// do instead; no answer is a bare path of the API.
+#[test]
+fn a_site_of_one_peer_says_so_to_orders_for_several() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Site::new(base.path(), "lab");
+    let sqlite = "this site has one peer and keeps its state in SQLite";
+    for (order, texts) in [
+        (&["site", "recover"][..], [sqlite, "no etcd to recover", "from a backup"]),
+        (&["site", "takeover", "--i-have-fenced=h2"], [sqlite, "no etcd to take over", "restart"]),
+        (&["site", "remove", "h2"], [sqlite, "no host runs etcd", "penstock site grow"]),
+        (&["peer", "drain", "dtn1"], ["peer `dtn1` is the only one", "take its work", "pause"]),
+        (&["peer", "forget", "dtn1"], ["peer `dtn1` is the only one", "nothing without", "unpair"]),
+        (&["site", "join"], ["only one peer", "no host can join", "penstock site grow"]),
+    ] {
+        let said = lab.fails(6, order);
+        assert!(texts.iter().all(|text| said.contains(text)), "{order:?}: {said}");
+        assert!(!said.contains("/api/"), "{order:?}: {said}");
+    }
+    for order in ["drain", "forget"] {
+        let said = lab.fails(2, &["peer", order, "h2"]);
+        assert!(said.contains("peer `h2` does not exist") && said.contains("dtn1"), "{said}");
+    }
+    for id in ["", "x1", "../peers"] {
+        let said = lab.fails(2, &["transfer", "show", id]);
+        assert!(said.contains("hexadecimal digits") && !said.contains("/api/"), "{id:?}: {said}");
+    }
+    let peers = lab.json(&["peer", "list"]);
+    assert_eq!(peers.len(), 1, "{peers:?}");
+    assert_eq!(peers[0]["peer"], "dtn1");
+    assert_eq!((&peers[0]["presence"], &peers[0]["load"]["leads"]), (&"up".into(), &true.into()));
+    assert_eq!(peers[0]["stores"][0]["store"], "data");
+    lab.ok(&["site", "rotate"]);
+}
+
 /// Sends one request to a site's port over TLS, as `client` says, and gives the whole reply.
 fn talk(address: SocketAddr, client: &ClientConfig, request: &str) -> std::io::Result<String> {
     let mut config = client.clone();
