@@ -1,5 +1,5 @@
-//! Papers that are written from the program itself: the references of commands and of problems, and
-//! man pages.
+//! Papers that are written from the program itself: the references of commands, of problems and of
+//! the API, and man pages.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +10,11 @@ use anyhow::{Context as _, bail};
 use crate::markdown;
 
 /// The references, and the arguments of the program that prints each.
-const REFERENCES: [(&str, &[&str]); 2] =
-    [("docs/reference.md", &["reference"]), ("docs/problems.md", &["reference", "--problems"])];
+const REFERENCES: [(&str, &[&str]); 3] = [
+    ("docs/reference.md", &["reference"]),
+    ("docs/problems.md", &["reference", "--problems"]),
+    ("docs/api.md", &["reference", "--endpoints"]),
+];
 
 /// Writes the references.
 ///

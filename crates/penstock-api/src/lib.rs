@@ -27,6 +27,7 @@
 //! | [`heads`] | controller, state database: committed state of a ledger |
 //! | [`proof`] | users, controller, peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, later readers: what was moved and proved, signed |
+//! | [`endpoints`] | users, daemon, its peers: the table of all endpoints of `/api/v1` |
 //! | [`rest`] | users, daemon: events, sites, pairing, stores |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`site`] | sites: opening a data set, pairing |
@@ -38,6 +39,7 @@
 
 pub mod access;
 pub mod cluster;
+pub mod endpoints;
 pub mod io_problem;
 pub mod keys;
 pub mod operate;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::Method;
+use penstock_api::endpoints::{self as api, EndpointUri};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::{Event, SOCKET_NAME};
 use serde::Serialize;
@@ -58,16 +59,16 @@ impl Client {
     ///
     /// # Errors
     /// What the daemon answers, or that there is none.
-    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        Ok(http::decode(&self.call(Method::GET, path, None, DEADLINE)?).map_err(failure)?)
+    pub(crate) fn get<T: DeserializeOwned>(&self, uri: &EndpointUri) -> anyhow::Result<T> {
+        Ok(http::decode(&self.call(uri, None, DEADLINE)?).map_err(failure)?)
     }
 
     /// GETs bytes as they are, and writes them to `out` as they come.
     ///
     /// # Errors
     /// As [`Client::get`]; `out` cannot be written.
-    pub(crate) fn get_into(&self, path: &str, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.call_into(Method::GET, path, None, out)
+    pub(crate) fn get_into(&self, uri: &EndpointUri, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.call_into(uri, None, out)
     }
 
     /// POSTs an object, and writes the bytes that are answered to `out`, however long they take.
@@ -76,31 +77,30 @@ impl Client {
     /// As [`Client::get_into`].
     pub(crate) fn post_into(
         &self,
-        path: &str,
+        uri: &EndpointUri,
         body: &impl Serialize,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let body = http::encode(body).map_err(failure)?;
-        self.call_into(Method::POST, path, Some(body), out)
+        self.call_into(uri, Some(body), out)
     }
 
     /// POSTs bytes as they are.
     ///
     /// # Errors
     /// As [`Client::get`].
-    pub(crate) fn post_bytes(&self, path: &str, body: Vec<u8>) -> anyhow::Result<()> {
-        self.call(Method::POST, path, Some(body), DEADLINE).map(drop)
+    pub(crate) fn post_bytes(&self, uri: &EndpointUri, body: Vec<u8>) -> anyhow::Result<()> {
+        self.call(uri, Some(body), DEADLINE).map(drop)
     }
 
     fn call_into(
         &self,
-        method: Method,
-        path: &str,
+        uri: &EndpointUri,
         body: Option<Vec<u8>>,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         self.runtime.block_on(async {
-            let mut body = self.send(method, path, body).await.map_err(failure)?.into_body();
+            let mut body = self.send(uri, body).await.map_err(failure)?.into_body();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| {
                     Failure::new(ExitCode::Temporary, "the reply broke off").caused_by(error)
@@ -119,10 +119,10 @@ impl Client {
     /// As [`Client::get`].
     pub(crate) fn post<T: DeserializeOwned>(
         &self,
-        path: &str,
+        uri: &EndpointUri,
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
-        self.post_within(path, body, DEADLINE)
+        self.post_within(uri, body, DEADLINE)
     }
 
     /// POSTs an object that may take the daemon up to `deadline`, and gives the one that is
@@ -132,12 +132,12 @@ impl Client {
     /// As [`Client::get`].
     pub(crate) fn post_within<T: DeserializeOwned>(
         &self,
-        path: &str,
+        uri: &EndpointUri,
         body: &impl Serialize,
         deadline: Duration,
     ) -> anyhow::Result<T> {
         let body = http::encode(body).map_err(failure)?;
-        let reply = self.call(Method::POST, path, Some(body), deadline)?;
+        let reply = self.call(uri, Some(body), deadline)?;
         Ok(http::decode(&reply).map_err(failure)?)
     }
 
@@ -145,19 +145,18 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::get`].
-    pub(crate) fn delete(&self, path: &str) -> anyhow::Result<Vec<u8>> {
-        self.call(Method::DELETE, path, None, DEADLINE)
+    pub(crate) fn delete(&self, uri: &EndpointUri) -> anyhow::Result<Vec<u8>> {
+        self.call(uri, None, DEADLINE)
     }
 
     fn call(
         &self,
-        method: Method,
-        path: &str,
+        uri: &EndpointUri,
         body: Option<Vec<u8>>,
         deadline: Duration,
     ) -> anyhow::Result<Vec<u8>> {
         let talk = async {
-            let response = self.send(method, path, body).await?;
+            let response = self.send(uri, body).await?;
             http::read(response).await
         };
         let reply = self.runtime.block_on(async { tokio::time::timeout(deadline, talk).await });
@@ -173,8 +172,7 @@ impl Client {
 
     async fn send(
         &self,
-        method: Method,
-        path: &str,
+        uri: &EndpointUri,
         body: Option<Vec<u8>>,
     ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
@@ -184,7 +182,12 @@ impl Client {
                      `--dir`",
             )
         })?;
-        http::send(stream, method, &format!("/api/v1{path}"), body).await
+        let method = match uri.endpoint.method {
+            api::Method::Get => Method::GET,
+            api::Method::Post => Method::POST,
+            api::Method::Delete => Method::DELETE,
+        };
+        http::send(stream, method, uri.as_str(), body).await
     }
 
     /// Follows a stream of events until it ends, `each` has enough, or the user interrupts.
@@ -193,14 +196,14 @@ impl Client {
     /// What the daemon answers; that it went away; exit 130 when interrupted.
     pub(crate) fn follow(
         &self,
-        path: &str,
+        uri: &EndpointUri,
         mut each: impl FnMut(&Event) -> anyhow::Result<Next>,
     ) -> anyhow::Result<()> {
         self.runtime.block_on(async {
             let interrupted = tokio::signal::ctrl_c();
             tokio::pin!(interrupted);
             let mut body = tokio::select! {
-                reply = self.send(Method::GET, path, None) => reply.map_err(failure)?.into_body(),
+                reply = self.send(uri, None) => reply.map_err(failure)?.into_body(),
                 _ = &mut interrupted => return Err(self::interrupted()),
             };
             let mut text = Vec::new();

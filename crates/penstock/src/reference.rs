@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
+use penstock_api::endpoints::TABLE;
 use penstock_api::problem::ProblemCode;
 
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -22,8 +23,8 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Writes the references of commands and of problems, or man pages, for `cargo xtask reference` and
-/// packages
+/// Writes the references of commands, of problems and of the API, or man pages, for `cargo xtask
+/// reference` and packages
 #[derive(clap::Args)]
 pub(crate) struct ReferenceArgs {
     /// Write a man page for each command into this directory, instead of printing the reference
@@ -32,6 +33,9 @@ pub(crate) struct ReferenceArgs {
     /// Print the codes of problems instead of the commands
     #[arg(long, conflicts_with = "man")]
     problems: bool,
+    /// Print the endpoints of the API instead of the commands
+    #[arg(long, conflicts_with_all = ["man", "problems"])]
+    endpoints: bool,
 }
 
 /// Prints the completions of a shell.
@@ -72,6 +76,7 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
             }
         }
         None if args.problems => exit::print(problems().trim_end())?,
+        None if args.endpoints => exit::print(endpoints().trim_end())?,
         None => exit::print(markdown(&command).trim_end())?,
     }
     Ok(ExitCode::Done)
@@ -154,6 +159,49 @@ fn problems() -> String {
                 facts.retry.as_str(),
                 facts.title,
                 facts.advice
+            ));
+        }
+    }
+    text
+}
+
+/// Returns the reference of the endpoints as Markdown.
+fn endpoints() -> String {
+    let mut text = String::from(
+        "# The API\n\n\
+         Every endpoint, written from the program by `cargo xtask reference`: change\n\
+         `crates/penstock-api/src/endpoints/table.rs`, not this file.\n\n\
+         The daemon answers HTTP/1.1 at the Unix socket `penstock.sock` of its site directory, to \
+         root and\nits own user. Bodies are JSON, unless a purpose says otherwise. The objects are \
+         those that `--json`\nprints. An error is a problem with a stable `code` \
+         ([problems.md](problems.md)).\n\n\
+         ```\ncurl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/peers\n\
+         ```\n\n\
+         - *Answered by* is the peer of a site that answers. A request for the controller may go \
+         to any\n  peer, which hands it on. *Any peer* answers for the site also while it has no \
+         controller. *This\n  peer* answers for its own host alone.\n\
+         - *Repeat* says what a second request does, when the answer to the first was lost. \
+         *Safe* ones\n  only read. An *idempotent* one finds done what it asks for. *By client \
+         id*: the request names what\n  it makes, and finds it made. What may be done *once* is \
+         not sent again: look first.\n\
+         - *Right* is what a caller needs. At the socket, each of the two users has all of \
+         them.\n",
+    );
+    for group in TABLE {
+        text.push_str(&format!(
+            "\n## {}\n\n| request | purpose | answered by | repeat | right |\n\
+             |---|---|---|---|---|\n",
+            group.name
+        ));
+        for endpoint in group.endpoints {
+            text.push_str(&format!(
+                "| `{} {}` | {} | {} | {} | {} |\n",
+                endpoint.method.as_str(),
+                endpoint.path,
+                endpoint.summary,
+                endpoint.answered_by.as_str(),
+                endpoint.repeat.as_str(),
+                endpoint.right.as_str()
             ));
         }
     }
@@ -270,7 +318,8 @@ mod tests {
         }
         assert!(!text.contains("penstock ssh-serve"));
         let work = tempfile::tempdir().unwrap();
-        let args = ReferenceArgs { man: Some(work.path().to_owned()), problems: false };
+        let man = Some(work.path().to_owned());
+        let args = ReferenceArgs { man, problems: false, endpoints: false };
         run(&args, crate::command()).unwrap();
         let page = fs::read_to_string(work.path().join("penstock-transfer-submit.1")).unwrap();
         assert!(

@@ -1,4 +1,4 @@
-//! What makes a daemon the controller of its site: the manager and the two APIs that lead to it.
+//! What makes a daemon the controller of its site: the manager, and the site API that leads to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +14,6 @@ use penstock_proto::id::Name;
 
 use super::target_side::TargetSide;
 use crate::events::log::EventLog;
-use crate::http::local;
-use crate::http::local::admin::{RestParts, SiteAdmin};
 use crate::http::site as site_api;
 use crate::http::site::SiteParts;
 use crate::site::client::Sites;
@@ -40,8 +38,6 @@ pub(crate) struct ControllerParts {
 #[derive(Clone)]
 pub(crate) struct Controller {
     pub(crate) manager: Arc<Manager>,
-    /// The local API.
-    pub(crate) local: Router,
     /// The site API.
     pub(crate) site: Router,
     /// Create revision of the leader's key; 0 under a lease that never ends.
@@ -57,7 +53,6 @@ impl ControllerParts {
         &self,
         state: Arc<dyn SiteState>,
         fence: Fence,
-        admin: Arc<dyn SiteAdmin>,
         (source, side): (Arc<dyn SourcePeer>, TargetSide),
     ) -> anyhow::Result<Controller> {
         let config = &self.site.config;
@@ -103,7 +98,6 @@ impl ControllerParts {
             // Under a lease in etcd the next controller finds the scans in the shared journal.
             instance: if manager.fence().epoch() == 0 { rand::random() } else { 0 },
         });
-        let local = local::router(RestParts { manager: Arc::clone(&manager), admin });
-        Ok(Controller { manager, local, site, revision: 0 })
+        Ok(Controller { manager, site, revision: 0 })
     }
 }

@@ -5,10 +5,9 @@
 //! that, and what still runs finds its fence shut. [`crate::http::router`] leads requests to
 //! whoever is the controller.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_api::problem::{Problem, ProblemCode};
@@ -24,7 +23,6 @@ use super::card::told_addresses;
 use super::controller::{Controller, ControllerParts};
 use super::election::Election;
 use super::leadership::Leadership;
-use crate::http::local::admin::SiteAdmin;
 use crate::peer_client::source::away;
 use crate::site::store_cards::store_cards;
 use crate::site::store_reach::{lacks_store, stops_serving};
@@ -44,7 +42,6 @@ pub(crate) struct Member {
     /// The lanes that this peer serves: they end when it drains.
     served: Arc<SourceService>,
     active: RwLock<Option<Active>>,
-    admin: Mutex<Option<Arc<dyn SiteAdmin>>>,
 }
 
 struct Active {
@@ -66,17 +63,15 @@ impl Member {
         served: Arc<SourceService>,
     ) -> Self {
         set_fence(shut());
-        let (active, admin) = (RwLock::default(), Mutex::default());
-        Self { parts, leadership, set_fence, served, active, admin }
+        Self { parts, leadership, set_fence, served, active: RwLock::default() }
     }
 
-    /// Leads the site from now on if `admin` answers the local API and the lease is held from the
-    /// start: where this peer is the only one. Otherwise [`Member::follow`] finds out who leads.
+    /// Leads the site from now on if the lease is held from the start: where this peer is the only
+    /// one. Otherwise [`Member::follow`] finds out who leads.
     ///
     /// # Errors
     /// The state cannot be read.
-    pub(crate) fn begin(&self, admin: Arc<dyn SiteAdmin>) -> anyhow::Result<()> {
-        *self.admin.lock().unwrap_or_else(PoisonError::into_inner) = Some(admin);
+    pub(crate) fn begin(&self) -> anyhow::Result<()> {
         match self.now().tenure.clone() {
             Some(tenure) => self.change(Some(tenure)),
             None => Ok(()),
@@ -288,10 +283,8 @@ impl Member {
         let fence = tenure.fence();
         site.set_state(Arc::clone(&state));
         (self.set_fence)(fence.clone());
-        let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let admin = admin.context("nothing answers the local API")?;
         let sides = self.leadership.sides(tenure, &self.parts, &self.served);
-        let controller = self.parts.begin(state, fence, admin, sides)?;
+        let controller = self.parts.begin(state, fence, sides)?;
         Ok(Controller { revision: tenure.revision(), ..controller })
     }
 

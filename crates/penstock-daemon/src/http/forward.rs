@@ -1,13 +1,14 @@
 //! A request that is handed to the controller: at the first of its addresses that takes it, and
-//! never twice if it may be done once only.
+//! never twice if the table of endpoints says that it may be done once only.
 
 use std::net::SocketAddr;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, Method};
+use axum::http::{HeaderMap, HeaderName};
 use data_encoding::HEXLOWER;
+use penstock_api::endpoints::Endpoint;
 use penstock_api::keys::KEYS_HEADER;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
@@ -20,8 +21,10 @@ use penstock_exit::cause::innermost;
 /// Headers that are passed on with a request, and with its reply.
 pub(crate) const PASSED_ON: [&str; 4] =
     ["content-type", VERSION_HEADER, SPEAKS_HEADER, KEYS_HEADER];
-/// Paths of requests that another peer of the own site hands over.
+/// The path under which another peer of the own site hands requests of its users over, and the one
+/// for requests of paired sites.
 pub(crate) const LOCAL: &str = "/peer/v1/local";
+pub(crate) const SITE: &str = "/peer/v1/site";
 
 /// For whom a peer of the own site speaks: a `penstock://` URI.
 const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
@@ -42,12 +45,17 @@ pub(crate) fn caller_of(headers: &HeaderMap) -> Option<Vouched> {
     Some(Vouched { peer, authority, key })
 }
 
-/// A request of this peer's users, or of a paired site.
+/// The origin of a request that is the controller's to answer.
+pub(crate) enum Origin {
+    /// A user of this peer, at an endpoint of the local API.
+    User(&'static Endpoint),
+    /// A paired site.
+    Site(Vouched),
+}
+
+/// A request that is the controller's to answer.
 pub(crate) struct Forwarded {
-    /// Under which path another peer takes it.
-    face: String,
-    /// For whom, if it is not for users of this peer.
-    caller: Option<Vouched>,
+    origin: Origin,
     parts: Parts,
     body: Bytes,
 }
@@ -74,17 +82,13 @@ pub(crate) fn maybe_done(why: &str) -> Problem {
 impl Forwarded {
     /// # Errors
     /// Its body is too long, or breaks off.
-    pub(crate) async fn of(
-        face: &str,
-        caller: Option<Vouched>,
-        request: Request,
-    ) -> Result<Self, Problem> {
+    pub(crate) async fn of(origin: Origin, request: Request) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
             let title = "the request's body cannot be taken";
             Problem::new(ProblemCode::Body, title).because(error)
         })?;
-        Ok(Self { face: face.to_owned(), caller, parts, body })
+        Ok(Self { origin, parts, body })
     }
 
     /// As it came.
@@ -92,21 +96,20 @@ impl Forwarded {
         Request::from_parts(self.parts.clone(), Body::from(self.body.clone()))
     }
 
-    /// Whether it is of this peer's users.
-    pub(crate) fn is_local(&self) -> bool {
-        self.face == LOCAL
+    /// Returns whether it may be done twice. Sites ask for nothing that may not.
+    pub(crate) fn may_repeat(&self) -> bool {
+        match &self.origin {
+            Origin::User(endpoint) => endpoint.repeat.is_allowed(),
+            Origin::Site(_) => true,
+        }
     }
 
-    /// Whether it may be done twice. Sites ask for nothing that may not; of what users ask for, all
-    /// that only looks, sets or removes, and what names what it begins.
-    pub(crate) fn may_repeat(&self) -> bool {
-        let path = self.parts.uri.path();
-        let named = ["/transfers", "/plans", "/pause", "/resume", "/cancel", "/limits", "/token"];
-        !self.is_local()
-            || self.parts.method != Method::POST
-            || path.starts_with("/api/v1/plans/")
-            || path.starts_with("/api/v1/orders/")
-            || named.iter().any(|end| path.ends_with(end))
+    /// Returns the path under which another peer takes it.
+    fn face(&self) -> &'static str {
+        match &self.origin {
+            Origin::User(_) => LOCAL,
+            Origin::Site(_) => SITE,
+        }
     }
 
     /// Sends it to the first of `addresses` that takes connections; gives that one, and its answer.
@@ -142,19 +145,19 @@ impl Forwarded {
         address: SocketAddr,
     ) -> reqwest::RequestBuilder {
         let path = self.parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        let url = format!("{scheme}://{address}{}{path}", self.face);
+        let url = format!("{scheme}://{address}{}{path}", self.face());
         let mut call = client.request(self.parts.method.clone(), url).body(self.body.clone());
         for name in PASSED_ON {
             if let Some(value) = self.parts.headers.get(name) {
                 call = call.header(name, value.clone());
             }
         }
-        match &self.caller {
-            Some(caller) => call
+        match &self.origin {
+            Origin::Site(caller) => call
                 .header(CALLER_HEADER, caller.peer.uri())
                 .header(AUTHORITY_HEADER, HEXLOWER.encode(&caller.authority.0))
                 .header(KEY_HEADER, HEXLOWER.encode(&caller.key.0)),
-            None => call,
+            Origin::User(_) => call,
         }
     }
 }
@@ -164,11 +167,15 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
+    use penstock_api::endpoints::{LIST_TRANSFERS, RETRY_TRANSFER};
+
     use super::*;
 
-    async fn forwarded(method: Method, path: &str) -> Forwarded {
-        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        Forwarded::of(LOCAL, None, request).await.unwrap()
+    async fn forwarded(endpoint: &'static Endpoint) -> Forwarded {
+        let method = endpoint.method.as_str();
+        let request =
+            Request::builder().method(method).uri(endpoint.path).body(Body::empty()).unwrap();
+        Forwarded::of(Origin::User(endpoint), request).await.unwrap()
     }
 
     /// A server that answers each connection so, or ends it.
@@ -201,7 +208,7 @@ mod tests {
     async fn all_addresses_are_tried_until_one_takes_it() {
         let good = server("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
         let (dead, broken, client) = (nobody(), server(""), client());
-        let request = forwarded(Method::GET, "/api/v1/transfers").await;
+        let request = forwarded(&LIST_TRANSFERS).await;
         let (address, reply) = request.send(&client, "http", &[dead, good]).await.unwrap();
         assert_eq!((address, reply.status().as_u16()), (good, 204));
         let lost = request.send(&client, "http", &[dead, broken, good]).await.unwrap_err();
@@ -210,21 +217,10 @@ mod tests {
         assert!(matches!(lost, ForwardError::NotSent(_)), "{lost:?}");
     }
 
-    /// Promise: what may not be done twice is not repeated when an answer is lost; all that may is.
+    /// Promise: what may not be done twice is not repeated when an answer is lost.
     #[tokio::test]
     async fn only_what_may_be_done_twice_is_repeated() {
-        for path in ["transfers", "transfers/7f/pause", "plans", "plans/7f", "orders/drain/h2"] {
-            assert!(
-                forwarded(Method::POST, &format!("/api/v1/{path}")).await.may_repeat(),
-                "{path}"
-            );
-        }
-        assert!(forwarded(Method::DELETE, "/api/v1/sites/lab").await.may_repeat());
-        for path in ["sites/join", "transfers/7f/retry"] {
-            assert!(
-                !forwarded(Method::POST, &format!("/api/v1/{path}")).await.may_repeat(),
-                "{path}"
-            );
-        }
+        assert!(forwarded(&LIST_TRANSFERS).await.may_repeat());
+        assert!(!forwarded(&RETRY_TRANSFER).await.may_repeat());
     }
 }

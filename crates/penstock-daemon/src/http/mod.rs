@@ -6,10 +6,10 @@
 //! | `socket` | the Unix socket of the local API |
 //! | `exchange` | one request over a stream that is open already, and its reply |
 //! | `connection` | the facts of a connection that a request came over |
-//! | `router` | the routes of a peer of several: what it answers, what it forwards |
+//! | `router` | the way of a request: what this peer answers, what it hands to the controller |
 //! | `forward` | a request on its way to the controller |
+//! | `handlers` | handlers of endpoints, registered by their entries in the table |
 //! | `local` | the local API `/api/v1` |
-//! | `recovery` | the routes of the local API that need no controller |
 //! | `site` | the site API `/site/v1` |
 //! | `request_budget` | requests of paired sites, kept within their budgets |
 //! | `request`, `reply`, `compressed` | bodies, parameters, answers |
@@ -18,9 +18,9 @@ pub(crate) mod compressed;
 pub(crate) mod connection;
 mod exchange;
 pub(crate) mod forward;
+mod handlers;
 pub(crate) mod local;
 pub(crate) mod port;
-pub(crate) mod recovery;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod request_budget;

@@ -30,6 +30,9 @@ impl IntoResponse for ProblemReply {
     }
 }
 
+/// A reply with a JSON body, or a problem.
+pub(crate) type Reply<T> = Result<Json<T>, ProblemReply>;
+
 /// Runs blocking work on a thread that may block.
 ///
 /// # Errors

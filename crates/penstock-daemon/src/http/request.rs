@@ -1,7 +1,8 @@
 //! Bodies and parameters of requests.
 
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Json, Request};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Json, Query, Request};
+use axum::http::request::Parts;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
 use penstock_proto::id::Name;
@@ -30,6 +31,23 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
+/// The parameters in the query; faulty ones are answered with a problem.
+#[derive(Clone, Debug)]
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        let Query(value) = query.map_err(|rejection: QueryRejection| {
+            let problem = Problem::new(ProblemCode::Query, "the query is wrong");
+            ProblemReply(problem.because(rejection.body_text()))
+        })?;
+        Ok(Self(value))
+    }
+}
+
 /// The position of a part of a plan.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PlanQuery {
@@ -48,4 +66,15 @@ pub(crate) struct PlanQuery {
 pub(crate) fn checksum_kind(text: &str) -> Result<ChecksumKind, Problem> {
     text.parse()
         .map_err(|error: UnknownChecksum| Problem::new(ProblemCode::Checksum, error.to_string()))
+}
+
+/// Reads a name or an id in a path.
+///
+/// # Errors
+/// Code `name`: it is none.
+pub(crate) fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, Problem>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| Problem::new(ProblemCode::Name, error.to_string()))
 }

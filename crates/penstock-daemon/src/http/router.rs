@@ -1,10 +1,11 @@
 //! Leads requests to the controller, whichever peer of the site takes them.
 //!
-//! A peer that is not the controller hands a request of its own users, or of a paired site, to the
-//! one that is, over mutual TLS: `/peer/v1/local/…` and `/peer/v1/site/…`. Only peers of the own
-//! site may use these paths, and are believed whom they speak for. While nobody is the controller
-//! a request waits for one, for a while. The only peer of a site always is the controller, and
-//! hands nothing over.
+//! Which endpoints of the local API are the controller's is in the table
+//! ([`penstock_api::endpoints`]); of the site API nearly all are. A peer that is not the controller
+//! hands a request of its own users, or of a paired site, to the one that is, over mutual TLS:
+//! `/peer/v1/local/…` and `/peer/v1/site/…`. Only peers of the own site may use these paths, and
+//! are believed whom they speak for. While nobody is the controller a request waits for one, for a
+//! while. The only peer of a site always is the controller, and hands nothing over.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,18 +13,18 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Json, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, Json, Request, State};
 use axum::http::{StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use penstock_api::cluster::{LeaderCard, PeerCard};
+use penstock_api::endpoints::{AnsweredBy, Endpoint};
 use penstock_api::fence::not_controller;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::StatusView;
 use penstock_api::rpc::lease::LEASES;
 use penstock_api::site::SiteHealth;
 use penstock_cluster::membership::ClusterNow;
-use penstock_net::trust::Vouched;
 use penstock_peer::SourceService;
 use penstock_proto::version;
 use tokio::runtime::Handle;
@@ -32,16 +33,14 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::connection::Connection;
-use super::forward::{self, ForwardError, Forwarded, LOCAL, PASSED_ON, maybe_done};
-use super::recovery;
+use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, PASSED_ON, SITE, maybe_done};
+use super::local::{self, LocalApi};
 use crate::cluster::controller::Controller;
 use crate::cluster::listing::{Allies, LIST, Lister};
 use crate::cluster::member::Member;
-use crate::http::local::admin::SiteAdmin;
-use crate::http::reply::{ProblemReply, blocking};
+use crate::http::reply::{ProblemReply, blocking, not_found};
 use crate::http::request::BODY_BYTES_MAX;
 use crate::managed_etcd::voters::MEMBERS;
-use crate::operations::Operate;
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::{Host, with_version};
 
@@ -49,21 +48,24 @@ use crate::peer_server::{Host, with_version};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
-const SITE: &str = "/peer/v1/site";
 /// What a controller asks of this peer (see [`crate::peer_server`]).
 const TASK: &str = "/peer/v1/task";
 const CALL: &str = "/peer/v1/call";
-/// Orders about peers; but for the token to join, which is the site's.
-const ORDERS: &str = "/api/v1/orders/";
 
-/// The parts that the routes of the local API and of the site API share.
+/// Where a request is answered if this peer is the controller.
+enum Here {
+    /// By a handler of the local API.
+    Local(Next),
+    /// By the controller's site API.
+    Site,
+}
+
+/// The parts that lead a request to whoever answers it.
 #[derive(Clone)]
 pub(crate) struct ClusterRouter {
-    pub(crate) member: Arc<Member>,
-    pub(crate) admin: Arc<dyn SiteAdmin>,
+    api: LocalApi,
     client: PeerClient,
     host: Arc<Host>,
-    operate: Arc<Operate>,
     lister: Lister,
     /// The address at which the controller has answered last: asked first, so that a dead one costs
     /// its time once, not with each request.
@@ -72,33 +74,64 @@ pub(crate) struct ClusterRouter {
 
 impl ClusterRouter {
     pub(crate) fn new(
-        member: Arc<Member>,
-        admin: Arc<dyn SiteAdmin>,
+        api: LocalApi,
         client: PeerClient,
         host: Arc<Host>,
-        (operate, service): (Arc<Operate>, Arc<SourceService>),
+        service: Arc<SourceService>,
     ) -> Self {
         let (lister, answered) = (Lister::new(service), Arc::default());
-        Self { member, admin, client, host, operate, lister, answered }
+        Self { api, client, host, lister, answered }
     }
 
     /// Serves the local API, whoever the controller is.
-    pub(crate) fn local(self) -> Router {
-        let recovery = recovery::router(&self.member);
-        let operate = self.operate.local();
-        Router::new().fallback(local).with_state(self).merge(recovery).merge(operate)
+    ///
+    /// # Errors
+    /// An endpoint has no handler.
+    pub(crate) fn local(&self) -> anyhow::Result<Router> {
+        let routes = local::handlers()?.router(|endpoint, route| {
+            Some(match endpoint.answered_by {
+                AnsweredBy::AnyPeer | AnsweredBy::ThisPeer => route,
+                AnsweredBy::Controller => {
+                    route.route_layer(from_fn_with_state((self.clone(), endpoint), lead))
+                }
+            })
+        });
+        Ok(self.complete(routes))
+    }
+
+    /// Serves what other peers of the site hand over of the local API: what is the controller's.
+    fn handed_over(&self) -> anyhow::Result<Router> {
+        let routes = local::handlers()?.router(|endpoint, route| {
+            (endpoint.answered_by == AnsweredBy::Controller).then_some(route)
+        });
+        Ok(self.complete(routes))
+    }
+
+    fn complete(&self, routes: Router<LocalApi>) -> Router {
+        routes
+            .method_not_allowed_fallback(not_found)
+            .fallback(not_found)
+            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+            .with_state(self.api.clone())
     }
 
     /// Serves the site API, and what other peers of the own site hand over.
-    pub(crate) fn site(self) -> Router {
-        let operate = self.operate.remote();
-        Router::new().fallback(site).with_state(self).merge(operate)
+    ///
+    /// # Errors
+    /// An endpoint has no handler.
+    pub(crate) fn site(&self) -> anyhow::Result<Router> {
+        let state = (self.clone(), self.handed_over()?);
+        Ok(Router::new().fallback(site).with_state(state).merge(self.api.operate.remote()))
+    }
+
+    fn member(&self) -> &Arc<Member> {
+        &self.api.member
     }
 
     /// The other peers, as helpers of a scan of this one.
     pub(crate) fn allies(&self) -> Arc<Allies> {
         Arc::new(Allies {
-            own: self.member.parts.site.config.peer.clone(),
+            own: self.member().parts.site.config.peer.clone(),
             client: self.client.clone(),
             now: self.watch(),
             runtime: Handle::current(),
@@ -106,45 +139,39 @@ impl ClusterRouter {
     }
 
     fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
-        self.member.watch()
+        self.member().watch()
     }
 }
 
-async fn local(State(router): State<ClusterRouter>, request: Request) -> Response {
-    if router.member.controller().is_some() {
-        return router.forward(LOCAL, None, request).await;
-    }
-    let admin = Arc::clone(&router.admin);
-    match request.uri().path() {
-        "/healthz" => "ok\n".into_response(),
-        "/api/v1/status" => {
-            blocking(move || Ok(admin.status())).await.map(Json::<StatusView>).into_response()
-        }
-        "/api/v1/stores" => Json(admin.stores()).into_response(),
-        _ => router.forward(LOCAL, None, request).await,
-    }
+/// Leads a request of a user to the controller, which may be this peer.
+async fn lead(
+    State((router, endpoint)): State<(ClusterRouter, &'static Endpoint)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    router.forward(Origin::User(endpoint), request, Here::Local(next)).await
 }
 
 async fn site(
-    State(router): State<ClusterRouter>,
+    State((router, handed_over)): State<(ClusterRouter, Router)>,
     Extension(connection): Extension<Connection>,
     request: Request,
 ) -> Response {
     let path = request.uri().path();
-    let own = &router.member.parts.site.config.site;
+    let own = &router.member().parts.site.config.site;
     let faces = [LOCAL, SITE, TASK, CALL, LEASES, MEMBERS, LIST];
     let face = faces.into_iter().find(|face| path.starts_with(face));
     // The only peer of a site has no others that may ask it.
-    if let Some(face) = face.filter(|_| router.member.election().is_some()) {
+    if let Some(face) = face.filter(|_| router.member().election().is_some()) {
         let peer = connection.peer.as_ref();
-        let peer = peer.filter(|peer| router.member.parts.site.is_own_peer(peer));
+        let peer = peer.filter(|peer| router.member().parts.site.is_own_peer(peer));
         let Some(peer) = peer.map(|vouched| &vouched.peer.peer) else {
             return refused("only peers of this site may hand requests over");
         };
         return match face {
-            LEASES => with_version(Json(router.member.lease_left(path, peer)).into_response()),
+            LEASES => with_version(Json(router.member().lease_left(path, peer)).into_response()),
             MEMBERS => {
-                let member = Arc::clone(&router.member);
+                let member = Arc::clone(router.member());
                 let told = blocking(move || {
                     let told = member.election().map(|election| election.members_told());
                     Ok(told.unwrap_or_default())
@@ -153,22 +180,22 @@ async fn site(
             }
             TASK | CALL => router.host.answer(request).await,
             LIST => router.lister.serve(request).await,
-            _ => take_over(&router, face, connection, request).await,
+            _ => take_over(&router, handed_over, face, connection, request).await,
         };
     }
-    if let Some(controller) = router.member.controller() {
+    if let Some(controller) = router.member().controller() {
         return answer(controller.site.oneshot(request).await);
     }
     match (path, connection.peer) {
         ("/site/v1/health", _) => Json(SiteHealth {
             site: own.clone(),
-            peer: router.member.parts.site.config.peer.clone(),
+            peer: router.member().parts.site.config.peer.clone(),
             version: version::known().site_api(router.watch().borrow().format).newest,
             release: env!("CARGO_PKG_VERSION").to_owned(),
         })
         .into_response(),
-        (_, Some(peer)) if router.member.parts.site.is_paired_by(&peer) => {
-            router.forward(SITE, Some(peer), request).await
+        (_, Some(peer)) if router.member().parts.site.is_paired_by(&peer) => {
+            router.forward(Origin::Site(peer), request, Here::Site).await
         }
         ("/site/v1/pair" | "/site/v1/join", None) => problem(
             not_controller().hint("make a new token: another peer is the controller by now"),
@@ -180,21 +207,19 @@ async fn site(
 /// Serves a request that another peer of this site has taken.
 async fn take_over(
     router: &ClusterRouter,
+    handed_over: Router,
     face: &str,
     connection: Connection,
     mut request: Request,
 ) -> Response {
-    let Some(controller) = router.member.controller() else { return problem(not_controller()) };
+    let Some(controller) = router.member().controller() else { return problem(not_controller()) };
     let rest = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let Ok(uri) = rest[face.len()..].parse::<Uri>() else {
-        return refused(
-            "the path does not \
-                                                                           exist",
-        );
+        return refused("the path does not exist");
     };
     *request.uri_mut() = uri;
     if face == LOCAL {
-        return router.ask(&controller, request).await;
+        return router.cut_with_tenure(&controller, answer(handed_over.oneshot(request).await));
     }
     let Some(peer) = forward::caller_of(request.headers()) else {
         return refused("the request does not name a site");
@@ -205,14 +230,9 @@ async fn take_over(
 }
 
 impl ClusterRouter {
-    /// Asks the local API of this peer, being the controller. A stream of events ends when it is
-    /// one no more: what it would tell then does not happen.
-    async fn ask(&self, controller: &Controller, request: Request) -> Response {
-        let router = match request.uri().path().starts_with(ORDERS) {
-            true => self.operate.orders(),
-            false => controller.local.clone(),
-        };
-        let response = answer(router.oneshot(request).await);
+    /// Passes an answer of this peer as the controller on. A stream of events ends when it is one
+    /// no more: what it would tell then does not happen.
+    fn cut_with_tenure(&self, controller: &Controller, response: Response) -> Response {
         let kind = response.headers().get(header::CONTENT_TYPE);
         if kind.is_none_or(|kind| kind.as_bytes() != b"text/event-stream") {
             return response;
@@ -235,8 +255,8 @@ impl ClusterRouter {
     /// Hands a request of this peer's users to the controller, which may be this peer, or one of a
     /// site to another peer; waits for a controller if there is none, or if that one is deposed
     /// before it has done it.
-    async fn forward(&self, face: &str, caller: Option<Vouched>, request: Request) -> Response {
-        let forwarded = match Forwarded::of(face, caller, request).await {
+    async fn forward(&self, origin: Origin, request: Request, here: Here) -> Response {
+        let forwarded = match Forwarded::of(origin, request).await {
             Ok(forwarded) => forwarded,
             Err(why) => return problem(why),
         };
@@ -244,7 +264,7 @@ impl ClusterRouter {
         let mut now = self.watch();
         loop {
             let seen = Arc::clone(&now.borrow_and_update());
-            let why = match self.attempt(&forwarded, &seen).await {
+            let why = match self.attempt(&forwarded, &here, &seen).await {
                 Ok(response) => return response,
                 Err(why) => why,
             };
@@ -257,14 +277,19 @@ impl ClusterRouter {
     }
 
     /// Asks whoever is the controller now; gives the answer, or why it may be asked again.
-    async fn attempt(&self, forwarded: &Forwarded, seen: &ClusterNow) -> Result<Response, String> {
-        if let Some(controller) = self.member.controller() {
-            return match self.serve(&controller, forwarded).await {
+    async fn attempt(
+        &self,
+        forwarded: &Forwarded,
+        here: &Here,
+        seen: &ClusterNow,
+    ) -> Result<Response, String> {
+        if let Some(controller) = self.member().controller() {
+            return match self.serve(&controller, forwarded, here).await {
                 Err(found) if !forwarded.may_repeat() => Ok(problem(found)),
                 served => served.map_err(|found| found.to_string()),
             };
         }
-        let own = &self.member.parts.site.config.peer;
+        let own = &self.member().parts.site.config.peer;
         match seen.leader.as_ref().filter(|(card, _)| card.peer != *own) {
             Some((leader, epoch)) => self.offer(forwarded, seen, leader, *epoch).await,
             None => Err("no peer of this site is the controller now".to_owned()),
@@ -276,11 +301,12 @@ impl ClusterRouter {
         &self,
         controller: &Controller,
         forwarded: &Forwarded,
+        here: &Here,
     ) -> Result<Response, Problem> {
         let request = forwarded.request();
-        deposed(match forwarded.is_local() {
-            true => self.ask(controller, request).await,
-            false => answer(controller.site.clone().oneshot(request).await),
+        deposed(match here {
+            Here::Local(next) => self.cut_with_tenure(controller, next.clone().run(request).await),
+            Here::Site => answer(controller.site.clone().oneshot(request).await),
         })
         .await
     }

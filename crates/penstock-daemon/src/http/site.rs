@@ -22,6 +22,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::RemoveReply;
+use penstock_api::rest::Event;
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, ScanRequest, SourcePeer, WishedDigests,
 };
@@ -37,14 +38,15 @@ use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use penstock_sys::now_seconds;
 use serde::Deserialize;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use super::compressed::{self, ZSTD};
 use super::connection::Connection;
 use crate::access::budget::{AnswerPlace, Duty};
 use crate::access::pairing;
-use crate::http::local::events::another_state;
-use crate::http::reply::{ProblemReply, blocking, not_found, stream_file};
+use crate::http::reply::{ProblemReply, Reply, blocking, not_found, stream_file};
 use crate::http::request::{BODY_BYTES_MAX, Body, PlanQuery, checksum_kind};
 use crate::site::context::Site;
 use crate::site::foreign_scans::{ForeignScans, foreign_scan};
@@ -170,8 +172,6 @@ impl FromRequestParts<SiteParts> for Calling {
         Ok(Self(site))
     }
 }
-
-type Reply<T> = Result<Json<T>, ProblemReply>;
 
 async fn health(State(parts): State<SiteParts>) -> Json<SiteHealth> {
     Json(SiteHealth {
@@ -344,6 +344,31 @@ async fn show(
     let wait = Duration::from_millis(query.wait_ms.min(PAGE_WAIT_MS_MAX).into());
     another_state(&mut events, id, view.state, wait).await;
     look().await.map(Json)
+}
+
+/// Waits until one of `events` shows that a transfer is in another state than `seen`, `wait` at
+/// most.
+async fn another_state(
+    events: &mut Receiver<Event>,
+    id: TransferId,
+    seen: TransferState,
+    wait: Duration,
+) {
+    let changed = async {
+        loop {
+            match events.recv().await {
+                Ok(Event::Status(event) | Event::Summary(event))
+                    if event.id == id && event.state != seen =>
+                {
+                    return;
+                }
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    };
+    // The caller checks again in either case.
+    let _ = tokio::time::timeout(wait, changed).await;
 }
 
 async fn digests(

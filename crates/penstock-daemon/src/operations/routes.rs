@@ -1,4 +1,5 @@
-//! The paths under which operators, other peers and paired sites ask.
+//! The paths under which other peers and paired sites ask. Those of operators are in
+//! [`crate::http::local`].
 
 use std::sync::Arc;
 
@@ -10,12 +11,9 @@ use axum::middleware;
 use axum::routing::{get, post};
 use axum::{RequestPartsExt as _, Router};
 use penstock_api::cluster::StoreCard;
-use penstock_api::keys::{ForgetRequest, KeysHeard, RotateReply, StageKeys};
-use penstock_api::operate::{
-    DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerView, PeersView, SiteEvent,
-    SiteHealthView, TransferPaths,
-};
-use penstock_api::paths::{PairReport, PathsView, PeerProbe, SiteProbe};
+use penstock_api::keys::{KeysHeard, StageKeys};
+use penstock_api::operate::{EVENTS_SHOWN_MAX, PeerLoad, SiteEvent, TransferPaths};
+use penstock_api::paths::{PeerProbe, SiteProbe};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::SiteAddresses;
 use penstock_proto::id::{Name, TransferId};
@@ -26,38 +24,15 @@ use super::Operate;
 use super::probe::{UNPROVEN, disclose, echo as echo_back};
 use crate::access::budget::Duty;
 use crate::http::connection::Connection;
-use crate::http::reply::{ProblemReply, blocking};
-use crate::http::request::{BODY_BYTES_MAX, Body};
+use crate::http::reply::{ProblemReply, Reply, blocking};
+use crate::http::request::{BODY_BYTES_MAX, Body, parsed};
 use crate::http::site::versioned;
 use crate::site::reported_addresses::believable;
 use crate::site::store_cards::store_cards;
 
 type Shared = State<Arc<Operate>>;
-type Reply<T> = Result<Json<T>, ProblemReply>;
 
 impl Operate {
-    /// What any peer answers its own users.
-    pub(crate) fn local(self: &Arc<Self>) -> Router {
-        Router::new()
-            .route("/api/v1/peers", get(peers))
-            .route("/api/v1/transfers/{id}/paths", get(transfer_paths))
-            .route("/api/v1/site/events", get(site_events))
-            .route("/api/v1/site/health", get(health))
-            .route("/api/v1/doctor", get(doctor))
-            .route("/api/v1/sites/{site}/paths", get(paths))
-            .route("/api/v1/sites/{site}/doctor", get(doctor_pair))
-            .with_state(Arc::clone(self))
-    }
-
-    /// Orders, which are the controller's.
-    pub(crate) fn orders(self: &Arc<Self>) -> Router {
-        Router::new()
-            .route("/api/v1/orders/drain/{peer}", post(drain))
-            .route("/api/v1/orders/forget/{peer}", post(forget))
-            .route("/api/v1/orders/rotate", post(rotate))
-            .with_state(Arc::clone(self))
-    }
-
     /// What any peer answers other peers of its site, and paired sites.
     pub(crate) fn remote(self: &Arc<Self>) -> Router {
         let long = || DefaultBodyLimit::max(BODY_BYTES_MAX);
@@ -122,29 +97,6 @@ impl FromRequestParts<Arc<Operate>> for OwnPeer {
     }
 }
 
-fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, Problem>
-where
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error: T::Err| Problem::new(ProblemCode::Name, error.to_string()))
-}
-
-async fn peers(State(operate): Shared) -> Reply<PeersView> {
-    blocking(move || Ok(operate.peers())).await.map(Json)
-}
-
-async fn drain(
-    State(operate): Shared,
-    Path(peer): Path<String>,
-    Body(request): Body<DrainRequest>,
-) -> Reply<PeerView> {
-    blocking(move || operate.drain(&parsed(&peer)?, request)).await.map(Json)
-}
-
-async fn rotate(State(operate): Shared) -> Reply<RotateReply> {
-    blocking(move || operate.rotate()).await.map(Json)
-}
-
 /// Answers with the number of this peer's keys.
 async fn keys(State(operate): Shared, _: OwnPeer) -> Json<KeysHeard> {
     Json(KeysHeard { sequence: operate.site.keys().sequence() })
@@ -171,36 +123,6 @@ async fn commit_keys(
     Ok(Json(committed))
 }
 
-async fn forget(
-    State(operate): Shared,
-    Path(peer): Path<String>,
-    Body(request): Body<ForgetRequest>,
-) -> Reply<RotateReply> {
-    blocking(move || operate.forget(&parsed(&peer)?, request.stolen)).await.map(Json)
-}
-
-#[derive(Deserialize)]
-struct PathsQuery {
-    /// The site that owns the transfer; this one if it is not said.
-    owner: Option<Name>,
-}
-
-async fn transfer_paths(
-    State(operate): Shared,
-    Path(id): Path<String>,
-    Query(query): Query<PathsQuery>,
-) -> Reply<TransferPaths> {
-    blocking(move || {
-        let id = parsed(&id)?;
-        match query.owner.filter(|owner| *owner != operate.site.config.site) {
-            Some(owner) => operate.sites.transfer_paths(&owner, id),
-            None => Ok(operate.transfer_paths(id)),
-        }
-    })
-    .await
-    .map(Json)
-}
-
 /// The shares of a transfer that reads from the calling site.
 async fn paths_of_other(
     State(operate): Shared,
@@ -223,14 +145,6 @@ struct EventsQuery {
     limit: Option<usize>,
 }
 
-async fn site_events(
-    State(operate): Shared,
-    Query(query): Query<EventsQuery>,
-) -> Reply<Vec<SiteEvent>> {
-    let most = query.limit.unwrap_or(EVENTS_SHOWN_MAX);
-    blocking(move || Ok(operate.site_events(query.transfer, most))).await.map(Json)
-}
-
 async fn own_events(
     State(operate): Shared,
     _: OwnPeer,
@@ -244,24 +158,8 @@ async fn load(State(operate): Shared, _: OwnPeer) -> Reply<PeerLoad> {
     blocking(move || Ok(operate.load())).await.map(Json)
 }
 
-async fn health(State(operate): Shared) -> Reply<SiteHealthView> {
-    blocking(move || Ok(operate.health())).await.map(Json)
-}
-
 async fn own_stores(State(operate): Shared, _: OwnPeer) -> Reply<Vec<StoreCard>> {
     blocking(move || Ok(store_cards(&operate.site.config.stores))).await.map(Json)
-}
-
-async fn doctor(State(operate): Shared) -> Reply<Vec<Finding>> {
-    blocking(move || Ok(operate.doctor())).await.map(Json)
-}
-
-async fn paths(State(operate): Shared, Path(site): Path<String>) -> Reply<PathsView> {
-    blocking(move || Ok(operate.paths(&parsed(&site)?)?.0)).await.map(Json)
-}
-
-async fn doctor_pair(State(operate): Shared, Path(site): Path<String>) -> Reply<PairReport> {
-    blocking(move || operate.doctor_pair(&parsed(&site)?)).await.map(Json)
 }
 
 /// Gives back what was sent, and the time.

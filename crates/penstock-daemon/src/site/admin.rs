@@ -13,7 +13,6 @@ use super::client::Sites;
 use super::context::Site;
 use crate::access::pairing;
 use crate::cluster::member::Member;
-use crate::http::local::admin::SiteAdmin;
 
 /// The site, for its own operators.
 pub(crate) struct Admin {
@@ -42,35 +41,49 @@ impl Admin {
         };
         Ok((offer, reply))
     }
-}
 
-impl SiteAdmin for Admin {
-    fn status(&self) -> StatusView {
+    /// Returns the status of the daemon; without transfers if this peer does not lead.
+    pub(crate) fn status(&self) -> StatusView {
+        let controller = self.member.controller();
+        let counts = controller.map(|controller| controller.manager.counts());
+        let (running, queued) = counts.unwrap_or_default();
         StatusView {
             site: self.site.own_view(),
             peer: self.site.config.peer.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listen: self.site.listen,
             pid: std::process::id(),
-            running: 0,
-            queued: 0,
+            running,
+            queued,
             cluster: self.member.view(),
         }
     }
 
-    fn sites(&self) -> Result<Vec<SiteView>, Problem> {
+    /// Returns the own site, then those it is paired with.
+    ///
+    /// # Errors
+    /// The pairings cannot be read.
+    pub(crate) fn sites(&self) -> Result<Vec<SiteView>, Problem> {
         let pairings = self.site.state().pairings()?;
         let others = pairings.iter().map(|pairing| self.site.pairing_view(pairing));
         Ok(std::iter::once(self.site.own_view()).chain(others).collect())
     }
 
-    fn offer(&self) -> Result<TokenReply, Problem> {
+    /// Makes a pairing token (D5).
+    ///
+    /// # Errors
+    /// There is no randomness, or no address to put into it.
+    pub(crate) fn offer(&self) -> Result<TokenReply, Problem> {
         let (offer, reply) = self.make_offer()?;
         self.site.add_offer(offer, now_seconds());
         Ok(reply)
     }
 
-    fn invite(&self) -> Result<TokenReply, Problem> {
+    /// Makes a token with which a host joins this site (D5).
+    ///
+    /// # Errors
+    /// This site has one peer only; there is no randomness, or no address to put into it.
+    pub(crate) fn invite(&self) -> Result<TokenReply, Problem> {
         if self.member.election().is_none() {
             let title = "this site has only one peer, so no host can join it";
             return Err(Problem::new(ProblemCode::NoCluster, title)
@@ -81,11 +94,19 @@ impl SiteAdmin for Admin {
         Ok(reply)
     }
 
-    fn join(&self, request: &JoinRequest) -> Result<JoinReply, Problem> {
+    /// Joins the site that issued a token. Blocks on that site.
+    ///
+    /// # Errors
+    /// The token is no good, or the site cannot be reached.
+    pub(crate) fn join(&self, request: &JoinRequest) -> Result<JoinReply, Problem> {
         self.runtime.block_on(pairing::join(&self.site, &request.token, now_seconds()))
     }
 
-    fn unpair(&self, site: &Name) -> Result<(), Problem> {
+    /// Ends a pairing.
+    ///
+    /// # Errors
+    /// There is no such pairing.
+    pub(crate) fn unpair(&self, site: &Name) -> Result<(), Problem> {
         let unpaired = self.site.unpair(site)?;
         self.sites.forget(site);
         if unpaired {
@@ -96,7 +117,8 @@ impl SiteAdmin for Admin {
         Err(Problem::new(ProblemCode::SiteUnknown, title))
     }
 
-    fn stores(&self) -> Vec<StoreView> {
+    /// Returns the stores of this site.
+    pub(crate) fn stores(&self) -> Vec<StoreView> {
         self.site.exports.views()
     }
 }

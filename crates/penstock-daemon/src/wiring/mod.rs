@@ -33,6 +33,7 @@ use crate::cluster::leadership::{Leadership, Sole};
 use crate::cluster::member::{Member, STOP_DEADLINE};
 use crate::config::Config;
 use crate::events::log::EventLog;
+use crate::http::local::LocalApi;
 use crate::http::port::Port;
 use crate::http::router::ClusterRouter;
 use crate::http::socket;
@@ -269,9 +270,10 @@ impl Faces {
             member: Arc::clone(&member),
         });
         let operate = Arc::new(Operate::new(operate, Arc::clone(&member))?);
-        member.begin(Arc::clone(&admin) as _)?;
-        let own = (Arc::clone(&operate), Arc::clone(&service));
-        let router = ClusterRouter::new(Arc::clone(&member), admin, client, Arc::clone(&host), own);
+        let api = LocalApi { member: Arc::clone(&member), admin, operate: Arc::clone(&operate) };
+        let router = ClusterRouter::new(api, client, Arc::clone(&host), Arc::clone(&service));
+        let (local, site) = (router.local()?, router.site()?);
+        member.begin()?;
         if let Some(election) = member.election() {
             service.share_with(router.allies());
             tokio::spawn(operate.watch_staged(stopped.clone()));
@@ -279,11 +281,7 @@ impl Faces {
             tokio::spawn(Arc::clone(election).beat(stopped.clone()));
             tokio::spawn(Arc::clone(election).watch_etcd(stopped.clone()));
         }
-        Ok(Self {
-            local: router.clone().local(),
-            site: router.site(),
-            leave: Box::new(move |deadline| leave(&member, &host, deadline)),
-        })
+        Ok(Self { local, site, leave: Box::new(move |deadline| leave(&member, &host, deadline)) })
     }
 }
 
@@ -331,3 +329,6 @@ impl Signals {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use penstock_api::endpoints::{EXAMINE_HOST, EXAMINE_PAIR};
 use penstock_api::operate::{Finding, Level, worst};
 use penstock_api::paths::PairReport;
 use penstock_proto::id::Name;
@@ -46,13 +47,13 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(directory)?;
     let findings = match &args.pair {
         Some(site) => {
-            let report: PairReport = client.get(&format!("/sites/{site}/doctor"))?;
+            let report: PairReport = client.get(&EXAMINE_PAIR.uri(&[&site]))?;
             if !args.json {
                 exit::print(&paths::words(&report.paths))?;
             }
             report.findings
         }
-        None => match client.get::<Vec<Finding>>("/doctor") {
+        None => match client.get::<Vec<Finding>>(&EXAMINE_HOST.uri(&[])) {
             Ok(findings) => findings,
             Err(error) => without_daemon(directory, &error),
         },

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use penstock_api::endpoints::{LIST_EVENTS, SHOW_TRANSFER};
 use penstock_api::operate::SiteEvent;
 use penstock_api::transfer::TransferView;
 use penstock_proto::id::TransferId;
@@ -26,8 +27,12 @@ pub(crate) fn show(
     limit: usize,
     json: bool,
 ) -> anyhow::Result<()> {
-    let of = transfer.map_or_else(String::new, |id| format!("&transfer={id}"));
-    let events: Vec<SiteEvent> = client.get(&format!("/site/events?limit={limit}{of}"))?;
+    let uri = LIST_EVENTS.uri(&[]).query("limit", limit);
+    let uri = match transfer {
+        Some(id) => uri.query("transfer", id),
+        None => uri,
+    };
+    let events: Vec<SiteEvent> = client.get(&uri)?;
     for event in &events {
         if json {
             exit::print(&serde_json::to_string(event)?)?;
@@ -64,12 +69,12 @@ impl News {
 }
 
 fn listen(client: &Client, id: &str, tell: &mpsc::Sender<String>) {
-    let Ok(view) = client.get::<TransferView>(&format!("/transfers/{id}")) else { return };
-    let path = format!("/site/events?limit={NEWS_MAX}&transfer={}", view.id);
+    let Ok(view) = client.get::<TransferView>(&SHOW_TRANSFER.uri(&[&id])) else { return };
+    let uri = LIST_EVENTS.uri(&[]).query("limit", NEWS_MAX).query("transfer", view.id);
     let mut seen: Option<VecDeque<SiteEvent>> = None;
     loop {
         // A daemon that does not answer is said by who follows the transfer.
-        let events = client.get::<VecDeque<SiteEvent>>(&path).unwrap_or_default();
+        let events = client.get::<VecDeque<SiteEvent>>(&uri).unwrap_or_default();
         // These are told by the transfer itself.
         let of_paths = |event: &&SiteEvent| !["transfer", "problem"].contains(&event.kind.as_str());
         if let Some(seen) = &seen {

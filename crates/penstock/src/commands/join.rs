@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 
 use anyhow::Context as _;
+use penstock_api::endpoints::INVITE_PEER;
 use penstock_api::rest::TokenReply;
 use penstock_api::site::JoinFile;
 use penstock_net::interface_addresses;
@@ -48,7 +49,7 @@ pub(crate) struct JoinArgs {
 
 /// Prints a token for another host.
 pub(crate) fn invite(client: &Client) -> anyhow::Result<()> {
-    let reply: TokenReply = client.post("/peers/token", &())?;
+    let reply: TokenReply = client.post(&INVITE_PEER.uri(&[]), &())?;
     exit::print(&reply.token)?;
     let minutes = reply.expires.saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(

@@ -1,5 +1,6 @@
 //! `penstock site paths`: which addresses of two sites reach each other.
 
+use penstock_api::endpoints::{LIST_SITES, SHOW_PATHS};
 use penstock_api::paths::{PathView, PathsView};
 use penstock_api::rest::SiteView;
 use penstock_proto::id::Name;
@@ -17,12 +18,12 @@ pub(crate) fn show(client: &Client, site: Option<Name>, json: bool) -> anyhow::R
     let sites = match site {
         Some(site) => vec![site],
         None => {
-            let all: Vec<SiteView> = client.get("/sites")?;
+            let all: Vec<SiteView> = client.get(&LIST_SITES.uri(&[]))?;
             all.into_iter().filter(|site| !site.own).map(|site| site.name).collect()
         }
     };
     for site in sites {
-        let view: PathsView = client.get(&format!("/sites/{site}/paths"))?;
+        let view: PathsView = client.get(&SHOW_PATHS.uri(&[&site]))?;
         if json {
             exit::print(&serde_json::to_string(&view)?)?;
             continue;

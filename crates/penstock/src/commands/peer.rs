@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use penstock_api::endpoints::{DRAIN_PEER, FORGET_PEER, LIST_PEERS};
 use penstock_api::keys::{ForgetRequest, RotateReply};
 use penstock_api::operate::{DrainRequest, PeerView, PeersView, Presence};
 use penstock_proto::id::Name;
@@ -81,7 +82,7 @@ pub(crate) fn run(args: PeerArgs) -> anyhow::Result<ExitCode> {
         PeerCommand::Drain(args) => drain(&client, &args)?,
         PeerCommand::Forget { peer, stolen } => {
             let request = ForgetRequest { stolen };
-            let reply: RotateReply = client.post(&format!("/orders/forget/{peer}"), &request)?;
+            let reply: RotateReply = client.post(&FORGET_PEER.uri(&[&peer]), &request)?;
             exit::warn(&format!(
                 "peer `{peer}` is forgotten and its host is locked out; to return, it must join \
                  again"
@@ -93,7 +94,7 @@ pub(crate) fn run(args: PeerArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn list(client: &Client, json: bool) -> anyhow::Result<()> {
-    let view: PeersView = client.get("/peers")?;
+    let view: PeersView = client.get(&LIST_PEERS.uri(&[]))?;
     if json {
         for peer in &view.peers {
             exit::print(&serde_json::to_string(peer)?)?;
@@ -190,7 +191,7 @@ pub(crate) fn lasting(seconds: u64) -> String {
 fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<()> {
     let DrainArgs { peer, undo, force, wait, json, .. } = args;
     let request = DrainRequest { undo: *undo, force: *force };
-    let mut view: PeerView = client.post(&format!("/orders/drain/{peer}"), &request)?;
+    let mut view: PeerView = client.post(&DRAIN_PEER.uri(&[peer]), &request)?;
     exit::warn(&match undo {
         true => format!("peer `{peer}` takes work again"),
         false => format!("peer `{peer}` gets no new work"),
@@ -209,7 +210,7 @@ fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<()> {
 fn wait_idle(client: &Client, peer: &Name, most: Duration) -> anyhow::Result<PeerView> {
     let (begun, mut told) = (Instant::now(), String::new());
     loop {
-        let peers: PeersView = client.get("/peers")?;
+        let peers: PeersView = client.get(&LIST_PEERS.uri(&[]))?;
         let view = peers.peers.into_iter().find(|view| view.peer == *peer).ok_or_else(|| {
             Failure::new(ExitCode::Temporary, format!("peer `{peer}` is forgotten meanwhile"))
         })?;

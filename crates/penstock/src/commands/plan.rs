@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use penstock_api::endpoints::{MAKE_PLAN, SUBMIT_TRANSFER, UPLOAD_PLAN};
 use penstock_api::plan::{PlanReader, location_of};
 use penstock_api::transfer::{TransferRequest, TransferView};
 
@@ -32,7 +33,7 @@ pub(crate) fn make(
     let out = out.map(OutputFile::open).transpose()?;
     let lost = |error| Failure::io("read the plan that was made", error);
     let mut file = nameless().map_err(|error| Failure::io("make a file for the plan", error))?;
-    client.post_into("/plans", request, &mut file)?;
+    client.post_into(&MAKE_PLAN.uri(&[]), request, &mut file)?;
     file.rewind().map_err(lost)?;
     let Some(out) = out else { return plan::show(file, show) };
     let (reader, _) = PlanReader::open(BufReader::new(&file)).map_err(failure)?;
@@ -82,9 +83,10 @@ pub(crate) fn follow(
             break;
         }
         let (site, store) = (&request.target.site, &request.target.store);
-        let path = format!("/plans/{}?site={site}&store={store}&offset={offset}", request.id);
+        let uri = UPLOAD_PLAN.uri(&[&request.id]);
+        let uri = uri.query("site", site).query("store", store).query("offset", offset);
         offset += part.len() as u64;
-        client.post_bytes(&path, part)?;
+        client.post_bytes(&uri, part)?;
     }
-    client.post("/transfers", &request)
+    client.post(&SUBMIT_TRANSFER.uri(&[]), &request)
 }

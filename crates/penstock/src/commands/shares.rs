@@ -1,5 +1,6 @@
 //! Which peers have a share of a transfer, and over which paths: for `transfer show` and `watch`.
 
+use penstock_api::endpoints::SHOW_TRANSFER_PATHS;
 use penstock_api::operate::{TaskLoad, TaskPath, TransferPaths};
 use penstock_api::transfer::{PeerShare, TransferState, TransferView};
 use penstock_proto::id::Name;
@@ -13,8 +14,8 @@ pub(crate) fn of(client: &Client, view: &TransferView) -> TransferPaths {
     if view.state != TransferState::Running {
         return TransferPaths::default();
     }
-    let path = format!("/transfers/{}/paths?owner={}", view.id, view.target.site);
-    client.get(&path).unwrap_or_default()
+    let uri = SHOW_TRANSFER_PATHS.uri(&[&view.id]).query("owner", &view.target.site);
+    client.get(&uri).unwrap_or_default()
 }
 
 /// A transfer's JSON with its shares.

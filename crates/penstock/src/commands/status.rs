@@ -1,6 +1,7 @@
 //! `penstock site status`: at one glance, whether all is well with a site.
 
 use penstock_api::cluster::{ClusterView, EtcdView, PeerCard};
+use penstock_api::endpoints::{SHOW_HEALTH, SHOW_STATUS};
 use penstock_api::operate::{Finding, Level, PeerView, SiteHealthView};
 use penstock_api::rest::StatusView;
 use penstock_proto::units::format_bytes;
@@ -17,8 +18,8 @@ use penstock_exit::{self as exit, ExitCode};
 /// # Errors
 /// No daemon answers.
 pub(crate) fn show(client: &Client, json: bool) -> anyhow::Result<ExitCode> {
-    let status: StatusView = client.get("/status")?;
-    let health: SiteHealthView = client.get("/site/health")?;
+    let status: StatusView = client.get(&SHOW_STATUS.uri(&[]))?;
+    let health: SiteHealthView = client.get(&SHOW_HEALTH.uri(&[]))?;
     if json {
         let mut value = serde_json::to_value(&status)?;
         if let (Some(value), serde_json::Value::Object(health)) =

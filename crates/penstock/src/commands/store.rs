@@ -1,5 +1,6 @@
 //! `penstock store`: the stores of this site.
 
+use penstock_api::endpoints::LIST_STORES;
 use penstock_api::rest::StoreView;
 
 use crate::client::Client;
@@ -31,7 +32,8 @@ enum StoreCommand {
 /// No daemon answers.
 pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
     let StoreCommand::List { json } = args.command;
-    let stores: Vec<StoreView> = Client::new(&args.directory.directory)?.get("/stores")?;
+    let client = Client::new(&args.directory.directory)?;
+    let stores: Vec<StoreView> = client.get(&LIST_STORES.uri(&[]))?;
     for store in &stores {
         if json {
             exit::print(&serde_json::to_string(store)?)?;

@@ -1,10 +1,16 @@
 //! `penstock transfer`: submits transfers to the daemon, shows and steers them.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use penstock_api::endpoints::{
+    CANCEL_TRANSFER, EndpointUri, FOLLOW_TRANSFER, GET_CHECKSUMS, GET_DIGESTS, GET_FAILURES,
+    GET_RECEIPT, LIMIT_TRANSFER, LIST_ORPHANS, LIST_TRANSFERS, PAUSE_TRANSFER, REMOVE_ORPHANS,
+    RESUME_TRANSFER, RETRY_TRANSFER, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
+};
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
 use penstock_api::proof::{Document, Proof};
@@ -298,7 +304,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
             return follow(&client, &id, Mode::choose(json, progress));
         }
         TransferCommand::Events { id, limit, json } => {
-            let view: TransferView = client.get(&format!("/transfers/{id}"))?;
+            let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
             events::show(&client, Some(view.id), limit, json)?;
         }
         TransferCommand::Pause(args) => act(&client, &args.id, Action::Pause)?,
@@ -307,7 +313,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Retry(args) => act(&client, &args.id, Action::Retry)?,
         TransferCommand::Limit { id, bwlimit } => limit(&client, &id, bwlimit)?,
         TransferCommand::Digests { id, output } => {
-            let view: TransferView = client.get(&format!("/transfers/{id}"))?;
+            let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
             let also = &view.options.proof.also_digests;
             let (lists, _) = open_papers(Some(&output), also, None, Mode::Quiet)?;
             lists.map_or(Ok(()), |lists| write_digests(&client, &id, lists))?;
@@ -317,7 +323,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         }
         TransferCommand::Receipt { id, output: None } => {
             let mut text = Vec::new();
-            client.get_into(&format!("/transfers/{id}/receipt"), &mut text)?;
+            client.get_into(&document_uri(&id, Document::Receipt), &mut text)?;
             exit::print(String::from_utf8_lossy(&text).trim_end())?;
         }
         TransferCommand::Orphans { remove, json } => orphans(&client, remove, json)?,
@@ -335,7 +341,7 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let replaces = request.options.update.if_exists == IfExists::Replace;
     let view = match args.plans.file() {
         Some(file) => plan::follow(client, file, request)?,
-        None => client.post::<TransferView>("/transfers", &request)?,
+        None => client.post::<TransferView>(&SUBMIT_TRANSFER.uri(&[]), &request)?,
     };
     if replaces && view.options.update.if_exists == IfExists::Fail {
         exit::warn(&format!(
@@ -476,7 +482,7 @@ fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
     let mut summary = None;
     let mut heard = Instant::now();
     let followed = loop {
-        let followed = client.follow(&format!("/transfers/{id}/events"), |event| {
+        let followed = client.follow(&FOLLOW_TRANSFER.uri(&[&id]), |event| {
             heard = Instant::now();
             for line in news.iter().flat_map(events::News::lines) {
                 reporter.talk(&line);
@@ -521,7 +527,7 @@ fn may_follow_again(client: &Client, followed: &anyhow::Result<()>, heard: Insta
         return false;
     }
     std::thread::sleep(FOLLOW_AGAIN);
-    client.get::<StatusView>("/status").is_ok_and(|status| status.cluster.is_some())
+    client.get::<StatusView>(&SHOW_STATUS.uri(&[])).is_ok_and(|status| status.cluster.is_some())
 }
 
 /// The exit of a transfer that has ended; its failed items go to a file.
@@ -536,8 +542,8 @@ fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
     if summary.state == TransferState::Cancelled {
         return Err(failure.into());
     }
-    let path = format!("/transfers/{}/{}", summary.id, Document::Failures.path());
-    let list = match failed_list::write(&short, TOP, |out| client.get_into(&path, out)) {
+    let uri = document_uri(&summary.id, Document::Failures);
+    let list = match failed_list::write(&short, TOP, |out| client.get_into(&uri, out)) {
         Ok(list) => list,
         Err(error) => {
             exit::warn(&format!("cannot fetch the list of failed items: {error:#}"));
@@ -569,7 +575,7 @@ fn write_digests(client: &Client, id: &str, lists: DigestOutputs) -> anyhow::Res
     let name = lists.name().to_owned();
     lists.write(&AtomicBool::new(false), |kind, out| {
         let document = kind.map_or(Document::Digests, Document::Checksums);
-        client.get_into(&format!("/transfers/{id}/{}", document.path()), out)
+        client.get_into(&document_uri(&id, document), out)
     })?;
     exit::warn(&format!("digests in `{}`: check them with `b3sum --check`", name.display()));
     Ok(())
@@ -581,14 +587,27 @@ fn write_document(
     document: Document,
     to: OutputFile,
 ) -> anyhow::Result<()> {
-    to.write(&AtomicBool::new(false), |out| {
-        client.get_into(&format!("/transfers/{id}/{}", document.path()), out)
-    })
+    to.write(&AtomicBool::new(false), |out| client.get_into(&document_uri(&id, document), out))
+}
+
+/// Returns the address of a document of a transfer.
+fn document_uri(id: &dyn Display, document: Document) -> EndpointUri {
+    match document {
+        Document::Digests => GET_DIGESTS.uri(&[id]),
+        Document::Checksums(kind) => GET_CHECKSUMS.uri(&[id, &kind]),
+        Document::Receipt => GET_RECEIPT.uri(&[id]),
+        Document::Failures => GET_FAILURES.uri(&[id]),
+    }
 }
 
 fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
-    let path = format!("/transfers/{id}/{}", action.as_str());
-    let view: TransferView = client.post(&path, &())?;
+    let endpoint = match action {
+        Action::Pause => &PAUSE_TRANSFER,
+        Action::Resume => &RESUME_TRANSFER,
+        Action::Cancel => &CANCEL_TRANSFER,
+        Action::Retry => &RETRY_TRANSFER,
+    };
+    let view: TransferView = client.post(&endpoint.uri(&[&id]), &())?;
     let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
     exit::warn(&format!("{} {}{reason}", view.id.short(), view.state.as_str()));
     Ok(())
@@ -596,7 +615,7 @@ fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
 
 fn limit(client: &Client, id: &str, rate: RateWish) -> anyhow::Result<()> {
     let request = LimitRequest { rate_bits_per_s: rate.0 };
-    let view: TransferView = client.post(&format!("/transfers/{id}/limits"), &request)?;
+    let view: TransferView = client.post(&LIMIT_TRANSFER.uri(&[&id]), &request)?;
     exit::warn(&format!("{} limited to {}", view.id.short(), rate_words(rate.0)));
     Ok(())
 }
@@ -606,9 +625,9 @@ fn rate_words(rate: Option<u64>) -> String {
 }
 
 fn list(client: &Client, json: bool) -> anyhow::Result<()> {
-    let mut path = "/transfers".to_owned();
+    let mut uri = LIST_TRANSFERS.uri(&[]);
     loop {
-        let part: TransferList = client.get(&path)?;
+        let part: TransferList = client.get(&uri)?;
         for view in &part.transfers {
             if json {
                 exit::print(&serde_json::to_string(view)?)?;
@@ -626,12 +645,12 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
             ))?;
         }
         let Some(next) = part.next else { return Ok(()) };
-        path = format!("/transfers?cursor={next}");
+        uri = LIST_TRANSFERS.uri(&[]).query("cursor", next);
     }
 }
 
 fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
-    let view: TransferView = client.get(&format!("/transfers/{id}"))?;
+    let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
     let shares = shares::of(client, &view);
     if json {
         exit::print(&shares::with_json(&view, &shares)?)?;
@@ -706,9 +725,9 @@ fn protection(options: &TransferOptions) -> String {
 
 fn orphans(client: &Client, remove: bool, json: bool) -> anyhow::Result<()> {
     let list: OrphanList = if remove {
-        serde_json::from_slice(&client.delete("/orphans")?)?
+        serde_json::from_slice(&client.delete(&REMOVE_ORPHANS.uri(&[]))?)?
     } else {
-        client.get("/orphans")?
+        client.get(&LIST_ORPHANS.uri(&[]))?
     };
     for orphan in &list.orphans {
         if json {

@@ -1,20 +1,21 @@
 //! Server-sent events: of one transfer until it ends, or of all.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::sse::{Event as Line, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use penstock_api::rest::Event;
 use penstock_api::transfer::{TransferState, TransferView};
-use penstock_controller::manager::Caller;
+use penstock_controller::manager::{Caller, Manager};
 use penstock_proto::id::TransferId;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::admin::RestParts;
+use super::state::Leading;
 use crate::http::reply::{ProblemReply, blocking};
 
 /// Interval at which a transfer is polled when no event of it arrives.
@@ -27,9 +28,9 @@ fn line(event: &Event) -> Result<Line, Infallible> {
 
 /// Streams all events of transfers that this site owns.
 pub(super) async fn all(
-    State(parts): State<RestParts>,
+    Leading(manager): Leading,
 ) -> Sse<impl Stream<Item = Result<Line, Infallible>>> {
-    let stream = stream::unfold(parts.manager.events(), async |mut events| {
+    let stream = stream::unfold(manager.events(), async |mut events| {
         loop {
             match events.recv().await {
                 Ok(event) => return Some((line(&event), events)),
@@ -42,7 +43,7 @@ pub(super) async fn all(
 }
 
 struct Follow {
-    parts: RestParts,
+    manager: Arc<Manager>,
     id: TransferId,
     events: Receiver<Event>,
     /// The state that was sent last.
@@ -51,13 +52,12 @@ struct Follow {
 
 /// Streams one transfer: its status at once, then every second or on a change, its summary at last.
 pub(super) async fn one(
-    State(parts): State<RestParts>,
+    Leading(manager): Leading,
     Path(id): Path<String>,
 ) -> Result<Sse<impl Stream<Item = Result<Line, Infallible>>>, ProblemReply> {
-    let events = parts.manager.events();
-    let manager = parts.manager.clone();
-    let id = blocking(move || manager.resolve(&id)).await?;
-    let follow = Follow { parts, id, events, seen: None };
+    let (events, resolver) = (manager.events(), Arc::clone(&manager));
+    let id = blocking(move || resolver.resolve(&id)).await?;
+    let follow = Follow { manager, id, events, seen: None };
     Ok(Sse::new(stream::unfold(follow, async |mut follow| {
         let event = follow.next().await?;
         Some((line(&event), follow))
@@ -69,7 +69,7 @@ impl Follow {
         if self.seen.is_some_and(TransferState::is_ended) {
             return None;
         }
-        let (manager, id) = (self.parts.manager.clone(), self.id);
+        let (manager, id) = (Arc::clone(&self.manager), self.id);
         let mut told = None;
         if let Some(seen) = self.seen {
             told = self.foreign(seen).await;
@@ -90,7 +90,7 @@ impl Follow {
     /// Waits until the owner of a foreign transfer has news, or for [`LOOK`]; `None` at once if
     /// this site owns it.
     async fn foreign(&self, seen: TransferState) -> Option<TransferView> {
-        let (manager, id) = (self.parts.manager.clone(), self.id);
+        let (manager, id) = (Arc::clone(&self.manager), self.id);
         let wake = Instant::now() + LOOK;
         let view = blocking(move || manager.foreign_news(id, seen, LOOK.as_millis() as u32));
         let view = view.await.ok()??;
@@ -117,29 +117,4 @@ impl Follow {
             }
         }
     }
-}
-
-/// Waits until one of `events` shows that a transfer is in another state than `seen`, `wait` at
-/// most.
-pub(crate) async fn another_state(
-    events: &mut Receiver<Event>,
-    id: TransferId,
-    seen: TransferState,
-    wait: Duration,
-) {
-    let changed = async {
-        loop {
-            match events.recv().await {
-                Ok(Event::Status(event) | Event::Summary(event))
-                    if event.id == id && event.state != seen =>
-                {
-                    return;
-                }
-                Ok(_) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            }
-        }
-    };
-    // The caller checks again in either case.
-    let _ = tokio::time::timeout(wait, changed).await;
 }

@@ -1,246 +1,87 @@
-//! The local API `/api/v1` of a daemon, for the command line and any other program.
+//! The local API of a daemon, for the command line and any other program: the handlers of all
+//! endpoints ([`penstock_api::endpoints`]).
 //!
 //! Errors are RFC 9457 problem details. A process that may open the socket, and is root or the
 //! daemon's own user, may do everything; no other process may do anything.
+//!
+//! | module | endpoints |
+//! |---|---|
+//! | `transfers` | transfers, their documents and plans |
+//! | `events` | streams of events |
+//! | `sites` | pairings, paths to other sites, stores |
+//! | `peers` | the site and its peers |
+//! | `recovery` | orders when hosts that run etcd are lost |
+//! | `state` | none: what the handlers share |
 
-pub(crate) mod admin;
-pub(crate) mod events;
+mod events;
+mod peers;
+mod recovery;
+mod sites;
+mod state;
+mod transfers;
 
-use admin::RestParts;
-use axum::Router;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Json, Path, Query, State};
-use axum::http::StatusCode;
-use axum::response::Response;
-use axum::routing::{delete, get, post};
-use penstock_api::limits::LimitRequest;
-use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::proof::Document;
-use penstock_api::rest::{
-    JoinReply, JoinRequest, LIST_MAX, OrphanList, SiteView, StatusView, StoreView, TokenReply,
-    TransferList,
-};
-use penstock_api::transfer::{TransferRequest, TransferView};
-use penstock_controller::manager::Caller;
-use penstock_proto::id::{Name, TransferId};
-use serde::Deserialize;
+use penstock_api::endpoints::{self as api, TABLE};
 
-use super::reply::{ProblemReply, blocking, not_found, stream_file};
-use super::request::{BODY_BYTES_MAX, Body, PlanQuery, checksum_kind};
+use super::handlers::Handlers;
+pub(crate) use state::LocalApi;
 
-/// The routes of the local API.
-pub(crate) fn router(parts: RestParts) -> Router {
-    let api = Router::new()
-        .route("/transfers", get(list).post(submit))
-        .route("/transfers/{id}", get(show))
-        .route("/transfers/{id}/{action}", post(act))
-        .route("/transfers/{id}/limits", post(limit))
-        .route("/transfers/{id}/failures", get(failures))
-        .route("/transfers/{id}/digests", get(digests))
-        .route("/transfers/{id}/checksums/{kind}", get(checksums))
-        .route("/transfers/{id}/receipt", get(receipt))
-        .route("/transfers/{id}/events", get(events::one))
-        .route("/events", get(events::all))
-        .route("/plans", post(plan))
-        .route("/plans/{id}", post(put_plan))
-        .route("/orphans", get(orphans).delete(orphans_remove))
-        .route("/status", get(status))
-        .route("/stores", get(stores))
-        .route("/sites", get(sites))
-        .route("/sites/token", post(token))
-        .route("/sites/join", post(join))
-        .route("/peers/token", post(invite))
-        .route("/sites/{site}", delete(unpair))
-        .method_not_allowed_fallback(not_found);
-    Router::new()
-        .nest("/api/v1", api)
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/metrics", get(metrics))
-        .fallback(not_found)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(parts)
+/// Returns the handlers of all endpoints.
+///
+/// # Errors
+/// They do not fit the table.
+pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
+    let handlers = Handlers::new()
+        .on(&api::LIST_TRANSFERS, transfers::list)
+        .on(&api::SUBMIT_TRANSFER, transfers::submit)
+        .on(&api::SHOW_TRANSFER, transfers::show)
+        .on(&api::PAUSE_TRANSFER, transfers::pause)
+        .on(&api::RESUME_TRANSFER, transfers::resume)
+        .on(&api::CANCEL_TRANSFER, transfers::cancel)
+        .on(&api::RETRY_TRANSFER, transfers::retry)
+        .on(&api::LIMIT_TRANSFER, transfers::limit)
+        .on(&api::GET_FAILURES, transfers::failures)
+        .on(&api::GET_DIGESTS, transfers::digests)
+        .on(&api::GET_CHECKSUMS, transfers::checksums)
+        .on(&api::GET_RECEIPT, transfers::receipt)
+        .on(&api::FOLLOW_TRANSFER, events::one)
+        .on(&api::SHOW_TRANSFER_PATHS, transfers::paths)
+        .on(&api::FOLLOW_TRANSFERS, events::all)
+        .on(&api::LIST_ORPHANS, transfers::orphans)
+        .on(&api::REMOVE_ORPHANS, transfers::remove_orphans)
+        .on(&api::MAKE_PLAN, transfers::make_plan)
+        .on(&api::UPLOAD_PLAN, transfers::upload_plan)
+        .on(&api::LIST_SITES, sites::list)
+        .on(&api::UNPAIR, sites::unpair)
+        .on(&api::OFFER_PAIRING, sites::offer)
+        .on(&api::PAIR, sites::pair)
+        .on(&api::SHOW_PATHS, sites::paths)
+        .on(&api::EXAMINE_PAIR, sites::doctor)
+        .on(&api::LIST_STORES, sites::stores)
+        .on(&api::LIST_PEERS, peers::list)
+        .on(&api::INVITE_PEER, peers::invite)
+        .on(&api::DRAIN_PEER, peers::drain)
+        .on(&api::FORGET_PEER, peers::forget)
+        .on(&api::SHOW_STATUS, peers::status)
+        .on(&api::SHOW_HEALTH, peers::health)
+        .on(&api::LIST_EVENTS, peers::events)
+        .on(&api::ROTATE_KEYS, peers::rotate)
+        .on(&api::EXAMINE_HOST, peers::doctor)
+        .on(&api::TAKE_OVER, recovery::take_over)
+        .on(&api::RECOVER, recovery::recover)
+        .on(&api::REMOVE_HOST, recovery::remove)
+        .on(&api::CHECK_LIFE, async || "ok\n")
+        .on(&api::GET_METRICS, transfers::metrics);
+    handlers.check(TABLE)?;
+    Ok(handlers)
 }
 
-type Reply<T> = Result<Json<T>, ProblemReply>;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Deserialize)]
-struct ListQuery {
-    cursor: Option<String>,
-    limit: Option<usize>,
-}
-
-async fn list(
-    State(parts): State<RestParts>,
-    query: Result<Query<ListQuery>, QueryRejection>,
-) -> Reply<TransferList> {
-    let Query(query) = query.map_err(|rejection| {
-        Problem::new(ProblemCode::Query, "the query is wrong").because(rejection.body_text())
-    })?;
-    blocking(move || parts.manager.list(query.cursor.as_deref(), query.limit.unwrap_or(LIST_MAX)))
-        .await
-        .map(Json)
-}
-
-async fn submit(
-    State(parts): State<RestParts>,
-    Body(request): Body<TransferRequest>,
-) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
-    let (view, new) = blocking(move || parts.manager.submit(&request, &Caller::User)).await?;
-    Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
-}
-
-async fn plan(
-    State(parts): State<RestParts>,
-    Body(request): Body<TransferRequest>,
-) -> Result<Response, ProblemReply> {
-    let file = blocking(move || parts.manager.plan(&request, &Caller::User)).await?;
-    Ok(stream_file(file))
-}
-
-async fn put_plan(
-    State(parts): State<RestParts>,
-    Path(id): Path<String>,
-    Query(query): Query<PlanQuery>,
-    part: axum::body::Bytes,
-) -> Result<StatusCode, ProblemReply> {
-    blocking(move || {
-        let id = id.parse().map_err(|error: penstock_proto::id::ParseIdError| {
-            Problem::new(ProblemCode::Id, error.to_string())
-        })?;
-        let site = query.site.unwrap_or_else(|| parts.manager.site().clone());
-        parts.manager.put_plan(&site, &query.store, id, query.offset, &part)
-    })
-    .await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-async fn show(State(parts): State<RestParts>, Path(id): Path<String>) -> Reply<TransferView> {
-    blocking(move || parts.manager.show(parts.manager.resolve(&id)?, &Caller::User)).await.map(Json)
-}
-
-async fn act(
-    State(parts): State<RestParts>,
-    Path((id, action)): Path<(String, String)>,
-) -> Reply<TransferView> {
-    blocking(move || {
-        let action = action.parse()?;
-        parts.manager.act(parts.manager.resolve(&id)?, action, &Caller::User)
-    })
-    .await
-    .map(Json)
-}
-
-async fn limit(
-    State(parts): State<RestParts>,
-    Path(id): Path<String>,
-    Body(limit): Body<LimitRequest>,
-) -> Reply<TransferView> {
-    blocking(move || parts.manager.limit(parts.manager.resolve(&id)?, limit, &Caller::User))
-        .await
-        .map(Json)
-}
-
-async fn failures(
-    parts: State<RestParts>,
-    Path(id): Path<String>,
-) -> Result<Response, ProblemReply> {
-    document(parts, id, Document::Failures).await
-}
-
-async fn digests(
-    parts: State<RestParts>,
-    Path(id): Path<String>,
-) -> Result<Response, ProblemReply> {
-    document(parts, id, Document::Digests).await
-}
-
-async fn checksums(
-    parts: State<RestParts>,
-    Path((id, kind)): Path<(String, String)>,
-) -> Result<Response, ProblemReply> {
-    document(parts, id, Document::Checksums(checksum_kind(&kind)?)).await
-}
-
-async fn receipt(
-    parts: State<RestParts>,
-    Path(id): Path<String>,
-) -> Result<Response, ProblemReply> {
-    document(parts, id, Document::Receipt).await
-}
-
-async fn document(
-    State(parts): State<RestParts>,
-    id: String,
-    document: Document,
-) -> Result<Response, ProblemReply> {
-    let file = blocking(move || {
-        let id: TransferId = parts.manager.resolve(&id)?;
-        parts.manager.document(id, document, &Caller::User)
-    })
-    .await?;
-    Ok(stream_file(file))
-}
-
-async fn orphans(State(parts): State<RestParts>) -> Reply<OrphanList> {
-    blocking(move || parts.manager.orphans(false)).await.map(Json)
-}
-
-async fn orphans_remove(State(parts): State<RestParts>) -> Reply<OrphanList> {
-    blocking(move || parts.manager.orphans(true)).await.map(Json)
-}
-
-async fn status(State(parts): State<RestParts>) -> Reply<StatusView> {
-    let (running, queued) = parts.manager.counts();
-    blocking(move || Ok(StatusView { running, queued, ..parts.admin.status() })).await.map(Json)
-}
-
-async fn stores(State(parts): State<RestParts>) -> Json<Vec<StoreView>> {
-    Json(parts.admin.stores())
-}
-
-async fn sites(State(parts): State<RestParts>) -> Reply<Vec<SiteView>> {
-    blocking(move || parts.admin.sites()).await.map(Json)
-}
-
-async fn token(State(parts): State<RestParts>) -> Reply<TokenReply> {
-    blocking(move || parts.admin.offer()).await.map(Json)
-}
-
-async fn invite(State(parts): State<RestParts>) -> Reply<TokenReply> {
-    blocking(move || parts.admin.invite()).await.map(Json)
-}
-
-async fn join(
-    State(parts): State<RestParts>,
-    Body(request): Body<JoinRequest>,
-) -> Reply<JoinReply> {
-    blocking(move || parts.admin.join(&request)).await.map(Json)
-}
-
-fn site_of(text: &str) -> Result<Name, Problem> {
-    text.parse().map_err(|error: penstock_proto::id::ParseIdError| {
-        Problem::new(ProblemCode::Name, error.to_string())
-    })
-}
-
-async fn unpair(
-    State(parts): State<RestParts>,
-    Path(site): Path<String>,
-) -> Result<StatusCode, ProblemReply> {
-    blocking(move || {
-        let site = site_of(&site)?;
-        parts.admin.unpair(&site)
-    })
-    .await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-async fn metrics(State(parts): State<RestParts>) -> String {
-    let (running, queued) = parts.manager.counts();
-    format!(
-        "# HELP penstock_transfers Transfers of this site by state.\n\
-         # TYPE penstock_transfers gauge\n\
-         penstock_transfers{{state=\"running\"}} {running}\n\
-         penstock_transfers{{state=\"queued\"}} {queued}\n"
-    )
+    /// Promise: the daemon has one handler for each endpoint of the table, and no other.
+    #[test]
+    fn each_endpoint_has_a_handler() {
+        handlers().map(drop).unwrap();
+    }
 }

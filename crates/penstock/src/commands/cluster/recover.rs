@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
+use penstock_api::endpoints::{RECOVER, REMOVE_HOST, TAKE_OVER};
 use penstock_proto::id::Name;
 
 use crate::client::Client;
@@ -32,7 +33,7 @@ pub(crate) struct RecoverArgs {
 /// Goes on with this host's etcd alone.
 pub(crate) fn takeover(client: &Client, args: TakeoverArgs) -> anyhow::Result<()> {
     let request = TakeoverRequest { fenced: args.fenced };
-    let view: RecoveredView = client.post_within("/cluster/takeover", &request, DEADLINE)?;
+    let view: RecoveredView = client.post_within(&TAKE_OVER.uri(&[]), &request, DEADLINE)?;
     tell(&view)?;
     exit::warn(
         "this host continues alone. Hosts that return have no vote, and join again by themselves",
@@ -43,7 +44,7 @@ pub(crate) fn takeover(client: &Client, args: TakeoverArgs) -> anyhow::Result<()
 /// Gives the site's records another incarnation.
 pub(crate) fn recover(client: &Client, args: &RecoverArgs) -> anyhow::Result<()> {
     let request = RecoverRequest { new_etcd: args.new_etcd };
-    tell(&client.post_within("/cluster/recover", &request, DEADLINE)?)
+    tell(&client.post_within(&RECOVER.uri(&[]), &request, DEADLINE)?)
 }
 
 fn tell(view: &RecoveredView) -> anyhow::Result<()> {
@@ -57,7 +58,7 @@ fn tell(view: &RecoveredView) -> anyhow::Result<()> {
 
 /// Takes a host that is gone for good out of the site's etcd.
 pub(crate) fn remove(client: &Client, host: &Name) -> anyhow::Result<()> {
-    client.delete(&format!("/cluster/hosts/{host}"))?;
+    client.delete(&REMOVE_HOST.uri(&[host]))?;
     exit::warn(&format!(
         "`{host}` is removed from etcd; another host of the site, or the next one that joins, \
          takes its place"

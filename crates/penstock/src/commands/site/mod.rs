@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use penstock_api::endpoints::{EXAMINE_PAIR, LIST_SITES, LIST_STORES, OFFER_PAIRING, PAIR, UNPAIR};
 use penstock_api::paths::PairReport;
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply};
 use penstock_net::trust::SiteAuthority;
@@ -188,7 +189,7 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
         SiteCommand::List { json } => list(&client()?, json)?,
         SiteCommand::Paths { site, json } => paths::show(&client()?, site, json)?,
         SiteCommand::Unpair { site } => {
-            client()?.delete(&format!("/sites/{site}"))?;
+            client()?.delete(&UNPAIR.uri(&[&site]))?;
             exit::warn(&format!("site `{site}` is no longer trusted here; unpair there as well"));
         }
         SiteCommand::Status { json } => return status::show(&client()?, json),
@@ -342,7 +343,7 @@ fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
 }
 
 fn offer(client: &Client, directory: &Path) -> anyhow::Result<()> {
-    let reply: TokenReply = client.post("/sites/token", &())?;
+    let reply: TokenReply = client.post(&OFFER_PAIRING.uri(&[]), &())?;
     exit::print(&reply.token)?;
     let minutes = reply.expires.saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
@@ -350,7 +351,7 @@ fn offer(client: &Client, directory: &Path) -> anyhow::Result<()> {
          fingerprint of this site: {}",
         reply.fingerprint
     ));
-    exit::warn(&granted(&client.get::<Vec<StoreView>>("/stores")?, None, directory));
+    exit::warn(&granted(&client.get::<Vec<StoreView>>(&LIST_STORES.uri(&[]))?, None, directory));
     Ok(())
 }
 
@@ -360,13 +361,13 @@ fn join(
     directory: &Path,
     grants: &GrantArgs,
 ) -> anyhow::Result<()> {
-    let reply: JoinReply = client.post("/sites/join", &JoinRequest { token })?;
+    let reply: JoinReply = client.post(&PAIR.uri(&[]), &JoinRequest { token })?;
     exit::print(&format!(
         "paired with site {}\n  its fingerprint  {}\n  our fingerprint  {}",
         reply.site.name, reply.site.fingerprint, reply.own_fingerprint
     ))?;
     let site = &reply.site.name;
-    let grants = match client.get::<Vec<StoreView>>("/stores") {
+    let grants = match client.get::<Vec<StoreView>>(&LIST_STORES.uri(&[])) {
         // The sites are paired by now: a terminal that cannot be read grants nothing.
         Ok(stores) if grants.is_empty() => ask_stores(&stores, site).unwrap_or_else(|error| {
             exit::warn(&format!("no rights are granted: {error:#}"));
@@ -378,7 +379,7 @@ fn join(
         grants.give(directory, site)?;
     }
     // The sites are paired whatever comes of this.
-    match client.get::<Vec<StoreView>>("/stores") {
+    match client.get::<Vec<StoreView>>(&LIST_STORES.uri(&[])) {
         Ok(stores) => exit::warn(&granted(&stores, Some(&reply.site.name), directory)),
         Err(error) => exit::warn(&format!("cannot show the rights of the site: {error:#}")),
     }
@@ -399,7 +400,7 @@ fn join(
 fn paths_tried(client: &Client, site: &Name) -> anyhow::Result<PairReport> {
     let until = Instant::now() + HEARD_MAX;
     loop {
-        match client.get(&format!("/sites/{site}/doctor")) {
+        match client.get(&EXAMINE_PAIR.uri(&[site])) {
             Err(error)
                 if exit::code_of(&error) == ExitCode::NotAuthorised && Instant::now() < until =>
             {
@@ -411,7 +412,7 @@ fn paths_tried(client: &Client, site: &Name) -> anyhow::Result<PairReport> {
 }
 
 fn list(client: &Client, json: bool) -> anyhow::Result<()> {
-    let sites: Vec<SiteView> = client.get("/sites")?;
+    let sites: Vec<SiteView> = client.get(&LIST_SITES.uri(&[]))?;
     for site in &sites {
         if json {
             exit::print(&serde_json::to_string(site)?)?;

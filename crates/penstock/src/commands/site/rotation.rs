@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use penstock_api::endpoints::{LIST_SITES, ROTATE_KEYS};
 use penstock_api::keys::RotateReply;
 use penstock_api::rest::SiteView;
 use penstock_proto::id::Name;
@@ -18,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// # Errors
 /// No daemon answers, or what it answers.
 pub(crate) fn rotate(client: &Client, json: bool) -> anyhow::Result<()> {
-    let reply: RotateReply = client.post("/orders/rotate", &())?;
+    let reply: RotateReply = client.post(&ROTATE_KEYS.uri(&[]), &())?;
     if json {
         return Ok(exit::print(&serde_json::to_string(&reply)?)?);
     }
@@ -49,7 +50,7 @@ pub(crate) fn tell(client: &Client, reply: &RotateReply) -> anyhow::Result<()> {
 fn unheard(client: &Client) -> anyhow::Result<Vec<Name>> {
     let until = Instant::now() + HEARD_MAX;
     loop {
-        let sites: Vec<SiteView> = client.get("/sites")?;
+        let sites: Vec<SiteView> = client.get(&LIST_SITES.uri(&[]))?;
         let unheard: Vec<_> = sites.into_iter().filter(|site| site.unheard).collect();
         if unheard.is_empty() || Instant::now() >= until {
             return Ok(unheard.into_iter().map(|site| site.name).collect());

@@ -1,0 +1,126 @@
+//! The table of all endpoints.
+
+use super::{AnsweredBy, Endpoint, EndpointGroup, Method, Repeat};
+use crate::access::Right;
+
+macro_rules! endpoints {
+    ($( $group:literal: $(
+        $name:ident $method:ident $path:literal $answered_by:ident $repeat:ident $right:ident
+        $summary:literal;
+    )+ )+) => {
+        $($(
+            #[doc = $summary]
+            pub static $name: Endpoint = Endpoint {
+                name: stringify!($name),
+                method: Method::$method,
+                path: $path,
+                answered_by: AnsweredBy::$answered_by,
+                repeat: Repeat::$repeat,
+                right: Right::$right,
+                summary: $summary,
+            };
+        )+)+
+
+        /// Every endpoint, by areas.
+        pub static TABLE: &[EndpointGroup] = &[$( EndpointGroup {
+            name: $group,
+            endpoints: &[$( &$name, )+],
+        }, )+];
+    };
+}
+
+endpoints! {
+    "Transfers":
+    LIST_TRANSFERS Get "/api/v1/transfers" Controller Safe SeeTransfers
+        "Lists transfers, newest first; `cursor` and `limit` choose the part.";
+    SUBMIT_TRANSFER Post "/api/v1/transfers" Controller ByClientId Submit
+        "Submits a transfer under the id that the request gives: 201, or 200 if it is known.";
+    SHOW_TRANSFER Get "/api/v1/transfers/{id}" Controller Safe SeeTransfers
+        "Shows a transfer; the first digits of its id do.";
+    PAUSE_TRANSFER Post "/api/v1/transfers/{id}/pause" Controller Idempotent Steer
+        "Stops a transfer and keeps its ledger.";
+    RESUME_TRANSFER Post "/api/v1/transfers/{id}/resume" Controller Idempotent Steer
+        "Continues a paused transfer.";
+    CANCEL_TRANSFER Post "/api/v1/transfers/{id}/cancel" Controller Idempotent Steer
+        "Gives a transfer up and removes its temporary files.";
+    RETRY_TRANSFER Post "/api/v1/transfers/{id}/retry" Controller Once Steer
+        "Starts a failed transfer again with what is missing.";
+    LIMIT_TRANSFER Post "/api/v1/transfers/{id}/limits" Controller Idempotent Steer
+        "Changes the limits of a transfer, even while it runs.";
+    GET_FAILURES Get "/api/v1/transfers/{id}/failures" Controller Safe SeeTransfers
+        "Returns the list of failed items.";
+    GET_DIGESTS Get "/api/v1/transfers/{id}/digests" Controller Safe SeeTransfers
+        "Returns the digests of all files, as `b3sum --check` reads them.";
+    GET_CHECKSUMS Get "/api/v1/transfers/{id}/checksums/{kind}" Controller Safe SeeTransfers
+        "Returns the checksums of a further kind.";
+    GET_RECEIPT Get "/api/v1/transfers/{id}/receipt" Controller Safe SeeTransfers
+        "Returns the signed receipt of a transfer that has ended.";
+    FOLLOW_TRANSFER Get "/api/v1/transfers/{id}/events" Controller Safe SeeTransfers
+        "Streams the status of a transfer until it ends (server-sent events).";
+    SHOW_TRANSFER_PATHS Get "/api/v1/transfers/{id}/paths" AnyPeer Safe SeeTransfers
+        "Shows the peers that work for a transfer, and their paths; `owner` names its site.";
+    FOLLOW_TRANSFERS Get "/api/v1/events" Controller Safe SeeTransfers
+        "Streams the events of all transfers of the site (server-sent events).";
+    LIST_ORPHANS Get "/api/v1/orphans" Controller Safe Operate
+        "Lists what abandoned transfers left.";
+    REMOVE_ORPHANS Delete "/api/v1/orphans" Controller Idempotent Operate
+        "Removes what abandoned transfers left.";
+
+    "Plans":
+    MAKE_PLAN Post "/api/v1/plans" Controller ByClientId Submit
+        "Lists what a transfer would do, and changes nothing.";
+    UPLOAD_PLAN Post "/api/v1/plans/{id}" Controller Idempotent Submit
+        "Stores a part of a plan at its `offset`, for the transfer of this id to follow.";
+
+    "Sites and stores":
+    LIST_SITES Get "/api/v1/sites" Controller Safe SeeSite
+        "Lists this site and those that it is paired with.";
+    UNPAIR Delete "/api/v1/sites/{site}" Controller Idempotent Administer
+        "Ends the pairing with a site.";
+    OFFER_PAIRING Post "/api/v1/pairing-offers" Controller Idempotent Administer
+        "Makes a token with which another site pairs with this one.";
+    PAIR Post "/api/v1/pairings" Controller Once Administer
+        "Pairs with the site that issued a token.";
+    SHOW_PATHS Get "/api/v1/sites/{site}/paths" AnyPeer Safe Operate
+        "Tests each path to a paired site, from both ends.";
+    EXAMINE_PAIR Get "/api/v1/sites/{site}/doctor" AnyPeer Safe Operate
+        "Tests the paths to a paired site, and says what is wrong with each.";
+    LIST_STORES Get "/api/v1/stores" ThisPeer Safe SeeSite
+        "Lists the stores of the peer, with their rights.";
+
+    "Peers":
+    LIST_PEERS Get "/api/v1/peers" AnyPeer Safe SeeSite
+        "Lists the peers of the site with their work.";
+    INVITE_PEER Post "/api/v1/peer-invitations" Controller Idempotent Administer
+        "Makes a token with which a host joins the site.";
+    DRAIN_PEER Post "/api/v1/peers/{peer}/drain" Controller Idempotent Operate
+        "Gives a peer no new work, or takes that order back.";
+    FORGET_PEER Post "/api/v1/peers/{peer}/forget" Controller Idempotent Operate
+        "Forgets a peer that will not return, and locks its host out.";
+
+    "The site":
+    SHOW_STATUS Get "/api/v1/status" ThisPeer Safe SeeSite
+        "Shows the daemon and its site in short.";
+    SHOW_HEALTH Get "/api/v1/site/health" AnyPeer Safe SeeSite
+        "Shows whether all is well with the site, and what is not.";
+    LIST_EVENTS Get "/api/v1/site/events" AnyPeer Safe SeeSite
+        "Lists what has happened at the site; `transfer` and `limit` choose.";
+    ROTATE_KEYS Post "/api/v1/site/rotate-keys" Controller Idempotent Administer
+        "Replaces the keys of the site while it works.";
+    EXAMINE_HOST Get "/api/v1/doctor" ThisPeer Safe SeeSite
+        "Says what is wrong with the host.";
+
+    "Lost hosts":
+    TAKE_OVER Post "/api/v1/cluster/takeover" ThisPeer Once LocalRoot
+        "Continues with the etcd of the host alone, when the other hosts that run etcd are lost.";
+    RECOVER Post "/api/v1/cluster/recover" ThisPeer Once LocalRoot
+        "Recovers the records of the site after etcd was lost, or restored from a backup.";
+    REMOVE_HOST Delete "/api/v1/cluster/hosts/{host}" ThisPeer Idempotent LocalRoot
+        "Removes a host that will not return from the etcd of the site.";
+
+    "Outside of /api/v1":
+    CHECK_LIFE Get "/healthz" ThisPeer Safe Public
+        "Answers `ok` as long as the daemon answers at all.";
+    GET_METRICS Get "/metrics" Controller Safe Metrics
+        "Returns figures for Prometheus.";
+}

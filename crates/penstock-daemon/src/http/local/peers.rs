@@ -1,0 +1,72 @@
+//! The site and its peers: how they are, what has happened, and orders to them.
+
+use std::sync::Arc;
+
+use axum::extract::{Json, Path, State};
+use penstock_api::keys::{ForgetRequest, RotateReply};
+use penstock_api::operate::{
+    DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerView, PeersView, SiteEvent, SiteHealthView,
+};
+use penstock_api::rest::{StatusView, TokenReply};
+use penstock_proto::id::TransferId;
+use serde::Deserialize;
+
+use super::state::Leading;
+use crate::http::reply::{Reply, blocking};
+use crate::http::request::{Body, Params, parsed};
+use crate::operations::Operate;
+use crate::site::admin::Admin;
+
+pub(super) async fn list(State(operate): State<Arc<Operate>>) -> Reply<PeersView> {
+    blocking(move || Ok(operate.peers())).await.map(Json)
+}
+
+pub(super) async fn invite(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<TokenReply> {
+    blocking(move || admin.invite()).await.map(Json)
+}
+
+pub(super) async fn drain(
+    State(operate): State<Arc<Operate>>,
+    Path(peer): Path<String>,
+    Body(request): Body<DrainRequest>,
+) -> Reply<PeerView> {
+    blocking(move || operate.drain(&parsed(&peer)?, request)).await.map(Json)
+}
+
+pub(super) async fn forget(
+    State(operate): State<Arc<Operate>>,
+    Path(peer): Path<String>,
+    Body(request): Body<ForgetRequest>,
+) -> Reply<RotateReply> {
+    blocking(move || operate.forget(&parsed(&peer)?, request.stolen)).await.map(Json)
+}
+
+pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Reply<StatusView> {
+    blocking(move || Ok(admin.status())).await.map(Json)
+}
+
+pub(super) async fn health(State(operate): State<Arc<Operate>>) -> Reply<SiteHealthView> {
+    blocking(move || Ok(operate.health())).await.map(Json)
+}
+
+#[derive(Deserialize)]
+pub(super) struct EventsQuery {
+    transfer: Option<TransferId>,
+    limit: Option<usize>,
+}
+
+pub(super) async fn events(
+    State(operate): State<Arc<Operate>>,
+    Params(query): Params<EventsQuery>,
+) -> Reply<Vec<SiteEvent>> {
+    let most = query.limit.unwrap_or(EVENTS_SHOWN_MAX);
+    blocking(move || Ok(operate.site_events(query.transfer, most))).await.map(Json)
+}
+
+pub(super) async fn rotate(State(operate): State<Arc<Operate>>) -> Reply<RotateReply> {
+    blocking(move || operate.rotate()).await.map(Json)
+}
+
+pub(super) async fn doctor(State(operate): State<Arc<Operate>>) -> Reply<Vec<Finding>> {
+    blocking(move || Ok(operate.doctor())).await.map(Json)
+}

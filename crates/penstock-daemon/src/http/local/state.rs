@@ -1,0 +1,51 @@
+//! What the handlers of the local API share.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+use penstock_api::fence::not_controller;
+use penstock_controller::manager::Manager;
+
+use crate::cluster::member::Member;
+use crate::http::reply::ProblemReply;
+use crate::operations::Operate;
+use crate::site::admin::Admin;
+
+/// The parts that answer.
+#[derive(Clone)]
+pub(crate) struct LocalApi {
+    pub(crate) member: Arc<Member>,
+    pub(crate) admin: Arc<Admin>,
+    pub(crate) operate: Arc<Operate>,
+}
+
+impl FromRef<LocalApi> for Arc<Member> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.member)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<Admin> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.admin)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<Operate> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.operate)
+    }
+}
+
+/// The site's transfers, which the controller alone has.
+pub(super) struct Leading(pub(super) Arc<Manager>);
+
+impl FromRequestParts<LocalApi> for Leading {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(_: &mut Parts, api: &LocalApi) -> Result<Self, Self::Rejection> {
+        let controller = api.member.controller().ok_or_else(not_controller)?;
+        Ok(Self(controller.manager))
+    }
+}
