@@ -6,9 +6,6 @@
 //! given their final names. These renames belong to the epoch open *then*, and the next sync makes
 //! them durable. An epoch covers exactly the writes that returned before its sync began (A9).
 //!
-//! Files without a name until then are lost with their process, and each takes a descriptor of it:
-//! an epoch that holds such files is sealed earlier.
-//!
 //! After a failed sync, only data that was durable before can be trusted. The machine forgets
 //! everything else and reports that; the ledger makes the pieces missing (A4).
 
@@ -30,25 +27,27 @@ pub struct EpochLimits {
     pub first_age: Duration,
     /// Age of a later epoch, from its first write.
     pub age: Duration,
-    /// Files written in it that have no name yet.
-    pub nameless: u64,
-    /// Time since the first of these was written.
-    pub nameless_age: Duration,
+}
+
+impl EpochLimits {
+    /// Returns the limits of a peer whose controller is elected: its first epoch is not short. A
+    /// sync that is refused at the end of a tenure costs the reports that the peer keeps for the
+    /// next controller (A7).
+    pub fn for_elected_controller() -> Self {
+        let limits = Self::default();
+        Self { first_age: limits.age, ..limits }
+    }
 }
 
 impl Default for EpochLimits {
     fn default() -> Self {
         // Epochs of a second cost nothing measurable against one sync at the end (docs/design/0001,
-        // X8); two seconds bound the data that a power cut can make doubtful. Files without a name
-        // are fetched again after `kill -9`: that is to be far below a second's work (promise (d)).
-        // Naming them waits for no disk, so that an epoch costs next to nothing.
+        // X8); two seconds bound the data that a power cut can make doubtful.
         Self {
             bytes: 4 * GIB,
             files: 32_768,
             first_age: Duration::from_millis(125),
             age: Duration::from_secs(2),
-            nameless: 4096,
-            nameless_age: Duration::from_millis(200),
         }
     }
 }
@@ -90,8 +89,6 @@ pub struct EpochMachine {
     bytes: u64,
     files: u64,
     dirty_since: Option<Instant>,
-    nameless: u64,
-    nameless_since: Option<Instant>,
     written: Vec<Publication>,
     sealed: Option<Vec<Publication>>,
     /// Packs that are synced and wait for their names.
@@ -112,8 +109,6 @@ impl EpochMachine {
             bytes: 0,
             files: 0,
             dirty_since: None,
-            nameless: 0,
-            nameless_since: None,
             written: Vec::new(),
             sealed: None,
             publishable: VecDeque::new(),
@@ -135,14 +130,6 @@ impl EpochMachine {
         self.touch(now, bytes, files);
         self.written.extend(publish);
         self.open
-    }
-
-    /// Handles files without a name that were written in the open epoch.
-    pub fn handle_nameless(&mut self, now: Instant, files: u64) {
-        if files > 0 {
-            self.nameless += files;
-            self.nameless_since.get_or_insert(now);
-        }
     }
 
     /// Allows a large file, all durable, to get its name now.
@@ -209,11 +196,7 @@ impl EpochMachine {
         let due = self.flush
             || self.bytes >= self.limits.bytes
             || self.files >= self.limits.files
-            || now.since(dirty_since) >= self.age
-            || self.nameless_since.is_some_and(|since| {
-                self.nameless >= self.limits.nameless
-                    || now.since(since) >= self.limits.nameless_age
-            });
+            || now.since(dirty_since) >= self.age;
         if !due {
             return None;
         }
@@ -224,8 +207,6 @@ impl EpochMachine {
         self.bytes = 0;
         self.files = 0;
         self.dirty_since = None;
-        self.nameless = 0;
-        self.nameless_since = None;
         self.flush = false;
         self.sealed = Some(std::mem::take(&mut self.written));
         Some(EpochAction::Sync { epoch })
@@ -237,9 +218,8 @@ impl EpochMachine {
             return None;
         }
         let sync = self.dirty_since.map(|since| since.plus(self.age));
-        let naming = self.nameless_since.map(|since| since.plus(self.limits.nameless_age));
         let finish = self.finishes.front().map(|(from, _)| *from);
-        sync.into_iter().chain(naming).chain(finish).min()
+        sync.into_iter().chain(finish).min()
     }
 
     /// Returns whether nothing is written, sealed or waiting for a name.
@@ -266,27 +246,6 @@ mod tests {
         Publication { piece: PieceRef { page: 0, piece }, generation: 0 }
     }
 
-    /// Promise (d): what has no name, and is lost when its process is killed, waits a fifth of a
-    /// second for it, or for 4,096 files; what has a name waits longer.
-    #[test]
-    fn d_files_without_names_wait_less_long() {
-        let limits = EpochLimits::default();
-        let limits = EpochLimits { first_age: limits.age, ..limits };
-        let mut machine = EpochMachine::new(0, limits);
-        let (now, due) = (Instant(5), Instant(5).plus(limits.nameless_age));
-        machine.handle_written(now, 10, 3, Some(publication(1)));
-        assert_eq!(machine.poll_timeout(), Some(now.plus(limits.age)));
-        machine.handle_nameless(now, 3);
-        assert_eq!((machine.poll_action(now), machine.poll_timeout()), (None, Some(due)));
-        assert_eq!(machine.poll_action(due), Some(EpochAction::Sync { epoch: 1 }));
-        machine.handle_synced(true);
-        assert!(matches!(machine.poll_action(due), Some(EpochAction::Publish { .. })));
-        machine.handle_renamed(due, 1, 3);
-        assert_eq!(machine.poll_action(due.plus(limits.nameless_age)), None, "they have names");
-        machine.handle_nameless(due, limits.nameless);
-        assert_eq!(machine.poll_action(due), Some(EpochAction::Sync { epoch: 2 }));
-    }
-
     /// Promise (d): the first epochs are short and each may be twice as old as the one before, so
     /// that a process that is killed in its first second has durable files.
     #[test]
@@ -303,16 +262,6 @@ mod tests {
             age = (age * 2).min(limits.age);
         }
         assert_eq!(age, limits.age);
-    }
-
-    /// Where there may be no file without a name, epochs are as long as ever.
-    #[test]
-    fn without_files_without_names_their_limit_does_not_count() {
-        let mut machine =
-            EpochMachine::new(0, EpochLimits { nameless: 0, ..EpochLimits::default() });
-        machine.handle_written(Instant(5), 10, 3, Some(publication(1)));
-        machine.handle_nameless(Instant(5), 0);
-        assert_eq!(machine.poll_action(Instant(5)), None);
     }
 
     /// B2: a large file whose writers may still move its time is finished when they cannot, and

@@ -553,11 +553,6 @@ impl FetchMachine {
         self.queue.is_empty() && !asked && self.retries.is_empty()
     }
 
-    /// Returns whether the answer to a request counts: it was not forgotten meanwhile.
-    pub fn is_wanted(&self, request: u32) -> bool {
-        self.asked.get(&request).is_some_and(|asked| !asked.forgotten)
-    }
-
     /// Returns whether an item waits to be asked for.
     pub fn has_queue(&self) -> bool {
         !self.queue.is_empty()

@@ -38,7 +38,7 @@ pub enum PieceState {
     Missing,
     /// A peer is to fetch, check or finish it.
     Granted,
-    /// Written under temporary names, or none.
+    /// Written under temporary names.
     Written,
     /// Renamed, but that is not durable yet.
     Published,

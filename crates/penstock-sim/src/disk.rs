@@ -144,17 +144,11 @@ impl Disk {
         if self.cache.names.contains_key(&name) {
             return None;
         }
-        let inode = self.create_nameless(cells);
-        self.change(Change::Set(name, Node::File(inode)));
-        Some(inode)
-    }
-
-    /// Creates a file of `cells` cells that has no name (O_TMPFILE).
-    pub(crate) fn create_nameless(&mut self, cells: usize) -> u64 {
         let inode = self.next_inode;
         self.next_inode += 1;
         self.inodes.insert(inode, Inode { stable: vec![0; cells], caches: BTreeMap::new() });
-        inode
+        self.change(Change::Set(name, Node::File(inode)));
+        Some(inode)
     }
 
     /// Makes a directory or a link.
@@ -199,12 +193,6 @@ impl Disk {
     pub(crate) fn publish(&mut self, from: Name, to: Name, inode: u64) {
         self.change(Change::Attributes(inode));
         self.change(Change::Rename(from, to));
-    }
-
-    /// Gives a file its first name, after its attributes.
-    pub(crate) fn publish_nameless(&mut self, inode: u64, to: Name) {
-        self.change(Change::Attributes(inode));
-        self.change(Change::Set(to, Node::File(inode)));
     }
 
     pub(crate) fn finish_directory(&mut self, name: Name) {

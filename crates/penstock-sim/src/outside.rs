@@ -175,9 +175,6 @@ pub(crate) struct Outside {
     events: BTreeMap<u64, Event>,
     next_event: u64,
     pub(crate) tasks: u64,
-    /// True if an only peer makes small files without names; then, true if one has begun.
-    pub(crate) nameless: bool,
-    pub(crate) begun: bool,
     pub(crate) rtt: Duration,
     links: BTreeMap<(u64, LaneId), Link>,
     pub(crate) data: DataSet,
@@ -225,8 +222,6 @@ impl Outside {
             events: BTreeMap::new(),
             next_event: 0,
             tasks: 0,
-            nameless: rng.random_bool(0.5),
-            begun: false,
             rtt,
             links: BTreeMap::new(),
             pieces: data.pages.iter().map(|(page, _)| slice(page)).collect(),

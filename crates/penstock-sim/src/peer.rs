@@ -56,12 +56,6 @@ pub(crate) struct Peer {
     /// Packs that are written, with the entries without a file to name.
     unnamed: BTreeMap<PieceRef, Vec<u32>>,
     handles: BTreeMap<Name, u64>,
-    /// True if it makes small files without names, except in pages in which one has a temporary
-    /// name.
-    nameless: bool,
-    named_pages: BTreeSet<u32>,
-    /// Files that have no name yet, by page and entry.
-    nameless_files: BTreeMap<(u32, u32), u64>,
     publishing: VecDeque<Publication>,
     pub(crate) reports: VecDeque<Report>,
     /// Reports that were not committed yet, and the number of batches.
@@ -88,8 +82,6 @@ impl Peer {
         keep_marker: bool,
     ) -> Self {
         out.tasks += 1;
-        let follows = std::mem::replace(&mut out.begun, true);
-        let nameless = out.nameless && writer == WriterId::SOLE && !follows;
         let limits = EpochLimits {
             bytes: 4 << 20,
             files: out.rng.random_range(4..40),
@@ -121,9 +113,6 @@ impl Peer {
             in_hand: BTreeMap::new(),
             unnamed: BTreeMap::new(),
             handles: BTreeMap::new(),
-            nameless,
-            named_pages: BTreeSet::new(),
-            nameless_files: BTreeMap::new(),
             publishing: VecDeque::new(),
             reports: VecDeque::new(),
             kept: UncommittedReports::default(),
@@ -361,33 +350,6 @@ impl Peer {
         }
     }
 
-    /// Makes a small file without a name, while no other file of its page has a temporary one (B1).
-    fn make_whole(&mut self, out: &mut Outside, page: u32, entry: u32, generation: u32) {
-        let cells = out.data.entry_of(page, entry).cells(SCANNED).len();
-        self.nameless_files.remove(&(page, entry));
-        // In some cases the limit of such files is reached.
-        if self.nameless && !self.named_pages.contains(&page) && out.rng.random_bool(0.95) {
-            self.nameless_files.insert((page, entry), out.disk.create_nameless(cells));
-        } else {
-            self.named_pages.insert(page);
-            self.make_fresh(out, page, entry, generation);
-        }
-    }
-
-    /// Returns the pieces with a file without a name, which are lost with this process.
-    pub(crate) fn nameless_pieces(&self, out: &Outside) -> impl Iterator<Item = PieceRef> {
-        let mut found = BTreeSet::new();
-        for (page, entry) in self.nameless_files.keys() {
-            for (index, piece) in out.pieces[*page as usize].iter().enumerate() {
-                if matches!(piece, Piece::Pack { first, end, .. } if (first..end).contains(&entry))
-                {
-                    found.insert(PieceRef { page: *page, piece: index as u32 });
-                }
-            }
-        }
-        found.into_iter()
-    }
-
     /// Returns the file to write to; opened without O_CREAT if it is not open.
     fn open(&mut self, out: &Outside, name: Name) -> Option<u64> {
         if let Some(inode) = self.handles.get(&name) {
@@ -446,7 +408,7 @@ impl Peer {
             arriving.broken = false;
             arriving.cells.clear();
             if item.length == 0 && frame.status == Status::Good {
-                self.make_whole(out, page, entry, item.generation);
+                self.make_fresh(out, page, entry, item.generation);
             }
         }
         match frame.status {
@@ -460,10 +422,7 @@ impl Peer {
             return true;
         }
         let name = self.temporary(out, page, entry, item.generation);
-        let nameless = self.nameless_files.get(&(page, entry)).copied();
-        let Some(inode) = nameless.or_else(|| self.open(out, name)) else {
-            return item.length == 0;
-        };
+        let Some(inode) = self.open(out, name) else { return item.length == 0 };
         for (at, cell) in frame.cells.iter().enumerate() {
             if !out.disk.write(self.host, inode, frame.at + at, *cell) {
                 out.excuse(page, entry);
@@ -545,17 +504,12 @@ impl Peer {
             for failure in &failures {
                 let name = self.temporary(out, piece.page, failure.entry, generation);
                 out.disk.remove(name);
-                self.nameless_files.remove(&(piece.page, failure.entry));
             }
             self.unnamed.insert(piece, failures.iter().map(|failure| failure.entry).collect());
         }
         let publish = pack.then_some(Publication { piece, generation });
         let files = u64::from(cut.files());
         let epoch = self.epochs.handle_written(out.now(), cut.bytes(), files, publish);
-        if let Piece::Pack { first, end, .. } = cut {
-            let nameless = self.nameless_files.range((piece.page, first)..(piece.page, end));
-            self.epochs.handle_nameless(out.now(), nameless.count() as u64);
-        }
         let report = Report::Written { piece, generation, epoch, digests, failures, fetched };
         self.report(out, report);
     }
@@ -575,16 +529,13 @@ impl Peer {
             let named = out.disk.file(Name::Final(page, entry));
             out.disk.file(self.temporary(out, page, entry, generation)).or(named)
         };
-        // A temporary name may be of another attempt than the file without a name (B1).
-        let pack = matches!(out.piece(piece), Piece::Pack { .. });
-        let reads = doubt || pack && out.nameless && self.writer == WriterId::SOLE;
         let same = |out: &mut Outside, entry, range: std::ops::Range<usize>, inode| {
             if doubt {
                 // Data that a failed sync lost reads back right from the cache (A4, A9).
                 out.disk.drop_clean(self.host, inode);
             }
             let found = digest_of(entry, &out.disk.cached(self.host, inode)[range]);
-            !reads || digests.iter().any(|known| known.entry == entry && *known == found)
+            !doubt || digests.iter().any(|known| known.entry == entry && *known == found)
         };
         match out.piece(piece) {
             Piece::Pack { first, end, .. } => {
@@ -624,7 +575,6 @@ impl Peer {
             self.report(out, Report::Synced { epoch });
             return;
         }
-        self.nameless_files.clear();
         self.report(out, Report::SyncFailed { epoch, errno: 5 });
         // Data written of a piece in progress may be lost as well (A4).
         let returned = self.fetch.handle_sync_failed();
@@ -691,15 +641,6 @@ impl Peer {
         let from = self.temporary(out, page, entry, generation);
         let to = Name::Final(page, entry);
         self.handles.remove(&from);
-        if let Some(inode) = self.nameless_files.remove(&(page, entry)) {
-            if out.data.entry_of(page, entry).unnameable {
-                failures.push(unnamed(entry));
-            } else {
-                out.check_publication(self.host, page, entry, inode);
-                out.disk.publish_nameless(inode, to);
-            }
-            return true;
-        }
         if let Some(inode) = out.disk.file(from) {
             if out.data.entry_of(page, entry).unnameable {
                 if out.is_packed(page, entry) {

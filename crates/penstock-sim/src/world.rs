@@ -479,7 +479,6 @@ impl World {
         pieces.extend(&controller.reported);
         pieces.extend(&controller.reported_committing);
         pieces.extend(daemon.peer.pieces_in_hand());
-        pieces.extend(daemon.peer.nameless_pieces(&self.out));
         self.bytes_at_risk +=
             pieces.iter().map(|piece| self.out.piece(*piece).bytes()).sum::<u64>();
     }

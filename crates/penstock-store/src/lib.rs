@@ -47,8 +47,7 @@ pub use posix::file_system::{DurabilityMethod, FailedSyncs, Step};
 pub use posix::read::{DIRECT_ALIGNMENT, Inspection, ReadBackFile, inspect, tells_size};
 pub use posix::remove::{IsSame, Look, Removal, give_name_back, remove_empty_dir, take_away};
 pub use posix::write::{
-    Attributes, IoMode, LeftOver, Nameless, NotSet, WriteFile, Writeback, nameless_max,
-    set_dir_attributes,
+    Attributes, IoMode, LeftOver, NotSet, WriteFile, Writeback, set_dir_attributes,
 };
 pub use posix::{
     Gate, ParseFingerprintError, PosixOptions, PosixStore, Resolution, Space, StoreFingerprint,

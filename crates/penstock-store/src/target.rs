@@ -21,10 +21,8 @@ use crate::posix::store::{Gate, PosixStore, Space};
 use crate::posix::write::attributes::{Attributes, NotSet};
 use crate::posix::write::create::LeftOver;
 use crate::posix::write::file::WriteFile;
-use crate::posix::write::nameless::Nameless;
 use crate::posix::write::{attributes, nodes};
 use crate::read_file::{ListBuffer, ReadFile};
-use crate::temporary::TemporaryName;
 
 /// A store that is written. Clones are the same store; all methods block, and may be called from
 /// many threads at once.
@@ -185,20 +183,6 @@ impl Target {
         }
     }
 
-    /// See [`PosixStore::create_nameless`].
-    pub fn create_nameless(
-        &self,
-        dir: &Dir,
-        name: &[u8],
-        temporary: impl FnOnce() -> TemporaryName,
-        attributes: (Option<u32>, Option<u32>),
-    ) -> Option<WriteFile> {
-        match self {
-            Self::Posix(store) => store.create_nameless(dir, name, temporary, attributes),
-            Self::Null => None,
-        }
-    }
-
     /// See [`PosixStore::open_temporary`].
     ///
     /// # Errors
@@ -323,25 +307,6 @@ impl Target {
         match self {
             Self::Posix(store) => store.publish(dir, temporary, name, replace),
             Self::Null => check_item_name(dir, name),
-        }
-    }
-
-    /// See [`PosixStore::publish_nameless`].
-    ///
-    /// # Errors
-    /// `Exists`; `WrongKind`; `BadPath`; `ReadOnly`; `Io`.
-    pub fn publish_nameless(
-        &self,
-        dir: &Dir,
-        file: &Nameless,
-        name: &[u8],
-        temporary: impl FnOnce() -> TemporaryName,
-        replace: bool,
-    ) -> Result<(), StoreError> {
-        match self {
-            Self::Posix(store) => store.publish_nameless(dir, file, name, temporary, replace),
-            // It never makes one.
-            Self::Null => Ok(()),
         }
     }
 
@@ -505,10 +470,10 @@ impl Target {
     ///
     /// # Errors
     /// `Offline`; `ReadOnly`; `Io`.
-    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<bool, StoreError> {
+    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
         match self {
             Self::Posix(store) => store.reserve_marker(of),
-            Self::Null => Ok(false),
+            Self::Null => Ok(()),
         }
     }
 

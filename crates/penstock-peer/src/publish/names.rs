@@ -6,11 +6,10 @@ use penstock_api::task::{Report, TaskPage};
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::{Piece, travels_whole};
 use penstock_proto::journal::EntryFailure;
-use penstock_store::{Dir, Meta, Nameless, Step, StoreError};
+use penstock_store::{Dir, Meta, Step, StoreError};
 
 use super::publisher::{Before, Named, Publisher};
 use super::recheck::remove_temporary;
-use super::taken_names::Taken;
 use crate::source::read::place;
 
 impl Publisher<'_> {
@@ -76,12 +75,12 @@ impl Publisher<'_> {
                 }
             }
             Piece::Pack { first, end, .. } => {
-                let (excepted, found, mut held) = {
+                let (excepted, found) = {
                     let mut state = self.shared.lock();
-                    let excepted = state.excepted.get(&piece).cloned();
-                    (excepted, state.found.remove(&piece), state.held.take(piece))
+                    (state.excepted.get(&piece).cloned(), state.found.remove(&piece))
                 };
                 let excepted = excepted.unwrap_or_default();
+                let before = if found { Before::Perhaps } else { Before::No };
                 for index in &excepted {
                     // A lane that died may have begun it.
                     remove_temporary(self.shared, &pieces.page, *index, generation);
@@ -92,12 +91,7 @@ impl Publisher<'_> {
                     if !travels_whole(slicing, entry) || excepted.contains(&index) {
                         continue;
                     }
-                    let before = if found { Before::Perhaps } else { Before::No };
-                    let named = match held.file_of(index) {
-                        Some(file) => self.name(&pieces.page, index, generation, &file),
-                        None => self.rename(&pieces.page, index, generation, before, touched),
-                    };
-                    match named {
+                    match self.rename(&pieces.page, index, generation, before, touched) {
                         Ok(Named::Yes) => files += 1,
                         Ok(Named::Gone) => return None,
                         Err(error) => {
@@ -199,48 +193,5 @@ impl Publisher<'_> {
             touched.insert(parent.into_owned(), named_in);
         }
         Ok(Named::Yes)
-    }
-
-    /// Gives a file that has no name its final one, in the directory that is at its path now.
-    fn name(
-        &mut self,
-        page: &TaskPage,
-        index: u32,
-        generation: u32,
-        file: &Nameless,
-    ) -> Result<Named, StoreError> {
-        let entry = &page.page.entries()[index as usize];
-        let (parent, leaf) = place(&self.shared.tree.root, &page.page, entry);
-        let mut dir = self.dir(&parent)?;
-        let tree = &self.shared.tree;
-        if tree.sync_nothing && tree.target.meta(&dir, &leaf)?.is_some() {
-            // A replaced name is never risked, whatever the policy (A1).
-            file.sync(&dir)?;
-        }
-        tree.names.take(1);
-        self.shared.hang.step();
-        let temporary = || tree.temporary(page, index, generation);
-        let mut replace = self.names.replaces_all();
-        let mut named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
-        if matches!(named, Err(StoreError::Exists { .. })) {
-            replace = match self.names.taken((page, index), (&dir, &leaf), None)? {
-                Taken::Own => true,
-                Taken::Free => false,
-                Taken::Foreign => return named.map(|()| Named::Yes),
-                Taken::Unknown => return Ok(Named::Gone),
-            };
-            named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
-        }
-        if named.as_ref().is_err_and(StoreError::is_vanished) {
-            // The handle may be of a replaced directory; the path counts.
-            self.dirs.forget(&parent);
-            dir = self.dir(&parent)?;
-            named = tree.target.publish_nameless(&dir, file, &leaf, temporary, replace);
-        }
-        match named {
-            Ok(()) => Ok(Named::Yes),
-            Err(error) if error.is_vanished() => Ok(Named::Gone),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -95,9 +95,8 @@ impl Publisher<'_> {
     }
 
     /// Returns whether a file of a pack is there: under its temporary name, which is this task's
-    /// alone, or under its final name with the right bytes. Size and time are not enough, since an
-    /// older file may have the same (promise (c)). A temporary name is not enough where the file
-    /// may have had none, since it may be of another attempt (B1).
+    /// alone and that of the last attempt (B1), or under its final name with the right bytes. Size
+    /// and time are not enough, since an older file may have the same (promise (c)).
     fn stands(
         &mut self,
         pieces: &Pieces,
@@ -110,7 +109,7 @@ impl Publisher<'_> {
         let temporary = self.shared.tree.temporary(&pieces.page, digest.entry, generation);
         self.shared.hang.step();
         let tree = &self.shared.tree;
-        if !tree.may_be_nameless(&dir, entry) && tree.target.meta(&dir, &temporary)?.is_some() {
+        if tree.target.meta(&dir, &temporary)?.is_some() {
             return Ok(true);
         }
         self.matches(pieces, digest, generation, 0, 0)

@@ -6,7 +6,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::Report;
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::Piece;
-use penstock_store::{DurabilityMethod, StoreError};
+use penstock_store::StoreError;
 
 use super::publisher::Publisher;
 use crate::stores::errors::short_problem;
@@ -48,11 +48,6 @@ impl Publisher<'_> {
         let outcome = if shared.tree.sync_nothing {
             Ok(())
         } else {
-            let mut methods = shared.tree.target.durability().into_iter();
-            if methods.any(DurabilityMethod::takes_time) {
-                // A disk is mounted within, and is synced with the rest.
-                shared.tree.named_later.end();
-            }
             let marked = if shared.keep_marker.load(Ordering::Acquire) {
                 Ok(())
             } else {

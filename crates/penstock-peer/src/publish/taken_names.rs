@@ -22,7 +22,7 @@ use crate::task::context::TaskContext;
 const COMPARED_BYTES: usize = 1 << 16;
 
 /// The judgement of a name that is taken.
-pub(super) enum Taken {
+enum Taken {
     /// The name is free again.
     Free,
     /// The entry may be replaced.
@@ -66,7 +66,7 @@ impl<'a> FinalNames<'a> {
         if !self.replaces_all() {
             let named = tree.target.publish(dir, temporary, leaf, false);
             let Err(taken @ StoreError::Exists { .. }) = named else { return named.map(Some) };
-            match self.taken((page, index), (dir, leaf), Some(temporary))? {
+            match self.taken((page, index), (dir, leaf), temporary)? {
                 Taken::Own => {}
                 Taken::Free => {
                     return tree.target.publish(dir, temporary, leaf, false).map(Some);
@@ -79,17 +79,17 @@ impl<'a> FinalNames<'a> {
         tree.target.publish(dir, temporary, leaf, true).map(Some)
     }
 
-    /// Judges the entry that has the final name of an entry of a page. `temporary` is
-    /// the present name of the file that is to get it, if it has one. Blocks while the controller
-    /// looks for the pages of earlier versions.
+    /// Judges the entry that has the final name of an entry of a page. `temporary` is the present
+    /// name of the file that is to get it. Blocks while the controller looks for the pages of
+    /// earlier versions.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
-    pub(super) fn taken(
+    fn taken(
         &mut self,
         (page, index): (&TaskPage, u32),
         (dir, leaf): (&Dir, &[u8]),
-        temporary: Option<&[u8]>,
+        temporary: &[u8],
     ) -> Result<Taken, StoreError> {
         let Some(there) = self.shared.tree.target.meta(dir, leaf)? else { return Ok(Taken::Free) };
         let entry = &page.page.entries()[index as usize];
@@ -124,7 +124,7 @@ impl<'a> FinalNames<'a> {
         at: usize,
         there: &Meta,
         (dir, leaf): (&Dir, &[u8]),
-        temporary: Option<&[u8]>,
+        temporary: &[u8],
     ) -> Result<bool, StoreError> {
         let entry: &Entry = &page.entries()[at];
         let tree = &self.shared.tree;
@@ -135,11 +135,7 @@ impl<'a> FinalNames<'a> {
                 there.size == entry.size && dated
             }
             (EntryKind::File | EntryKind::HardLink, Kind::File) => {
-                there.size == entry.size
-                    && match temporary {
-                        Some(temporary) => self.are_equal(dir, temporary, leaf)?,
-                        None => false,
-                    }
+                there.size == entry.size && self.are_equal(dir, temporary, leaf)?
             }
             (EntryKind::Symlink, Kind::Symlink) => {
                 tree.target.read_link(dir, leaf)? == page.link(entry)

@@ -38,7 +38,7 @@ impl Pacer {
     }
 
     /// Returns whether there is a rate.
-    pub(crate) fn holds(&self) -> bool {
+    fn holds(&self) -> bool {
         self.held.load(Ordering::Acquire)
     }
 

@@ -328,8 +328,6 @@ static BOOT_OF_PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
 struct Ground {
     incarnation: Incarnation,
     marker: u64,
-    /// Set if an earlier task of the same transfer and writer began there.
-    follows: bool,
 }
 
 impl Ground {
@@ -350,19 +348,16 @@ impl Ground {
         let of = (spec.transfer, spec.writer);
         // A store that keeps nothing has every marker.
         let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
-        // Without syncs nothing is written to it; its existence tells the next task enough.
-        let follows = match unlocking(target, spec, || target.reserve_marker(of)) {
-            // The directory belongs to others. Without a marker, nothing shows later whether there
-            // was a task before.
+        match unlocking(target, spec, || target.reserve_marker(of)) {
+            // The directory belongs to others: the task goes without a marker.
             Err(error) if error.is_denied() && target.is_ephemeral() => {
                 if !has_directories(target, spec) {
                     return Err(not_writable(spec, &error));
                 }
-                true
             }
             reserved => reserved.map_err(|error| full_problem(&error))?,
-        };
-        Ok(Self { incarnation, marker: marker.unwrap_or(0), follows })
+        }
+        Ok(Self { incarnation, marker: marker.unwrap_or(0) })
     }
 }
 
@@ -677,7 +672,7 @@ impl TargetPeer for TargetService {
         }
         let (there, asked) = (target.clone(), spec.clone());
         let ground = self.stores.ask(&spec.store, move || Ground::at(&there, &asked, &identity))?;
-        let Ground { incarnation, marker, follows } = ground?;
+        let Ground { incarnation, marker } = ground?;
         let parts = TaskParts {
             target,
             marker,
@@ -687,7 +682,6 @@ impl TargetPeer for TargetService {
             reach,
             grant,
             adopted: left.and_then(|left| left.under(&incarnation)),
-            follows,
             left: Arc::clone(&self.left),
             incarnation,
             pool: self.pool.clone(),

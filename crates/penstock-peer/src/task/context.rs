@@ -8,7 +8,7 @@ use std::time::Duration;
 use penstock_api::limits::Share;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{Adopted, Report, TaskControl, TaskPage, TaskSpec, Work};
-use penstock_engine::epoch::{EpochMachine, Publication};
+use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
 use penstock_engine::paths::{PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
@@ -36,7 +36,6 @@ use crate::task::reach::Reach;
 use crate::write::extent_digest;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
-use crate::write::unnamed_files::{UnnamedFiles, epoch_limits};
 use crate::write::written::{Written, of_answer};
 
 /// Time that a stopping task has to make its written bytes durable.
@@ -58,8 +57,6 @@ pub(crate) struct TaskState {
     pub(crate) excepted: BTreeMap<PieceRef, Vec<u32>>,
     /// Packs that an earlier run wrote, and perhaps named.
     pub(crate) found: BTreeSet<PieceRef>,
-    /// Files of packs that have no name yet.
-    pub(crate) held: UnnamedFiles,
     pub(crate) reports: Vec<Report>,
     pub(crate) wakers: BTreeMap<LaneId, Arc<EventFd>>,
     pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
@@ -94,14 +91,17 @@ impl TaskState {
             Reach::Local { .. } => Vec::new(),
         };
         let elected = spec.fence.epoch() != 0 || spec.grant.is_some();
+        let epoch_limits = match elected {
+            true => EpochLimits::for_elected_controller(),
+            false => EpochLimits::default(),
+        };
         let mut state = Self {
             fetch,
             lanes: PathMachine::new(limits, &specs, rand::random()),
-            epochs: EpochMachine::new(spec.epoch.max(parts.marker), epoch_limits(elected)),
+            epochs: EpochMachine::new(spec.epoch.max(parts.marker), epoch_limits),
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
             found: BTreeSet::new(),
-            held: UnnamedFiles::default(),
             reports: Vec::new(),
             wakers: BTreeMap::new(),
             closers: BTreeMap::new(),
@@ -143,8 +143,6 @@ pub(crate) struct TaskParts {
     pub(crate) incarnation: Incarnation,
     pub(crate) left: Arc<Handovers>,
     pub(crate) adopted: Option<Adopted>,
-    /// Set if an earlier task of the same transfer and writer began here.
-    pub(crate) follows: bool,
     pub(crate) pool: BufferPool,
     /// Lets other sites set owners, special modes and the like (D7).
     pub(crate) allow_privileged: bool,
@@ -377,10 +375,7 @@ impl TaskContext {
             self.report(state, lost);
             return;
         }
-        let Written { digests, part, failures, bytes, nameless, .. } = written;
-        if state.fetch.is_wanted(request.request) {
-            state.held.put(&request.item, nameless);
-        }
+        let Written { digests, part, failures, bytes, .. } = written;
         if let Some(part) = part {
             state.fetch.handle_part(request.request, part);
         }
@@ -426,7 +421,6 @@ impl TaskContext {
         let publication = pack.then_some(Publication { piece, generation });
         let files = if pack { digests.len() as u64 } else { 0 };
         let epoch = state.epochs.handle_written(now, bytes, files, publication);
-        state.epochs.handle_nameless(now, state.held.count(piece));
         let fetched = true;
         self.report(
             state,
@@ -638,7 +632,6 @@ impl TaskState {
     /// Returns all pieces in hand after a failed sync, since their written bytes may be lost (A4).
     /// Call it after the failure itself was reported.
     pub(crate) fn return_all(&mut self) {
-        self.held.clear();
         let mut returned = self.fetch.handle_sync_failed();
         self.chores.retain(|chore| match chore {
             Work::Recheck { piece, generation, .. } => {

@@ -28,7 +28,6 @@ use crate::task::shutdown::{self, waiting_of};
 use crate::write::attributes::AttributePolicy;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
-use crate::write::unnamed_files::NamedLater;
 
 /// A running task.
 pub(crate) struct RunningTask {
@@ -65,7 +64,6 @@ impl RunningTask {
             keeper: Arc::new(keeper),
             backup_dir: spec.update.backup_dir.as_ref().map(|path| path.0.clone()),
             began: spec.began,
-            named_later: Arc::new(NamedLater::of(spec, parts.follows)),
         };
         let shared = Arc::new(TaskContext {
             spec: spec.clone(),

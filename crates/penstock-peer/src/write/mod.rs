@@ -1,4 +1,4 @@
-//! Checks what arrives and writes it under temporary names, or under none ([`unnamed_files`]).
+//! Checks what arrives and writes it under temporary names.
 //!
 //! A record is compared with its digest while its bytes are hot, then written at its offset. One
 //! lane makes a whole file, writes it, and gives it its mode and times. All lanes of the task share
@@ -10,7 +10,6 @@ pub(crate) mod backup;
 pub(crate) mod large_files;
 pub(crate) mod target_tree;
 pub(crate) mod uncached_file;
-pub(crate) mod unnamed_files;
 pub(crate) mod written;
 
 use std::sync::Arc;
@@ -204,7 +203,6 @@ impl PieceWriter {
     fn drop_open(&mut self) -> Option<u32> {
         let open = self.open.take()?;
         if let FileHandle::Own(file) = &open.file
-            && !file.is_nameless()
             && let Err(error) = self.tree.target.remove(file.dir(), file.name())
         {
             tracing::warn!(error = %crate::stores::chain(&error), "a temporary file is left");
@@ -356,12 +354,12 @@ impl PieceWriter {
         let file = if item.length > 0 {
             FileHandle::Shared(self.large.get(&self.tree, page, item)?)
         } else {
-            let (parent, leaf) = place(&self.tree.root, &page.page, entry);
+            let (parent, _) = place(&self.tree.root, &page.page, entry);
             let target = &self.tree.target;
             let dir = self
                 .dirs
                 .get(penstock_sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
-            let made = self.tree.make_whole(&dir, &leaf, page, (index, item.generation));
+            let made = self.tree.make_whole(&dir, page, index, item.generation);
             if made.is_err() {
                 self.dirs.forget(&parent);
             }
@@ -400,12 +398,7 @@ impl PieceWriter {
                 if open.holes {
                     file.set_len(entry.size)?;
                 }
-                if file.is_nameless() {
-                    let file = self.tree.finish_nameless(file, &page.page, entry)?;
-                    self.outcome.nameless.push((open.index, file));
-                } else {
-                    self.tree.finish(file, &page.page, entry)?;
-                }
+                self.tree.finish(file, &page.page, entry)?;
             }
             FileHandle::Shared(file) => {
                 if self.tree.syncs(&file) || self.tree.flushes(&file) {

@@ -9,13 +9,12 @@ use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 use penstock_store::{
-    Dir, Nameless, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
+    Dir, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
 };
 
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;
 use crate::write::backup::backup_path;
-use crate::write::unnamed_files::NamedLater;
 
 /// The target of a task's files, and the rules by which they are made.
 #[derive(Clone)]
@@ -43,8 +42,6 @@ pub(crate) struct TargetTree {
     /// Start of the transfer. Backups made since then stay: they hold what existed before the
     /// transfer.
     pub(crate) began: FileTime,
-    /// Rule for small files that get no temporary names.
-    pub(crate) named_later: Arc<NamedLater>,
 }
 
 impl TargetTree {
@@ -76,52 +73,17 @@ impl TargetTree {
         self.keeper.settle(&page.path(entry), &not_set)
     }
 
-    /// Finishes a file like [`TargetTree::finish`] that has no name yet.
-    pub(super) fn finish_nameless(
-        &self,
-        file: WriteFile,
-        page: &Page,
-        entry: &Entry,
-    ) -> Result<Nameless, StoreError> {
-        let (file, not_set) = file.finish_nameless(&self.keeper.attributes(page, entry))?;
-        self.keeper.settle(&page.path(entry), &not_set).map(|()| file)
-    }
-
-    /// Returns whether a file may have no name before its final one. No other peer may need to find
-    /// it, and its name must wait for no disk. Such a file disappears with its process, so that
-    /// what was reported a second ago may be lost (promise (d)).
-    pub(crate) fn may_be_nameless(&self, dir: &Dir, entry: &Entry) -> bool {
-        !self.is_shared()
-            && entry.size <= NAMELESS_BYTES_MAX
-            && (self.sync_nothing || !dir.durability().takes_time())
-    }
-
     /// Makes the file of an entry that one lane writes whole.
     pub(super) fn make_whole(
         &self,
         dir: &Dir,
-        leaf: &[u8],
         page: &TaskPage,
-        (index, generation): (u32, u32),
+        index: u32,
+        generation: u32,
     ) -> Result<WriteFile, StoreError> {
         let entry = &page.page.entries()[index as usize];
         let (mode, gid) = self.keeper.made_with(&page.page, entry);
-        let temporary = || self.temporary(page, index, generation);
-        if self.may_be_nameless(dir, entry) {
-            let number = page.page.number;
-            // Under a limit on names, or when a name is replaced without a sync of the store, the
-            // names would come long after their files.
-            let at_once = self.named_later.is_for(number)
-                && !self.names.holds()
-                && !(self.sync_nothing && self.target.meta(dir, leaf)?.is_some());
-            if at_once
-                && let Some(file) = self.target.create_nameless(dir, leaf, temporary, (mode, gid))
-            {
-                return Ok(file);
-            }
-            self.named_later.end_in(number);
-        }
-        self.target.create_whole(dir, &temporary(), mode, gid)
+        self.target.create_whole(dir, &self.temporary(page, index, generation), mode, gid)
     }
 
     /// Keeps the entry that is about to be replaced in the backup directory, if there is one. Does
@@ -192,7 +154,3 @@ pub(crate) fn temporary_of(
         writer: if large { WriterId::SOLE } else { writer },
     })
 }
-
-/// Size above which files get a temporary name. Its cost is small beside their bytes, which then
-/// survive `kill -9`.
-const NAMELESS_BYTES_MAX: u64 = 256 << 10;

@@ -4,7 +4,6 @@ use penstock_store::Target;
 use super::*;
 use crate::stores::pacer::Pacer;
 use crate::write::attributes::AttributePolicy;
-use crate::write::unnamed_files::NamedLater;
 use penstock_api::preserve::Preserve;
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
@@ -27,7 +26,6 @@ fn tree(target: Target) -> TargetTree {
         keeper: Arc::new(AttributePolicy::new(&Preserve::default(), true, false)),
         backup_dir: None,
         began: FileTime::default(),
-        named_later: Arc::new(NamedLater::new(true)),
     }
 }
 
@@ -110,57 +108,8 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
         let others = records.iter().filter(|record| record.entry != damaged);
         let expected: Vec<_> = others.map(|record| (record.entry, record.digest)).collect();
         assert_eq!(digests, expected);
-        // The others have a temporary name, or none where that is how such files are made.
-        let named = std::fs::read_dir(base.path()).unwrap().count();
-        assert_eq!((named + written.nameless.len()) as u32, FILES - 1);
-        drop(written);
-        assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), named);
+        assert_eq!(std::fs::read_dir(base.path()).unwrap().count() as u32, FILES - 1);
     }
-}
-
-/// B1: what stands under a temporary name is of the last attempt: once one file of a page has such
-/// a name, all have that are written later, and so have all of a task that follows another, or has
-/// a limit for names (promise (d): theirs would come late). Where files in memory have no names.
-#[test]
-fn b1_no_file_without_a_name_follows_one_with() {
-    penstock_sys::raise_file_limit();
-    let mut base = tempfile::tempdir_in("/dev/shm").unwrap();
-    let sizes = [10, 4096, 0, 500];
-    let (page, item) = (page(&sizes), item_of(&sizes));
-    let (records, payload) = frame_of(&sizes);
-    let in_base = |base: &std::path::Path, named_later: &Arc<NamedLater>, limit| {
-        let store = PosixStore::open(base, PosixOptions::default()).unwrap();
-        let (named_later, names) = (Arc::clone(named_later), Arc::new(Pacer::new(limit)));
-        TargetTree { named_later, names, ..tree(Target::Posix(store)) }
-    };
-    let without = |tree: TargetTree| {
-        let mut writer = PieceWriter::new(tree, Arc::default(), true);
-        writer.frame(&page, &item, &records, &payload);
-        writer.finish(&page, &item).nameless.len()
-    };
-    let fresh = || Arc::new(NamedLater::new(true));
-    let of = |named_later: &_, limit| in_base(base.path(), named_later, limit);
-    let all = without(of(&fresh(), 0));
-    if all == 0 {
-        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
-        {
-            eprintln!("SKIPPED: needs root before Linux 6.10, and 2,048 descriptors");
-        }
-        return;
-    }
-    assert_eq!(all, sizes.len());
-    assert_eq!(without(of(&Arc::new(NamedLater::new(false)), 0)), 0, "it follows another task");
-    let mixed = fresh();
-    assert_eq!(without(of(&mixed, 1_000_000)), 0, "there is a limit");
-    assert_eq!(without(of(&mixed, 0)), 0, "the page has temporary names");
-    assert!(mixed.is_for(1), "another page has not");
-    let none = fresh();
-    none.end();
-    assert_eq!(without(of(&none, 0)), 0, "a disk is mounted within");
-    base = tempfile::tempdir_in("/dev/shm").unwrap();
-    std::fs::write(base.path().join("f1"), "old").unwrap();
-    let unsynced = TargetTree { sync_nothing: true, ..in_base(base.path(), &fresh(), 0) };
-    assert_eq!(without(unsynced), 1, "one would be replaced, which costs a sync, and ends it");
 }
 
 /// B1, B5: whoever comes first makes a large file, and the others write to the same inode, even if

@@ -7,7 +7,6 @@ use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_store::StoreError;
 
 use crate::stores::errors::{full_problem, short_problem};
-use crate::write::unnamed_files::NamelessFiles;
 
 /// The results of one request, by entry.
 #[derive(Debug, Default)]
@@ -17,8 +16,6 @@ pub(crate) struct Written {
     /// Digests of an extent, or of the requested part of it.
     pub(crate) part: Option<Part>,
     pub(crate) failures: Vec<EntryFailure>,
-    /// Whole files that have no name yet.
-    pub(crate) nameless: NamelessFiles,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
     /// Set if the temporary file of a large file is gone.

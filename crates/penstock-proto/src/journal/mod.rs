@@ -24,9 +24,8 @@ pub use writers::{LateFile, WriterLine, WriterStanding};
 /// Most bytes of one record's payload.
 pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The writer and its circumstances. While none of these changes, data that was written and has a
-/// name is in that host's page cache or on disk. That holds even if the process was killed (hard
-/// cases A2, A5).
+/// The writer and its circumstances. While none of these changes, data that was written is in that
+/// host's page cache or on disk. That holds even if the process was killed (hard cases A2, A5).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Default, Hash, serde::Serialize, serde::Deserialize,
 )]

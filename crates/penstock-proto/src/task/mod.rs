@@ -66,7 +66,7 @@ pub enum Work {
 /// Result of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// A piece is written (or was found written), under temporary names or none.
+    /// A piece is written (or was found written), under temporary names.
     Written {
         /// The piece.
         piece: PieceRef,

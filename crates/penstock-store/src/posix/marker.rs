@@ -55,17 +55,16 @@ impl PosixStore {
     /// Makes room for the transfer's sync marker, so that it can be written when the disk is full.
     /// Otherwise the last data written could never be called durable. Where a file system writes
     /// every change to a new place, that cannot be promised. Call it before work. An existing
-    /// marker is left as it is. Returns whether one existed: this writer has worked here before
-    /// then.
+    /// marker is left as it is.
     ///
     /// # Errors
     /// The errors of [`PosixStore::write_marker`], but a denied one is always returned; `Io` with
     /// `ENOSPC` if there is no room even for this.
-    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<bool, StoreError> {
+    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
         let Some(place) = self.marker_place("make marker", of)? else {
             return Err(self.identity_missing().into());
         };
-        let reserve = || -> Result<bool, Errno> {
+        let reserve = || -> Result<(), Errno> {
             let before = self.ephemeral_root()?;
             let flags = OFlags::WRONLY | OFlags::CREATE;
             let file = create_component(place.directory.as_fd(), &place.name, flags, own_mode())?;
@@ -82,7 +81,7 @@ impl PosixStore {
             if let Some(before) = before.filter(|_| !was_there) {
                 put_back_time(&place.directory, &before);
             }
-            Ok(was_there)
+            Ok(())
         };
         reserve().map_err(|errno| StoreError::io("make marker", &place.path, errno))
     }

@@ -4,7 +4,6 @@ mod direct;
 mod failing;
 mod identity;
 mod modes;
-mod nameless;
 mod names;
 mod sandbox;
 mod writeback;

@@ -36,11 +36,6 @@ impl DurabilityMethod {
     pub fn is_per_file(self) -> bool {
         matches!(self, Self::Fsync(_))
     }
-
-    /// Returns whether a sync takes the time of a disk or of a server; in memory it takes none.
-    pub fn takes_time(self) -> bool {
-        !matches!(self, Self::Syncfs(FileSystemKind::Tmpfs) | Self::Nothing)
-    }
 }
 
 impl fmt::Display for DurabilityMethod {

@@ -4,7 +4,6 @@ pub(crate) mod device;
 pub(crate) mod durability_method;
 pub(crate) mod mode;
 pub(crate) mod mount;
-pub(crate) mod nameless_support;
 pub(crate) mod refusals;
 pub(crate) mod stamps;
 

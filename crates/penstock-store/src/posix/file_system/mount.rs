@@ -10,7 +10,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fsync, makedev, openat, stat
 use rustix::io::Errno;
 
 use crate::posix::file_system::durability_method::DurabilityMethod;
-use crate::posix::file_system::nameless_support::NamelessSupport;
 use crate::posix::file_system::refusals::Refusals;
 use crate::posix::file_system::stamps::Stamps;
 use crate::posix::write::direct::IoMode;
@@ -57,7 +56,6 @@ pub(crate) struct Mount {
     /// `None` where nothing on the mount may be opened: then nothing is synced by it.
     sync_fd: Option<OwnedFd>,
     refusals: Refusals,
-    nameless: NamelessSupport,
     stamps: Stamps,
 }
 
@@ -88,8 +86,8 @@ impl Mount {
             (method, _) => method,
         };
         let refusals = Refusals::default();
-        let (nameless, stamps) = (NamelessSupport::of(kind), Stamps::of(kind));
-        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals, nameless, stamps })
+        let stamps = Stamps::of(kind);
+        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals, stamps })
     }
 
     pub(crate) fn kind(&self) -> FileSystemKind {
@@ -134,11 +132,6 @@ impl Mount {
     /// Returns the steps in which the mount counts time.
     pub(crate) fn stamps(&self) -> &Stamps {
         &self.stamps
-    }
-
-    /// Returns whether the mount takes files without a name.
-    pub(crate) fn nameless_support(&self) -> &NamelessSupport {
-        &self.nameless
     }
 }
 

@@ -17,8 +17,6 @@ use crate::posix::stat::{directory_error, wrong_kind};
 use crate::posix::store::PosixStore;
 use crate::posix::write::direct::DirectFile;
 use crate::posix::write::file::WriteFile;
-use crate::posix::write::nameless::{can_name, open_nameless, try_permit};
-use crate::temporary::TemporaryName;
 
 /// Mode of a temporary file until it is finished, unless it is made with its final one.
 const TEMPORARY_MODE: u32 = 0o600;
@@ -166,39 +164,6 @@ impl PosixStore {
             }
         }
         Err(dir.error("create", name, Errno::EXIST))
-    }
-
-    /// Creates a file as [`PosixStore::create_whole`] does, but without a name until it gets its
-    /// final one, `name`. Returns `None` if that is impossible here or now, for any reason; the
-    /// caller then uses a temporary name. The first call on a mount tests the method with that
-    /// name, which `temporary` returns. The file ends by [`WriteFile::finish_nameless`].
-    pub fn create_nameless(
-        &self,
-        dir: &Dir,
-        name: &[u8],
-        temporary: impl FnOnce() -> TemporaryName,
-        (mode, gid): (Option<u32>, Option<u32>),
-    ) -> Option<WriteFile> {
-        let support = dir.mount()?.nameless_support();
-        if support.known() == Some(false) {
-            return None;
-        }
-        let permit = try_permit()?;
-        self.check_bytes_writable("create", name).ok()?;
-        let (mode, given) = made_with(dir, mode_until_finished(dir, mode, gid));
-        let parent = dir.fd().ok()?;
-        let make = || open_nameless(parent, mode);
-        match self.rules.unlocked(dir, make) {
-            Ok(fd) if support.known() == Some(true) || can_name(dir, &temporary(), mode) => {
-                Some(WriteFile::nameless(dir.clone(), name, (fd, permit), given))
-            }
-            // Kernels without the flag try to open the directory for writing.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                support.record(false);
-                None
-            }
-            _ => None,
-        }
     }
 
     /// Opens the temporary file `name` in `dir` for writing. It must exist, and is neither made nor

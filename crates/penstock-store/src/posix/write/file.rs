@@ -18,7 +18,6 @@ use crate::posix::sandbox::open_component;
 use crate::posix::stat::{stat_open, wrong_kind};
 use crate::posix::write::attributes::{Attributes, Node, NodeKind, NotSet};
 use crate::posix::write::direct::DirectFile;
-use crate::posix::write::nameless::{Nameless, NamelessPermit};
 use crate::posix::write::writeback::{Window, Writeback};
 
 /// A temporary file open for writing. Writes at several offsets may run at once.
@@ -35,8 +34,6 @@ pub struct WriteFile {
     mode: Option<u32>,
     /// The counter of written bytes, with early write-back.
     window: Option<Window>,
-    /// The permit of a file that has no name yet; their number is bounded.
-    permit: Option<NamelessPermit>,
     /// A second descriptor, if whole blocks pass the page cache by.
     pub(crate) direct: Option<DirectFile>,
 }
@@ -51,24 +48,13 @@ impl WriteFile {
     ) -> Self {
         let early = dir.mount().is_some_and(|mount| mount.writeback() == Writeback::Early);
         let window = early.then(Window::default);
-        let (name, fd, permit, direct) = (name.into(), Some(fd), None, None);
-        Self { dir, name, fd, created, mode, window, permit, direct }
-    }
-
-    /// A new file that gets its `name` later.
-    pub(crate) fn nameless(
-        dir: Dir,
-        name: &[u8],
-        (fd, permit): (OwnedFd, NamelessPermit),
-        mode: Option<u32>,
-    ) -> Self {
-        Self { permit: Some(permit), ..Self::posix(dir, name, fd, true, mode) }
+        Self { dir, name: name.into(), fd: Some(fd), created, mode, window, direct: None }
     }
 
     /// A file whose bytes go nowhere.
     pub(crate) fn null(dir: Dir, name: &[u8]) -> Self {
-        let (name, window, permit, direct) = (name.into(), None, None, None);
-        Self { dir, name, fd: None, created: true, mode: None, window, permit, direct }
+        let (name, window, direct) = (name.into(), None, None);
+        Self { dir, name, fd: None, created: true, mode: None, window, direct }
     }
 
     fn error(&self, operation: &'static str, errno: impl Into<io::Error>) -> StoreError {
@@ -118,14 +104,9 @@ impl WriteFile {
         &self.dir
     }
 
-    /// Its temporary name; its final one if it has no name yet.
+    /// Its temporary name.
     pub fn name(&self) -> &[u8] {
         &self.name
-    }
-
-    /// Returns whether the file has no name at all, and ends by [`WriteFile::finish_nameless`].
-    pub fn is_nameless(&self) -> bool {
-        self.permit.is_some()
     }
 
     /// Returns whether this open made the file; otherwise it existed, with the data of others.
@@ -227,22 +208,6 @@ impl WriteFile {
         }
         let not_set = self.set(fd, wanted)?;
         self.close(sync).map(|()| not_set)
-    }
-
-    /// Finishes the file as [`WriteFile::finish`] does. The file gets its name by
-    /// [`crate::Target::publish_nameless`] and is not synced.
-    ///
-    /// # Errors
-    /// `Io`: the file must be written again, from the start.
-    pub fn finish_nameless(
-        mut self,
-        wanted: &Attributes<'_>,
-    ) -> Result<(Nameless, NotSet), StoreError> {
-        let (Some(fd), Some(permit)) = (self.fd.take(), self.permit.take()) else {
-            return Err(self.error("finish", Errno::BADF));
-        };
-        let not_set = self.set(&fd, wanted)?;
-        Ok((Nameless::new(fd, permit), not_set))
     }
 
     /// Sets the attributes `wanted`. Returns the rejected attributes.

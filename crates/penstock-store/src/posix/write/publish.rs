@@ -14,8 +14,6 @@ use crate::item::check_item_name;
 use crate::meta::Kind;
 use crate::posix::stat::wrong_kind;
 use crate::posix::store::PosixStore;
-use crate::posix::write::nameless::Nameless;
-use crate::temporary::TemporaryName;
 
 impl PosixStore {
     /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
@@ -79,47 +77,6 @@ impl PosixStore {
             Err(Errno::NOENT) => Ok(false),
             Err(Errno::ISDIR) => Err(wrong_kind(dir, name, Kind::Directory)),
             Err(errno) => Err(dir.error("remove", name, errno)),
-        }
-    }
-
-    /// Gives a finished file without a name its final `name` in `dir`: the directory in which it
-    /// was made, or the one at that path now. With `replace`, an entry of that name, a file or a
-    /// link, is replaced in one step, by way of the name that `temporary` returns. A directory
-    /// never is.
-    ///
-    /// # Errors
-    /// `Exists` without `replace`; `WrongKind` if a directory is there; `BadPath`; `ReadOnly`;
-    /// `Io`, with `ENOENT` if `dir` is gone, or lies in another file system than the file.
-    pub fn publish_nameless(
-        &self,
-        dir: &Dir,
-        file: &Nameless,
-        name: &[u8],
-        temporary: impl FnOnce() -> TemporaryName,
-        replace: bool,
-    ) -> Result<(), StoreError> {
-        check_item_name(dir, name)?;
-        if name::own(name).is_some() {
-            return Err(StoreError::bad_path(&name::join(dir.path(), name)));
-        }
-        self.check_item_writable("link", dir, name)?;
-        let parent = dir.fd()?;
-        let in_dir = |name: &[u8]| self.rules.unlocked(dir, || file.link(parent, name));
-        match in_dir(name) {
-            Ok(()) => Ok(()),
-            Err(Errno::EXIST) if !replace => {
-                Err(StoreError::Exists { path: name::escape(&name::join(dir.path(), name)) })
-            }
-            Err(Errno::EXIST) => {
-                // A try that was cut short may have left it.
-                let temporary = temporary();
-                self.remove(dir, &temporary)?;
-                in_dir(&temporary).map_err(|errno| dir.error("link", &temporary, errno))?;
-                self.publish(dir, &temporary, name, true)
-            }
-            // Another file system is mounted there now: entries of the old one are out of reach.
-            Err(Errno::XDEV) => Err(dir.error("link", name, Errno::NOENT)),
-            Err(errno) => Err(dir.error("link", name, errno)),
         }
     }
 }
