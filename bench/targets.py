@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from rivals import FEW_FILES, RIVALS
 
 GIB = 2**30
-NAMELESS_MAX = 256 * 2**10
-"""Files up to this size may be made without a name."""
 BOUND_SHARE = 0.9
 """A row counts as met, too, from this share of its bound."""
 
@@ -20,7 +18,7 @@ class Target:
     `kind` says of what `must` and `stretch` are limits:
     rate: least share of a rival's bytes per second. The rival is one mover or a class of them;
     cpu:  least share of another mover's CPU efficiency (bytes per CPU second);
-    s/GiB, us/file: most CPU of both ends; MiB: most memory of a daemon.
+    s/GiB: most CPU of both ends; MiB: most memory of a daemon.
     """
 
     sets: tuple
@@ -58,13 +56,6 @@ TARGETS = [
     rate(MID, "clear blake3", "tar over nc", 1.0, 1.3),
     rate(MID, "clear blake3", "rsync daemon", 1.15),
     rate(MID, "tls blake3", "fastest encrypted", 1.0, 1.3),
-    rate(SMALL, "clear blake3", "tar over nc", 0.7, 0.95),
-    rate(SMALL, "clear blake3", "rsync daemon", 1.4),
-    rate(SMALL, "clear blake3", "gridftp", 10),
-    Target(SMALL, "clear blake3", "us/file", "", 22, 18),
-    rate(SMALL, "tls blake3", "tar over tls", 0.85, 1.1),
-    rate(SMALL, "tls blake3", "escp", 2),
-    rate(SMALL, "tls blake3", "rsync over ssh", 2),
     rate(MEM, "clear xxh3", "fastest iperf3", 0.8, 0.9),
     *[Target(BOTH, mode, "cpu", f"penstock {mode}, one way", 0.9)
       for mode in ("clear xxh3", "clear blake3", "tls blake3", "tls xxh3")],
@@ -140,12 +131,8 @@ def bound(mode, files, size, primitives):
     if mode.startswith("tls"):
         parts.append(("cipher", 2 * costs["aes-128-gcm s/GiB"]))
     kib = 4 if small or size / files > 131072 else 64
-    cost = {step: costs.get(f"{step} of {kib} KiB us/file") for step in
-            ("list", "read", "write", "rename", "write nameless", "name")}
-    made = cost["write"] + cost["rename"]
-    if cost["name"] is not None and size / files <= NAMELESS_MAX:
-        made = min(made, cost["write nameless"] + cost["name"])
-    each = cost["list"] + cost["read"] + made
+    each = sum(costs[f"{step} of {kib} KiB us/file"]
+               for step in ("list", "read", "write", "rename"))
     parts.append(("files", each * files / 1e6 / (size / GIB)))
     if size / files > 131072:
         parts.append(("bytes of files", costs["file s/GiB"]))
@@ -171,14 +158,12 @@ def judge(name, rows, peaks, primitives):
             row |= {"figure": f"{value:.0f} MiB", "ratio": value}
         elif target.kind in ("rate", "cpu") and ours:
             row |= compare(target, ours, figures)
-        elif target.kind in ("s/GiB", "us/file") and ours:
-            value = ours.cpu_gib if target.kind == "s/GiB" else ours.cpu_file
-            if value is not None:
-                row |= {"figure": f"{value:.2f} {target.kind}", "ratio": value}
+        elif target.kind == "s/GiB" and ours and ours.cpu_gib is not None:
+            row |= {"figure": f"{ours.cpu_gib:.2f} s/GiB", "ratio": ours.cpu_gib}
         limit = None
         if name not in (*MEM, *BOTH) and rows:
             limit = bound(target.mode, rows[0]["files"], rows[0]["bytes"], primitives)
-        if limit and ours and ours.cpu_gib and target.kind in ("rate", "s/GiB", "us/file"):
+        if limit and ours and ours.cpu_gib and target.kind in ("rate", "s/GiB"):
             best_rate = len(os.sched_getaffinity(0)) / limit[0] * GIB
             is_rate = target.kind == "rate"
             row["of_bound"] = ours.rate / best_rate if is_rate else limit[0] / ours.cpu_gib

@@ -151,8 +151,7 @@ class Watch(threading.Thread):
                 due = seconds + 0.045
 
     def landed(self):
-        """Bytes of blocks that the file system of the target has got since the beginning: those of
-        files that have no name yet count too."""
+        """Bytes of blocks that the file system of the target has got since the beginning."""
         return used_bytes(self.target) - self.before
 
     def end(self):

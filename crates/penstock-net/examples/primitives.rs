@@ -12,11 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -34,8 +33,6 @@ const GIB: usize = 1 << 30;
 /// Sizes of the small files, and how many of each: as the benchmark's data sets have them, since a
 /// large directory costs more a file than a small one.
 const SMALL: [(usize, usize); 2] = [(4096, 100_000), (65536, 20_000)];
-/// Files without a name that are open at a time.
-const NAMELESS: usize = 512;
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args_os().skip(1);
@@ -225,8 +222,8 @@ fn fill(directory: &Path, size: usize, files: usize) -> Outcome<()> {
 }
 
 /// What every small file needs of the kernel: listed, looked at, and asked for its attributes;
-/// opened, read, looked at again and closed; made, written, given its time and closed; renamed. The
-/// same once more where a file can be made without a name, and given one. Microseconds per file.
+/// opened, read, looked at again and closed; made, written, given its time and closed; renamed.
+/// Microseconds per file.
 fn small_files(work: &Path, size: usize, files: usize) -> Outcome<Vec<(&'static str, f64)>> {
     let from = work.join(format!("from-{size}"));
     let to = work.join("to");
@@ -283,51 +280,8 @@ fn small_files(work: &Path, size: usize, files: usize) -> Outcome<Vec<(&'static 
         Ok::<_, rustix::io::Errno>(())
     });
     outcome?;
-    let nameless = write_nameless(work, &buffer, &names, &times);
     fs::remove_dir_all(&to)?;
     let per_file = |seconds: f64| seconds / files as f64 * 1e6;
-    let mut steps = vec![("list", list), ("read", read), ("write", write), ("rename", rename)];
-    if let Ok((write, name)) = nameless {
-        steps.extend([("write nameless", write), ("name", name)]);
-    }
+    let steps = [("list", list), ("read", read), ("write", write), ("rename", rename)];
     Ok(steps.into_iter().map(|(step, seconds)| (step, per_file(seconds))).collect())
-}
-
-/// Seconds to make, write, and give their time to files without a name, and to name and close them.
-/// Fails where the file system, or the kernel, does not let that.
-fn write_nameless(
-    work: &Path,
-    content: &[u8],
-    names: &[OsString],
-    times: &Timestamps,
-) -> Outcome<(f64, f64)> {
-    let to = work.join("to-named");
-    fs::create_dir(&to)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let target = rustix::fs::openat(CWD, &to, flags, Mode::empty())?;
-    let (mut writing, mut naming) = (0.0, 0.0);
-    for names in names.chunks(NAMELESS) {
-        let (seconds, files) = timed(|| {
-            let make = |_| {
-                let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-                let file = rustix::fs::openat(&target, c".", flags, Mode::from_raw_mode(0o644))?;
-                rustix::io::pwrite(&file, content, 0)?;
-                rustix::fs::futimens(&file, times)?;
-                Ok(file)
-            };
-            names.iter().map(make).collect::<rustix::io::Result<Vec<OwnedFd>>>()
-        });
-        writing += seconds;
-        let files = files?;
-        let (seconds, outcome) = timed(|| {
-            for (file, name) in files.into_iter().zip(names) {
-                rustix::fs::linkat(&file, c"", &target, name, AtFlags::EMPTY_PATH)?;
-            }
-            Ok::<_, rustix::io::Errno>(())
-        });
-        outcome?;
-        naming += seconds;
-    }
-    fs::remove_dir_all(&to)?;
-    Ok((writing, naming))
 }
