@@ -2,7 +2,7 @@
 """Times Penstock into a disk, durable at the end, beside fio into the same file system.
 
     bench/disk.py --penstock target/release/penstock [--reps 5] [--size 4G] [--out DIR]
-                  [--systems ext4,xfs,root] [--sets one,large] [--place /var/tmp/pst-disk]
+                  [--systems ext4,xfs,root] [--sets one,large,small] [--place /var/tmp/pst-disk]
                   [--movers 'NAME;...'] [--plain target/release/examples/disk]
 
 The source is on tmpfs, the daemons speak over loopback, and the target is a directory of the disk
@@ -15,6 +15,9 @@ leaves out its start, while the whole command counts for Penstock.
 receive, hash, write, sync; no frames, requests, ledger or names), with four lanes, and by its own
 clock: what two cores and this disk allow for that data path. It writes directly, "plain buffered"
 through the page cache; "penstock buffered" is Penstock with `io = "buffered"` for its store.
+
+The set "small" has 100,000 files of 4 KiB whatever --size says. It is held against "tar, then
+sync": one tar into another on this host, and a sync of the file system; it verifies nothing.
 
 Runs are interleaved in an order that turns by one each round, the first round (rep 0) is a
 warm-up that only raw.jsonl keeps, and the table gives medians and the ratio to the fastest and to
@@ -61,7 +64,9 @@ FIO = {
     "fio direct": ["--ioengine=psync", "--direct=1"],
     "fio direct, depth 8": ["--ioengine=io_uring", "--iodepth=8", "--direct=1"],
 }
-SETS = {"one": 1, "large": 16}
+TAR = "tar, then sync"
+SETS = {"one": 1, "large": 16, "small": 100_000}
+SMALL_BYTES = 4096
 MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
 
 
@@ -72,6 +77,19 @@ def call(*command):
 def bytes_of(text):
     factor = {"M": 2**20, "G": GIB}.get(text[-1:].upper())
     return int(text[:-1]) * factor if factor else int(text)
+
+
+def size_of(name, arguments):
+    """Bytes of a data set."""
+    return SETS[name] * SMALL_BYTES if name == "small" else arguments.size
+
+
+def movers_of(name, arguments):
+    """Those of the movers that a data set is for."""
+    if name == "small":
+        return [mover for mover in arguments.movers
+                if mover == TAR or mover in PENSTOCK and "buffered" not in mover]
+    return [mover for mover in arguments.movers if mover != TAR]
 
 
 def machine_busy():
@@ -187,6 +205,16 @@ def run_plain(binary, source, directory, how):
     return told["wall_s"], told["cpu_s"]
 
 
+def run_tar(source, directory):
+    """Seconds of both, the sync included, and their CPU seconds."""
+    before, begun = children_cpu(), time.monotonic()
+    done = subprocess.run(
+        ["sh", "-ec", 'tar -C "$0" -cf - . | tar -C "$1" -xf -; sync -f "$1"', source, directory],
+        timeout=LIMIT_SECONDS)
+    wall = time.monotonic() - begun
+    return None if done.returncode else wall, children_cpu() - before
+
+
 def one_run(mover, system, sites, source, arguments):
     """One timed run; the row without its place in the series."""
     name = os.path.basename(source)
@@ -199,6 +227,8 @@ def one_run(mover, system, sites, source, arguments):
         same = wall is not None
     elif mover in PLAIN:
         wall, cpu = run_plain(arguments.plain, source, out, PLAIN[mover])
+    elif mover == TAR:
+        wall, cpu = run_tar(source, out)
     else:
         before = sites.cpu() + children_cpu()
         store = "buffered" if "buffered" in mover else "data"
@@ -219,11 +249,12 @@ def measure(system, arguments, source_root):
     try:
         for name in arguments.sets:
             source = os.path.join(source_root, "data", "set-" + name)
-            movers = arguments.movers
+            movers = movers_of(name, arguments)
             for rep in range(arguments.reps + 1):
                 turn = rep % len(movers)
                 for mover in movers[turn:] + movers[:turn]:
-                    row = {"system": system.describe(), "set": name, "rep": rep, "bytes": arguments.size,
+                    row = {"system": system.describe(), "set": name, "rep": rep,
+                           "bytes": size_of(name, arguments),
                            **one_run(mover, system, sites, source, arguments)}
                     print(json.dumps(row), file=sys.stderr, flush=True)
                     if arguments.out:
@@ -240,6 +271,9 @@ def table(rows, peaks):
     lines = []
     for name in dict.fromkeys(row["set"] for row in rows):
         part = [row for row in rows if row["set"] == name]
+        if name == "small":
+            lines += small_table(part)
+            continue
         size = part[0]["bytes"] / GIB
         good = {mover: [row for row in part if row["mover"] == mover and row["verified"]]
                 for mover in dict.fromkeys(row["mover"] for row in part)}
@@ -271,11 +305,37 @@ def table(rows, peaks):
     return "\n".join(lines) + "\n"
 
 
+def small_table(rows):
+    """Lines for the small files of one file system."""
+    files = SETS["small"]
+    lines = [f"\n### {rows[0]['system']}: {files} files of {SMALL_BYTES} bytes\n",
+             "| mover | wall s (range) | files/s | CPU us/file | machine us/file | x tar | ok |",
+             "|---|---|---|---|---|---|---|"]
+    by_mover = {mover: [row for row in rows if row["mover"] == mover]
+                for mover in dict.fromkeys(row["mover"] for row in rows)}
+    walls = {mover: sorted(row["wall_s"] for row in runs if row["verified"])
+             for mover, runs in by_mover.items()}
+    for mover, runs in by_mover.items():
+        good = [row for row in runs if row["verified"]]
+        if not good:
+            lines.append(f"| {mover} | failed | - | - | - | - | 0/{len(runs)} |")
+            continue
+        wall = statistics.median(walls[mover])
+        cpu, machine = (statistics.median(row[key] for row in good) / files * 1e6
+                        for key in ("cpu_s", "machine_s"))
+        tar = f"{statistics.median(walls[TAR]) / wall:.2f}" if walls.get(TAR) else "-"
+        lines.append(f"| {mover} | {wall:.2f} ({walls[mover][0]:.2f}-{walls[mover][-1]:.2f}) | "
+                     f"{files / wall:.0f} | {cpu:.1f} | {machine:.1f} | {tar} | "
+                     f"{len(good)}/{len(runs)} |")
+    return lines
+
+
 def make_sources(arguments, source_root):
     for name in arguments.sets:
         files = SETS[name]
         call(arguments.penstock, "dataset", "make", os.path.join(source_root, "data", "set-" + name),
-             "--files", str(files), "--size", str(arguments.size // files), "--layout", "flat")
+             "--files", str(files), "--size", str(size_of(name, arguments) // files),
+             "--layout", "flat")
 
 
 def main():
@@ -284,9 +344,10 @@ def main():
     parser.add_argument("--penstock", default="target/release/penstock")
     parser.add_argument("--plain", default="target/release/examples/disk")
     parser.add_argument("--movers", type=lambda text: text.split(";"), help="separated by `;`",
-                        default=[*PENSTOCK, *PLAIN, *FIO])
+                        default=[*PENSTOCK, *PLAIN, *FIO, TAR])
     parser.add_argument("--reps", type=int, default=5, help="counted rounds, after one warm-up")
-    parser.add_argument("--size", type=bytes_of, default=4 * GIB, help="bytes of each set, as 4G")
+    parser.add_argument("--size", type=bytes_of, default=4 * GIB,
+                        help="bytes of each set of large files, as 4G")
     parser.add_argument("--systems", type=lambda text: text.split(","), default=["ext4", "xfs", "root"])
     parser.add_argument("--sets", type=lambda text: text.split(","), default=list(SETS))
     parser.add_argument("--place", default="/var/tmp/pst-disk", help="on the disk to be measured")
