@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use crate::clock::now_seconds;
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation};
 use crate::keys::{Keys, incarnation_of, incarnation_text};
-use crate::state::Pairing;
+use crate::state::{JournalError, Pairing};
 pub use crate::tenure::{Clock, Tenure, epoch_of};
 
 mod drain;
@@ -59,8 +59,22 @@ pub enum Ask {
     Withdraw(u64),
 }
 
-/// Makes a request to the journal store. Blocks on storage; errors are in the words of an operator.
-pub type Eligible = dyn Fn(Ask) -> Result<(), String> + Send;
+/// The reason why a peer may not do what it asks of the journal store.
+#[derive(Debug, thiserror::Error)]
+pub enum Ineligible {
+    /// The journal forbids it, or cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A witness has no journal.
+    #[error("this host only witnesses: it never leads")]
+    Witness,
+    /// The peer was elected a moment ago and failed.
+    #[error("this peer could not begin as the controller: {0}")]
+    JustFailed(String),
+}
+
+/// Makes a request to the journal store. Blocks on storage.
+pub type Eligible = dyn Fn(Ask) -> Result<(), Ineligible> + Send;
 
 /// The next format is taken when all peers have known it for so many lengths of the lease.
 const SETTLE_LEASES: u64 = 6;
@@ -461,7 +475,8 @@ impl Member {
         // The 24 bits of it that epochs hold have room to count up: see `state::recover`.
         let random = || (rand::random::<u64>() & !0x80_0000).max(1);
         let incarnation = *self.begun.get_or_insert_with(random);
-        (self.eligible)(Ask::Begin(incarnation)).map_err(EtcdError::Refused)?;
+        let begun = (self.eligible)(Ask::Begin(incarnation));
+        begun.map_err(|why| EtcdError::Refused(why.to_string()))?;
         let key = self.keys.incarnation();
         let puts = [
             Operation::Put(key.clone(), incarnation_text(incarnation), 0),
@@ -528,7 +543,7 @@ impl Member {
         }
         match (self.eligible)(Ask::Lead { incarnation, written: seen.written }) {
             Ok(()) => Ok((self.stand(incarnation, lease, seen)?, String::new())),
-            Err(why) => Ok((None, why)),
+            Err(why) => Ok((None, why.to_string())),
         }
     }
 

@@ -20,7 +20,8 @@ mod sqlite;
 mod transfers;
 
 pub use etcd::{
-    EtcdState, KnownMember, RecoverError, Recovered, SharedJournal, is_cut_short, recover,
+    EtcdState, JournalError, KnownMember, RecoverError, Recovered, SharedJournal, is_cut_short,
+    recover,
 };
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};

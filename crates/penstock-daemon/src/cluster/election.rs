@@ -14,7 +14,7 @@ use penstock_api::rpc::task::Caller;
 use penstock_api::scan::SourcePeer;
 use penstock_cluster::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_cluster::keys::Keys;
-use penstock_cluster::membership::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
+use penstock_cluster::membership::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Ineligible, Tenure};
 use penstock_cluster::state::{EtcdState, SharedJournal, SqliteState};
 use penstock_peer::SourceService;
 use penstock_proto::id::Name;
@@ -83,7 +83,7 @@ fn stands(eligible: Box<Eligible>, stood_back: StoodBack) -> Box<Eligible> {
     Box::new(move |ask| {
         let unable = stood_back.lock().unwrap_or_else(PoisonError::into_inner);
         match unable.as_ref().filter(|(when, _)| when.elapsed() < STAND_BACK) {
-            Some((_, why)) => Err(format!("this peer could not begin as the controller: {why}")),
+            Some((_, why)) => Err(Ineligible::JustFailed(why.clone())),
             None => eligible(ask),
         }
     })
@@ -328,12 +328,15 @@ fn check_compaction(etcd: &Etcd, site: &Name) -> anyhow::Result<()> {
 /// Returns whether this peer may lead: it reaches the site's journal, and etcd is not behind that.
 fn eligible(settings: &Settings) -> Box<Eligible> {
     if settings.witness {
-        return Box::new(|_| Err("this host only witnesses: it never leads".to_owned()));
+        return Box::new(|_| Err(Ineligible::Witness));
     }
     let journal = SharedJournal::new(&settings.journal);
-    Box::new(move |ask| match ask {
-        Ask::Lead { incarnation, written } => journal.check(incarnation, written),
-        Ask::Begin(incarnation) => journal.begin(incarnation),
-        Ask::Withdraw(incarnation) => journal.withdraw(incarnation),
+    Box::new(move |ask| {
+        let answer = match ask {
+            Ask::Lead { incarnation, written } => journal.check(incarnation, written),
+            Ask::Begin(incarnation) => journal.begin(incarnation),
+            Ask::Withdraw(incarnation) => journal.withdraw(incarnation),
+        };
+        answer.map_err(Ineligible::from)
     })
 }

@@ -50,6 +50,50 @@ pub struct SharedJournal {
     root: PathBuf,
 }
 
+/// The reason why a peer may not lead, or not begin a site, with this journal.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The journal cannot be read or written.
+    #[error("the journal `{}` cannot be used: {cause}", .root.display())]
+    Unusable {
+        /// The journal.
+        root: PathBuf,
+        /// The error of the system.
+        cause: io::Error,
+    },
+    /// The journal moved on from the records, and no host gave etcd the next incarnation.
+    #[error(
+        "a takeover or a recovery of this site is not complete; if no other host continues it, \
+         `penstock site recover` completes it"
+    )]
+    CutShort,
+    /// The journal never was that of the records.
+    #[error(
+        "the journal `{}` is not the one that the other peers of the site use; is it mounted?",
+        .0.display()
+    )]
+    Foreign(PathBuf),
+    /// etcd went back in time.
+    #[error(
+        "etcd is older than the journal: its records are of revision {etcd}, the journal has seen \
+         {journal}; if etcd was restored from a backup, `penstock site recover` continues from the \
+         journal"
+    )]
+    EtcdIsOlder {
+        /// Revision of etcd at which a record was written last.
+        etcd: u64,
+        /// Revision that the copy in the journal has seen.
+        journal: u64,
+    },
+    /// etcd is empty and the journal is not.
+    #[error(
+        "etcd has no records of this site, but the journal `{}` has: etcd was lost, or is another \
+         one; `penstock site recover` continues from the journal",
+        .0.display()
+    )]
+    HasRecords(PathBuf),
+}
+
 /// The newest copy of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Newest {
@@ -107,56 +151,46 @@ impl SharedJournal {
     /// were written last at `revision` of etcd. Blocks on storage.
     ///
     /// # Errors
-    /// The reason why it may not, in the words of an operator.
-    pub fn check(&self, incarnation: u64, revision: u64) -> Result<(), String> {
-        let root = self.root.display();
-        let failed = |error| format!("the journal `{root}` cannot be used: {error}");
-        if !self.has_mark(incarnation).map_err(failed)? {
-            return Err(match self.is_left(incarnation).map_err(failed)? {
-                true => "a takeover or a recovery of this site is not complete; if no other host \
-                         continues it, `penstock site recover` completes it"
-                    .to_owned(),
-                false => format!(
-                    "the journal `{root}` is not the one that the other peers of the site use; is \
-                     it mounted?"
-                ),
+    /// The reason why it may not.
+    pub fn check(&self, incarnation: u64, revision: u64) -> Result<(), JournalError> {
+        let unusable = |cause| self.unusable(cause);
+        if !self.has_mark(incarnation).map_err(unusable)? {
+            return Err(match self.is_left(incarnation).map_err(unusable)? {
+                true => JournalError::CutShort,
+                false => JournalError::Foreign(self.root.clone()),
             });
         }
-        match self.newest().map_err(failed)? {
-            Some(newest) if newest.place() > place(incarnation, revision) => Err(format!(
-                "etcd is older than the journal: its records are of revision {revision}, the \
-                 journal has seen {}; if etcd was restored from a backup, `penstock site recover` \
-                 continues from the journal",
-                newest.revision
-            )),
+        match self.newest().map_err(unusable)? {
+            Some(newest) if newest.place() > place(incarnation, revision) => {
+                Err(JournalError::EtcdIsOlder { etcd: revision, journal: newest.revision })
+            }
             _ => Ok(()),
         }
+    }
+
+    fn unusable(&self, cause: io::Error) -> JournalError {
+        JournalError::Unusable { root: self.root.clone(), cause }
     }
 
     /// Becomes the journal of the first records of a site, which are to be of `incarnation`. Blocks
     /// on storage.
     ///
     /// # Errors
-    /// Why not, in the words of an operator.
-    pub fn begin(&self, incarnation: u64) -> Result<(), String> {
-        let root = self.root.display();
-        let failed = |error| format!("the journal `{root}` cannot be used: {error}");
-        if self.newest().map_err(failed)?.is_some() {
-            return Err(format!(
-                "etcd has no records of this site, but the journal `{root}` has: etcd was lost, or \
-                 is another one; `penstock site recover` continues from the journal"
-            ));
+    /// It cannot be used, or has records of the site.
+    pub fn begin(&self, incarnation: u64) -> Result<(), JournalError> {
+        if self.newest().map_err(|cause| self.unusable(cause))?.is_some() {
+            return Err(JournalError::HasRecords(self.root.clone()));
         }
-        self.set_mark(incarnation).map_err(failed)
+        self.set_mark(incarnation).map_err(|cause| self.unusable(cause))
     }
 
     /// Takes [`SharedJournal::begin`] back: the first records are of another incarnation. Blocks on
     /// storage.
     ///
     /// # Errors
-    /// Why not, in the words of an operator.
-    pub fn withdraw(&self, incarnation: u64) -> Result<(), String> {
-        self.remove_mark(incarnation).map_err(|error| error.to_string())
+    /// It cannot be used.
+    pub fn withdraw(&self, incarnation: u64) -> Result<(), JournalError> {
+        self.remove_mark(incarnation).map_err(|cause| self.unusable(cause))
     }
 
     /// Returns whether the journal moved to an incarnation counted up from this one, which no
@@ -494,17 +528,18 @@ mod tests {
         let journal = SharedJournal::new(&directory.path().join("shared"));
         journal.begin(7).unwrap();
         journal.check(7, 1).unwrap();
-        assert!(journal.check(8, 1).unwrap_err().contains("is it mounted"));
+        assert!(matches!(journal.check(8, 1), Err(JournalError::Foreign(_))));
         let mut copy = begin(&journal, place(7, 10), 10);
         copy.append(50, &[("heads/c", None)]).unwrap();
         journal.check(7, 50).unwrap();
-        assert!(journal.check(7, 49).unwrap_err().contains("older than the journal"));
-        assert!(journal.begin(9).unwrap_err().contains("site recover"));
+        let older = journal.check(7, 49).unwrap_err();
+        assert!(matches!(older, JournalError::EtcdIsOlder { etcd: 49, journal: 50 }), "{older}");
+        assert!(matches!(journal.begin(9), Err(JournalError::HasRecords(_))));
         assert!(journal.take(8).unwrap());
         journal.check(8, 1).unwrap();
         assert_eq!(journal.marks().unwrap(), vec![8]);
         let why = journal.check(7, 60).unwrap_err();
-        assert!(why.contains("not complete"), "the incarnation before: {why}");
+        assert!(matches!(why, JournalError::CutShort), "the incarnation before: {why}");
     }
 
     /// B4: a journal is taken by one host for each incarnation, and by none for one before: what a

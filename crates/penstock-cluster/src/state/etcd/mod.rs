@@ -27,7 +27,7 @@ mod journal;
 mod recover;
 mod voters;
 
-pub use journal::SharedJournal;
+pub use journal::{JournalError, SharedJournal};
 pub use recover::{RecoverError, Recovered, is_cut_short, recover};
 pub use voters::KnownMember;
 

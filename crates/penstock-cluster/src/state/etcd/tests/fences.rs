@@ -8,7 +8,7 @@ use penstock_proto::version;
 use super::super::recover::Claim;
 use super::*;
 use crate::keys::incarnation_text;
-use crate::membership::{Ask, Cluster, ClusterConfig, ClusterNow};
+use crate::membership::{Ask, Cluster, ClusterConfig, ClusterNow, Ineligible};
 
 /// How long something may take on a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,7 +69,7 @@ impl Place {
                 Ask::Withdraw(incarnation) => place.journal.withdraw(incarnation),
             };
             also(&place, ask);
-            answer
+            answer.map_err(Ineligible::from)
         };
         let config = ClusterConfig {
             site: "hpc".parse().unwrap(),
