@@ -1,9 +1,10 @@
 //! How this host's member comes to be one of several: it is added to the others, while no other
 //! host adds one, in the place of what this host, or one of its name, had before.
 
-use penstock_cluster::etcd::{Compare, EtcdError, EtcdMember, Operation};
+use penstock_cluster::etcd::{Compare, EtcdMember, Operation};
 
 use super::answers::{address_of, answering};
+use super::error::KeeperError;
 use super::{ANSWER, CHANGE, Work};
 
 /// Seconds for which a host that adds its member keeps others from adding theirs: time for two
@@ -11,15 +12,10 @@ use super::{ANSWER, CHANGE, Work};
 const ADDING_SECONDS: u64 = 60;
 const _: () = assert!(ADDING_SECONDS > 2 * CHANGE.as_secs() + 6 * ANSWER.as_secs());
 
-fn words(error: EtcdError) -> String {
-    format!("this host's etcd cannot join the others: {error}")
-}
-
 impl Work {
     /// Whether there are too few members, or one that is or was this host's.
-    pub(super) fn is_wanted(&self) -> Result<bool, String> {
-        let members = self.etcd.members_now(ANSWER);
-        let members = members.map_err(|error| format!("the site's etcd: {error}"))?;
+    pub(super) fn is_wanted(&self) -> Result<bool, KeeperError> {
+        let members = self.etcd.members_now(ANSWER).map_err(KeeperError::Members)?;
         let url = self.own.peer_url();
         let is_own = |member: &EtcdMember| {
             member.peer_url == url || member.name == self.name() && !self.note.removed
@@ -29,8 +25,8 @@ impl Work {
 
     /// Adds this host's member to the others, unless there are enough; gives them all as etcd
     /// wants them named.
-    pub(super) fn enter(&self) -> Result<Option<String>, String> {
-        let (lease, _) = self.etcd.grant(ADDING_SECONDS, ANSWER).map_err(words)?;
+    pub(super) fn enter(&self) -> Result<Option<String>, KeeperError> {
+        let (lease, _) = self.etcd.grant(ADDING_SECONDS, ANSWER).map_err(KeeperError::Join)?;
         let entered = self.enter_under(lease);
         // Else it ends by itself.
         let _ = self.etcd.revoke(lease, ANSWER);
@@ -38,42 +34,42 @@ impl Work {
     }
 
     /// The same, once nobody else does it until the lease ends.
-    fn enter_under(&self, lease: u64) -> Result<Option<String>, String> {
+    fn enter_under(&self, lease: u64) -> Result<Option<String>, KeeperError> {
         let (key, own) = (self.keys.at("adding"), self.own.peer_url().into_bytes());
         let lock = Operation::Put(key.clone(), own.clone(), lease);
         // It may be this host's already: of an attempt whose answer was lost, or of the daemon
         // before this one.
         for free in [Compare::Created(key.clone(), 0), Compare::Value(key, own)] {
             let locked = self.etcd.transact(&[free], std::slice::from_ref(&lock), ANSWER);
-            if locked.map_err(words)?.succeeded {
+            if locked.map_err(KeeperError::Join)?.succeeded {
                 return self.enter_alone();
             }
         }
-        Err("another host's etcd is joining; this one's waits".to_owned())
+        Err(KeeperError::Joining)
     }
 
     /// The same while nobody else does it.
-    fn enter_alone(&self) -> Result<Option<String>, String> {
+    fn enter_alone(&self) -> Result<Option<String>, KeeperError> {
         let (name, url) = (self.name().to_owned(), self.own.peer_url());
-        let mut members = self.etcd.members_now(ANSWER).map_err(words)?;
+        let mut members = self.etcd.members_now(ANSWER).map_err(KeeperError::Join)?;
         let is_own = |member: &EtcdMember| member.peer_url == url && member.name.is_empty();
         if !members.iter().any(is_own) {
             if self.note.removed && members.iter().any(|member| member.name == name) {
-                return Err(format!("another host runs the etcd of peer `{name}` by now"));
+                return Err(KeeperError::NameTaken(name));
             }
             // One that was this host's, whose data is gone; or that of a host whose name it has.
             let gone = |member: &&EtcdMember| member.name == name || member.peer_url == url;
             if let Some(gone) = members.iter().find(gone) {
                 self.check_gone(gone)?;
-                self.etcd.remove_member(gone.id, CHANGE).map_err(words)?;
-                members = self.etcd.members_now(ANSWER).map_err(words)?;
+                self.etcd.remove_member(gone.id, CHANGE).map_err(KeeperError::Join)?;
+                members = self.etcd.members_now(ANSWER).map_err(KeeperError::Join)?;
             }
             if members.len() >= self.own.hosts {
                 return Ok(None);
             }
-            self.etcd.add_learner(&url, CHANGE).map_err(words)?;
+            self.etcd.add_learner(&url, CHANGE).map_err(KeeperError::Join)?;
             tracing::info!("etcd of this host was added to the others");
-            members = self.etcd.members_now(ANSWER).map_err(words)?;
+            members = self.etcd.members_now(ANSWER).map_err(KeeperError::Join)?;
         }
         let named = members.iter().map(|member| {
             let name = match member.name.as_str() {
@@ -88,7 +84,7 @@ impl Work {
 
     /// Refuses to take the place of another host's member that is not gone: it may have been away
     /// for a moment when this host was let in under its name.
-    fn check_gone(&self, member: &EtcdMember) -> Result<(), String> {
+    fn check_gone(&self, member: &EtcdMember) -> Result<(), KeeperError> {
         // Nobody else has this host's own address, and its etcd does not run.
         if member.peer_url == self.own.peer_url() {
             return Ok(());
@@ -96,11 +92,7 @@ impl Work {
         let urls = [member.client_url.as_str(), member.peer_url.as_str()];
         let addresses: Vec<_> = urls.into_iter().filter_map(address_of).collect();
         match answering(&addresses) {
-            Some(address) => Err(format!(
-                "another host of the name `{}` lives: its etcd answers at {address}; switch it \
-                 off if this one is to take its place, or set this one up under another name",
-                member.name
-            )),
+            Some(address) => Err(KeeperError::NamesakeLives { name: member.name.clone(), address }),
             None => Ok(()),
         }
     }

@@ -12,6 +12,7 @@
 pub(crate) mod answers;
 pub(crate) mod client;
 mod enter;
+mod error;
 pub mod files;
 mod process;
 pub mod program;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use error::KeeperError;
 use files::{Files, KnownMember, MemberNote};
 use penstock_cluster::etcd::{Etcd, EtcdMember, EtcdStatus};
 use penstock_cluster::keys::Keys;
@@ -75,7 +77,7 @@ enum Order {
 #[derive(Default)]
 struct Wishes {
     stopping: bool,
-    order: Option<(Order, mpsc::SyncSender<Result<(), String>>)>,
+    order: Option<(Order, mpsc::SyncSender<Result<(), KeeperError>>)>,
 }
 
 #[derive(Default)]
@@ -159,20 +161,20 @@ impl Keeper {
     /// new ones. Blocks for some seconds.
     ///
     /// # Errors
-    /// In the words of an operator.
-    pub(crate) fn make_alone(&self) -> Result<(), String> {
+    /// It has no data, cannot be started, or does not lead in time.
+    pub(crate) fn make_alone(&self) -> Result<(), KeeperError> {
         self.order(Order::Alone)
     }
 
     /// Begins a new etcd, of which the member of this host is the first. Blocks for some seconds.
     ///
     /// # Errors
-    /// In the words of an operator.
-    pub(crate) fn make_new(&self) -> Result<(), String> {
+    /// It has data, cannot be started, or does not lead in time.
+    pub(crate) fn make_new(&self) -> Result<(), KeeperError> {
         self.order(Order::New)
     }
 
-    fn order(&self, order: Order) -> Result<(), String> {
+    fn order(&self, order: Order) -> Result<(), KeeperError> {
         let (done, answer) = mpsc::sync_channel(1);
         self.wishes().order = Some((order, done));
         self.shared.wake.notify_all();
@@ -181,7 +183,7 @@ impl Keeper {
         answer.recv_timeout(patience).unwrap_or_else(|_| {
             // One that the thread has not come to is not done any more.
             self.wishes().order = None;
-            Err("etcd takes too long".to_owned())
+            Err(KeeperError::TooSlow)
         })
     }
 
@@ -207,6 +209,9 @@ impl Drop for Keeper {
     }
 }
 
+/// The outcome of the last attempt at something, which is told until the next one.
+type Kept = Result<(), Arc<KeeperError>>;
+
 struct Work {
     shared: Arc<Shared>,
     process: Process,
@@ -228,9 +233,9 @@ struct Work {
     /// How often it was started since it answered last.
     starts: u32,
     /// What became of the last attempt to start it.
-    begun: Result<(), String>,
+    begun: Kept,
     /// What became of the last attempt to renew its certificate.
-    renewed: Result<(), String>,
+    renewed: Kept,
     next_list: Instant,
     next_renewal: Instant,
     next_start: Instant,
@@ -239,8 +244,8 @@ struct Work {
 impl Work {
     fn run(&mut self) {
         loop {
-            let trouble = self.step().err().unwrap_or_default();
-            self.tell(trouble);
+            let trouble = self.step().err().map(|error| error.to_string());
+            self.tell(trouble.unwrap_or_default());
             let wishes = self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner);
             let waited = self.shared.wake.wait_timeout_while(wishes, LOOK, |wishes| {
                 !wishes.stopping && wishes.order.is_none()
@@ -280,53 +285,60 @@ impl Work {
         self.site.config.peer.as_str()
     }
 
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self) -> Kept {
         let renewed = self.renew();
         let kept = self.keep();
         // Whatever becomes of this host's member, it has to find the others.
         let listed = self.look_around();
-        renewed.and(kept).and(listed)
+        renewed.and(kept).and(listed.map_err(Arc::new))
     }
 
     /// Starts the member, or takes on one that runs, and looks at it.
-    fn keep(&mut self) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("etcd of this host: {error}");
+    fn keep(&mut self) -> Kept {
         let mut begun = Ok(());
-        if !self.process.is_running().map_err(failed)? {
+        if !self.is_running()? {
             self.adopted = true;
             self.votes = false;
             begun = self.begin();
         } else if !self.adopted {
-            begun = self.adopt();
+            begun = self.adopt().map_err(Arc::new);
         }
-        let runs = self.process.is_running().map_err(failed)?;
-        let tended = if runs { self.tend() } else { Ok(()) };
-        begun.and(tended)
+        let tended = if self.is_running()? { self.tend() } else { Ok(()) };
+        begun.and(tended.map_err(Arc::new))
     }
 
-    fn look_around(&mut self) -> Result<(), String> {
+    fn is_running(&mut self) -> Result<bool, KeeperError> {
+        self.process.is_running().map_err(KeeperError::Process)
+    }
+
+    /// Ends the member in order.
+    fn stop(&mut self) -> Result<(), KeeperError> {
+        self.process.stop(STOP).map_err(KeeperError::Process)
+    }
+
+    fn look_around(&mut self) -> Result<(), KeeperError> {
         if Instant::now() < self.next_list {
             return Ok(());
         }
         self.list();
         self.next_list = Instant::now() + LIST;
-        self.process.trim_log().map_err(|error| format!("the log of etcd: {error}"))
+        self.process.trim_log().map_err(KeeperError::Log)
     }
 
     /// Looks at the certificates every now and then; what went wrong the last time is told
     /// until it succeeds.
-    fn renew(&mut self) -> Result<(), String> {
+    fn renew(&mut self) -> Kept {
         if Instant::now() >= self.next_renewal {
-            self.renewed = self.try_to_renew();
+            self.renewed = self.try_to_renew().map_err(Arc::new);
             let pause = if self.renewed.is_ok() { RENEW } else { RENEW_AGAIN };
             self.next_renewal = Instant::now() + pause;
         }
         self.renewed.clone()
     }
 
-    fn try_to_renew(&self) -> Result<(), String> {
+    fn try_to_renew(&self) -> Result<(), KeeperError> {
         self.renew_members()?;
-        self.renew_clients().map_err(|error| format!("the certificate for etcd: {error:#}"))
+        self.renew_clients().map_err(KeeperError::ClientCertificate)
     }
 
     /// Issues the certificate that this host shows to etcd, if its time is nearly over.
@@ -341,7 +353,7 @@ impl Work {
     }
 
     /// Issues the member's certificate where there is none, or not one that lasts.
-    fn renew_members(&self) -> Result<(), String> {
+    fn renew_members(&self) -> Result<(), KeeperError> {
         let mut addresses =
             vec![self.own.ip(), Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         // etcd compares the address that a member comes from with its certificate; which of its
@@ -361,9 +373,8 @@ impl Work {
         let authority = SiteAuthority::load(&self.site.directory.join(files::DIRECTORY));
         let issued = authority.and_then(|authority| authority.issue_service(&name, addresses));
         // etcd reads both files anew for each connection.
-        issued
-            .and_then(|issued| issued.save(&certificate, &key))
-            .map_err(|error| format!("etcd's certificate cannot be issued: {error}"))
+        let saved = issued.and_then(|issued| issued.save(&certificate, &key));
+        saved.map_err(KeeperError::MemberCertificate)
     }
 
     fn place<'a>(&'a self, paths: &'a Paths, token: &'a str) -> Place<'a> {
@@ -388,7 +399,7 @@ impl Work {
     }
 
     /// An etcd that an earlier daemon has left behind goes on, unless it is to run otherwise now.
-    fn adopt(&mut self) -> Result<(), String> {
+    fn adopt(&mut self) -> Result<(), KeeperError> {
         let (paths, token) = (self.paths(), self.site.config.site.to_string());
         let program = self.program()?;
         let wanted = program.arguments(&self.place(&paths, &token), &Begin::Again);
@@ -401,30 +412,30 @@ impl Work {
                 "restarting the etcd of this host: it ran with the options of another \
                             release"
             );
-            self.process.stop(STOP).map_err(|error| format!("etcd of this host: {error}"))?;
+            self.stop()?;
         }
         self.adopted = true;
         Ok(())
     }
 
     /// Starts the member, if this host is to have one.
-    fn begin(&mut self) -> Result<(), String> {
+    fn begin(&mut self) -> Kept {
         // Without a certificate it would end at once; `renew` tells why there is none.
         if Instant::now() >= self.next_start && self.files.certificate().exists() {
             self.next_start = Instant::now() + WANTED;
-            self.begun = self.try_to_begin();
+            self.begun = self.try_to_begin().map_err(Arc::new);
         }
         self.begun.clone()
     }
 
-    fn try_to_begin(&mut self) -> Result<(), String> {
+    fn try_to_begin(&mut self) -> Result<(), KeeperError> {
         let begin = if self.files.has_data() {
             if self.was_removed() {
                 tracing::warn!(
                     "the other hosts have removed the member of this host; it joins \
                                 again"
                 );
-                self.files.discard().map_err(|error| format!("etcd's data: {error}"))?;
+                self.files.discard().map_err(KeeperError::Discard)?;
                 self.set_note(MemberNote { begins: false, id: 0, removed: true })?;
                 return Ok(());
             }
@@ -444,7 +455,7 @@ impl Work {
         self.spawn(&begin)
     }
 
-    fn spawn(&mut self, begin: &Begin) -> Result<(), String> {
+    fn spawn(&mut self, begin: &Begin) -> Result<(), KeeperError> {
         let mut token = self.site.config.site.to_string();
         if *begin == Begin::New {
             // etcd makes its numbers from this and the first member's address: members of an etcd
@@ -454,35 +465,27 @@ impl Work {
         let paths = self.paths();
         let command = self.program()?.command(&self.place(&paths, &token), begin);
         tracing::info!(?begin, "etcd of this host starts");
-        self.process.start(command).map_err(|error| format!("etcd cannot be started: {error}"))?;
+        self.process.start(command).map_err(KeeperError::Start)?;
         self.next_start = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(AGAIN_MAX);
         self.starts += 1;
         if self.starts >= STARTS_MAX {
-            let log = self.files.log();
-            return Err(format!(
-                "etcd of this host ended {} times without an answer; see `{}`",
-                self.starts - 1,
-                log.display()
-            ));
+            return Err(KeeperError::Ends { times: self.starts - 1, log: self.files.log() });
         }
         Ok(())
     }
 
     /// etcd, as it is installed.
-    fn program(&mut self) -> Result<Program, String> {
-        if self.program.is_none() {
-            let found = Program::find(self.own.program.as_deref());
-            self.program = Some(found.map_err(|error| {
-                let hint = penstock_exit::hint_of(&error).unwrap_or_default().to_owned();
-                format!("{error:#}; {hint}")
-            })?);
+    fn program(&mut self) -> Result<Program, KeeperError> {
+        if let Some(program) = &self.program {
+            return Ok(program.clone());
         }
-        self.program.clone().ok_or_else(String::new)
+        let found = Program::find(self.own.program.as_deref()).map_err(KeeperError::Program)?;
+        Ok(self.program.insert(found).clone())
     }
 
-    fn set_note(&mut self, note: MemberNote) -> Result<(), String> {
-        self.files.set_note(&note).map_err(|error| format!("member.json: {error}"))?;
+    fn set_note(&mut self, note: MemberNote) -> Result<(), KeeperError> {
+        self.files.set_note(&note).map_err(KeeperError::Note)?;
         self.note = note;
         Ok(())
     }
@@ -497,7 +500,7 @@ impl Work {
     }
 
     /// Looks at the member that runs: gives it a password, a vote, room.
-    fn tend(&mut self) -> Result<(), String> {
+    fn tend(&mut self) -> Result<(), KeeperError> {
         let Ok(status) = self.etcd.status_at(&self.own.client_url(), ANSWER) else {
             return Ok(());
         };
@@ -513,7 +516,7 @@ impl Work {
                     self.next_list = Instant::now();
                     Ok(())
                 }
-                Err(error) => Err(format!("etcd of this host has no vote yet: {error}")),
+                Err(error) => Err(KeeperError::NoVote(error)),
             };
         }
         if !self.votes {
@@ -526,24 +529,22 @@ impl Work {
             return Ok(());
         }
         if !self.guarded {
-            let words = |error| format!("etcd's password cannot be set: {error}");
-            self.guarded = self.etcd.is_protected(ANSWER).map_err(words)?;
+            self.guarded = self.etcd.is_protected(ANSWER).map_err(KeeperError::Password)?;
             if !self.guarded {
-                self.etcd.protect(ANSWER).map_err(words)?;
+                self.etcd.protect(ANSWER).map_err(KeeperError::Password)?;
                 tracing::info!("etcd asks for the site's password from now on");
             }
         }
         self.make_room(&status)
     }
 
-    fn make_room(&self, status: &EtcdStatus) -> Result<(), String> {
+    fn make_room(&self, status: &EtcdStatus) -> Result<(), KeeperError> {
         if !status.complaints.iter().any(|complaint| complaint.contains("NOSPACE")) {
             return Ok(());
         }
         tracing::warn!("etcd's quota is used up: its database is packed");
-        self.etcd
-            .make_room(&self.own.client_url(), status.id, STOP * 6)
-            .map_err(|error| format!("etcd's quota is used up, and packing failed: {error}"))
+        let made = self.etcd.make_room(&self.own.client_url(), status.id, STOP * 6);
+        made.map_err(KeeperError::Quota)
     }
 
     /// Learns who the members are, with a majority behind them.
@@ -586,33 +587,28 @@ impl Work {
         self.etcd.set_endpoints(all);
     }
 
-    fn make_alone(&mut self) -> Result<(), String> {
+    fn make_alone(&mut self) -> Result<(), KeeperError> {
         if !self.files.has_data() {
-            return Err("this host has no etcd of its own to continue with".to_owned());
+            return Err(KeeperError::NoData);
         }
-        let words = |error: std::io::Error| format!("etcd of this host: {error}");
-        self.process.stop(STOP).map_err(words)?;
+        self.stop()?;
         self.spawn(&Begin::Alone)?;
         self.wait_for_lead()?;
         self.known.retain(|member| member.client_url == self.own.client_url());
-        self.files.set_members(&self.known).map_err(words)?;
+        self.files.set_members(&self.known).map_err(KeeperError::Process)?;
         (self.adopted, self.votes) = (true, true);
         self.tell_endpoints();
         Ok(())
     }
 
-    fn make_new(&mut self) -> Result<(), String> {
+    fn make_new(&mut self) -> Result<(), KeeperError> {
         if self.files.has_data() {
-            return Err(
-                "this host still has the data of etcd; `penstock site takeover` continues with it"
-                    .to_owned(),
-            );
+            return Err(KeeperError::HasData);
         }
-        let words = |error: std::io::Error| format!("etcd of this host: {error}");
-        self.process.stop(STOP).map_err(words)?;
+        self.stop()?;
         self.set_note(MemberNote { begins: true, ..MemberNote::default() })?;
         self.known.clear();
-        self.files.set_members(&[]).map_err(words)?;
+        self.files.set_members(&[]).map_err(KeeperError::Process)?;
         (self.adopted, self.votes, self.guarded) = (true, true, false);
         self.tell_endpoints();
         self.spawn(&Begin::New)?;
@@ -621,17 +617,15 @@ impl Work {
     }
 
     /// Waits until the own member leads.
-    fn wait_for_lead(&mut self) -> Result<(), String> {
+    fn wait_for_lead(&mut self) -> Result<(), KeeperError> {
         let until = Instant::now() + ALONE;
         loop {
             let status = self.etcd.status_at(&self.own.client_url(), ANSWER);
             if status.is_ok_and(|status| status.leader != 0 && status.leader == status.id) {
                 return Ok(());
             }
-            let runs = self.process.is_running().map_err(|error| error.to_string())?;
-            if Instant::now() >= until || !runs {
-                let log = self.files.log();
-                return Err(format!("etcd of this host does not lead; see `{}`", log.display()));
+            if Instant::now() >= until || !self.is_running()? {
+                return Err(KeeperError::NoLead(self.files.log()));
             }
             std::thread::sleep(LOOK);
         }

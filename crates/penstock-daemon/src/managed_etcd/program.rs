@@ -70,7 +70,7 @@ impl Program {
             let message = format!("`{} --version` prints no version", path.display());
             Failure::new(ExitCode::Fatal, message).caused_by(text)
         })?;
-        check_version(version).map_err(|why| Failure::new(ExitCode::Fatal, why))?;
+        check_version(version)?;
         Ok(Self { path, version })
     }
 
@@ -157,16 +157,17 @@ fn version_of(text: &str) -> Option<(u32, u32, u32)> {
     Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
-fn check_version((major, minor, patch): (u32, u32, u32)) -> Result<(), String> {
+fn check_version((major, minor, patch): (u32, u32, u32)) -> Result<(), Failure> {
     let version = format!("{major}.{minor}.{patch}");
-    match (major, minor, patch) {
-        (3, 5, 0..=2) => Err(format!(
+    let message = match (major, minor, patch) {
+        (3, 5, 0..=2) => format!(
             "etcd {version} may lose confirmed writes when it is killed; install 3.5.3 or later, \
              or 3.4"
-        )),
-        (3, 4.., _) => Ok(()),
-        _ => Err(format!("etcd {version} is not what this release knows; it wants 3.4 or later")),
-    }
+        ),
+        (3, 4.., _) => return Ok(()),
+        _ => format!("etcd {version} is not what this release knows; it wants 3.4 or later"),
+    };
+    Err(Failure::new(ExitCode::Fatal, message))
 }
 
 #[cfg(test)]
