@@ -18,8 +18,10 @@ use serde::{Deserialize, Serialize};
 use crate::networks::{self, NetworkConfig};
 use penstock_exit::{ExitCode, Failure};
 
+mod error;
 mod own_etcd;
 
+pub use error::{ClusterConfigError, ConfigError, OwnEtcdError};
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
@@ -114,44 +116,37 @@ pub fn lease_seconds_default() -> u64 {
 }
 
 impl ClusterConfig {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), ClusterConfigError> {
         match &self.own_etcd {
-            None if self.etcd.is_empty() => {
-                return Err("`cluster`: `etcd` names no endpoint".to_owned());
-            }
-            None if self.witness => {
-                return Err("`cluster`: a witness is of use to `own_etcd` only".to_owned());
-            }
-            None => {}
-            Some(_) if !self.etcd.is_empty() => {
-                return Err("`cluster`: it is either `etcd` or `own_etcd`".to_owned());
-            }
-            Some(own) => own.check()?,
+            None if self.etcd.is_empty() => return Err(ClusterConfigError::NoEndpoint),
+            None if self.witness => return Err(ClusterConfigError::Witness),
+            Some(_) if !self.etcd.is_empty() => return Err(ClusterConfigError::TwoEtcds),
+            _ => {}
         }
         let secret = self.user.is_some() || self.key.is_some();
         for endpoint in &self.etcd {
             let plain = endpoint.starts_with("http://");
             if !plain && !endpoint.starts_with("https://") {
-                return Err(format!("`cluster`: `{endpoint}` is not https://HOST:PORT"));
+                return Err(ClusterConfigError::Endpoint(endpoint.clone()));
             }
             if plain && secret {
-                return Err(format!("`cluster`: `{endpoint}` would give the password away"));
+                return Err(ClusterConfigError::PlainEndpoint(endpoint.clone()));
             }
         }
         if !self.journal.is_absolute() {
-            return Err("`cluster`: `journal` must be an absolute path".to_owned());
+            return Err(ClusterConfigError::RelativeJournal);
         }
-        if !(2..=300).contains(&self.lease_seconds) {
-            return Err("`cluster`: `lease_seconds` must be from 2 to 300".to_owned());
-        }
-        if self.grant_seconds.is_some_and(|seconds| !(2..=600).contains(&seconds)) {
-            return Err("`cluster`: `grant_seconds` must be from 2 to 600".to_owned());
+        let lease = ("lease_seconds", Some(self.lease_seconds), 300);
+        for (key, seconds, most) in [lease, ("grant_seconds", self.grant_seconds, 600)] {
+            if seconds.is_some_and(|seconds| !(2..=most).contains(&seconds)) {
+                return Err(ClusterConfigError::Seconds { key, least: 2, most });
+            }
         }
         if self.cert.is_some() != self.key.is_some() {
-            return Err("`cluster`: `cert` and `key` belong together".to_owned());
+            return Err(ClusterConfigError::Together("cert", "key"));
         }
         if self.user.is_some() != self.password_file.is_some() {
-            return Err("`cluster`: `user` and `password_file` belong together".to_owned());
+            return Err(ClusterConfigError::Together("user", "password_file"));
         }
         Ok(())
     }
@@ -354,34 +349,37 @@ impl Config {
         toml::to_string(self).context("cannot write the configuration")
     }
 
-    /// What the types alone do not say.
-    pub fn check(&self) -> Result<(), String> {
+    /// Checks what the types alone do not say.
+    ///
+    /// # Errors
+    /// The first statement that cannot be followed.
+    pub fn check(&self) -> Result<(), ConfigError> {
         let mut names = std::collections::BTreeSet::new();
         for store in &self.stores {
             if !names.insert(&store.name) {
-                return Err(format!("store `{}` is listed twice", store.name));
+                return Err(ConfigError::StoreTwice(store.name.clone()));
             }
             let virtual_store = store.path.starts_with("null:") || store.path.starts_with("mem:");
             if !virtual_store && store.directory().is_none() {
-                return Err(format!(
-                    "store `{}`: `{}` is neither an absolute path nor `null:` nor `mem:…`",
-                    store.name, store.path
-                ));
+                let (store, path) = (store.name.clone(), store.path.clone());
+                return Err(ConfigError::StorePath { store, path });
             }
             for site in store.read.iter().chain(&store.write).chain(&store.remove) {
                 if site != "*" && site.parse::<Name>().is_err() {
-                    return Err(format!("store `{}`: `{site}` is not a site", store.name));
+                    let (store, site) = (store.name.clone(), site.clone());
+                    return Err(ConfigError::StoreSite { store, site });
                 }
             }
         }
         if self.running_max == 0 {
-            return Err("`running_max` must be at least 1".to_owned());
+            return Err(ConfigError::Zero("running_max"));
         }
         if let Some(cluster) = &self.cluster {
             cluster.check()?;
+            cluster.own_etcd.as_ref().map_or(Ok(()), OwnEtcdConfig::check)?;
         }
         if self.cpus == Some(0) {
-            return Err("`cpus` must be at least 1".to_owned());
+            return Err(ConfigError::Zero("cpus"));
         }
         networks::check(&self.networks)?;
         self.suites().map(drop)
@@ -438,17 +436,12 @@ impl Config {
     ///
     /// # Errors
     /// One is not known; the text names those that are.
-    pub fn suites(&self) -> Result<Vec<CipherSuite>, String> {
-        let all = CipherSuite::preferred();
+    pub fn suites(&self) -> Result<Vec<CipherSuite>, ConfigError> {
         if self.cipher_suites.is_empty() {
-            return Ok(all.to_vec());
+            return Ok(CipherSuite::preferred().to_vec());
         }
-        let parse = |text: &String| {
-            text.parse().map_err(|_| {
-                let known = all.map(|suite| suite.to_string()).join("`, `");
-                format!("`cipher_suites`: `{text}` is not one of `{known}`")
-            })
-        };
+        let parse =
+            |text: &String| text.parse().map_err(|_| ConfigError::CipherSuite(text.clone()));
         self.cipher_suites.iter().map(parse).collect()
     }
 
@@ -561,13 +554,12 @@ mod tests {
     /// AES-128-GCM first where the CPU has AES; a suite that is not known is an error.
     #[test]
     fn cipher_suites_are_those_that_are_listed() {
-        let suites = |line: &str| -> Result<Vec<CipherSuite>, String> {
-            toml::from_str::<Config>(&format!("{line}\n{TEXT}")).unwrap().suites()
-        };
+        let suites =
+            |line: &str| toml::from_str::<Config>(&format!("{line}\n{TEXT}")).unwrap().suites();
         assert_eq!(suites("").unwrap(), CipherSuite::preferred());
         let listed = suites(r#"cipher_suites = ["chacha20-poly1305", "aes256-gcm"]"#).unwrap();
         assert_eq!(listed, [CipherSuite::Chacha20Poly1305, CipherSuite::Aes256Gcm]);
-        let why = suites(r#"cipher_suites = ["rc4"]"#).unwrap_err();
+        let why = suites(r#"cipher_suites = ["rc4"]"#).unwrap_err().to_string();
         assert!(why.contains("`rc4`") && why.contains("`aes128-gcm`"), "{why}");
     }
 

@@ -10,7 +10,7 @@ use penstock_net::{InterfaceAddress, interface_addresses};
 use penstock_peer::LocalEnd;
 use penstock_proto::id::Name;
 use penstock_proto::network::{DataAddress, Role};
-use penstock_proto::units::parse_rate;
+use penstock_proto::units::{ParseRateError, parse_rate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One network, as it is configured.
@@ -63,11 +63,16 @@ impl Prefix {
     }
 }
 
-impl std::str::FromStr for Prefix {
-    type Err = String;
+/// A text that is no prefix of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no prefix as `10.50.1.0/24` or `fd50::/64`")]
+pub(crate) struct ParsePrefixError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no prefix as `10.50.1.0/24` or `fd50::/64`");
+impl std::str::FromStr for Prefix {
+    type Err = ParsePrefixError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParsePrefixError(text.to_owned());
         let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let bits: u8 = bits.parse().map_err(|_| wrong())?;
@@ -99,25 +104,47 @@ impl NetworkConfig {
     }
 }
 
-/// What the types alone do not say.
+/// A statement about a network that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkError {
+    /// Nothing says which addresses belong to it.
+    #[error("network `{0}` needs an `interface` or a `prefix`")]
+    NoAddresses(Name),
+    /// Its rate is none.
+    #[error("network `{network}`: {cause}")]
+    Rate {
+        /// The network.
+        network: Name,
+        /// The fault of the text.
+        cause: ParseRateError,
+    },
+    /// It is for data and not for data.
+    #[error("network `{0}` is listed with two roles")]
+    TwoRoles(Name),
+    /// Other sites would be told addresses for data that are not for data.
+    #[error("network `{0}` advertises addresses, but is not for data")]
+    Advertises(Name),
+}
+
+/// Checks what the types alone do not say.
 ///
 /// # Errors
-/// What is wrong with which network.
-pub(crate) fn check(networks: &[NetworkConfig]) -> Result<(), String> {
+/// The first network that is wrong.
+pub(crate) fn check(networks: &[NetworkConfig]) -> Result<(), NetworkError> {
     for (at, network) in networks.iter().enumerate() {
-        let name = &network.name;
+        let name = || network.name.clone();
         if network.interface.is_none() && network.prefix.is_none() {
-            return Err(format!("network `{name}` needs an `interface` or a `prefix`"));
+            return Err(NetworkError::NoAddresses(name()));
         }
         if let Some(rate) = &network.rate {
-            parse_rate(rate).map_err(|error| format!("network `{name}`: {error}"))?;
+            parse_rate(rate).map_err(|cause| NetworkError::Rate { network: name(), cause })?;
         }
-        let other = networks[..at].iter().find(|other| other.name == *name);
+        let other = networks[..at].iter().find(|other| other.name == network.name);
         if other.is_some_and(|other| other.role != network.role) {
-            return Err(format!("network `{name}` is listed with two roles"));
+            return Err(NetworkError::TwoRoles(name()));
         }
         if !network.advertise.is_empty() && network.role != Role::Data {
-            return Err(format!("network `{name}` advertises addresses, but is not for data"));
+            return Err(NetworkError::Advertises(name()));
         }
     }
     Ok(())

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::OwnEtcdError;
+
 /// Port at which the own etcd takes clients unless configured; its members meet at the next one.
 /// Not etcd's 2379, so that an operator's etcd may stand beside it.
 pub const ETCD_PORT_DEFAULT: u16 = 7445;
@@ -25,14 +27,14 @@ pub struct OwnEtcdConfig {
 }
 
 impl OwnEtcdConfig {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), OwnEtcdError> {
         check_hosts(self.hosts)?;
         let ip = self.address.ip();
         if ip.is_unspecified() || ip.is_multicast() {
-            return Err(format!("`own_etcd`: no other host reaches `{ip}`"));
+            return Err(OwnEtcdError::Address(ip));
         }
         if matches!(self.address.port(), 0 | u16::MAX) {
-            return Err("`own_etcd`: `address` needs a port, and the one after it".to_owned());
+            return Err(OwnEtcdError::Port);
         }
         Ok(())
     }
@@ -55,14 +57,11 @@ impl OwnEtcdConfig {
 }
 
 /// Refuses numbers of hosts that would be no gain.
-///
-/// # Errors
-/// In the words of an operator.
-pub(super) fn check_hosts(hosts: usize) -> Result<(), String> {
+fn check_hosts(hosts: usize) -> Result<(), OwnEtcdError> {
     match hosts {
         1 | 2 | 3 | 5 => Ok(()),
-        4 => Err("etcd on 4 hosts tolerates no more losses than on 3: choose 3 or 5".to_owned()),
-        _ => Err("etcd runs on 1, 2, 3 or 5 hosts of a site; 3 is right for nearly all".to_owned()),
+        4 => Err(OwnEtcdError::FourHosts),
+        _ => Err(OwnEtcdError::Hosts),
     }
 }
 

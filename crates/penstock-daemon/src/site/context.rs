@@ -102,7 +102,7 @@ impl Site {
         for pairing in state.pairings()? {
             trust_pairing(&trust, &pairing)?;
         }
-        let suites = config.suites().map_err(anyhow::Error::msg)?;
+        let suites = config.suites()?;
         Ok(Self {
             exports: Exports::of(&config).following(Config::found(&directory)),
             budgets: Budgets::new(config.site.clone()),

@@ -41,10 +41,11 @@ impl Known {
         if self.seen.replace(stamp) == Some(stamp) {
             return;
         }
-        let read = fs::read_to_string(file).map_err(|error| error.to_string());
+        let read = fs::read_to_string(file).map_err(anyhow::Error::from);
         let parsed = read.and_then(|text| {
-            let config: Config = toml::from_str(&text).map_err(|error| error.to_string())?;
-            config.check().map(|()| config)
+            let config: Config = toml::from_str(&text)?;
+            config.check()?;
+            Ok(config)
         });
         let config = match parsed {
             Ok(config) => config,

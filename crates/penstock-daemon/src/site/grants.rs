@@ -23,19 +23,19 @@ pub fn give(
     let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
     let mut text = fs::read_to_string(&path)
         .map_err(|error| Failure::io(format!("read `{}`", path.display()), error))?;
-    let by_hand = |why: String| {
+    let by_hand = |why: &dyn std::fmt::Display| {
         let message = format!("`{}` cannot be changed", path.display());
         let hint = format!("add `{site}` to `write` or `delete` of the store by hand");
-        Failure::new(ExitCode::Usage, message).caused_by(why).hint(hint)
+        Failure::new(ExitCode::Usage, message).caused_by(why.to_string()).hint(hint)
     };
     for store in write.iter().chain(delete) {
-        text = with_site(&text, store, "write", site).map_err(by_hand)?;
+        text = with_site(&text, store, "write", site).map_err(|error| by_hand(&error))?;
     }
     for store in delete {
-        text = with_site(&text, store, "delete", site).map_err(by_hand)?;
+        text = with_site(&text, store, "delete", site).map_err(|error| by_hand(&error))?;
     }
-    let config: Config = toml::from_str(&text).map_err(|error| by_hand(error.to_string()))?;
-    config.check().map_err(by_hand)?;
+    let config: Config = toml::from_str(&text).map_err(|error| by_hand(&error))?;
+    config.check().map_err(|error| by_hand(&error))?;
     let new = path.with_extension("toml.new");
     let mut file = fs::File::create(&new).map_err(failed)?;
     let written = file
@@ -59,8 +59,22 @@ fn value(line: &str, key: &str) -> Option<toml::Value> {
     toml::from_str::<toml::Table>(line).ok()?.remove(key)
 }
 
+/// The reason why a right cannot be added to the text of a configuration.
+#[derive(Debug, thiserror::Error)]
+enum GrantError {
+    #[error("store `{0}` does not exist")]
+    NoStore(Name),
+    #[error("`{key}` of store `{store}` is not in one line")]
+    SeveralLines { key: &'static str, store: Name },
+}
+
 /// The text of a configuration with `site` in the list `key` of a store.
-fn with_site(text: &str, store: &Name, key: &str, site: &Name) -> Result<String, String> {
+fn with_site(
+    text: &str,
+    store: &Name,
+    key: &'static str,
+    site: &Name,
+) -> Result<String, GrantError> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let is_table = |line: &String| line.trim_start().starts_with('[');
     let is_name = |line: &String| {
@@ -73,7 +87,7 @@ fn with_site(text: &str, store: &Name, key: &str, site: &Name) -> Result<String,
         let name = (begin + 1..end).find(|at| is_name(&lines[*at]))?;
         Some((begin + 1..end, name))
     });
-    let (range, name) = found.ok_or_else(|| format!("store `{store}` does not exist"))?;
+    let (range, name) = found.ok_or_else(|| GrantError::NoStore(store.clone()))?;
     let is_key = |line: &String| {
         line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
     };
@@ -83,7 +97,7 @@ fn with_site(text: &str, store: &Name, key: &str, site: &Name) -> Result<String,
     };
     let listed = value(&lines[at], key);
     let listed = listed.as_ref().and_then(toml::Value::as_array);
-    let listed = listed.ok_or_else(|| format!("`{key}` of store `{store}` is not in one line"))?;
+    let listed = listed.ok_or_else(|| GrantError::SeveralLines { key, store: store.clone() })?;
     let mut sites: Vec<_> = listed.iter().filter_map(toml::Value::as_str).collect();
     if sites.iter().any(|listed| *listed == "*" || *listed == site.as_str()) {
         return Ok(text.to_owned());
@@ -106,15 +120,15 @@ mod tests {
                     path = \"/raw\"\nwrite = [\"hpc\"] # them\n\n[[store]]\npath = \"/bin\"\n\
                     name = \"bin\"\ndelete = [\n  \"x\",\n]\n";
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let add =
-            |text: &str, store: &str, key: &str| with_site(text, &name(store), key, &name("far"));
+        let add = |text: &str, store: &str, key| with_site(text, &name(store), key, &name("far"));
         let new = add(text, "raw", "write").unwrap();
         assert_eq!(new, text.replace("[\"hpc\"] # them", "[\"hpc\", \"far\"] # them"));
         assert_eq!(add(&new, "raw", "write").unwrap(), new);
         let new = add(text, "bin", "write").unwrap();
         assert_eq!(new, text.replace("\"bin\"\n", "\"bin\"\nwrite = [\"far\"]\n"));
         assert_eq!(toml::from_str::<Config>(&new).unwrap().stores[1].write, ["far"]);
-        assert!(add(text, "bin", "delete").unwrap_err().contains("not in one line"));
-        assert!(add(text, "none", "write").unwrap_err().contains("store `none` does not exist"));
+        let refused = |store, key| add(text, store, key).unwrap_err().to_string();
+        assert!(refused("bin", "delete").contains("not in one line"));
+        assert!(refused("none", "write").contains("store `none` does not exist"));
     }
 }

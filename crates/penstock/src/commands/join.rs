@@ -81,7 +81,7 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs, token: &str) -> anyhow::Re
     let interfaces = interface_addresses().context("cannot list this host's interfaces")?;
     let names: Vec<_> = interfaces.into_iter().map(|interface| interface.device).collect();
     let settled = settle_host(&mut config, &names);
-    config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
+    config.check().map_err(Failure::from)?;
     config.check_places(directory)?;
     make_directory(directory)?;
     for file in &files {

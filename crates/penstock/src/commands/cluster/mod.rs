@@ -181,7 +181,7 @@ pub(crate) fn grow(directory: &Path, args: &GrowArgs) -> anyhow::Result<()> {
             .into());
     }
     config.cluster = cluster.settings(&config)?;
-    config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
+    config.check().map_err(Failure::from)?;
     config.check_places(directory)?;
     check_program(&config)?;
     prepare(directory, &config)?;

@@ -271,7 +271,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         stores,
     };
     config.cluster = init.cluster.settings(&config)?;
-    config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
+    config.check().map_err(Failure::from)?;
     config.check_places(directory)?;
     cluster::check_program(&config)?;
     make_directory(directory)?;

@@ -1,0 +1,111 @@
+//! Statements of a configuration that no daemon can follow.
+
+use std::net::IpAddr;
+
+use penstock_exit::{ExitCode, Failure};
+use penstock_net::trust::CipherSuite;
+use penstock_proto::id::Name;
+
+use crate::networks::NetworkError;
+
+/// A statement of the configuration that cannot be followed, with the key where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Two stores have one name.
+    #[error("store `{0}` is listed twice")]
+    StoreTwice(Name),
+    /// The path of a store is none.
+    #[error("store `{store}`: `{path}` is neither an absolute path nor `null:` nor `mem:…`")]
+    StorePath {
+        /// The store.
+        store: Name,
+        /// The path as it is written.
+        path: String,
+    },
+    /// A right is given to what is no name of a site.
+    #[error("store `{store}`: `{site}` is not a site")]
+    StoreSite {
+        /// The store.
+        store: Name,
+        /// The word in place of a site.
+        site: String,
+    },
+    /// A number of this key is 0.
+    #[error("`{0}` must be at least 1")]
+    Zero(&'static str),
+    /// A cipher suite is not known.
+    #[error("`cipher_suites`: `{0}` is not one of `{known}`", known = suites_known())]
+    CipherSuite(String),
+    /// A network is wrong.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The table `cluster` is wrong.
+    #[error("`cluster`: {0}")]
+    Cluster(#[from] ClusterConfigError),
+    /// The table `own_etcd` is wrong.
+    #[error(transparent)]
+    OwnEtcd(#[from] OwnEtcdError),
+}
+
+fn suites_known() -> String {
+    CipherSuite::preferred().map(|suite| suite.to_string()).join("`, `")
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(ExitCode::Usage, error.to_string())
+    }
+}
+
+/// A statement about the peers of a site that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterConfigError {
+    /// There is no etcd.
+    #[error("`etcd` names no endpoint")]
+    NoEndpoint,
+    /// A witness has no member of etcd that votes.
+    #[error("a witness is of use to `own_etcd` only")]
+    Witness,
+    /// There are two etcds.
+    #[error("it is either `etcd` or `own_etcd`")]
+    TwoEtcds,
+    /// An endpoint is no URL.
+    #[error("`{0}` is not https://HOST:PORT")]
+    Endpoint(String),
+    /// The secret for etcd would be sent without TLS.
+    #[error("`{0}` would give the password away")]
+    PlainEndpoint(String),
+    /// Peers cannot share the journal by a path that depends on where they run.
+    #[error("`journal` must be an absolute path")]
+    RelativeJournal,
+    /// A number of seconds is too low or too high.
+    #[error("`{key}` must be from {least} to {most}")]
+    Seconds {
+        /// The key.
+        key: &'static str,
+        /// Its least value.
+        least: u64,
+        /// Its highest value.
+        most: u64,
+    },
+    /// One of two keys is missing.
+    #[error("`{0}` and `{1}` belong together")]
+    Together(&'static str, &'static str),
+}
+
+/// A statement about the etcd of a site that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OwnEtcdError {
+    /// Four hosts tolerate no more than three.
+    #[error("etcd on 4 hosts tolerates no more losses than on 3: choose 3 or 5")]
+    FourHosts,
+    /// The number of hosts is no good one.
+    #[error("etcd runs on 1, 2, 3 or 5 hosts of a site; 3 is right for nearly all")]
+    Hosts,
+    /// The address is of no single host.
+    #[error("`own_etcd`: no other host reaches `{0}`")]
+    Address(IpAddr),
+    /// The port, or the port after it, is none.
+    #[error("`own_etcd`: `address` needs a port, and the one after it")]
+    Port,
+}
