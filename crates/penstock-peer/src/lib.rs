@@ -32,7 +32,7 @@ mod write;
 
 pub use lane::breach::{Breaches, Held, is_breach};
 pub use lane::dialer::LaneConnect;
-pub use lane::open_lanes::RightHolds;
+pub use lane::open_lanes::{NoRight, RightHolds};
 pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};

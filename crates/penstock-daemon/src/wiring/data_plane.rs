@@ -12,7 +12,7 @@ use penstock_net::SocketOptions;
 
 use penstock_net::trust::{Purpose, Vouched, client_config};
 use penstock_peer::{
-    LaneConfig, LaneRight, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores,
+    LaneConfig, LaneRight, LaneVerifier, NoRight, SourceService, StoreKind, StoreSpec, Stores,
     TargetService, is_breach,
 };
 use penstock_proto::frame::{Refusal, RefusalCode};
@@ -159,8 +159,8 @@ fn verifier(site: &Arc<Site>) -> LaneVerifier {
     let site = Arc::clone(site);
     Arc::new(move |certificates, bytes| {
         let now = u64::try_from(penstock_sys::wall_clock_now().seconds).unwrap_or(0);
-        let vouched = site.trust.vouched(certificates).map_err(|error| error.to_string())?;
-        let capability = site.verify_capability(bytes, now).map_err(|error| error.to_string())?;
+        let vouched = site.trust.vouched(certificates)?;
+        let capability = site.verify_capability(bytes, now)?;
         let (site, store) = (Arc::clone(&site), capability.store.clone());
         let may_be_clear = site.exports.may_be_clear(&store);
         let holds = move || may_read_on(&site, &vouched, &store);
@@ -169,15 +169,15 @@ fn verifier(site: &Arc<Site>) -> LaneVerifier {
     })
 }
 
-/// Whether a peer may still read a store over lanes; the error says why not.
-fn may_read_on(site: &Site, vouched: &Vouched, store: &Name) -> Result<(), String> {
+/// Checks that a peer may still read a store over lanes.
+fn may_read_on(site: &Site, vouched: &Vouched, store: &Name) -> Result<(), NoRight> {
     let target = &vouched.peer.site;
     if !site.trust.vouches(vouched) {
-        return Err(format!("site `{target}` is no longer paired"));
+        return Err(NoRight::Unpaired(target.clone()));
     }
     // To other peers of its own site the controller gives what it likes.
     if *target != site.config.site && !site.exports.may_read(target, store) {
-        return Err(format!("site `{target}` may no longer read from store `{store}`"));
+        return Err(NoRight::NotExported { site: target.clone(), store: store.clone() });
     }
     Ok(())
 }
@@ -186,14 +186,8 @@ fn may_read_on(site: &Site, vouched: &Vouched, store: &Name) -> Result<(), Strin
 fn lane_config(site: &Arc<Site>) -> LaneConfig {
     let site = Arc::clone(site);
     Arc::new(move |name: &Name| {
-        let config = client_config(
-            Purpose::Lane,
-            &site.identity,
-            &site.trust,
-            Some(name.clone()),
-            &site.suites,
-        );
-        config.map_err(|error| error.to_string())
+        let expected = Some(name.clone());
+        client_config(Purpose::Lane, &site.identity, &site.trust, expected, &site.suites)
     })
 }
 
@@ -266,13 +260,13 @@ mod tests {
             };
             verify(&certificates, &site.keys().authority.capability_key().sign(&capability))
         };
-        let why = |store: &str| shown(store).err().unwrap();
-        let standing = shown("raw").map_err(|why| assert_eq!(why, "")).unwrap();
-        assert_eq!((standing.holds)(), Ok(()));
+        let why = |store: &str| shown(store).err().unwrap().to_string();
+        let standing = shown("raw").unwrap_or_else(|why| panic!("{why}"));
+        (standing.holds)().unwrap();
         assert!(why("own").contains("may no longer read"));
         site.trust.unpin(&peer.site);
         assert!(why("raw").contains("not paired"));
-        assert!((standing.holds)().unwrap_err().contains("no longer paired"));
+        assert!(matches!((standing.holds)(), Err(NoRight::Unpaired(_))));
         let anew = SiteAuthority::create(peer.site.clone()).unwrap();
         site.trust.pin(anew.certificate().clone()).unwrap();
         assert!((standing.holds)().is_err(), "the old keys are not the new site");

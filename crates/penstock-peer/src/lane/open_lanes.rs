@@ -8,10 +8,33 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_net::LaneCloser;
+use penstock_net::trust::{CapabilityError, TrustError};
 use penstock_proto::id::Name;
 
-/// Says why a right has ended, if it has. Does not block.
-pub type RightHolds = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// The reason why a peer has no right to a lane, or no longer has it.
+#[derive(Debug, thiserror::Error)]
+pub enum NoRight {
+    /// No authority that is trusted vouches for the peer.
+    #[error(transparent)]
+    Certificate(#[from] TrustError),
+    /// The capability is none, or has expired.
+    #[error(transparent)]
+    Capability(#[from] CapabilityError),
+    /// The site of the peer was unpaired.
+    #[error("site `{0}` is no longer paired")]
+    Unpaired(Name),
+    /// The configuration no longer lets the site read the store.
+    #[error("site `{site}` may no longer read from store `{store}`")]
+    NotExported {
+        /// The site.
+        site: Name,
+        /// The store.
+        store: Name,
+    },
+}
+
+/// Checks that a right holds. Does not block.
+pub type RightHolds = Box<dyn Fn() -> Result<(), NoRight> + Send + Sync>;
 
 /// The open lanes of one end.
 #[derive(Default)]
@@ -43,7 +66,7 @@ impl OpenLanes {
         self.lock().open.retain(|_, (closer, holds)| match holds() {
             Ok(()) => true,
             Err(why) => {
-                tracing::info!(why, "a lane is cut: its right has ended");
+                tracing::info!(%why, "a lane is cut: its right has ended");
                 closer.shutdown();
                 false
             }
@@ -71,7 +94,7 @@ impl PairingEndings {
         let then = endings.of(&site);
         Box::new(move || match endings.of(&site) == then {
             true => Ok(()),
-            false => Err(format!("site `{site}` was unpaired")),
+            false => Err(NoRight::Unpaired(site.clone())),
         })
     }
 

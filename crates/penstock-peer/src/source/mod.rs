@@ -45,7 +45,7 @@ use penstock_store::Source;
 use penstock_sys::buffer::{BufferPool, BufferUsage};
 use rustls::pki_types::CertificateDer;
 
-use crate::lane::open_lanes::{OpenLanes, RightHolds};
+use crate::lane::open_lanes::{NoRight, OpenLanes, RightHolds};
 use crate::scan::{Helpers, Scan, root_kind};
 use crate::source::digest_jobs::DigestJobs;
 use crate::source::leased_source::ScanLease;
@@ -60,7 +60,7 @@ use crate::stores::{Stores, chain};
 /// Checks the capability that a lane shows, for a peer with these certificates. Returns the rights
 /// that it grants.
 pub type LaneVerifier =
-    Arc<dyn Fn(&[CertificateDer<'_>], &[u8]) -> Result<LaneRight, String> + Send + Sync>;
+    Arc<dyn Fn(&[CertificateDer<'_>], &[u8]) -> Result<LaneRight, NoRight> + Send + Sync>;
 
 /// The rights of a lane, and their duration.
 pub struct LaneRight {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use penstock_api::problem::Problem;
+use penstock_net::trust::CapabilityError;
 use penstock_net::{LaneError, LaneStream, PendingLane, Wake};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
@@ -111,7 +112,8 @@ fn admit(
     let void = |text: &str| refusal(RefusalCode::Capability, text);
     let verifier = service.verifier.as_ref().ok_or_else(|| void("this peer serves no lanes"))?;
     let granted = verifier(pending.certificates(), &hello.capability);
-    let LaneRight { capability, holds, may_be_clear } = granted.map_err(|why| void(&why))?;
+    let LaneRight { capability, holds, may_be_clear } =
+        granted.map_err(|why| void(&why.to_string()))?;
     if capability.transfer != hello.transfer {
         return Err(void("the capability is for another transfer"));
     }
@@ -127,11 +129,12 @@ fn admit(
         return Err(refusal(RefusalCode::Policy, text));
     }
     let expires = capability.expires;
-    let holds: RightHolds = Box::new(move || match penstock_sys::now_seconds() >= expires {
-        true => Err("the capability has expired".to_owned()),
-        false => holds(),
+    let holds: RightHolds = Box::new(move || {
+        let seconds = penstock_sys::now_seconds().checked_sub(expires);
+        seconds.map_or(Ok(()), |seconds| Err(CapabilityError::Expired { seconds }))?;
+        holds()
     });
-    holds().map_err(|why| void(&why))?;
+    holds().map_err(|why| void(&why.to_string()))?;
     let open = service
         .scan(hello.transfer)
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?

@@ -27,6 +27,7 @@ use penstock_api::task::{
 use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
 use penstock_net::SocketOptions;
+use penstock_net::trust::TrustError;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::Name;
@@ -67,7 +68,8 @@ use crate::write::target_tree::temporary_of;
 const BUFFERS_MAX: usize = 192;
 
 /// Makes the TLS configuration for lanes to a site.
-pub type LaneConfig = Arc<dyn Fn(&Name) -> Result<Arc<rustls::ClientConfig>, String> + Send + Sync>;
+pub type LaneConfig =
+    Arc<dyn Fn(&Name) -> Result<Arc<rustls::ClientConfig>, TrustError> + Send + Sync>;
 
 /// This host's target side.
 pub struct TargetService {
@@ -181,12 +183,11 @@ impl TargetService {
                 })?
             }
             SourceAccess::Remote { site, peers, capability, .. } => {
-                let refuse = |why: String| {
+                let refuse = |why: &dyn std::fmt::Display| {
                     let title = format!("cannot open lanes to site `{site}`");
                     Problem::new(ProblemCode::Lanes, title).because(why)
                 };
-                let lanes =
-                    self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
+                let lanes = self.lanes.as_ref().ok_or_else(|| refuse(&"no certificate here"))?;
                 let (connect, rtt) = self.connect.clone().unzip();
                 let locals = self.locals();
                 let paths = self.book.take_up(site, pair(&locals, peers));
@@ -199,7 +200,7 @@ impl TargetService {
                 let dialer = Dialer {
                     connect,
                     rtt: rtt.flatten(),
-                    config: lanes(site).map_err(refuse)?,
+                    config: lanes(site).map_err(|error| refuse(&chain(&error)))?,
                     site: site.clone(),
                     options: self.options.clone(),
                     local_ends: self.local_ends.clone(),

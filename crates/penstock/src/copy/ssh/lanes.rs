@@ -136,8 +136,7 @@ impl Keys {
         let key = self.authority.capability_key().public_key();
         Arc::new(move |_, bytes| {
             let now = u64::try_from(penstock_sys::wall_clock_now().seconds).unwrap_or(0);
-            let capability = verify_capability(bytes, &key, now);
-            let capability = capability.map_err(|error| error.to_string())?;
+            let capability = verify_capability(bytes, &key, now)?;
             Ok(LaneRight { capability, holds: Box::new(|| Ok(())), may_be_clear: true })
         })
     }
