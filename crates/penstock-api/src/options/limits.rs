@@ -6,6 +6,17 @@ use serde::{Deserialize, Serialize};
 /// lane may be silent.
 pub const RATE_MIN: u64 = 500_000;
 
+/// A limit under which nothing could move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The rate is below [`RATE_MIN`].
+    #[error("a rate limit is at least {} kbit/s", RATE_MIN / 1000)]
+    Rate,
+    /// The number of metadata operations is 0.
+    #[error("at least one metadata operation per second is needed")]
+    MetadataOps,
+}
+
 /// Limits of one transfer, for all peers that take part in it together. None is set by default, and
 /// none changes what is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -29,13 +40,13 @@ impl Limits {
     /// Checks that something can move under the limits.
     ///
     /// # Errors
-    /// The limit under which nothing could move, in words for people.
-    pub fn check(&self) -> Result<(), String> {
+    /// The limit under which nothing could move.
+    pub fn check(&self) -> Result<(), LimitError> {
         if self.rate_bits_per_s.is_some_and(|rate| rate < RATE_MIN) {
-            return Err(format!("a rate limit is at least {} kbit/s", RATE_MIN / 1000));
+            return Err(LimitError::Rate);
         }
         if self.metadata_ops_per_s == Some(0) {
-            return Err("at least one metadata operation per second is needed".to_owned());
+            return Err(LimitError::MetadataOps);
         }
         Ok(())
     }

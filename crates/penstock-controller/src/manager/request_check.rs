@@ -26,7 +26,7 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
         return Err(usage("XXH3 gives no digests of files: no digest list".to_owned())
             .hint("leave out `--digest xxh3-128`, or the digest list"));
     }
-    request.options.limits.check().map_err(usage)?;
+    request.options.limits.check().map_err(|error| usage(error.to_string()))?;
     if request.options.lanes > LANES_MAX {
         return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")));
     }

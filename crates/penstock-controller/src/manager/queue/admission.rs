@@ -245,7 +245,7 @@ impl Admission {
         limit: LimitRequest,
     ) -> Result<TransferView, Problem> {
         let limits = Limits { rate_bits_per_s: limit.rate_bits_per_s, ..Limits::default() };
-        limits.check().map_err(|title| Problem::new(ProblemCode::Request, title))?;
+        limits.check().map_err(|error| Problem::new(ProblemCode::Request, error.to_string()))?;
         let _admission = self.lock();
         let mut table = self.table.lock();
         let live = table.live.get_mut(&id).filter(|live| !live.record.state.is_ended());
