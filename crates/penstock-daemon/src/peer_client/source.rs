@@ -203,7 +203,10 @@ impl SiteSource {
         let better = |card: &PeerCard| why.is_some() || !now.is_draining(&card.peer);
         let others = fit.iter().any(|card| card.peer != assignment.peer.name && better(card));
         if !restarted && !others {
-            return why.map_or_else(|| Ok(Arc::clone(assignment)), |why| Err(alone(state, why)));
+            return why.map_or_else(
+                || Ok(Arc::clone(assignment)),
+                |why| Err(alone(&state.request.store, why)),
+            );
         }
         let peer = &assignment.peer.name;
         let reason = match &why {
@@ -257,7 +260,7 @@ impl SiteSource {
             }
         }
         Err(match last {
-            Some(problem) => alone(state, problem),
+            Some(problem) => alone(&state.request.store, problem),
             None => self.nobody(&store, transfer, &unfit),
         })
     }
@@ -396,8 +399,7 @@ pub(crate) fn away(now: &ClusterNow) -> impl Iterator<Item = &Name> {
 }
 
 /// What keeps the only peer from answering that has the store.
-fn alone(state: &FarState, problem: Problem) -> Problem {
-    let store = &state.request.store;
+fn alone(store: &Name, problem: Problem) -> Problem {
     let title = format!("store `{store}` cannot be read from: {}", problem.title);
     let hint = match problem.hint.is_empty() {
         true => "no other peer that is up has the store; the \
@@ -406,7 +408,7 @@ fn alone(state: &FarState, problem: Problem) -> Problem {
         false => format!("{}; no other peer that is up has the store", problem.hint),
     };
     // A peer that knows nothing of the store tells that in its next card.
-    Problem { title, hint, exit: Exit::Temporary, ..problem }
+    Problem { title, hint, ..problem }.exit(Exit::Temporary)
 }
 
 /// What this host says of a transfer that it has not opened, since it has not got the store, or has
@@ -478,6 +480,15 @@ mod tests {
 
     fn name(text: &str) -> Name {
         text.parse().unwrap()
+    }
+
+    /// Promise: a store that no peer can read from now makes the transfer wait, and programs read
+    /// the same from the HTTP status as from the exit status.
+    #[test]
+    fn a_store_that_no_peer_reads_from_is_waited_for() {
+        let unknown = Problem::new(ProblemCode::StoreUnknown, "store `far` does not exist here");
+        let problem = alone(&name("far"), unknown);
+        assert_eq!((problem.exit, problem.status), (Exit::Temporary, 503));
     }
 
     /// A12, C3: the peer that lists is chosen alike by whoever leads; one that is to have no more

@@ -33,7 +33,7 @@ impl TargetPeer for RemotePeer {
                 Ok(PageProof { stopped: true, ..PageProof::default() }.into())
             }
             Err(problem) if problem.code == ProblemCode::Stopped => {
-                Err(Problem { exit: Exit::Temporary, ..problem })
+                Err(problem.exit(Exit::Temporary))
             }
             reply => reply,
         }
