@@ -5,6 +5,8 @@
 
 use std::io::{self, BufRead, IsTerminal as _};
 
+use penstock_proto::id::ParseIdError;
+
 use crate::exit::{self, Failure};
 
 /// Wrong answers to one question before it counts as answered with nothing.
@@ -17,12 +19,26 @@ pub(crate) struct Rights {
     pub(crate) delete: Vec<String>,
 }
 
+/// The reason why a word is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WrongWord {
+    /// It can be no name of a site.
+    #[error(transparent)]
+    Name(#[from] ParseIdError),
+    /// Nobody may write there.
+    #[error("`{0}` is no store here that is written to")]
+    NoStore(String),
+    /// The right to write was not given before.
+    #[error("`{0}` may not write")]
+    MayNotWrite(String),
+}
+
 /// The two questions, and the names that answer them.
 pub(crate) struct Questions<'a> {
     pub(crate) write: String,
     pub(crate) delete: String,
-    /// Says why a word is no answer, if it is none.
-    pub(crate) check: &'a dyn Fn(&str) -> Result<(), String>,
+    /// Checks that a word is an answer.
+    pub(crate) check: &'a dyn Fn(&str) -> Result<(), WrongWord>,
 }
 
 impl Questions<'_> {
@@ -50,7 +66,7 @@ impl Questions<'_> {
         }
         let listed = |word: &str| match write.iter().any(|one| one == word || one == "*") {
             true => (self.check)(word),
-            false => Err(format!("`{word}` may not write")),
+            false => Err(WrongWord::MayNotWrite(word.to_owned())),
         };
         let delete = names(&self.delete, &listed, from, say)?;
         Ok(Rights { write, delete })
@@ -60,7 +76,7 @@ impl Questions<'_> {
 /// Asks until the answer is a list of names, or empty.
 fn names(
     question: &str,
-    check: &dyn Fn(&str) -> Result<(), String>,
+    check: &dyn Fn(&str) -> Result<(), WrongWord>,
     from: &mut dyn BufRead,
     say: &mut dyn FnMut(&str),
 ) -> io::Result<Vec<String>> {
@@ -85,7 +101,7 @@ mod tests {
     fn answered(text: &str) -> (Rights, String) {
         let check = |word: &str| match word {
             "data" | "scratch" => Ok(()),
-            other => Err(format!("there is no store `{other}`")),
+            other => Err(WrongWord::NoStore(other.to_owned())),
         };
         let questions =
             Questions { write: "write?".into(), delete: "delete?".into(), check: &check };
@@ -115,7 +131,7 @@ mod tests {
         );
         let (given, said) = answered("dat\ndata\nscratch\n");
         assert_eq!(given, rights(&["data"], &[]), "what may not write may not delete");
-        assert!(said.contains("there is no store `dat`"), "{said}");
+        assert!(said.contains("`dat` is no store"), "{said}");
         assert!(said.contains("`scratch` may not write"), "{said}");
     }
 }

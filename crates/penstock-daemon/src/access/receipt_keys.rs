@@ -6,7 +6,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::receipt::{
     ReceiptBody, ReceiptSignature, ReceiptSigner, Role, cannot_write, key_bytes, signed_bytes,
 };
-use penstock_net::trust::{ReceiptKey, SiteAuthority, verify_certification};
+use penstock_net::trust::{ReceiptKey, SiteAuthority, TrustError, verify_certification};
 use penstock_proto::id::Name;
 
 /// File of the key, in a site's trust directory and in a user's state directory.
@@ -22,47 +22,75 @@ pub struct Signed {
     pub authority: Option<penstock_net::trust::Fingerprint>,
 }
 
+/// A fault of a signature.
+#[derive(Debug, thiserror::Error)]
+pub enum SignatureError {
+    /// It was not made as receipts are signed.
+    #[error("`{0}` is no algorithm of receipts")]
+    Algorithm(String),
+    /// A part of it cannot be decoded.
+    #[error("its {0} is damaged")]
+    Damaged(&'static str),
+    /// The bytes that were signed cannot be made.
+    #[error("{0}")]
+    Body(serde_json::Error),
+    /// It is of other bytes, or by another key.
+    #[error("it does not fit what is signed: something was altered")]
+    Altered,
+    /// It names a site and shows no authority.
+    #[error("no authority certifies its key")]
+    Uncertified,
+    /// The authority that it shows did not certify its key.
+    #[error("{0}")]
+    Certification(TrustError),
+    /// The authority that it shows is of another site.
+    #[error("its authority is of site `{0}`")]
+    AuthorityOf(Name),
+    /// It is sound, and not the one that was wanted.
+    #[error("it is of another site or role")]
+    Misplaced,
+}
+
 /// Checks one signature of a receipt's body, as it stands in its JSON.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// Its first fault.
 pub fn check_signature(
     body: &serde_json::Value,
     signature: &ReceiptSignature,
-) -> Result<Signed, String> {
+) -> Result<Signed, SignatureError> {
     if signature.algorithm != "ed25519" {
-        return Err(format!("`{}` is no algorithm of receipts", signature.algorithm));
+        return Err(SignatureError::Algorithm(signature.algorithm.clone()));
     }
-    let hex = |text: &str, what: &str| {
-        data_encoding::HEXLOWER
-            .decode(text.as_bytes())
-            .map_err(|_| format!("its {what} is damaged"))
+    let hex = |text: &str, part| {
+        let decoded = data_encoding::HEXLOWER.decode(text.as_bytes());
+        decoded.map_err(|_| SignatureError::Damaged(part))
     };
     let key = hex(&signature.key, "key")?;
-    let bytes = signed_bytes(body, signature).map_err(|error| error.to_string())?;
+    let bytes = signed_bytes(body, signature).map_err(SignatureError::Body)?;
     let sound = penstock_net::trust::verify_receipt_signature(
         &key,
         &bytes,
         &hex(&signature.signature, "signature")?,
     );
     if !sound {
-        return Err("it does not fit what is signed: something was altered".to_owned());
+        return Err(SignatureError::Altered);
     }
     if signature.authority.is_empty() && signature.certification.is_empty() {
         if signature.site.as_str() != USER_SITE {
-            return Err("no authority certifies its key".to_owned());
+            return Err(SignatureError::Uncertified);
         }
         return Ok(Signed { authority: None });
     }
     let authority = data_encoding::BASE64
         .decode(signature.authority.as_bytes())
-        .map_err(|_| "its authority is damaged".to_owned())?;
+        .map_err(|_| SignatureError::Damaged("authority"))?;
     let statement = key_bytes(&signature.site, &signature.key);
     let certification = hex(&signature.certification, "certification")?;
     let facts = verify_certification(&authority, &statement, &certification)
-        .map_err(|error| error.to_string())?;
+        .map_err(SignatureError::Certification)?;
     if facts.site != signature.site {
-        return Err(format!("its authority is of site `{}`", facts.site));
+        return Err(SignatureError::AuthorityOf(facts.site));
     }
     Ok(Signed { authority: Some(facts.fingerprint) })
 }
@@ -134,7 +162,7 @@ pub fn check_countersignature(
     pinned: penstock_net::trust::Fingerprint,
 ) -> Result<(), Problem> {
     let value = serde_json::to_value(body).map_err(|error| cannot_write(&error))?;
-    let refused = |why: String| {
+    let refused = |why: SignatureError| {
         let title = format!("site `{}` gave a signature that is not good", body.source.site);
         Problem::new(ProblemCode::ReceiptSignature, title).because(why)
     };
@@ -142,5 +170,5 @@ pub fn check_countersignature(
     let fits = signature.role == Role::Source
         && signature.site == body.source.site
         && signed.authority == Some(pinned);
-    if fits { Ok(()) } else { Err(refused("it is of another site or role".to_owned())) }
+    if fits { Ok(()) } else { Err(refused(SignatureError::Misplaced)) }
 }

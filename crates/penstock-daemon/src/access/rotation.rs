@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::keys::{OwnKeys, commit};
 use crate::managed_etcd::files::Files;
-use crate::operations::Operate;
+use crate::operations::{AskError, Operate};
 use crate::site::client::Sites;
 use crate::site::context::Site;
 use crate::site_directory::TRUST_DIRECTORY;
@@ -180,17 +180,17 @@ impl Operate {
         let now = self.now();
         let (others, mut left_behind) = others_of(&now, is_other);
         if let Some(peer) = left_behind.first().filter(|_| !leaves) {
-            return Err(not_answering(peer, "it is not there".to_owned()));
+            return Err(not_answering(peer, &AskError::Away));
         }
         let (sequence, staged) = self.stage_next(revoked).map_err(|error| not_rotated(&error))?;
         let mut answers = self.ask_all_with::<KeysHeard>(&others, "/keys", &staged, PEER_ANSWERS);
         for card in &others {
-            let silent = || Err("it was not asked".to_owned());
-            if let Err(why) = answers.remove(&card.peer).unwrap_or_else(silent) {
+            let answer = answers.remove(&card.peer).unwrap_or(Err(AskError::NotAsked));
+            if let Err(why) = answer {
                 if !leaves {
-                    return Err(not_answering(&card.peer, why));
+                    return Err(not_answering(&card.peer, &why));
                 }
-                tracing::error!(peer = %card.peer, why, "a peer is left behind with the old keys");
+                tracing::error!(peer = %card.peer, %why, "a peer is left behind with the old keys");
                 left_behind.push(card.peer.clone());
             }
         }
@@ -208,7 +208,7 @@ impl Operate {
         let path = "/keys/commit";
         for (peer, answer) in self.ask_all_with::<KeysHeard>(&ready, path, &heard, PEER_ANSWERS) {
             if let Err(why) = answer {
-                tracing::error!(%peer, why, "a peer has not committed the new keys");
+                tracing::error!(%peer, %why, "a peer has not committed the new keys");
                 left_behind.push(peer);
             }
         }
@@ -256,7 +256,7 @@ fn new_password() -> String {
     data_encoding::HEXLOWER.encode(&rand::random::<[u8; 16]>())
 }
 
-fn not_answering(peer: &Name, why: String) -> Problem {
+fn not_answering(peer: &Name, why: &AskError) -> Problem {
     let title = format!("peer `{peer}` cannot take other keys now");
     Problem::new(ProblemCode::PeerKeys, title)
         .because(why)

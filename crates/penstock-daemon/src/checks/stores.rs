@@ -5,8 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use penstock_api::operate::{Finding, Level};
+use penstock_exit::chain;
 use penstock_proto::units::format_bytes;
-use penstock_store::{DurabilityMethod, FileSystemKind, PosixOptions, PosixStore, Space};
+use penstock_store::{
+    DurabilityMethod, FileSystemKind, PosixOptions, PosixStore, Space, StoreError,
+};
 
 use crate::config::{Config, StoreConfig};
 
@@ -23,9 +26,8 @@ pub(super) fn look(config: &Config, directory: &Path) -> Vec<Finding> {
     findings
 }
 
-fn open(path: &Path) -> Result<PosixStore, String> {
-    let options = PosixOptions { read_only: true, ..PosixOptions::default() };
-    PosixStore::open(path, options).map_err(|error| penstock_exit::chain(&error))
+fn open(path: &Path) -> Result<PosixStore, StoreError> {
+    PosixStore::open(path, PosixOptions { read_only: true, ..PosixOptions::default() })
 }
 
 fn store(config: &StoreConfig) -> Vec<Finding> {
@@ -33,11 +35,11 @@ fn store(config: &StoreConfig) -> Vec<Finding> {
     let Some(path) = config.directory() else { return Vec::new() };
     let store = match open(&path) {
         Ok(store) => store,
-        Err(why) => {
+        Err(error) => {
             return vec![Finding::new(
                 Level::Bad,
                 code,
-                format!("store `{name}` is not there: {why}"),
+                format!("store `{name}` is not there: {}", chain(&error)),
                 "transfers that use it wait, with the reason \"store is offline\"",
                 format!("mount it, or correct its path `{}` in penstock.toml", path.display()),
             )];
@@ -132,8 +134,8 @@ fn state(config: &Config, directory: &Path) -> Vec<Finding> {
     let code = "state";
     let store = match open(directory) {
         Ok(store) => store,
-        Err(why) => {
-            let what = format!("the site directory cannot be opened: {why}");
+        Err(error) => {
+            let what = format!("the site directory cannot be opened: {}", chain(&error));
             let why = "the daemon does not start without it";
             return vec![Finding::new(
                 Level::Bad,
@@ -187,11 +189,11 @@ fn journal(path: &Path) -> Vec<Finding> {
     let code = "journal";
     let store = match open(path) {
         Ok(store) => store,
-        Err(why) => {
+        Err(error) => {
             return vec![Finding::new(
                 Level::Bad,
                 code,
-                format!("the shared journal is not there: {why}"),
+                format!("the shared journal is not there: {}", chain(&error)),
                 "this peer cannot lead, and cannot serve lanes of scans, whose pages are in the \
                  journal",
                 format!("mount `{}`", path.display()),

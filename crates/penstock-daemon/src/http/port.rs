@@ -6,6 +6,7 @@
 //! paired site takes is counted by its name (`access::budget`).
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +63,22 @@ type Tls = TlsStream<Metered<TcpStream>>;
 
 /// Why a connection has to make room.
 const CROWDED: &str = "it has made room for a newer one";
+
+/// The reason why a connection is refused before its handshake is done.
+#[derive(Debug, thiserror::Error)]
+enum GreetError {
+    #[error("{}", CROWDED)]
+    Crowded,
+    #[error("too many handshakes at a time")]
+    Busy,
+    #[error("no ClientHello in time")]
+    HelloLate,
+    #[error("no TLS handshake in time")]
+    HandshakeLate,
+    /// The connection broke, or one end rejected the handshake.
+    #[error("{}", reason(.0))]
+    Handshake(#[from] io::Error),
+}
 
 /// Takes a lane whose TLS handshake is done, or refuses it where there is no place for it. Called
 /// on a thread of its own, which it may keep.
@@ -125,21 +142,25 @@ impl Port {
     /// Shakes hands with whoever has sent a whole ClientHello; gives the connection, and whether it
     /// is a lane. `None` if it ends in silence, as of those that are made ahead
     /// (`penstock_peer::lane::preconnect`) some do. The error says why it is refused.
-    async fn greet(&self, tcp: TcpStream, from: SocketAddr) -> Result<Option<(Tls, bool)>, String> {
+    async fn greet(
+        &self,
+        tcp: TcpStream,
+        from: SocketAddr,
+    ) -> Result<Option<(Tls, bool)>, GreetError> {
         let admission = &self.site.admission;
         let mut place = admission.enter(Stage::Silent, from.ip());
         let start = tokio::select! {
             start = hello(tcp) => start?,
-            () = place.lost() => return Err(CROWDED.to_owned()),
+            () = place.lost() => return Err(GreetError::Crowded),
         };
         let Some(start) = start else { return Ok(None) };
         let Some(wait) = admission.take_turn(from.ip()) else {
-            return Err("too many handshakes at a time".to_owned());
+            return Err(GreetError::Busy);
         };
         if !wait.is_zero() {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = place.lost() => return Err(CROWDED.to_owned()),
+                () = place.lost() => return Err(GreetError::Crowded),
             }
         }
         drop(place);
@@ -152,10 +173,9 @@ impl Port {
         let done = start.into_stream(Arc::clone(config));
         let tls = tokio::select! {
             done = tokio::time::timeout(HANDSHAKE_DEADLINE, done) => done,
-            () = place.lost() => return Err(CROWDED.to_owned()),
+            () = place.lost() => return Err(GreetError::Crowded),
         };
-        let tls = tls.map_err(|_| "no TLS handshake in time".to_owned())?;
-        Ok(Some((tls.map_err(|error| reason(&error))?, lane)))
+        Ok(Some((tls.map_err(|_| GreetError::HandshakeLate)??, lane)))
     }
 
     /// Hands a lane to the peer crate, on a thread of its own.
@@ -280,21 +300,20 @@ impl Port {
 }
 
 /// Receives a whole ClientHello; `None` if nothing is said.
-async fn hello(tcp: TcpStream) -> Result<Option<StartHandshake<Metered<TcpStream>>>, String> {
-    tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+async fn hello(tcp: TcpStream) -> Result<Option<StartHandshake<Metered<TcpStream>>>, GreetError> {
+    tcp.set_nodelay(true)?;
     match tokio::time::timeout(SILENCE_MAX, tcp.peek(&mut [0])).await {
         Ok(Ok(0)) | Err(_) => return Ok(None),
-        Ok(said) => said.map_err(|error| error.to_string())?,
+        Ok(said) => said?,
     };
     let tcp = Metered::new(tcp, HANDSHAKE_BYTES_MAX);
     let hello = LazyConfigAcceptor::new(Acceptor::default(), tcp);
     let hello = tokio::time::timeout(HELLO_DEADLINE, hello).await;
-    let hello = hello.map_err(|_| "no ClientHello in time".to_owned())?;
-    hello.map(Some).map_err(|error| reason(&error))
+    Ok(Some(hello.map_err(|_| GreetError::HelloLate)??))
 }
 
 /// Why a handshake failed, in the words of an operator.
-fn reason(error: &std::io::Error) -> String {
+fn reason(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     inner.map_or_else(|| error.to_string(), explain)
 }

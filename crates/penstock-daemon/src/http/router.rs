@@ -26,6 +26,7 @@ use penstock_api::rpc::lease::LEASES;
 use penstock_api::site::SiteHealth;
 use penstock_cluster::membership::ClusterNow;
 use penstock_peer::SourceService;
+use penstock_proto::id::Name;
 use penstock_proto::version;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -282,17 +283,17 @@ impl ClusterRouter {
         forwarded: &Forwarded,
         here: &Here,
         seen: &ClusterNow,
-    ) -> Result<Response, String> {
+    ) -> Result<Response, MayRepeat> {
         if let Some(controller) = self.member().controller() {
             return match self.serve(&controller, forwarded, here).await {
                 Err(found) if !forwarded.may_repeat() => Ok(problem(found)),
-                served => served.map_err(|found| found.to_string()),
+                served => Ok(served?),
             };
         }
         let own = &self.member().parts.site.config.peer;
         match seen.leader.as_ref().filter(|(card, _)| card.peer != *own) {
             Some((leader, epoch)) => self.offer(forwarded, seen, leader, *epoch).await,
-            None => Err("no peer of this site is the controller now".to_owned()),
+            None => Err(MayRepeat::NoController),
         }
     }
 
@@ -318,7 +319,7 @@ impl ClusterRouter {
         seen: &ClusterNow,
         leader: &LeaderCard,
         epoch: u64,
-    ) -> Result<Response, String> {
+    ) -> Result<Response, MayRepeat> {
         let answered = || self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of its election, and those that it has by now.
         let (mut addresses, first) = (leader.addresses.clone(), *answered());
@@ -341,7 +342,7 @@ impl ClusterRouter {
                     return Ok(pass_on(reply, self.watch(), epoch));
                 }
                 match refusal(reply).await {
-                    found if found.code == ProblemCode::NotController => Err(found.to_string()),
+                    found if found.code == ProblemCode::NotController => Err(found.into()),
                     found => Ok(problem(found)),
                 }
             }
@@ -349,10 +350,24 @@ impl ClusterRouter {
                 Ok(problem(maybe_done(&why)))
             }
             Err(ForwardError::NotSent(why) | ForwardError::MaybeDone(why)) => {
-                Err(format!("peer `{}`: {why}", leader.peer))
+                Err(MayRepeat::Lost { peer: leader.peer.clone(), why })
             }
         }
     }
+}
+
+/// The reason why a request was not carried out and may be sent again.
+#[derive(Debug, thiserror::Error)]
+enum MayRepeat {
+    /// Nobody leads.
+    #[error("no peer of this site is the controller now")]
+    NoController,
+    /// The peer that was asked does not lead any more.
+    #[error(transparent)]
+    Deposed(#[from] Problem),
+    /// The peer that leads was not reached, or lost.
+    #[error("peer `{peer}`: {why}")]
+    Lost { peer: Name, why: String },
 }
 
 /// Returns when another peer leads than the one of this epoch, or none.

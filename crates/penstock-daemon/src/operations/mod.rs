@@ -59,7 +59,30 @@ pub(crate) struct Operate {
 }
 
 /// What peers have answered, each with how long that took, or why it has not.
-type Answers<T> = BTreeMap<Name, Result<(T, Duration), String>>;
+type Answers<T> = BTreeMap<Name, Result<(T, Duration), AskError>>;
+
+/// The reason why another peer of the site gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// It belongs to the site and is not present.
+    #[error("it is not there")]
+    Away,
+    /// The request could not be made.
+    #[error("it was not asked")]
+    NotAsked,
+    /// Its card names no address.
+    #[error("the peer has no known address")]
+    NoAddress,
+    /// The last address that was tried sent nothing in time.
+    #[error("no answer from {address} within {} s", .limit.as_secs())]
+    TimedOut { address: SocketAddr, limit: Duration },
+    /// The connection to the last address that was tried failed.
+    #[error("{address}: {}", innermost(.cause))]
+    Broken { address: SocketAddr, cause: reqwest::Error },
+    /// It answered with a problem, or with what this release does not understand.
+    #[error(transparent)]
+    Answered(#[from] Problem),
+}
 
 /// Parts of an [`Operate`] that the daemon has anyway.
 pub(crate) struct OperateParts {
@@ -218,7 +241,7 @@ impl Operate {
     fn with_load(
         &self,
         mut view: PeerView,
-        load: Option<Result<(PeerLoad, Duration), String>>,
+        load: Option<Result<(PeerLoad, Duration), AskError>>,
     ) -> PeerView {
         if view.own {
             view.load = Some(self.load());
@@ -231,7 +254,9 @@ impl Operate {
                 view.clock_ahead_ms = Some(load.clock_ms as f64 - halfway);
                 view.load = Some(load);
             }
-            Some(Err(why)) => (view.presence, view.trouble) = (Presence::Silent, why),
+            Some(Err(why)) => {
+                (view.presence, view.trouble) = (Presence::Silent, why.to_string());
+            }
             None => {}
         }
         view
@@ -369,10 +394,10 @@ async fn ask<T: DeserializeOwned>(
     path: &str,
     body: Option<Vec<u8>>,
     limit: Duration,
-) -> Result<(T, Duration), String> {
+) -> Result<(T, Duration), AskError> {
     let until = Instant::now() + limit;
-    let mut why = "the peer has no known address".to_owned();
-    for address in addresses {
+    let mut why = AskError::NoAddress;
+    for &address in addresses {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
@@ -394,17 +419,11 @@ async fn ask<T: DeserializeOwned>(
         match answer.await {
             Ok((status, body)) if status.is_success() => {
                 let took = begun.elapsed();
-                return http::decode(&body)
-                    .map(|value| (value, took))
-                    .map_err(|problem: Problem| problem.to_string());
+                return Ok((http::decode(&body)?, took));
             }
-            Ok((status, body)) => {
-                return Err(http::problem_of(status.as_u16(), &body).to_string());
-            }
-            Err(error) if error.is_timeout() => {
-                why = format!("no answer from {address} within {} s", limit.as_secs());
-            }
-            Err(error) => why = format!("{address}: {}", innermost(&error)),
+            Ok((status, body)) => return Err(http::problem_of(status.as_u16(), &body).into()),
+            Err(error) if error.is_timeout() => why = AskError::TimedOut { address, limit },
+            Err(cause) => why = AskError::Broken { address, cause },
         }
     }
     Err(why)

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 use super::Operate;
 use crate::events::log::now_ms;
+use penstock_exit::cause::innermost;
 
 /// How long a SYN-ACK may take.
 const PROBE_MAX: Duration = Duration::from_secs(3);
@@ -38,6 +39,30 @@ pub(crate) const PROBES: Duration = Duration::from_secs(10);
 pub(crate) const UNPROVEN: Duration = Duration::from_secs(8);
 /// Header with the clock of who answers, in milliseconds since 1970.
 const CLOCK_HEADER: &str = "penstock-clock-ms";
+
+/// The reason why 64 KiB did not pass over a path and back.
+#[derive(Debug, thiserror::Error)]
+enum LargeError {
+    /// There are no certificates for the site.
+    #[error(transparent)]
+    Tls(#[from] Problem),
+    /// A client that is bound to the path cannot be made.
+    #[error("{0}")]
+    Client(reqwest::Error),
+    /// Another number of bytes came back.
+    #[error("{0} bytes of 64 KiB came back")]
+    Cut(usize),
+    /// Nothing came back in time.
+    #[error(
+        "a connection opens, and 64 KiB do not pass within {:.0} s: packets of full size are lost \
+         (MTU)",
+        .0.as_secs_f64()
+    )]
+    Stalled(Duration),
+    /// The connection failed.
+    #[error("64 KiB do not pass: {}", innermost(.0))]
+    Broken(reqwest::Error),
+}
 
 /// Gives back what was sent, with the time.
 pub(crate) async fn echo(body: Bytes) -> (HeaderMap, Bytes) {
@@ -107,7 +132,7 @@ impl Operate {
         for (peer, answer) in answers {
             match answer {
                 Ok((found, _)) => probe.peers.push(found),
-                Err(why) => probe.silent.push((peer, why)),
+                Err(why) => probe.silent.push((peer, why.to_string())),
             }
         }
         probe
@@ -166,7 +191,7 @@ impl Operate {
         let (proven, sent) = sent.unwrap_or((false, Ok(None)));
         let (large, clock_ahead_ms) = match sent {
             Ok(ahead) => (String::new(), ahead),
-            Err(why) => (why, None),
+            Err(why) => (why.to_string(), None),
         };
         let least = note.and_then(|note| note.rtt).into_iter().chain(rtt).min();
         PathView {
@@ -195,7 +220,7 @@ impl Operate {
         other: &Name,
         ends: &PathEnds,
         rtt: Duration,
-    ) -> (bool, Result<Option<f64>, String>) {
+    ) -> (bool, Result<Option<f64>, LargeError>) {
         match self.client_over(other, ends, rtt) {
             Ok((client, limit)) => self.runtime.block_on(self.ask_over(&client, ends, limit)),
             Err(why) => (false, Err(why)),
@@ -208,8 +233,8 @@ impl Operate {
         other: &Name,
         ends: &PathEnds,
         rtt: Duration,
-    ) -> Result<(reqwest::Client, Duration), String> {
-        let tls = self.sites.tls(other).map_err(|problem| problem.to_string())?;
+    ) -> Result<(reqwest::Client, Duration), LargeError> {
+        let tls = self.sites.tls(other)?;
         let limit = LARGE_MAX + rtt * LARGE_RTTS;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured((*tls).clone())
@@ -220,7 +245,7 @@ impl Operate {
         if let Some(device) = &ends.local.device {
             builder = builder.interface(device);
         }
-        Ok((builder.build().map_err(|error| error.to_string())?, limit))
+        Ok((builder.build().map_err(LargeError::Client)?, limit))
     }
 
     async fn ask_over(
@@ -228,7 +253,7 @@ impl Operate {
         client: &reqwest::Client,
         ends: &PathEnds,
         limit: Duration,
-    ) -> (bool, Result<Option<f64>, String>) {
+    ) -> (bool, Result<Option<f64>, LargeError>) {
         let url = format!("https://{}/site/v1/echo", ends.remote.address);
         let speaks = self.site.speaks();
         let ask = async |body: Vec<u8>| {
@@ -254,15 +279,9 @@ impl Operate {
                 let halfway = now_ms() as f64 - took.as_secs_f64() * 500.0;
                 Ok(clock.map(|clock| clock as f64 - halfway))
             }
-            Ok((bytes, ..)) => Err(format!("{bytes} bytes of 64 KiB came back")),
-            Err(error) if error.is_timeout() => Err(format!(
-                "a connection opens, and 64 KiB do not pass within {:.0} s: packets of full size \
-                 are lost (MTU)",
-                limit.as_secs_f64()
-            )),
-            Err(error) => {
-                Err(format!("64 KiB do not pass: {}", penstock_exit::cause::innermost(&error)))
-            }
+            Ok((bytes, ..)) => Err(LargeError::Cut(bytes)),
+            Err(error) if error.is_timeout() => Err(LargeError::Stalled(limit)),
+            Err(error) => Err(LargeError::Broken(error)),
         };
         (proven, sent)
     }

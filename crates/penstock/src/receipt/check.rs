@@ -80,31 +80,43 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The reason why a file is no receipt.
+#[derive(Debug, thiserror::Error)]
+enum NoReceipt {
+    #[error("it is too long")]
+    TooLong,
+    #[error("it is not JSON: {0}")]
+    NoJson(serde_json::Error),
+    #[error("it is not a receipt: {0}")]
+    Content(serde_json::Error),
+    #[error("version {0} is not known here")]
+    Version(u32),
+    #[error("it holds values that receipts do not hold")]
+    Values,
+}
+
 /// The receipt, and its body as it stands in the JSON; or why it is none.
-type Read = Result<(Receipt, serde_json::Value), String>;
+type Read = Result<(Receipt, serde_json::Value), NoReceipt>;
 
 fn read(path: &Path) -> anyhow::Result<Read> {
     let failed = |error| Failure::io(format!("read `{}`", path.display()), error);
     if fs::metadata(path).map_err(failed)?.len() > RECEIPT_BYTES_MAX as u64 {
-        return Ok(Err("it is too long".to_owned()));
+        return Ok(Err(NoReceipt::TooLong));
     }
-    let text = fs::read(path).map_err(failed)?;
-    let value = match json::read(&text) {
-        Ok(value) => value,
-        Err(error) => return Ok(Err(format!("it is not JSON: {error}"))),
-    };
+    Ok(parse(&fs::read(path).map_err(failed)?))
+}
+
+fn parse(text: &[u8]) -> Read {
+    let value = json::read(text).map_err(NoReceipt::NoJson)?;
     let body = value.get("receipt").cloned().unwrap_or_default();
-    let receipt: Receipt = match serde_json::from_value(value) {
-        Ok(receipt) => receipt,
-        Err(error) => return Ok(Err(format!("it is not a receipt: {error}"))),
-    };
+    let receipt: Receipt = serde_json::from_value(value).map_err(NoReceipt::Content)?;
     if receipt.receipt.version != RECEIPT_VERSION {
-        return Ok(Err(format!("version {} is not known here", receipt.receipt.version)));
+        return Err(NoReceipt::Version(receipt.receipt.version));
     }
     // What is signed is what stands there, not what we would read into it.
     match serde_json::to_value(&receipt.receipt) {
-        Ok(said) if said == body => Ok(Ok((receipt, body))),
-        _ => Ok(Err("it holds values that receipts do not hold".to_owned())),
+        Ok(said) if said == body => Ok((receipt, body)),
+        _ => Err(NoReceipt::Values),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use penstock_api::receipt::ReceiptBody;
 use penstock_controller::root::RootHasher;
-use penstock_proto::checksum::{ChecksumKind, parse_line};
+use penstock_proto::checksum::{ChecksumKind, LineError, parse_line};
 use penstock_proto::digest::Digest;
 
 use super::findings::Findings;
@@ -48,8 +48,17 @@ pub(super) fn against_list(
     compare_tree(findings, &mut file, directory)
 }
 
+/// The reason why a list is none of ours.
+#[derive(Debug, thiserror::Error)]
+enum ForeignList {
+    #[error("line {number}: {cause}")]
+    Line { number: u64, cause: LineError },
+    #[error("line {0} holds no BLAKE3 digest")]
+    OtherDigest(u64),
+}
+
 /// The root digest of a list; or why it is none of ours.
-fn root_of(file: &mut File) -> std::io::Result<Result<Digest, String>> {
+fn root_of(file: &mut File) -> std::io::Result<Result<Digest, ForeignList>> {
     let mut root = RootHasher::new(&std::env::temp_dir());
     let mut input = BufReader::new(file);
     let mut line = Vec::new();
@@ -61,11 +70,11 @@ fn root_of(file: &mut File) -> std::io::Result<Result<Digest, String>> {
         let parsed = match parse_line(line.strip_suffix(b"\n").unwrap_or(&line)) {
             Ok(None) => continue,
             Ok(Some(parsed)) => parsed,
-            Err(error) => return Ok(Err(format!("line {number}: {error}"))),
+            Err(cause) => return Ok(Err(ForeignList::Line { number, cause })),
         };
         let blake3 = parsed.kind.is_none_or(|kind| kind == ChecksumKind::Blake3);
         let Some(digest) = parsed.value.try_into().ok().filter(|_| blake3) else {
-            return Ok(Err(format!("line {number} holds no BLAKE3 digest")));
+            return Ok(Err(ForeignList::OtherDigest(number)));
         };
         root.add(Digest(digest), &parsed.name)?;
     }

@@ -24,7 +24,7 @@ use crate::commands::paths;
 use crate::commands::status;
 use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
-use crate::rights_dialog::Questions;
+use crate::rights_dialog::{Questions, WrongWord};
 use crate::token::TokenArgs;
 use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig};
 use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
@@ -214,7 +214,7 @@ fn ask_sites(init: &mut InitArgs) -> Result<(), Failure> {
     }
     let check = |word: &str| match word {
         "*" => Ok(()),
-        name => name.parse::<Name>().map(drop).map_err(|error| error.to_string()),
+        name => Ok(name.parse::<Name>().map(drop)?),
     };
     let questions = Questions {
         write: "sites that may write new data to these stores (`*`: all that are paired)".into(),
@@ -238,7 +238,7 @@ fn ask_stores(stores: &[StoreView], site: &Name) -> Result<GrantArgs, Failure> {
     }
     let check = |word: &str| match names.contains(&word) {
         true => Ok(()),
-        false => Err(format!("`{word}` is no store here that is written to")),
+        false => Err(WrongWord::NoStore(word.to_owned())),
     };
     let all = names.join(", ");
     let questions = Questions {

@@ -303,13 +303,11 @@ impl Ssh {
     ///
     /// # Errors
     /// ssh or its server refuses.
-    pub(super) fn forward(&self, port: u16) -> Result<SocketAddr, String> {
+    pub(super) fn forward(&self, port: u16) -> io::Result<SocketAddr> {
         let mut why = String::new();
         // Another program may take the port between our look and ssh's: then another one.
         for _ in 0..3 {
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-                .and_then(|listener| listener.local_addr())
-                .map_err(|error| error.to_string())?;
+            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
             let way = format!("127.0.0.1:{}:127.0.0.1:{port}", free.port());
             let mut command = Command::new(&self.words[0]);
             command.args(&self.words[1..]).arg("-S").arg(self.control.socket());
@@ -321,7 +319,7 @@ impl Ssh {
             }
             why = text::field(String::from_utf8_lossy(&done.stderr).trim());
         }
-        Err(why)
+        Err(io::Error::other(why))
     }
 
     /// The name or address that ssh connects to, as its own configuration has it; `None` if it does
@@ -426,20 +424,20 @@ impl io::Write for Watched<'_> {
 }
 
 /// Runs a command that says little, and ends it if it takes longer than `most`.
-fn output_within(command: &mut Command, most: Duration) -> Result<Output, String> {
-    let words = |error: io::Error| error.to_string();
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(words)?;
+fn output_within(command: &mut Command, most: Duration) -> io::Result<Output> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let until = Instant::now() + most;
-    while child.try_wait().map_err(words)?.is_none() {
+    while child.try_wait()?.is_none() {
         if Instant::now() >= until {
             // It may have ended at this moment.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("ssh has not answered in {} s", most.as_secs()));
+            let message = format!("ssh has not answered in {} s", most.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    child.wait_with_output().map_err(words)
+    child.wait_with_output()
 }
 
 /// Passes ssh's messages on to standard error, each line marked as one of ssh's and escaped, for

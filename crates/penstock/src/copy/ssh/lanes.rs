@@ -10,7 +10,7 @@
 //! other end by a probe. The end that dials has made the token, and knows by itself which host it
 //! dials: the other end chooses neither an address nor a byte that is sent before the handshake.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -295,46 +295,71 @@ fn dial(
     Ok(dialled)
 }
 
-/// The first of some addresses at which the other end listens, within [`PROBE_MAX`]; else why none
-/// does.
-pub(super) fn probe(addresses: &[SocketAddr], token: &Token) -> Result<SocketAddr, String> {
+/// The reason why the other end was reached at none of its addresses.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProbeError {
+    #[error("no address is known")]
+    NoAddress,
+    #[error("{0}")]
+    Thread(io::Error),
+    #[error("{address}: {}", words(.cause))]
+    Unreached { address: SocketAddr, cause: io::Error },
+    #[error("{0}: something else answers there")]
+    Stranger(SocketAddr),
+    #[error("timed out")]
+    TimedOut,
+    /// Each address failed in its own way.
+    #[error("{}", each(.0))]
+    Each(Vec<Self>),
+}
+
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "timed out".to_owned(),
+        _ => error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase(),
+    }
+}
+
+fn each(failed: &[ProbeError]) -> String {
+    failed.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the first of some addresses at which the other end listens, within [`PROBE_MAX`].
+///
+/// # Errors
+/// It listens at none.
+pub(super) fn probe(addresses: &[SocketAddr], token: &Token) -> Result<SocketAddr, ProbeError> {
     let token = *token;
     let (found, first) = mpsc::channel();
-    let mut failed: Vec<String> = Vec::new();
+    let mut failed = Vec::new();
     for address in addresses.iter().take(ADDRESSES_MAX).copied() {
         let found = found.clone();
         let tried = std::thread::Builder::new()
             .name("probe".to_owned())
-            .spawn(move || found.send((address, probe_one(address, &token))));
+            .spawn(move || found.send(probe_one(address, &token).map(|()| address)));
         if let Err(error) = tried {
-            failed.push(error.to_string());
+            failed.push(ProbeError::Thread(error));
         }
     }
     drop(found);
-    while let Ok((address, result)) = first.recv_timeout(PROBE_MAX + Duration::from_secs(1)) {
+    while let Ok(result) = first.recv_timeout(PROBE_MAX + Duration::from_secs(1)) {
         match result {
-            Ok(()) => return Ok(address),
-            Err(error) => failed.push(format!("{address}: {error}")),
+            Ok(address) => return Ok(address),
+            Err(error) => failed.push(error),
         }
     }
-    if failed.is_empty() {
-        failed.push("no address is known".to_owned());
-    }
-    Err(failed.join("; "))
+    Err(if failed.is_empty() { ProbeError::NoAddress } else { ProbeError::Each(failed) })
 }
 
-fn probe_one(address: SocketAddr, token: &Token) -> Result<(), String> {
-    let words = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => "timed out".to_owned(),
-        _ => error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase(),
-    };
-    let mut tcp = TcpStream::connect_timeout(&address, PROBE_MAX).map_err(words)?;
+fn probe_one(address: SocketAddr, token: &Token) -> Result<(), ProbeError> {
+    let unreached = |cause| ProbeError::Unreached { address, cause };
+    let mut tcp = TcpStream::connect_timeout(&address, PROBE_MAX).map_err(unreached)?;
     let mut said = [FOR_PROBE; TOKEN_BYTES + 1];
     said[..TOKEN_BYTES].copy_from_slice(token);
     let mut answer = [0; TOKEN_BYTES];
-    tcp.set_read_timeout(Some(PROBE_MAX)).map_err(words)?;
-    tcp.write_all(&said).and_then(|()| tcp.read_exact(&mut answer)).map_err(words)?;
-    if answer == *token { Ok(()) } else { Err("something else answers there".to_owned()) }
+    tcp.set_read_timeout(Some(PROBE_MAX)).map_err(unreached)?;
+    tcp.write_all(&said).and_then(|()| tcp.read_exact(&mut answer)).map_err(unreached)?;
+    if answer == *token { Ok(()) } else { Err(ProbeError::Stranger(address)) }
 }
 
 /// How an end comes by the connections of lanes.
@@ -471,7 +496,7 @@ mod tests {
         let chosen = listening.open(here, Some((free, free))).unwrap();
         assert_eq!(chosen.port(), free);
         let closed = TcpListener::bind((here, 0)).unwrap().local_addr().unwrap();
-        let why = probe(&[closed], &token).unwrap_err();
+        let why = probe(&[closed], &token).unwrap_err().to_string();
         assert!(why.contains("refused"), "{why}");
     }
 

@@ -1,7 +1,7 @@
 //! The end where the command was typed.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +20,8 @@ use super::client::{Ssh, Starting};
 use super::destination::Remote;
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
 use super::lanes::{
-    self, ADDRESSES_MAX, Keys, Listening, PROBE_MAX, Token, Way, draw_ports, probe, source_name,
-    token_of, token_text,
+    self, ADDRESSES_MAX, Keys, Listening, PROBE_MAX, ProbeError, Token, Way, draw_ports, probe,
+    source_name, token_of, token_text,
 };
 use super::link::{ANSWER_MAX, Incoming, Link, missing, unexpected};
 use super::message::{Begin, Begun, Message, Open, Opened, Outcome, Role, RunFile, View};
@@ -104,6 +104,34 @@ struct Session {
 /// How lanes come about: this end's way, and the port here that the far end dials if it is to.
 type Ways = (Way, Option<u16>);
 
+/// The reason why no lane can be made in some way.
+#[derive(Debug, thiserror::Error)]
+enum NoWay {
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    #[error("to {there}; from there to {back}")]
+    Neither { there: ProbeError, back: Box<Self> },
+    /// The other end does not listen.
+    #[error("{why}; from there to {back}")]
+    NoDoor { why: String, back: Box<Self> },
+    #[error("this host finds no address of its name; from there to {back}")]
+    NoAddress { back: Box<Self> },
+    #[error("here: ssh does not say from where it came")]
+    NoClient,
+    #[error("{0}: ssh does not lead there from this host")]
+    Elsewhere(IpAddr),
+    #[error("{at}: cannot listen there: {cause}")]
+    Listen { at: IpAddr, cause: io::Error },
+    /// The other end says why it has not reached this one.
+    #[error("{0}")]
+    Unreached(String),
+    #[error("{0}")]
+    Tunnel(io::Error),
+    /// The other end cannot be asked.
+    #[error(transparent)]
+    Asked(#[from] Problem),
+}
+
 impl Session {
     fn copy(
         &mut self,
@@ -185,7 +213,7 @@ impl Session {
             Some(port) => self.find_direct(port, &hosts, begun),
             None => self
                 .find_back(begun, &hosts)
-                .map_err(|back| format!("{}; from there to {back}", begun.no_door)),
+                .map_err(|back| NoWay::NoDoor { why: begun.no_door.clone(), back: Box::new(back) }),
         };
         let why = match direct {
             Ok(ways) => return Ok(ways),
@@ -197,8 +225,8 @@ impl Session {
             other => return Err(failure(unexpected(&other)).into()),
         };
         self.rtt = Some(asked.elapsed());
-        let forwarded = self.ssh.forward(port);
-        match forwarded.and_then(|address| probe(&[address], &self.token)) {
+        let forwarded = self.ssh.forward(port).map_err(NoWay::Tunnel);
+        match forwarded.and_then(|address| Ok(probe(&[address], &self.token)?)) {
             Ok(address) => {
                 exit::warn(&format!(
                     "direct lanes failed ({why}); moving through ssh, which costs about four times \
@@ -221,12 +249,10 @@ impl Session {
     }
 
     /// Looks for the far end's port at its host, and soon has the far end look for one here.
-    fn find_direct(&self, port: u16, hosts: &[IpAddr], begun: &Begun) -> Result<Ways, String> {
+    fn find_direct(&self, port: u16, hosts: &[IpAddr], begun: &Begun) -> Result<Ways, NoWay> {
         if hosts.is_empty() {
             let back = self.find_back(begun, hosts);
-            return back.map_err(|why| {
-                format!("this host finds no address of its name; from there to {why}")
-            });
+            return back.map_err(|back| NoWay::NoAddress { back: Box::new(back) });
         }
         let addresses: Vec<_> = hosts.iter().map(|host| SocketAddr::new(*host, port)).collect();
         let (tell, found) = mpsc::channel();
@@ -234,7 +260,7 @@ impl Session {
         std::thread::Builder::new()
             .name("look".to_owned())
             .spawn(move || tell.send(probe(&addresses, &token)))
-            .map_err(|error| error.to_string())?;
+            .map_err(ProbeError::Thread)?;
         let here = |address| Ok((Way::Dial(address, token), None));
         let first = found.recv_timeout(HEAD_START);
         if let Ok(Ok(address)) = first {
@@ -243,38 +269,36 @@ impl Session {
         let back = self.find_back(begun, hosts);
         let most = PROBE_MAX + HEAD_START;
         let direct = first.or_else(|_| found.recv_timeout(most));
-        let direct = direct.unwrap_or_else(|_| Err("timed out".to_owned()));
+        let direct = direct.unwrap_or(Err(ProbeError::TimedOut));
         match (direct, back) {
             (Ok(address), _) => here(address),
             (Err(_), Ok(ways)) => Ok(ways),
-            (Err(why), Err(back)) => Err(format!("to {why}; from there to {back}")),
+            (Err(there), Err(back)) => Err(NoWay::Neither { there, back: Box::new(back) }),
         }
     }
 
     /// Listens here and has the far end look.
-    fn find_back(&self, begun: &Begun, hosts: &[IpAddr]) -> Result<Ways, String> {
-        let client =
-            begun.client.ok_or_else(|| "here: ssh does not say from where it came".to_owned())?;
+    fn find_back(&self, begun: &Begun, hosts: &[IpAddr]) -> Result<Ways, NoWay> {
+        let client = begun.client.ok_or(NoWay::NoClient)?;
         // A far end elsewhere would find itself there. Where only ssh knows its name, nothing
         // tells.
         let elsewhere = !hosts.is_empty() && !hosts.iter().any(IpAddr::is_loopback);
         let inside = client.is_loopback() && elsewhere;
         if client.is_unspecified() || client.is_multicast() || inside {
-            return Err(format!("{client}: ssh does not lead there from this host"));
+            return Err(NoWay::Elsewhere(client));
         }
-        let token = token_of(&begun.token).map_err(|problem| problem.to_string())?;
-        let listening = Listening::new(token);
+        let listening = Listening::new(token_of(&begun.token)?);
         let at = listening
             .open(client, self.wish.ssh.ports)
-            .map_err(|error| format!("{client}: cannot listen there: {error}"))?;
+            .map_err(|cause| NoWay::Listen { at: client, cause })?;
         let probe = Message::Probe { port: at.port() };
-        let (answer, _) = self.link.ask(&probe, ANSWER_MAX).map_err(|p| p.to_string())?;
+        let (answer, _) = self.link.ask(&probe, ANSWER_MAX)?;
         match answer {
             Message::Probed { reached: true, .. } => {
                 Ok((Way::Wait(listening.connections), Some(at.port())))
             }
-            Message::Probed { why, .. } => Err(why),
-            other => Err(unexpected(&other).to_string()),
+            Message::Probed { why, .. } => Err(NoWay::Unreached(why)),
+            other => Err(unexpected(&other).into()),
         }
     }
 

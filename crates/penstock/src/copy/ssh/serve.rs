@@ -16,7 +16,7 @@ use penstock_proto::name;
 
 use super::bootstrap::own_digest;
 use super::ends::{SourceEnd, SourceServer, TargetParts};
-use super::lanes::{self, Keys, Listening, Token, Way, probe, token_of, token_text};
+use super::lanes::{self, Keys, Listening, ProbeError, Token, Way, probe, token_of, token_text};
 use super::link::{Incoming, Link, missing, unexpected};
 use super::message::{
     self, Begin, Begun, Message, Open, Opened, Outcome, PART_BYTES, READY, Role, RunFile, View,
@@ -76,6 +76,17 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let mut far = Far { link, control, listening: None, begun: None, end: End::Nothing };
     far.serve(&incoming);
     Ok(ExitCode::Done)
+}
+
+/// The reason why the local end cannot be reached from here.
+#[derive(Debug, thiserror::Error)]
+enum BackError {
+    #[error("no run has started")]
+    NotBegun,
+    #[error("ssh does not say from where")]
+    NoClient,
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
 }
 
 /// What became of `Begin`.
@@ -156,7 +167,7 @@ impl Far {
             Message::ListenInside => self.listen_inside().map(|port| Message::Inside { port }),
             Message::Probe { port } => Ok(match self.probe_back(port) {
                 Ok(_) => Message::Probed { reached: true, why: String::new() },
-                Err(why) => Message::Probed { reached: false, why },
+                Err(why) => Message::Probed { reached: false, why: why.to_string() },
             }),
             Message::Open(open) => self.open(*open).map(|opened| Message::Opened(Box::new(opened))),
             Message::File { which, offset } => return self.give_file(which, offset),
@@ -234,10 +245,9 @@ impl Far {
     }
 
     /// Whether the local end can be reached from here.
-    fn probe_back(&self, port: u16) -> Result<SocketAddr, String> {
-        let begun = self.begun.as_ref().ok_or_else(|| "no run has started".to_owned())?;
-        let address = begun.back(port).ok_or_else(|| "ssh does not say from where".to_owned())?;
-        probe(&[address], &begun.token)
+    fn probe_back(&self, port: u16) -> Result<SocketAddr, BackError> {
+        let begun = self.begun.as_ref().ok_or(BackError::NotBegun)?;
+        Ok(probe(&[begun.back(port).ok_or(BackError::NoClient)?], &begun.token)?)
     }
 
     fn listen_inside(&self) -> Result<u16, Problem> {
