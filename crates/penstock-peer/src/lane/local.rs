@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use penstock_api::problem::Problem;
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
 use penstock_proto::frame::{Fetch, Record};
@@ -14,8 +13,11 @@ use penstock_store::Source;
 
 use crate::lane::byte_tally::ByteTally;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
+use crate::stores::access::AccessError;
+use crate::stores::errors::Cause;
 use crate::stores::guard::Guard;
 use crate::task::context::{Pieces, TaskContext};
+use crate::task::error::TaskError;
 use crate::write::PieceWriter;
 
 /// Runs until the task stops or drops the lane.
@@ -38,8 +40,8 @@ pub(crate) fn run(
         };
         let pieces = match shared.page(request.item.piece.page) {
             Ok(pieces) => pieces,
-            Err(problem) => {
-                shared.broken(problem);
+            Err(error) => {
+                shared.broken(error);
                 break;
             }
         };
@@ -60,13 +62,13 @@ pub(crate) fn run(
                 shared.handle_answered(request, &pieces, written);
             }
             Err(ServeError::Sink(End::Stopped)) => writer.abandon(),
-            Err(ServeError::Sink(End::Offline(problem))) => {
+            Err(ServeError::Sink(End::Offline(error))) => {
                 writer.abandon();
-                shared.broken(*problem);
+                shared.broken(*error);
                 break;
             }
             Err(ServeError::Request(error)) => {
-                shared.broken(crate::stores::errors::protocol_problem(&error));
+                shared.broken(TaskError::Misfit(Cause::of(&error)));
                 break;
             }
         }
@@ -96,7 +98,7 @@ enum End {
     /// The task is stopping.
     Stopped,
     /// The source has changed, so that nothing counts as vanished from it (C3).
-    Offline(Box<Problem>),
+    Offline(Box<AccessError>),
 }
 
 struct LocalSink<'a> {
@@ -115,7 +117,7 @@ impl FrameSink for LocalSink<'_> {
         if self.shared.is_stopping() {
             return Err(End::Stopped);
         }
-        self.guard.check_records(records).map_err(|problem| End::Offline(Box::new(problem)))?;
+        self.guard.check_records(records).map_err(|error| End::Offline(Box::new(error)))?;
         let bytes = payload.len() as u64;
         self.shared.pace.take(bytes);
         self.writer.frame(&self.pieces.page, &self.request.item, records, payload);

@@ -14,12 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
 use penstock_net::trust::is_distrust;
 use penstock_net::{ConnectError, LANE_STACK_BYTES, LaneError, LaneStream, Wake};
-use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
+use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal};
 use penstock_proto::id::LaneId;
 use penstock_sys::EventFd;
 
@@ -29,7 +28,9 @@ use crate::lane::dialer::{Dialer, note_failure};
 use crate::lane::lane_handle::{LaneHandle, Working};
 use crate::lane::local::{self, fetch_of};
 use crate::stores::chain;
+use crate::stores::errors::Cause;
 use crate::task::context::{Pieces, TaskContext};
+use crate::task::error::TaskError;
 use crate::task::reach::Reach;
 use crate::write::PieceWriter;
 
@@ -62,13 +63,13 @@ pub(crate) fn is_none_left(
     shared: &TaskContext,
     lane: LaneId,
     threads: &Mutex<Vec<JoinHandle<()>>>,
-    cause: &io::Error,
+    cause: io::Error,
 ) -> bool {
     shared.lane_down(lane, Some(format!("no thread: {cause}")));
     let threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
     let none = threads.iter().all(JoinHandle::is_finished);
     if none {
-        shared.broken(Problem::no_thread(cause));
+        shared.broken(TaskError::Thread(cause));
     }
     none
 }
@@ -97,9 +98,9 @@ pub(crate) fn run(
             // use the address now, or that peer may not know of a pairing yet, or run another
             // release.
             let others = shared.lock().lanes.may_have_other(path);
-            let verdict = verdict(&error, &why).filter(|_| !others);
-            if let Some(problem) = verdict {
-                shared.broken(problem);
+            let verdict = verdict(&error).filter(|_| !others);
+            if let Some(error) = verdict {
+                shared.broken(error);
             } else if is_breach_of_opening(&error) {
                 shared.note_breach(&why);
             }
@@ -144,48 +145,19 @@ pub(crate) fn run(
     }
 }
 
-/// Returns the problem if a failed dial means that no dial will ever succeed.
-fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
+/// Returns the error of the task if a failed dial means that no dial will ever succeed.
+fn verdict(error: &ConnectError) -> Option<TaskError> {
     match error {
-        ConnectError::Refused(refusal) => refused(refusal),
-        ConnectError::WrongPeer { .. } => Some(
-            Problem::new(ProblemCode::WrongPeer, "another site than expected answers")
-                .because(why)
-                .hint("check the addresses of the pairing, or pair the sites again"),
-        ),
-        ConnectError::Lane { source: LaneError::Trust(_), .. } => Some(distrust(why)),
-        ConnectError::Lane { source: LaneError::Handshake(error), .. } if is_distrust(error) => {
-            Some(distrust(why))
+        ConnectError::Refused(refusal) => TaskError::of_refusal(refusal),
+        ConnectError::WrongPeer { .. } => Some(TaskError::WrongPeer(Cause::of(error))),
+        ConnectError::Lane { source: LaneError::Trust(_), .. } => {
+            Some(TaskError::Distrust(Cause::of(error)))
+        }
+        ConnectError::Lane { source: LaneError::Handshake(cause), .. } if is_distrust(cause) => {
+            Some(TaskError::Distrust(Cause::of(error)))
         }
         _ => None,
     }
-}
-
-/// A peer may not know yet that sites were paired a moment ago. The next attempt asks the source's
-/// controller, which decides whether the sites are still paired.
-fn distrust(why: &str) -> Problem {
-    Problem::new(ProblemCode::LaneDistrust, "the sites do not trust each other")
-        .because(why)
-        .hint("if that stays so, pair the sites again: `penstock site pair`")
-}
-
-fn refused(refusal: &Refusal) -> Option<Problem> {
-    if refusal.code.is_temporary() {
-        return None;
-    }
-    let code = match refusal.code {
-        // The capability expires, and its key may be changed. The next attempt asks the source's
-        // controller for another one, which decides whether the right to it still exists.
-        RefusalCode::Capability => ProblemCode::LaneCapability,
-        RefusalCode::Version => ProblemCode::LaneVersion,
-        RefusalCode::Policy => ProblemCode::Policy,
-        _ => ProblemCode::Protocol,
-    };
-    let problem = Problem::new(code, "the source refuses the lane").because(&refusal.text);
-    Some(match refusal.code {
-        RefusalCode::Policy => problem.hint("submit the transfer again without `--encryption off`"),
-        _ => problem,
-    })
 }
 
 struct Worker<'a> {
@@ -243,8 +215,8 @@ impl Worker<'_> {
             let pieces = match self.shared.page(request.item.piece.page) {
                 Ok(pieces) => pieces,
                 // No answer would ever come, and a lane that answers pings is never cut.
-                Err(problem) => {
-                    self.shared.broken(problem);
+                Err(error) => {
+                    self.shared.broken(error);
                     return Ok(());
                 }
             };
@@ -325,8 +297,8 @@ impl Worker<'_> {
         let Some(request) = self.asked.remove(&header.request) else { return Err(out_of_turn) };
         self.current = None;
         self.writer.abandon();
-        if let Some(problem) = refused(&refusal) {
-            self.shared.broken(problem);
+        if let Some(error) = TaskError::of_refusal(&refusal) {
+            self.shared.broken(error);
             return Ok(());
         }
         let delay = Duration::from_millis(u64::from(refusal.retry_after_ms.clamp(100, 60_000)));

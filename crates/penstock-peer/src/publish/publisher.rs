@@ -13,7 +13,7 @@ use penstock_store::{Dir, DirCache, StoreError};
 use super::taken_names::FinalNames;
 use crate::publish::name_races::NameWaits;
 use crate::stores::chain;
-use crate::stores::errors::of_no_item;
+use crate::stores::errors::StoreFault;
 use crate::task::context::{Pieces, TaskContext};
 
 /// The publisher looks around at least this often.
@@ -123,8 +123,8 @@ impl Publisher<'_> {
     /// Returns the failure of an entry. Returns `None` if the store takes no more or the host lacks
     /// a resource: the task then ends, and no item has failed.
     pub(super) fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
-        if let Some(problem) = of_no_item(&self.shared.tree.target, error) {
-            self.shared.broken(problem);
+        if let Some(fault) = StoreFault::of(&self.shared.tree.target, error) {
+            self.shared.broken(fault);
             return None;
         }
         tracing::warn!(

@@ -10,7 +10,7 @@ use penstock_store::{ReadFile, Step, StoreError};
 use super::publisher::Publisher;
 use crate::source::read::place;
 use crate::stores::chain;
-use crate::stores::errors::of_no_item;
+use crate::stores::errors::StoreFault;
 use crate::task::context::{Pieces, TaskContext};
 use crate::write::uncached_file::UncachedFile;
 
@@ -30,8 +30,8 @@ impl Publisher<'_> {
         // An error does not prove that a file is missing: a file in hand is not given up for it.
         let mut unknown = false;
         if let Err(error) = &found {
-            if let Some(problem) = of_no_item(&self.shared.tree.target, error) {
-                self.shared.broken(problem);
+            if let Some(fault) = StoreFault::of(&self.shared.tree.target, error) {
+                self.shared.broken(fault);
                 return;
             }
             tracing::warn!(error = %chain(error), "written files cannot be examined");

@@ -2,17 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::Report;
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::Piece;
 use penstock_store::StoreError;
 
 use super::publisher::Publisher;
-use crate::stores::errors::short_problem;
-use crate::stores::errors::{full_problem, is_of_store};
+use crate::stores::access::AccessError;
+use crate::stores::chain;
+use crate::stores::errors::{StoreFault, is_of_store};
 use crate::stores::mounts::check_mounts;
-use crate::stores::{chain, store_gone};
+use crate::task::error::TaskError;
 
 impl Publisher<'_> {
     /// Ends the task if its controller was deposed, or has not answered for too long.
@@ -22,8 +22,7 @@ impl Publisher<'_> {
             return;
         }
         if self.shared.grant.as_ref().is_some_and(|grant| !grant.holds()) {
-            let title = "the controller has not answered within the grant of this peer";
-            self.shared.broken(Problem::new(ProblemCode::GrantOver, title));
+            self.shared.broken(TaskError::GrantOver);
         } else if self.shared.grant.is_none()
             && let Err(problem) = self.shared.spec.fence.check()
         {
@@ -36,13 +35,13 @@ impl Publisher<'_> {
         let shared = self.shared;
         if let Err(offline) = shared.tree.target.check_identity(&shared.identity) {
             // The epoch stays sealed: nothing of it is renamed or reported, and the task ends.
-            shared.broken(store_gone(&shared.spec.store, &offline));
+            shared.broken(AccessError::gone(&shared.spec.store, offline));
             return;
         }
-        if let Err(problem) = check_mounts(&shared.tree.target, &shared.spec) {
+        if let Err(error) = check_mounts(&shared.tree.target, &shared.spec) {
             // Bytes that were not durable may be lost, even though the store is mounted again.
             self.count_failed_sync();
-            shared.broken(problem);
+            shared.broken(error);
             return;
         }
         let outcome = if shared.tree.sync_nothing {
@@ -61,7 +60,7 @@ impl Publisher<'_> {
             && shared.tree.target.failed_syncs() == self.failed_syncs
         {
             // The marker could not be written: nothing was synced, and nothing failed to be.
-            shared.broken(short_problem(short));
+            shared.broken(StoreFault::short(short));
             return;
         }
         if outcome.as_ref().is_err_and(StoreError::is_fenced) {
@@ -84,7 +83,7 @@ impl Publisher<'_> {
                 state.return_all();
                 drop(guard);
                 if is_of_store(&shared.tree.target, &error) {
-                    shared.broken(full_problem(&error));
+                    shared.broken(StoreFault::of_store(&error));
                 }
             }
         }
@@ -125,7 +124,7 @@ impl Publisher<'_> {
         state.return_all();
         drop(guard);
         if is_of_store(&self.shared.tree.target, error) {
-            self.shared.broken(full_problem(error));
+            self.shared.broken(StoreFault::of_store(error));
         }
     }
 }

@@ -9,7 +9,6 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::Problem;
 use penstock_proto::listing::{
     LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, ListPart, ListWork, ListedEntry, ListedKind,
 };
@@ -18,6 +17,8 @@ use penstock_store::{Dir, DirEntry, ListBuffer, Source};
 
 use super::found::{is_mount, kind_of, listed_kind};
 use super::state::Scan;
+use crate::stores::access::AccessError;
+use crate::stores::chain;
 
 /// Bytes that are held back until the store was looked at.
 const HELD_BYTES: usize = 1 << 20;
@@ -34,7 +35,7 @@ struct Over;
 struct Answer<'a> {
     scan: &'a Scan,
     source: &'a Source,
-    check: &'a dyn Fn() -> Result<(), Problem>,
+    check: &'a dyn Fn() -> Result<(), AccessError>,
     emit: &'a mut Emit<'a>,
     held: Vec<ListPart>,
     held_bytes: usize,
@@ -49,7 +50,7 @@ struct Answer<'a> {
 pub(super) fn list_for(
     scan: &Scan,
     source: &Source,
-    check: &dyn Fn() -> Result<(), Problem>,
+    check: &dyn Fn() -> Result<(), AccessError>,
     work: &ListWork,
     emit: &mut Emit<'_>,
 ) {
@@ -57,7 +58,7 @@ pub(super) fn list_for(
     let device = match root.and_then(|dir| source.stat(&dir, b"")) {
         Ok(meta) => meta.device,
         Err(error) => {
-            let why = format!("the data set's root: {}", crate::stores::chain(&error));
+            let why = format!("the data set's root: {}", chain(&error));
             emit(ListPart::Ended { why });
             return;
         }
@@ -111,8 +112,8 @@ impl Answer<'_> {
 
     /// Sends the held parts, if the store is still there.
     fn tell(&mut self) -> Result<(), Over> {
-        if let Err(problem) = (self.check)() {
-            (self.emit)(ListPart::Ended { why: problem.to_string() });
+        if let Err(error) = (self.check)() {
+            (self.emit)(ListPart::Ended { why: chain(&error) });
             return Err(Over);
         }
         self.held_bytes = 0;

@@ -8,7 +8,6 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, RecheckRequest, ScanSummary, SeenEntry};
 use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
@@ -16,10 +15,11 @@ use penstock_proto::units::FileTime;
 use penstock_store::{Dir, DirCache, Kind, Meta, Source};
 
 use super::found::Found;
-use super::page_files::kept;
 use super::state::Scan;
+use crate::source::error::SourceError;
 use crate::source::read::place;
 use crate::source::read_check::{age_seconds, is_same};
+use crate::stores::access::AccessError;
 use crate::verify::hashing::digest_of_file;
 
 /// A file that was written to more recently than this is perhaps still being written.
@@ -68,13 +68,12 @@ impl Scan {
         source: &Source,
         question: &RecheckRequest,
         certain: bool,
-        see: &dyn Fn(Page) -> Result<Page, Problem>,
-    ) -> Result<u32, Problem> {
+        see: &dyn Fn(Page) -> Result<Page, AccessError>,
+    ) -> Result<u32, SourceError> {
         let _alone = self.asking.take("to look again at what has changed")?;
         let asked = &question.asked;
         if !self.lock().complete {
-            let title = "the scan is not complete, so changes since it began are not known";
-            return Err(Problem::new(ProblemCode::ScanIncomplete, title));
+            return Err(SourceError::Incomplete);
         }
         let amended = self.read_amended(question.pages)?;
         let pages = self.asked_pages(asked)?;
@@ -103,22 +102,21 @@ impl Scan {
     }
 
     /// Returns the pages that the question names.
-    fn asked_pages(&self, asked: &[AskedPage]) -> Result<Vec<Page>, Problem> {
-        let refused = |title: &str| Problem::new(ProblemCode::Asked, title);
+    fn asked_pages(&self, asked: &[AskedPage]) -> Result<Vec<Page>, SourceError> {
         let count: usize = asked.iter().map(|asked| asked.changed.len() + asked.seen.len()).sum();
         if count > ASKED_ENTRIES_MAX || asked.len() > ASKED_ENTRIES_MAX {
-            return Err(refused("the request asks about too many entries"));
+            return Err(SourceError::TooMuchAsked);
         }
         let sealed = self.lock().sealed;
         let mut pages = Vec::with_capacity(asked.len());
         for asked in asked {
             let page = self.read_sealed(asked.page)?.filter(|page| page.number < sealed);
-            let page = page.ok_or_else(|| refused("a page that is asked about is not known"))?;
+            let page = page.ok_or(SourceError::UnknownPageAsked)?;
             let seen = asked.seen.iter().map(|seen| seen.entry);
             for index in asked.changed.iter().copied().chain(seen) {
                 let entry = page.entry(index);
                 if entry.is_err() || entry.is_ok_and(|entry| entry.kind != EntryKind::File) {
-                    return Err(refused("what is asked about is no file of its page"));
+                    return Err(SourceError::NoFileAsked);
                 }
             }
             pages.push(page);
@@ -128,7 +126,7 @@ impl Scan {
 
     /// Returns the entries that are amended by pages unknown to the target. Such pages exist if the
     /// same question was asked before.
-    fn read_amended(&self, known: u32) -> Result<HashSet<(u32, u32)>, Problem> {
+    fn read_amended(&self, known: u32) -> Result<HashSet<(u32, u32)>, SourceError> {
         let (sealed, listed) = {
             let state = self.lock();
             (state.sealed, state.sealed.saturating_sub(state.summary.amending))
@@ -213,7 +211,11 @@ impl Scan {
 
     /// Puts newer versions into pages, and records durably that there are more. Returns the number
     /// of all pages.
-    fn seal_amending(&self, newer: impl Iterator<Item = Newer>, round: u8) -> Result<u32, Problem> {
+    fn seal_amending(
+        &self,
+        newer: impl Iterator<Item = Newer>,
+        round: u8,
+    ) -> Result<u32, SourceError> {
         let before = self.lock().sealed;
         let mut pages: Vec<PageBuilder> = Vec::new();
         for newer in newer {
@@ -236,7 +238,8 @@ impl Scan {
         for (number, page) in (before..).zip(pages) {
             let path = self.page_path(number);
             let encoded = page.seal().encode();
-            self.write_fenced(&path, &encoded).map_err(|cause| kept(&path, &cause))?;
+            self.write_fenced(&path, &encoded)
+                .map_err(|cause| SourceError::manifest(&path, cause))?;
         }
         let mut state = self.lock();
         if added > 0 {
@@ -251,10 +254,10 @@ impl Scan {
     }
 
     /// Records durably that the scan is complete, with its summary.
-    pub(super) fn write_end(&self, summary: &ScanSummary) -> Result<(), Problem> {
+    pub(super) fn write_end(&self, summary: &ScanSummary) -> Result<(), SourceError> {
         let path = self.directory.join("end");
         let text = serde_json::to_vec(summary).unwrap_or_default();
-        self.write_fenced(&path, &text).map_err(|cause| kept(&path, &cause))
+        self.write_fenced(&path, &text).map_err(|cause| SourceError::manifest(&path, cause))
     }
 }
 

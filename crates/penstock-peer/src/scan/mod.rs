@@ -48,7 +48,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{FAILURE_PARTS, PageReply, ScanSummary};
 use penstock_proto::id::Name;
 use penstock_proto::listing::ListWork;
@@ -58,8 +57,10 @@ use penstock_proto::units::FileTime;
 use penstock_store::{DirCache, Kind, Meta, Source};
 use tokio::sync::watch;
 
+use crate::source::error::SourceError;
 use crate::source::interrupted_removal::{self, REMOVING};
 use crate::stores::Stores;
+use crate::stores::access::AccessError;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
 use crate::stores::single_flight::SingleFlight;
@@ -70,9 +71,9 @@ use found::{Found, WantedAttributes};
 use hard_links::LinkTable;
 pub use helpers::{Helpers, Listing};
 pub(crate) use page_files::read_kept;
-use page_files::{kept, write_synced};
+use page_files::write_synced;
+use roots::own_within;
 pub(crate) use roots::{look, root_kind};
-use roots::{own_within, root_problem};
 pub(crate) use state::Scan;
 pub use state::ScanOptions;
 use state::{EARLY_SEAL, Marks, State, hash, lies_below};
@@ -84,9 +85,9 @@ const TICK_NS: u32 = 20_000_000;
 impl Scan {
     /// Opens a scan that keeps its pages in `directory`. Pages that an earlier process sealed there
     /// count.
-    pub(crate) fn open(directory: &Path, options: ScanOptions) -> Result<Self, Problem> {
+    pub(crate) fn open(directory: &Path, options: ScanOptions) -> Result<Self, SourceError> {
         let pages = directory.join("pages");
-        fs::create_dir_all(&pages).map_err(|cause| kept(&pages, &cause))?;
+        fs::create_dir_all(&pages).map_err(|cause| SourceError::manifest(&pages, cause))?;
         let marks = Arc::<Marks>::default();
         let walk = Walk::new(directory);
         let state = State { walk, marks: Arc::clone(&marks), ..State::default() };
@@ -123,9 +124,9 @@ impl Scan {
         let _ = self.helpers.set((store.clone(), helpers));
     }
 
-    fn check_store(&self) -> Result<(), Problem> {
+    fn check_store(&self) -> Result<(), SourceError> {
         let Some((guard, stores)) = self.guard.get() else { return Ok(()) };
-        guard.check_by(stores)
+        Ok(guard.check_by(stores)?)
     }
 
     /// Opens a scan that another peer of the site makes, to serve its sealed pages from here too.
@@ -161,7 +162,7 @@ impl Scan {
     }
 
     /// Restores the state that an earlier process left.
-    fn restore(&self) -> Result<(), Problem> {
+    fn restore(&self) -> Result<(), SourceError> {
         let mut state = self.lock();
         let end = self.directory.join("end");
         let summary = read_kept(&end)?;
@@ -212,13 +213,13 @@ impl Scan {
     }
 
     /// Returns the hashes of finished directories, and the counts of names passed over in them.
-    fn read_done(&self) -> Result<(HashSet<u64>, Passed), Problem> {
+    fn read_done(&self) -> Result<(HashSet<u64>, Passed), SourceError> {
         let path = self.directory.join("done");
         let (mut done, mut passed) = (HashSet::new(), Passed::default());
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok((done, passed)),
-            Err(cause) => return Err(kept(&path, &cause)),
+            Err(cause) => return Err(SourceError::manifest(&path, cause)),
         };
         let mut lines = io::BufReader::new(file);
         let mut line = String::new();
@@ -237,13 +238,11 @@ impl Scan {
         Ok((done, passed))
     }
 
-    fn read_sealed(&self, number: u32) -> Result<Option<Page>, Problem> {
+    fn read_sealed(&self, number: u32) -> Result<Option<Page>, SourceError> {
         let path = self.page_path(number);
         let Some(encoded) = read_kept(&path)? else { return Ok(None) };
-        Page::decode(&encoded).map(Some).map_err(|cause| {
-            let title = format!("the page {} is damaged", path.display());
-            Problem::new(ProblemCode::PageDamaged, title).because(cause)
-        })
+        let decoded = Page::decode(&encoded);
+        decoded.map(Some).map_err(|source| SourceError::PageDamaged { path, source })
     }
 
     /// Lists everything. Returns when the scan is complete, stopped, or blocked by a problem.
@@ -255,7 +254,7 @@ impl Scan {
         let _running = Running(self);
         // If the store has just gone, its root does not count as missing (C3).
         let begun = self.begin(source);
-        let outcome = begun.map_err(|problem| self.check_store().err().unwrap_or(problem));
+        let outcome = begun.map_err(|error| self.check_store().err().unwrap_or(error));
         if outcome.is_ok() {
             std::thread::scope(|scope| {
                 let workers = 0..self.options.workers.max(1);
@@ -280,17 +279,17 @@ impl Scan {
             });
         }
         let mut state = self.lock();
-        if let Err(problem) = outcome {
-            state.problem.get_or_insert(problem);
+        if let Err(error) = outcome {
+            state.error.get_or_insert(error);
         }
-        if state.problem.is_none() && !self.marks.is_stopped() {
+        if state.error.is_none() && !self.marks.is_stopped() {
             let ended = self.end(&mut state);
-            if let Err(problem) = ended {
-                state.problem = Some(problem);
+            if let Err(error) = ended {
+                state.error = Some(error);
             }
         }
-        self.marks.broken_off.store(state.problem.is_some(), Ordering::Release);
-        self.marks.ended.store(state.complete || state.problem.is_some(), Ordering::Release);
+        self.marks.broken_off.store(state.error.is_some(), Ordering::Release);
+        self.marks.ended.store(state.complete || state.error.is_some(), Ordering::Release);
         self.tell();
     }
 
@@ -310,7 +309,7 @@ impl Scan {
     }
 
     /// Hands over the root, or the paths of `files_from`.
-    fn begin(&self, source: &Source) -> Result<(), Problem> {
+    fn begin(&self, source: &Source) -> Result<(), SourceError> {
         // The store is examined without the lock: sealed pages are served meanwhile.
         let mut state = self.lock().set_aside();
         let outcome = self.hand_over_roots(source, &mut state);
@@ -318,11 +317,11 @@ impl Scan {
         outcome
     }
 
-    fn hand_over_roots(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
+    fn hand_over_roots(&self, source: &Source, state: &mut State) -> Result<(), SourceError> {
         let resumed = state.sealed > 0;
         if self.options.selector.one_file_system {
             let (_, _, meta) = look(source, &self.options.root)
-                .map_err(|error| root_problem(&self.options.root, &error))?;
+                .map_err(|error| SourceError::root(&self.options.root, &error))?;
             state.device = Some(meta.device);
         }
         if resumed {
@@ -332,7 +331,8 @@ impl Scan {
             return Ok(());
         }
         let root = &self.options.root;
-        let (dir, leaf, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
+        let (dir, leaf, meta) =
+            look(source, root).map_err(|error| SourceError::root(root, &error))?;
         let single = meta.kind != Kind::Directory;
         // A single file is chosen by its own name.
         if single && !self.is_chosen(&leaf, &meta) {
@@ -342,7 +342,7 @@ impl Scan {
         if !resumed {
             let found = Found::with(source, &dir, &leaf, Ok(meta), &self.wants);
             if let Err(error) = &found.meta {
-                return Err(root_problem(root, error));
+                return Err(SourceError::root(root, error));
             }
             let mut skipped = 0;
             self.take(state, b"", b"", &found, &mut skipped)?;
@@ -383,7 +383,7 @@ impl Scan {
 
     /// Handles a data set that is one file. A list names it by the empty path alone, since nothing
     /// lies below a file.
-    fn begin_single(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
+    fn begin_single(&self, source: &Source, state: &mut State) -> Result<(), SourceError> {
         let below = self.options.files_from.iter().filter(|path| !path.is_empty());
         for path in below {
             if let Err(error) = look(source, &name::join(&self.options.root, path)) {
@@ -400,7 +400,7 @@ impl Scan {
         path: &[u8],
         given: &mut HashSet<Vec<u8>>,
         state: &mut State,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), SourceError> {
         let mut ends: Vec<usize> =
             path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).collect();
         ends.push(path.len());
@@ -445,7 +445,7 @@ impl Scan {
         leaf: &[u8],
         found: &Found,
         skipped: &mut u64,
-    ) -> Result<bool, Problem> {
+    ) -> Result<bool, SourceError> {
         let meta = match &found.meta {
             Ok(meta) => meta,
             Err(error) => {
@@ -493,9 +493,10 @@ impl Scan {
         state: &mut State,
         meta: &Meta,
         path: &[u8],
-    ) -> Result<Option<Vec<u8>>, Problem> {
+    ) -> Result<Option<Vec<u8>>, SourceError> {
         let table_path = self.directory.join("links");
-        let failed = |cause: rusqlite::Error| kept(&table_path, &io::Error::other(cause));
+        let failed =
+            |cause: rusqlite::Error| SourceError::manifest(&table_path, io::Error::other(cause));
         let table = match &mut state.links {
             Some(table) => table,
             none => none.insert(LinkTable::open(&table_path).map_err(failed)?),
@@ -505,7 +506,7 @@ impl Scan {
 
     /// Fills the table of links from the pages that an earlier process sealed. Devices may have
     /// other numbers since, so each file is examined again. A file that is gone is no primary.
-    fn note_sealed_links(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
+    fn note_sealed_links(&self, source: &Source, state: &mut State) -> Result<(), SourceError> {
         let mut dirs = DirCache::default();
         for number in 0..state.sealed {
             let Some(page) = self.read_sealed(number)? else { break };
@@ -528,7 +529,7 @@ impl Scan {
         state: &mut State,
         directory: &[u8],
         draft: &EntryDraft<'_>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), SourceError> {
         if state.builder.as_ref().is_some_and(|builder| builder.is_full_for(directory, draft)) {
             self.seal(state)?;
         }
@@ -545,12 +546,13 @@ impl Scan {
         Ok(())
     }
 
-    fn seal(&self, state: &mut State) -> Result<(), Problem> {
+    fn seal(&self, state: &mut State) -> Result<(), SourceError> {
         self.check_store()?;
         if let Some(builder) = state.builder.take() {
             let path = self.page_path(state.sealed);
             let encoded = builder.seal().encode();
-            self.write_once(&path, &encoded).map_err(|cause| kept(&path, &cause))?;
+            self.write_once(&path, &encoded)
+                .map_err(|cause| SourceError::manifest(&path, cause))?;
             state.sealed += 1;
             let now = Instant::now();
             state.seals = Some((state.seals.map_or(now, |(first, _)| first), now));
@@ -567,7 +569,7 @@ impl Scan {
             let append = OpenOptions::new().create(true).append(true).open(&path);
             append
                 .and_then(|mut file| file.write_all(lines.as_bytes()))
-                .map_err(|cause| kept(&path, &cause))?;
+                .map_err(|cause| SourceError::manifest(&path, cause))?;
         }
         self.tell();
         Ok(())
@@ -614,7 +616,7 @@ impl Scan {
         Ok(temporary)
     }
 
-    fn end(&self, state: &mut State) -> Result<(), Problem> {
+    fn end(&self, state: &mut State) -> Result<(), SourceError> {
         self.seal(state)?;
         self.keep_failed(state)?;
         state.summary.pages = state.sealed;
@@ -627,7 +629,7 @@ impl Scan {
     /// Returns the encoded page `number`, waiting up to `wait` for it. A page with a waiter is
     /// sealed before it is full, so that the first bytes move before the scan ends. The numbers
     /// from [`FAILURE_PARTS`] on are those of the list of failures.
-    pub(crate) fn page(&self, number: u32, wait: Duration) -> Result<PageReply, Problem> {
+    pub(crate) fn page(&self, number: u32, wait: Duration) -> Result<PageReply, SourceError> {
         if let Some(part) = number.checked_sub(FAILURE_PARTS) {
             return self.failures(part);
         }
@@ -635,7 +637,7 @@ impl Scan {
         let waits = |state: &mut State| {
             number >= state.sealed
                 && !state.complete
-                && state.problem.is_none()
+                && state.error.is_none()
                 && !self.marks.is_stopped()
         };
         let mut state = self.lock();
@@ -657,8 +659,8 @@ impl Scan {
             }
             let begun = number == state.sealed && state.builder.is_some();
             let early = begun && state.seals_early(Instant::now());
-            if early && let Err(problem) = self.seal(&mut state) {
-                state.problem.get_or_insert(problem);
+            if early && let Err(error) = self.seal(&mut state) {
+                state.error.get_or_insert(error);
                 self.tell();
             }
             if left <= EARLY_SEAL {
@@ -668,10 +670,12 @@ impl Scan {
         if number < state.sealed {
             drop(state);
             let path = self.page_path(number);
-            return fs::read(&path).map(PageReply::Page).map_err(|cause| kept(&path, &cause));
+            return fs::read(&path)
+                .map(PageReply::Page)
+                .map_err(|cause| SourceError::manifest(&path, cause));
         }
-        if let Some(problem) = &state.problem {
-            return Err(problem.clone());
+        if let Some(error) = &state.error {
+            return Err(error.clone());
         }
         Ok(if state.complete { PageReply::End(state.summary.clone()) } else { PageReply::NotYet })
     }
@@ -680,7 +684,7 @@ impl Scan {
     ///
     /// # Errors
     /// The page cannot be read now.
-    pub(crate) fn sealed_page(&self, number: u32) -> Result<Option<Vec<u8>>, Problem> {
+    pub(crate) fn sealed_page(&self, number: u32) -> Result<Option<Vec<u8>>, SourceError> {
         // Another scan may have continued where this one broke off, or was stopped.
         let marks = &self.marks;
         let over = marks.is_broken_off() || marks.is_stopped() || !self.options.fence.holds();
@@ -714,15 +718,15 @@ impl Scan {
     ///
     /// # Errors
     /// It cannot be kept.
-    pub(crate) fn removal_began(&self) -> Result<FileTime, Problem> {
+    pub(crate) fn removal_began(&self) -> Result<FileTime, SourceError> {
         let path = self.directory.join(REMOVING);
         match fs::read(&path) {
             Ok(text) => {
                 return serde_json::from_slice(&text)
-                    .map_err(|cause| kept(&path, &io::Error::from(cause)));
+                    .map_err(|cause| SourceError::manifest(&path, io::Error::from(cause)));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(kept(&path, &error)),
+            Err(error) => return Err(SourceError::manifest(&path, error)),
         }
         let now = penstock_sys::wall_clock_now();
         let began = match now.nanoseconds.checked_sub(TICK_NS) {
@@ -733,7 +737,7 @@ impl Scan {
             },
         };
         let text = serde_json::to_vec(&began).unwrap_or_default();
-        self.write_fenced(&path, &text).map_err(|cause| kept(&path, &cause))?;
+        self.write_fenced(&path, &text).map_err(|cause| SourceError::manifest(&path, cause))?;
         Ok(began)
     }
 
@@ -741,18 +745,18 @@ impl Scan {
     ///
     /// # Errors
     /// The record cannot be written.
-    pub(crate) fn note_order(&self, page: u32) -> Result<(), Problem> {
+    pub(crate) fn note_order(&self, page: u32) -> Result<(), SourceError> {
         let noted = interrupted_removal::note_order(&self.directory, page);
-        noted.map_err(|cause| kept(&self.directory, &cause))
+        noted.map_err(|cause| SourceError::manifest(&self.directory, cause))
     }
 
     /// Records that each order to remove entries of a page has ended.
     ///
     /// # Errors
     /// The record cannot be written.
-    pub(crate) fn note_order_done(&self, page: u32) -> Result<(), Problem> {
+    pub(crate) fn note_order_done(&self, page: u32) -> Result<(), SourceError> {
         let noted = interrupted_removal::note_order_done(&self.directory, page);
-        noted.map_err(|cause| kept(&self.directory, &cause))
+        noted.map_err(|cause| SourceError::manifest(&self.directory, cause))
     }
 
     /// Returns whether a user has named this path or a directory above it. Directories that only
@@ -771,7 +775,7 @@ impl Scan {
     pub(crate) fn list_for(
         &self,
         source: &Source,
-        check: &dyn Fn() -> Result<(), Problem>,
+        check: &dyn Fn() -> Result<(), AccessError>,
         work: &ListWork,
         emit: &mut Emit<'_>,
     ) {
@@ -792,9 +796,7 @@ impl Drop for Running<'_> {
         if !std::thread::panicking() {
             return;
         }
-        let title = "listing a data set broke an assumption of ours";
-        let problem = Problem::new(ProblemCode::Internal, title);
-        self.0.lock().problem.get_or_insert(problem);
+        self.0.lock().error.get_or_insert(SourceError::ListingPanicked);
         self.0.marks.broken_off.store(true, Ordering::Release);
         self.0.marks.ended.store(true, Ordering::Release);
         self.0.tell();

@@ -4,15 +4,15 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use penstock_api::problem::{Problem, ProblemCode};
+use crate::source::error::SourceError;
 
 /// Returns the content of the file at `path`; `None` if there is none. A file that cannot be read
 /// is an error.
-pub(crate) fn read_kept(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
+pub(crate) fn read_kept(path: &Path) -> Result<Option<Vec<u8>>, SourceError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(kept(path, &cause)),
+        Err(cause) => Err(SourceError::manifest(path, cause)),
     }
 }
 
@@ -22,11 +22,4 @@ pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_data()?;
     fs::rename(&temporary, path)
-}
-
-/// Returns the problem of an error in a scan's files. Where another controller's scan replaces this
-/// one (`AlreadyExists`, `StaleNetworkFileHandle`), the next attempt uses that scan.
-pub(super) fn kept(path: &Path, cause: &io::Error) -> Problem {
-    let title = format!("cannot keep the manifest at {}", path.display());
-    penstock_api::io_problem::failed(ProblemCode::State, title, cause)
 }

@@ -30,9 +30,9 @@ use penstock_store::{Dir, Kind, Meta, Source};
 
 use super::found::{Found, kind_of, listed_kind};
 use super::helpers::Helpers;
-use super::page_files::kept;
 use super::state::{Scan, State};
 use super::units::{BATCH_ENTRIES, Ended, LentUnits, PeerProgress, Sample, Unit};
+use crate::source::error::SourceError;
 use crate::source::read_check::age_seconds;
 use crate::stores::worker_pool;
 
@@ -55,6 +55,40 @@ const LOOK: Duration = Duration::from_millis(50);
 const LENDERS_MAX: usize = 64;
 /// Age below which a changed entry may be shown as it was, from a cache (NFS: 60 s).
 const CACHED_SECONDS: f64 = 90.0;
+
+/// The reason why a peer does not list a part.
+#[derive(Debug, thiserror::Error)]
+enum AllyError {
+    /// The peer cannot be reached, rejects the request, or its answer breaks off.
+    #[error(transparent)]
+    Asked(#[from] Problem),
+    #[error("this host cannot start more threads")]
+    NoThread,
+    /// The peer's own words.
+    #[error("{0}")]
+    Ended(String),
+    #[error("another file system is at the data set's root there")]
+    OtherFileSystem,
+    #[error("it has not answered everything")]
+    Incomplete,
+    #[error("nothing came for {} s", SILENCE_MAX.as_secs())]
+    Silent,
+    #[error("it has come no further for {} s: is its store slow?", STANDSTILL_MAX.as_secs())]
+    Standstill,
+    /// Nothing is left to be listed.
+    #[error("the scan is over")]
+    Over,
+    #[error("no answer for {} s", PROBE_MAX.as_secs())]
+    NoAnswer,
+    #[error("its answer is out of order")]
+    OutOfOrder,
+    #[error("it cannot examine the items that were listed here")]
+    Unexamined,
+    #[error("`{}` {is} there: its store is not the same", name::escape(.path))]
+    OtherEntry { path: Vec<u8>, is: &'static str },
+    #[error("it sees nothing of what was listed here: is its store the same?")]
+    SeesNothing,
+}
 
 /// A peer that sees the same store, and how it sees it.
 struct Ally {
@@ -113,7 +147,7 @@ impl Scan {
                     let (lent, name) = (peer.clone(), peer);
                     let lend = move || self.lend_to(scope, ask, lent, each);
                     if worker_pool::start(scope, lend).is_err() {
-                        self.leave_out(&name, "this host cannot start more threads");
+                        self.leave_out(&name, &AllyError::NoThread);
                         self.lock().walk.peers.entry(name).or_default().lenders = 0;
                     }
                 }
@@ -172,12 +206,12 @@ impl Scan {
         self.lend(ask, &ally);
     }
 
-    fn leave_out(&self, peer: &Name, why: &str) {
+    fn leave_out(&self, peer: &Name, why: &AllyError) {
         let mut state = self.lock();
         if state.is_at_end() {
             return;
         }
-        tracing::warn!(%peer, why, "a peer does not list now; other peers list its part");
+        tracing::warn!(%peer, %why, "a peer does not list now; other peers list its part");
         let standing = state.walk.peers.entry(peer.clone()).or_default();
         standing.not_before = Some(Instant::now() + LEFT_OUT);
     }
@@ -245,7 +279,7 @@ impl Scan {
                 Ok(Some(directory)) => directory,
                 Ok(None) => break,
                 Err(cause) => {
-                    state.problem.get_or_insert(kept(&self.directory, &cause));
+                    state.error.get_or_insert(SourceError::manifest(&self.directory, cause));
                     break;
                 }
             };
@@ -271,12 +305,18 @@ impl Scan {
     }
 
     /// Follows one request to its end.
-    fn follow(&self, ask: Ask<'_>, ally: &Ally, key: u64, work: &ListWork) -> Result<(), String> {
+    fn follow(
+        &self,
+        ask: Ask<'_>,
+        ally: &Ally,
+        key: u64,
+        work: &ListWork,
+    ) -> Result<(), AllyError> {
         let mut listing = ask.helpers.list(&ally.peer, self.options.transfer, work);
         let (mut heard, mut moved) = (Instant::now(), Instant::now());
         let (mut at, mut looked) = (0, 0);
         loop {
-            let part = listing.next(LOOK).map_err(|problem| problem.to_string())?;
+            let part = listing.next(LOOK)?;
             if self.has_lent_nothing(key) {
                 return Ok(());
             }
@@ -284,7 +324,7 @@ impl Scan {
             let mut moves = true;
             match part {
                 Some(ListPart::Begun { device }) if device != ally.device => {
-                    return Err("another file system is at the data set's root there".to_owned());
+                    return Err(AllyError::OtherFileSystem);
                 }
                 Some(ListPart::Alive { looked: now }) => {
                     moves = now != looked;
@@ -299,9 +339,9 @@ impl Scan {
                     self.keep_own((key, at));
                     at += 1;
                 }
-                Some(ListPart::Ended { why }) => return Err(why),
+                Some(ListPart::Ended { why }) => return Err(AllyError::Ended(why)),
                 Some(ListPart::Done) if self.has_lent_nothing(key) => return Ok(()),
-                Some(ListPart::Done) => return Err("it has not answered everything".to_owned()),
+                Some(ListPart::Done) => return Err(AllyError::Incomplete),
                 Some(ListPart::Begun { .. }) => {}
                 None => moves = false,
             }
@@ -312,11 +352,10 @@ impl Scan {
                 }
             }
             if heard.elapsed() > SILENCE_MAX {
-                return Err(format!("nothing came for {} s", SILENCE_MAX.as_secs()));
+                return Err(AllyError::Silent);
             }
             if moved.elapsed() > STANDSTILL_MAX {
-                let seconds = STANDSTILL_MAX.as_secs();
-                return Err(format!("it has come no further for {seconds} s: is its store slow?"));
+                return Err(AllyError::Standstill);
             }
         }
     }
@@ -395,7 +434,7 @@ impl Scan {
         unit: &Unit,
         ended: &mut Ended,
         entries: Vec<ListedEntry>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), SourceError> {
         let directory = unit.directory();
         let mut here = Here { scan: self, source: ask.source, directory, dir: None };
         let mut batch = Vec::with_capacity(BATCH_ENTRIES.min(entries.len()));
@@ -415,11 +454,11 @@ impl Scan {
 
     /// Checks that a peer sees the same store as this host: both look at a sample of the entries
     /// found.
-    fn probe(&self, ask: Ask<'_>, peer: &Name) -> Result<Ally, String> {
+    fn probe(&self, ask: Ask<'_>, peer: &Name) -> Result<Ally, AllyError> {
         let sample = loop {
             let state = self.lock();
             if state.is_at_end() {
-                return Err("the scan is over".to_owned());
+                return Err(AllyError::Over);
             }
             match &state.walk.sample {
                 Some(sample) => break Arc::clone(sample),
@@ -436,9 +475,9 @@ impl Scan {
         let mut device = None;
         while began.elapsed() < PROBE_MAX {
             if self.lock().is_at_end() {
-                return Err("the scan is over".to_owned());
+                return Err(AllyError::Over);
             }
-            let part = listing.next(LOOK).map_err(|problem| problem.to_string())?;
+            let part = listing.next(LOOK)?;
             match (part, device) {
                 (Some(ListPart::Begun { device: root }), _) => device = Some(root),
                 (Some(ListPart::Found { entries, .. }), Some(device)) => {
@@ -447,14 +486,14 @@ impl Scan {
                     return Ok(Ally { peer, device, inodes, left });
                 }
                 (Some(ListPart::Left), _) => {
-                    return Err("it cannot examine the items that were listed here".to_owned());
+                    return Err(AllyError::Unexamined);
                 }
-                (Some(ListPart::Ended { why }), _) => return Err(why),
+                (Some(ListPart::Ended { why }), _) => return Err(AllyError::Ended(why)),
                 (Some(ListPart::Alive { .. }) | None, _) => {}
-                (Some(_), _) => return Err("its answer is out of order".to_owned()),
+                (Some(_), _) => return Err(AllyError::OutOfOrder),
             }
         }
-        Err(format!("no answer for {} s", PROBE_MAX.as_secs()))
+        Err(AllyError::NoAnswer)
     }
 
     /// Compares a peer's view with a sample. Returns whether inode numbers are the same.
@@ -466,7 +505,7 @@ impl Scan {
         source: &Source,
         sample: &Sample,
         there: &[ListedEntry],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, AllyError> {
         let full = name::join(&self.options.root, &sample.directory);
         let (mut same, mut inodes) = (0, true);
         for (leaf, meta) in &sample.entries {
@@ -485,15 +524,13 @@ impl Scan {
             let now = source.open_dir(&full).and_then(|dir| source.stat(&dir, leaf));
             let stands = now.is_ok_and(|now| now == *meta);
             if stands && age_seconds(meta.ctime) > CACHED_SECONDS {
-                let path = name::escape(&name::join(&full, leaf));
+                let path = name::join(&full, leaf);
                 let is = if found.is_some() { "is another one" } else { "is not" };
-                return Err(format!("`{path}` {is} there: its store is not the same"));
+                return Err(AllyError::OtherEntry { path, is });
             }
         }
         if same == 0 {
-            return Err(
-                "it sees nothing of what was listed here: is its store the same?".to_owned()
-            );
+            return Err(AllyError::SeesNothing);
         }
         Ok(inodes)
     }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::Problem;
 use penstock_api::scan::{ScanFailure, ScanSummary};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::PageBuilder;
@@ -21,6 +20,7 @@ use super::found::WantedAttributes;
 use super::hard_links::LinkTable;
 use super::helpers::Helpers;
 use super::units::{Passed, Walk};
+use crate::source::error::SourceError;
 use crate::stores::Stores;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
@@ -116,7 +116,7 @@ pub(super) struct State {
     pub(super) summary: ScanSummary,
     pub(super) failed: FailedPart,
     pub(super) complete: bool,
-    pub(super) problem: Option<Problem>,
+    pub(super) error: Option<SourceError>,
     pub(super) marks: Arc<Marks>,
 }
 
@@ -137,7 +137,7 @@ impl State {
 
     /// Returns whether nothing more will be listed.
     pub(super) fn is_at_end(&self) -> bool {
-        self.marks.is_stopped() || self.problem.is_some() || self.walk.is_over()
+        self.marks.is_stopped() || self.error.is_some() || self.walk.is_over()
     }
 
     pub(super) fn pass(&mut self, passed: Passed) {

@@ -8,7 +8,7 @@ use penstock_store::{PosixOptions, PosixStore};
 
 use super::*;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::{Exit, ProblemCode};
+use penstock_api::problem::{Exit, Problem};
 use penstock_proto::id::TransferId;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
@@ -237,7 +237,8 @@ fn a12_what_was_excluded_is_counted_over_a_crash() {
 fn c3_a_store_that_fails_for_now_ends_no_transfer() {
     let problem = |errno: i32| {
         let source = io::Error::from_raw_os_error(errno);
-        root_problem(b"set", &StoreError::Io { operation: "stat", path: "set".into(), source })
+        let error = StoreError::Io { operation: "stat", path: "set".into(), source };
+        Problem::from(SourceError::root(b"set", &error))
     };
     // EIO, EMFILE, ECONNABORTED, ENOTCONN, ESTALE of errno(3).
     for errno in [5, 24, 103, 107, 116] {
@@ -247,7 +248,7 @@ fn c3_a_store_that_fails_for_now_ends_no_transfer() {
     let for_good = [2, 13, 36].map(|errno| problem(errno).exit);
     assert_eq!(for_good, [Exit::SourceChanged, Exit::NotAuthorised, Exit::Fatal]);
     let error = StoreError::NotDirectory { path: "set".into() };
-    assert_eq!(root_problem(b"set", &error).exit, Exit::Fatal);
+    assert_eq!(Problem::from(SourceError::root(b"set", &error)).exit, Exit::Fatal);
 }
 
 /// Promise: a limit of tasks ends no scan: where no thread can be started, the one that runs it
@@ -280,6 +281,7 @@ fn a_scan_that_breaks_is_told() {
         scope.spawn(breaks).join()
     });
     assert!(broken.is_err());
-    assert_eq!(scan.page(0, Duration::from_secs(60)).unwrap_err().code, ProblemCode::Internal);
+    let told = scan.page(0, Duration::from_secs(60));
+    assert!(matches!(told, Err(SourceError::ListingPanicked)), "{told:?}");
     assert!(scan.is_broken_off() && scan.is_at_rest());
 }

@@ -9,16 +9,14 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use penstock_api::problem::Problem;
 use penstock_proto::name::{self, Own};
 use penstock_proto::select::Verdict;
 use penstock_store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source};
 
 use super::found::{Found, is_mount};
-use super::page_files::kept;
-use super::roots::unlisted_root;
 use super::state::{Scan, hash};
 use super::units::{BATCH_ENTRIES, Ended, Part, PartNames, Sample, Unit};
+use crate::source::error::SourceError;
 
 /// Bytes of extended attributes after which a batch takes no more entries.
 const BATCH_BYTES: usize = 1 << 20;
@@ -50,14 +48,14 @@ impl Scan {
     fn next_unit(&self) -> Option<Unit> {
         let mut state = self.lock();
         loop {
-            if self.marks.is_stopped() || state.problem.is_some() {
+            if self.marks.is_stopped() || state.error.is_some() {
                 return None;
             }
             match state.walk.take() {
                 Ok(Some(unit)) => return Some(unit),
                 Ok(None) => {}
                 Err(cause) => {
-                    state.problem.get_or_insert(kept(&self.directory, &cause));
+                    state.error.get_or_insert(SourceError::manifest(&self.directory, cause));
                     self.wake.notify_all();
                     return None;
                 }
@@ -76,7 +74,7 @@ impl Scan {
     }
 
     /// Ends a unit.
-    pub(super) fn end_unit(&self, directory: &[u8], outcome: Result<Ended, Problem>) {
+    pub(super) fn end_unit(&self, directory: &[u8], outcome: Result<Ended, SourceError>) {
         let mut state = self.lock();
         state.walk.listing -= 1;
         match outcome {
@@ -91,7 +89,7 @@ impl Scan {
                 state.done.extend(done);
             }
             Err(problem) => {
-                state.problem.get_or_insert(problem);
+                state.error.get_or_insert(problem);
             }
         }
         self.wake.notify_all();
@@ -104,7 +102,7 @@ impl Scan {
         directory: &[u8],
         buffer: &mut ListBuffer,
         ended: &mut Ended,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), SourceError> {
         let full = name::join(&self.options.root, directory);
         let dir = match source.open_dir(&full) {
             Ok(dir) => dir,
@@ -159,7 +157,7 @@ impl Scan {
         batch.end()?;
         if let Err(error) = listed {
             if directory.is_empty() && error.is_denied() {
-                return Err(unlisted_root(&self.options.root, &error));
+                return Err(SourceError::unlisted(&self.options.root, &error));
             }
             self.fail(&mut self.lock(), directory, &error, false)?;
             ended.whole = false;
@@ -174,7 +172,7 @@ impl Scan {
     }
 
     /// Looks at a part of a large directory.
-    fn look_at(&self, source: &Source, part: &Part, ended: &mut Ended) -> Result<(), Problem> {
+    fn look_at(&self, source: &Source, part: &Part, ended: &mut Ended) -> Result<(), SourceError> {
         let full = name::join(&self.options.root, &part.directory);
         let dir = match source.open_dir(&full) {
             Ok(dir) => dir,
@@ -236,7 +234,7 @@ impl Scan {
         directory: &[u8],
         batch: &mut Vec<Found>,
         skipped: &mut u64,
-    ) -> Result<bool, Problem> {
+    ) -> Result<bool, SourceError> {
         let mut guard = self.lock();
         let state = &mut *guard;
         for found in batch.drain(..) {
@@ -299,7 +297,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Looks at names until the scan must stop.
-    fn look_at(&mut self, names: &[(Vec<u8>, Option<Kind>)]) -> Result<(), Problem> {
+    fn look_at(&mut self, names: &[(Vec<u8>, Option<Kind>)]) -> Result<(), SourceError> {
         for (name, kind) in names {
             if self.look(&DirEntry { name, kind: *kind, own: None })?.is_break() {
                 break;
@@ -310,7 +308,7 @@ impl<'a> Batch<'a> {
 
     /// Leaves out an [own name](name::own). An unfinished file of a copy is reported as a failure,
     /// since the file that it belongs to may be missing. Other own names are counted.
-    fn leave_out(&mut self, entry: &DirEntry<'_>, own: Own) -> Result<(), Problem> {
+    fn leave_out(&mut self, entry: &DirEntry<'_>, own: Own) -> Result<(), SourceError> {
         let path = name::join(self.directory, entry.name);
         let selector = &self.scan.options.selector;
         if !own.kind.holds_data() {
@@ -325,7 +323,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Looks at one name. Returns whether to continue.
-    fn look(&mut self, entry: &DirEntry<'_>) -> Result<ControlFlow<()>, Problem> {
+    fn look(&mut self, entry: &DirEntry<'_>) -> Result<ControlFlow<()>, SourceError> {
         let Some(found) = self.scan.choose(self.source, self.dir, self.directory, entry) else {
             self.ended.passed.excluded += 1;
             return Ok(ControlFlow::Continue(()));
@@ -343,13 +341,13 @@ impl<'a> Batch<'a> {
         Ok(ControlFlow::Break(()))
     }
 
-    fn hand_over(&mut self) -> Result<bool, Problem> {
+    fn hand_over(&mut self) -> Result<bool, SourceError> {
         self.bytes = 0;
         self.scan.note_sample(self.directory, &self.found);
         self.scan.hand_over(self.directory, &mut self.found, &mut self.ended.passed.skipped)
     }
 
-    fn end(mut self) -> Result<(), Problem> {
+    fn end(mut self) -> Result<(), SourceError> {
         self.hand_over().map(drop)
     }
 }

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{DigestWish, WishedDigests};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use penstock_store::{Meta, ReadFile, Source, StoreError};
 
+use crate::source::error::SourceError;
 use crate::source::read::place;
 use crate::source::read_check::is_same;
 use crate::stores::chain;
@@ -65,14 +65,13 @@ impl DigestJobs {
         page: Page,
         wish: &DigestWish,
         wait: Duration,
-    ) -> Result<Option<WishedDigests>, Problem> {
+    ) -> Result<Option<WishedDigests>, SourceError> {
         let files = wish
             .entries
             .iter()
             .all(|index| page.entry(*index).is_ok_and(|entry| entry.kind == EntryKind::File));
         if !files || wish.entries.len() > page.entries().len() {
-            let title = "the controller asked for digests of entries that are not files";
-            return Err(Problem::new(ProblemCode::Wish, title));
+            return Err(SourceError::NoFilesWished);
         }
         let job = self.job(source, root, page, wish)?;
         let mut state = job.lock();
@@ -88,7 +87,7 @@ impl DigestJobs {
         root: &[u8],
         page: Page,
         wish: &DigestWish,
-    ) -> Result<Arc<Job>, Problem> {
+    ) -> Result<Arc<Job>, SourceError> {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.retain(|job| !job.is_forgotten());
         if let Some(job) = jobs.iter().find(|job| job.wish == *wish) {
@@ -104,7 +103,7 @@ impl DigestJobs {
                 at_work.lock().found = Some(found);
                 at_work.wake.notify_all();
             })
-            .map_err(Problem::no_thread)?;
+            .map_err(SourceError::thread)?;
         if jobs.len() >= KEPT {
             jobs.remove(0);
         }

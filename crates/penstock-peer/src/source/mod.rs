@@ -8,6 +8,7 @@
 //! before each use (E2).
 
 pub(crate) mod digest_jobs;
+pub(crate) mod error;
 pub(crate) mod interrupted_removal;
 pub(crate) mod leased_source;
 mod page_cache;
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::problem::Problem;
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::request::{PeerReply, SourceRequest};
 use penstock_api::scan::{
@@ -48,14 +49,17 @@ use rustls::pki_types::CertificateDer;
 use crate::lane::open_lanes::{NoRight, OpenLanes, RightHolds};
 use crate::scan::{Helpers, Scan, root_kind};
 use crate::source::digest_jobs::DigestJobs;
+use crate::source::error::SourceError;
 use crate::source::leased_source::ScanLease;
 use crate::source::page_cache::{PageCache, PageMemory};
 use crate::source::recognition::{Sight, shares_inodes};
 use crate::source::removal::Remover;
 use crate::source::scan_registry::{OPENING_MAX, ScanRegistry, removable};
+use crate::stores::Stores;
+use crate::stores::access::AccessError;
+use crate::stores::errors::Cause;
 use crate::stores::guard::Guard;
 use crate::stores::single_flight::SingleFlight;
-use crate::stores::{Stores, chain};
 
 /// Checks the capability that a lane shows, for a peer with these certificates. Returns the rights
 /// that it grants.
@@ -177,7 +181,7 @@ impl OpenScan {
     ///
     /// # Errors
     /// The store is not the listed one.
-    pub(crate) fn see(&self, source: &Source, page: Page) -> Result<Page, Problem> {
+    pub(crate) fn see(&self, source: &Source, page: Page) -> Result<Page, AccessError> {
         self.sight.of(source, &self.store, self.scan.root(), page)
     }
 
@@ -187,14 +191,14 @@ impl OpenScan {
     ///
     /// # Errors
     /// None of them is here, or a page cannot be read now.
-    pub(crate) fn see_sealed(&self, source: &Source) -> Result<(), Problem> {
+    pub(crate) fn see_sealed(&self, source: &Source) -> Result<(), SourceError> {
         if !self.sight.is_in_doubt() || self.scan.is_complete() {
             return Ok(());
         }
         let first = self.scan.sealed_page(0)?;
         // A page that does not decode is reported to the peers that ask for it.
         let page = first.and_then(|encoded| Page::decode(&encoded).ok());
-        page.map_or(Ok(()), |page| self.see(source, page).map(drop))
+        page.map_or(Ok(()), |page| Ok(self.see(source, page).map(drop)?))
     }
 
     /// Returns whether inode numbers of a page are those that this host sees, as far as the entries
@@ -207,7 +211,7 @@ impl OpenScan {
         source: &Source,
         page: &Page,
         order: &RemoveOrder,
-    ) -> Result<bool, Problem> {
+    ) -> Result<bool, AccessError> {
         self.sight.check()?;
         if self.sight.is_own() {
             return Ok(true);
@@ -280,7 +284,7 @@ impl SourceService {
         work: &ListWork,
         mut emit: impl FnMut(ListPart) -> bool,
     ) -> Result<(), Problem> {
-        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+        let open = self.scan(transfer)?.ok_or(SourceError::UnknownScan(transfer))?;
         let source = self.source_of(&open)?;
         let check = || open.guard.check().inspect_err(|_| self.forget(transfer, &open));
         open.scan.list_for(&source, &check, work, &mut emit);
@@ -334,7 +338,7 @@ impl SourceService {
     ///
     /// # Errors
     /// `store-hung`, `store-offline`.
-    pub(crate) fn source_of(&self, open: &OpenScan) -> Result<Source, Problem> {
+    pub(crate) fn source_of(&self, open: &OpenScan) -> Result<Source, AccessError> {
         let (stores, name) = (Arc::clone(&self.stores), open.store.clone());
         self.stores.look(&open.store, move || stores.source(&name))?
     }
@@ -344,13 +348,17 @@ impl SourceService {
     ///
     /// # Errors
     /// `store-hung`, `store-offline`.
-    pub(crate) fn check(&self, transfer: TransferId, open: &Arc<OpenScan>) -> Result<(), Problem> {
+    pub(crate) fn check(
+        &self,
+        transfer: TransferId,
+        open: &Arc<OpenScan>,
+    ) -> Result<(), AccessError> {
         let there = open.guard.check_by(&self.stores).and_then(|()| open.sight.check());
         there.inspect_err(|_| self.forget(transfer, open))
     }
 
     /// Returns a transfer's scan, from memory or from disk; `None` if it is not known here.
-    pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
+    pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, SourceError> {
         self.scan_by(transfer, &self.own_lease())
     }
 
@@ -359,17 +367,10 @@ impl SourceService {
         &self,
         transfer: TransferId,
         lease: &ScanLease,
-    ) -> Result<Option<Arc<OpenScan>>, Problem> {
+    ) -> Result<Option<Arc<OpenScan>>, SourceError> {
         let place = self.scans.place(transfer, lease, None)?;
         place.map(|place| place.wait(transfer, Some(OPENING_MAX))).transpose()
     }
-}
-
-/// Returns the problem of a scan that this peer does not have. The peer alone cannot open it again;
-/// a controller that can answers with the same code, temporary.
-fn unknown_scan(transfer: TransferId) -> Problem {
-    let title = format!("the scan of transfer {} is not known here", transfer.short());
-    Problem::new(ProblemCode::ScanUnknown, title).exit(Exit::Fatal).status(404)
 }
 
 impl SourceService {
@@ -401,18 +402,17 @@ impl SourceService {
         })
     }
 
-    fn open_by(&self, lease: &ScanLease, request: &ScanRequest) -> Result<RootKind, Problem> {
+    fn open_by(&self, lease: &ScanLease, request: &ScanRequest) -> Result<RootKind, SourceError> {
         // One place for each scan: a client that repeats its request waits at the place of the
         // first, and starts no second scan over the same pages. The wait lasts while pages are
         // read; a store that hangs ends it sooner.
         let place = self.scans.place(request.transfer, lease, Some(request))?;
-        let place = place.ok_or_else(|| unknown_scan(request.transfer))?;
+        let place = place.ok_or(SourceError::UnknownScan(request.transfer))?;
         // A caller on another host has a deadline, and asks again.
         let most = (lease.number != 0).then_some(OPENING_MAX);
         let open = place.wait(request.transfer, most)?;
         if !open.is_of(request) {
-            let title = "the transfer is known here with another data set";
-            return Err(Problem::new(ProblemCode::ScanKnown, title));
+            return Err(SourceError::OtherDataSet);
         }
         // The scan may be old: if nothing is mounted now, everything would be missing.
         let check = || self.check(request.transfer, &open);
@@ -424,7 +424,7 @@ impl SourceService {
         match found {
             // The root was moved, as ordered.
             Err(_) if open.remove && open.kind == RootKind::Single => Ok(open.kind),
-            Err(problem) => check().and(Err(problem)),
+            Err(error) => check().map_err(SourceError::from).and(Err(error)),
             found => found,
         }
     }
@@ -435,8 +435,8 @@ impl SourceService {
         transfer: TransferId,
         number: u32,
         wait_ms: u32,
-    ) -> Result<PageReply, Problem> {
-        let open = self.scan_by(transfer, lease)?.ok_or_else(|| unknown_scan(transfer))?;
+    ) -> Result<PageReply, SourceError> {
+        let open = self.scan_by(transfer, lease)?.ok_or(SourceError::UnknownScan(transfer))?;
         open.scan.page(number, Duration::from_millis(u64::from(wait_ms)))
     }
 
@@ -445,8 +445,8 @@ impl SourceService {
         lease: &ScanLease,
         transfer: TransferId,
         question: &RecheckRequest,
-    ) -> Result<u32, Problem> {
-        let open = self.scan_by(transfer, lease)?.ok_or_else(|| unknown_scan(transfer))?;
+    ) -> Result<u32, SourceError> {
+        let open = self.scan_by(transfer, lease)?.ok_or(SourceError::UnknownScan(transfer))?;
         self.check(transfer, &open)?;
         let source = self.source_of(&open)?;
         let see = |page| open.see(&source, page);
@@ -461,11 +461,10 @@ impl SourceService {
         by: &ScanLease,
         transfer: TransferId,
         order: &RemoveOrder,
-    ) -> Result<RemoveReply, Problem> {
-        let open = self.scan_by(transfer, by)?.ok_or_else(|| unknown_scan(transfer))?;
+    ) -> Result<RemoveReply, SourceError> {
+        let open = self.scan_by(transfer, by)?.ok_or(SourceError::UnknownScan(transfer))?;
         if !open.remove {
-            let title = format!("transfer {} may not remove anything here", transfer.short());
-            return Err(Problem::new(ProblemCode::RemoveNotAllowed, title));
+            return Err(SourceError::RemoveNotAllowed(transfer));
         }
         let check = || self.check(transfer, &open);
         check()?;
@@ -474,14 +473,9 @@ impl SourceService {
         let encoded = open.scan.sealed_page(order.page)?;
         let encoded = encoded
             .filter(|encoded| page_digest(encoded).to_hex() == order.digest)
-            .ok_or_else(|| {
-                let title = format!("page {} is not known here", order.page);
-                Problem::new(ProblemCode::PageDiffers, title)
-            })?;
-        let page = Page::decode(&encoded).map_err(|cause| {
-            let title = format!("page {} is damaged here", order.page);
-            Problem::new(ProblemCode::PageDamaged, title).because(cause)
-        })?;
+            .ok_or(SourceError::OrderedPageDiffers(order.page))?;
+        let page = Page::decode(&encoded)
+            .map_err(|source| SourceError::OrderedPageDamaged { page: order.page, source })?;
         check()?;
         let mut store = removable(&self.stores, &open.store)?;
         // A deposed controller removes nothing, whatever it ordered before (B4).
@@ -508,8 +502,8 @@ impl SourceService {
         if order.page == 0 && reply.next == 0 {
             // Pages are processed from the last to the first: no order follows this one.
             store.sync().map_err(|error| {
-                let title = format!("cannot sync store `{}`", open.store);
-                Problem::new(ProblemCode::SourceSync, title).because(chain(&error))
+                let (store, source) = (open.store.clone(), Cause::of(&error));
+                SourceError::Sync { store, source }
             })?;
         }
         if reply.next == 0 {
@@ -524,13 +518,10 @@ impl SourceService {
         transfer: TransferId,
         wish: &DigestWish,
         wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        let open = self.scan_by(transfer, lease)?.ok_or_else(|| unknown_scan(transfer))?;
+    ) -> Result<Option<WishedDigests>, SourceError> {
+        let open = self.scan_by(transfer, lease)?.ok_or(SourceError::UnknownScan(transfer))?;
         let page = open.scan.sealed_page(wish.page)?.and_then(|bytes| Page::decode(&bytes).ok());
-        let page = page.ok_or_else(|| {
-            let title = format!("page {} is not known here", wish.page);
-            Problem::new(ProblemCode::PageUnknown, title)
-        })?;
+        let page = page.ok_or(SourceError::WishedPageUnknown(wish.page))?;
         self.check(transfer, &open)?;
         let source = self.source_of(&open)?;
         let page = open.see(&source, page)?;

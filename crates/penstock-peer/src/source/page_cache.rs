@@ -13,8 +13,9 @@ use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use penstock_api::problem::Problem;
 use penstock_proto::manifest::{Entry, PAGE_ENTRIES_MAX, Page, page_digest};
+
+use crate::stores::access::AccessError;
 
 /// Number of decoded pages that the lanes of a transfer keep together.
 const PAGES_KEPT: usize = 16;
@@ -60,8 +61,8 @@ impl PageCache {
         asked: PageName,
         memory: &PageMemory,
         read: impl FnOnce() -> Option<Vec<u8>>,
-        see: impl FnOnce(Page) -> Result<Page, Problem>,
-    ) -> Result<Option<Arc<KeptPage>>, Problem> {
+        see: impl FnOnce(Page) -> Result<Page, AccessError>,
+    ) -> Result<Option<Arc<KeptPage>>, AccessError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = kept.iter().position(|(name, _)| *name == asked) {
             let Some(found) = kept.remove(at) else { return Ok(None) };

@@ -9,13 +9,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use penstock_api::problem::Problem;
 use penstock_proto::id::Name;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_store::{Meta, Source};
 
 use crate::source::read::place;
-use crate::stores::store_offline;
+use crate::stores::access::{Absence, AccessError};
 
 /// Entries of a page that are looked at, evenly spread: of some 4,000.
 const LOOKED_AT: usize = 8;
@@ -39,8 +38,8 @@ pub(crate) struct Sight {
     claim: Provenance,
     /// Something was seen that was listed.
     seen: AtomicBool,
-    /// Problem that says why this is taken for another store.
-    stranger: OnceLock<Problem>,
+    /// The reason why this is taken for another store.
+    stranger: OnceLock<AccessError>,
 }
 
 impl Sight {
@@ -56,8 +55,8 @@ impl Sight {
     ///
     /// # Errors
     /// It was: the store is offline at this peer.
-    pub(crate) fn check(&self) -> Result<(), Problem> {
-        self.stranger.get().map_or(Ok(()), |problem| Err(problem.clone()))
+    pub(crate) fn check(&self) -> Result<(), AccessError> {
+        self.stranger.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Returns whether nothing has proven yet that this host sees the listed store.
@@ -83,7 +82,7 @@ impl Sight {
         store: &Name,
         root: &[u8],
         mut page: Page,
-    ) -> Result<Page, Problem> {
+    ) -> Result<Page, AccessError> {
         self.check()?;
         if self.claim == Provenance::Listed {
             return Ok(page);
@@ -98,11 +97,8 @@ impl Sight {
         if found.same > 0 {
             self.seen.store(true, Ordering::Release);
         } else if found.looked > 0 && !self.seen.load(Ordering::Acquire) {
-            let looked = found.looked;
-            let why =
-                format!("none of {looked} items that were listed is here: is it another one?");
-            let problem = store_offline(store, why);
-            return Err(self.stranger.get_or_init(|| problem).clone());
+            let other = AccessError::offline(store, Absence::NothingListed(found.looked));
+            return Err(self.stranger.get_or_init(|| other).clone());
         }
         if found.other_inodes {
             page.forget_inodes();

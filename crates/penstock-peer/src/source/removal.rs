@@ -10,7 +10,6 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::removal::{RemoveFailure, RemoveOrder, RemoveReply};
 use penstock_proto::digest::Digest;
 use penstock_proto::id::TransferId;
@@ -22,6 +21,7 @@ use penstock_store::{
 };
 
 use crate::scan::Scan;
+use crate::source::error::SourceError;
 use crate::source::interrupted_removal;
 use crate::source::read::place;
 use crate::stores::chain;
@@ -53,10 +53,8 @@ impl Remover<'_> {
     ///
     /// # Errors
     /// The order is not sound. Failures of single entries are in the reply.
-    pub(crate) fn remove(&self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        let wanted = order.wanted().ok_or_else(|| {
-            Problem::new(ProblemCode::Request, "an order to remove names entries that do not exist")
-        })?;
+    pub(crate) fn remove(&self, order: &RemoveOrder) -> Result<RemoveReply, SourceError> {
+        let wanted = order.wanted().ok_or(SourceError::NoSuchEntries)?;
         let until = Instant::now() + SLICE;
         let mut dirs = DirCache::default();
         let mut reply = RemoveReply::default();

@@ -16,12 +16,10 @@ use std::time::Duration;
 
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::scan::{RootKind, ScanRequest};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_proto::id::{Name, PeerId, TransferId};
-use penstock_proto::name;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 use penstock_store::{PosixStore, Source, StoreFingerprint, Target};
@@ -29,11 +27,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::source::OpenScan;
+use crate::source::error::SourceError;
 use crate::source::interrupted_removal::{self, LISTING};
 use crate::source::leased_source::ScanLease;
 use crate::source::recognition::{Provenance, Sight};
+use crate::stores::access::{Absence, AccessError};
 use crate::stores::guard::Guard;
-use crate::stores::{Stores, store_gone, store_offline};
+use crate::stores::{Stores, chain};
 
 /// Longest wait of a request for a scan that is being opened: longer than a look at its store.
 pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(crate) struct ScanSlot {
 enum SlotState {
     Opening,
     Open(Arc<OpenScan>),
-    Failed(Problem),
+    Failed(SourceError),
 }
 
 impl ScanSlot {
@@ -86,12 +86,12 @@ impl ScanSlot {
     /// Returns the scan, once it is open. Waits for at most `most`, or without a limit.
     ///
     /// # Errors
-    /// The reason why it could not be opened; [`ProblemCode::ScanOpening`] if opening takes longer.
+    /// The reason why it could not be opened; [`SourceError::Opening`] if opening takes longer.
     pub(crate) fn wait(
         &self,
         transfer: TransferId,
         most: Option<Duration>,
-    ) -> Result<Arc<OpenScan>, Problem> {
+    ) -> Result<Arc<OpenScan>, SourceError> {
         let opens = |state: &mut SlotState| matches!(state, SlotState::Opening);
         let state = self.lock();
         let state = match most {
@@ -103,13 +103,8 @@ impl ScanSlot {
         };
         match &*state {
             SlotState::Open(open) => Ok(Arc::clone(open)),
-            SlotState::Failed(problem) => Err(problem.clone()),
-            SlotState::Opening => {
-                let title = format!("the scan of transfer {} is being opened", transfer.short());
-                Err(Problem::new(ProblemCode::ScanOpening, title)
-                    .because("its pages are being read again, or its store is slow")
-                    .hint("the transfer continues by itself"))
-            }
+            SlotState::Failed(error) => Err(error.clone()),
+            SlotState::Opening => Err(SourceError::Opening(transfer)),
         }
     }
 
@@ -126,18 +121,17 @@ impl ScanSlot {
         wanted
     }
 
-    fn fail(&self, problem: Problem) {
+    fn fail(&self, error: SourceError) {
         let mut state = self.lock();
         if matches!(*state, SlotState::Opening) {
-            *state = SlotState::Failed(problem);
+            *state = SlotState::Failed(error);
             self.wake.notify_all();
         }
     }
 
     /// Stops the scan; its sealed pages stay. Waits for nothing.
     pub(crate) fn stop(&self) {
-        let title = "the scan was stopped while it was opened";
-        self.fail(Problem::new(ProblemCode::ScanGivenUp, title));
+        self.fail(SourceError::GivenUp);
         if let SlotState::Open(open) = &*self.lock() {
             open.scan.stop();
         }
@@ -153,12 +147,12 @@ impl ScanSlot {
     }
 
     /// Checks that the scan may still store something.
-    fn check(&self) -> Result<(), Problem> {
+    fn check(&self) -> Result<(), SourceError> {
         if let Some(lease) = &self.lease {
             lease.fence.check()?;
         }
         match &*self.lock() {
-            SlotState::Failed(problem) => Err(problem.clone()),
+            SlotState::Failed(error) => Err(error.clone()),
             _ => Ok(()),
         }
     }
@@ -173,8 +167,7 @@ struct Opening<'a>(&'a ScanSlot);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        let title = "opening a scan broke an assumption of ours";
-        self.0.fail(Problem::new(ProblemCode::Internal, title));
+        self.0.fail(SourceError::OpeningPanicked);
     }
 }
 
@@ -270,8 +263,9 @@ impl ScanRegistry {
                 let store = store.for_data_set(root, true, false);
                 interrupted_removal::give_names_back(&store, transfer, root, &directory);
             }
-            Err(problem) => {
-                tracing::warn!(%transfer, %problem, "items of the source may stay put aside");
+            Err(error) => {
+                let error = chain(&error);
+                tracing::warn!(%transfer, %error, "items of the source may stay put aside");
             }
         }
     }
@@ -286,8 +280,9 @@ impl ScanRegistry {
         let (scans, store, root) = (Arc::clone(self), kept.store.clone(), kept.root.0);
         let given =
             self.stores.look(&kept.store, move || scans.give_names_back(transfer, &store, &root));
-        if let Err(problem) = given {
-            tracing::warn!(%transfer, %problem, "items of the source may stay put aside");
+        if let Err(error) = given {
+            let error = chain(&error);
+            tracing::warn!(%transfer, %error, "items of the source may stay put aside");
         }
     }
 
@@ -306,7 +301,7 @@ impl ScanRegistry {
         transfer: TransferId,
         lease: &ScanLease,
         new: Option<&ScanRequest>,
-    ) -> Result<Option<Arc<ScanSlot>>, Problem> {
+    ) -> Result<Option<Arc<ScanSlot>>, SourceError> {
         let wanted = new.map_or(0, |request| request.listing);
         {
             let mut table = self.table();
@@ -342,9 +337,9 @@ impl ScanRegistry {
         let thread = std::thread::Builder::new().name("scan".to_owned());
         thread.spawn(move || scans.run(transfer, &opened, begin)).map_err(|cause| {
             self.take_out(transfer, |it| Arc::ptr_eq(it, &place));
-            let problem = Problem::no_thread(cause);
-            place.fail(problem.clone());
-            problem
+            let error = SourceError::thread(cause);
+            place.fail(error.clone());
+            error
         })?;
         if !lease.fence.holds() {
             self.forget_released();
@@ -361,16 +356,16 @@ impl ScanRegistry {
                     open.scan.run(&source);
                 }
             }
-            Err(problem) => {
+            Err(error) => {
                 // First of all: a waiter may ask again at once, and must not find this place.
                 self.take_out(transfer, |it| Arc::ptr_eq(it, place));
-                place.fail(problem);
+                place.fail(error);
             }
         }
     }
 
     /// Loads the record of a transfer; `None` if there is none that can be parsed.
-    fn kept(&self, transfer: TransferId) -> Result<Option<ScanRecord>, Problem> {
+    fn kept(&self, transfer: TransferId) -> Result<Option<ScanRecord>, SourceError> {
         let text = read_kept(&self.directory_of(transfer).join("request.json"))?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
@@ -380,7 +375,7 @@ impl ScanRegistry {
         transfer: TransferId,
         place: &ScanSlot,
         begin: Begin,
-    ) -> Result<(Arc<OpenScan>, Source), Problem> {
+    ) -> Result<(Arc<OpenScan>, Source), SourceError> {
         let store = match &begin {
             Begin::Recorded(kept) => kept.store.clone(),
             Begin::New(request) => request.store.clone(),
@@ -489,15 +484,15 @@ impl Examined {
         own: &PeerId,
         transfer: TransferId,
         begin: Begin,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, SourceError> {
         match begin {
             Begin::Recorded(kept) => {
                 let source = stores.source(&kept.store)?;
                 // First of all: the guard must cover the following looks.
                 let guard = Guard::new(&source, &kept.store, &kept.root.0)?;
-                let claim = kept.claim(&source, &guard, own).map_err(|why| {
+                let claim = kept.claim(&source, &guard, own).map_err(|absence| {
                     stores.reopen(&kept.store);
-                    store_offline(&kept.store, why)
+                    AccessError::offline(&kept.store, absence)
                 })?;
                 let kind = if kept.directory { RootKind::Directory } else { RootKind::Single };
                 let request = kept.into_request(transfer);
@@ -571,9 +566,9 @@ impl ScanRecord {
         guard: &Guard,
         kind: RootKind,
         own: &PeerId,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, SourceError> {
         let fingerprint =
-            source.fingerprint().map_err(|error| store_gone(&request.store, &error))?;
+            source.fingerprint().map_err(|error| AccessError::gone(&request.store, error))?;
         let root = look(source, &request.root.0).map(|(_, _, meta)| meta.inode);
         Ok(Self {
             listing: request.listing,
@@ -599,17 +594,14 @@ impl ScanRecord {
         })
     }
 
-    fn write(&self, directory: &Path) -> Result<(), Problem> {
+    fn write(&self, directory: &Path) -> Result<(), SourceError> {
         let path = directory.join("request.json");
         let text = serde_json::to_vec(self).unwrap_or_default();
         let temporary = path.with_extension("new");
         fs::create_dir_all(directory)
             .and_then(|()| fs::write(&temporary, text))
             .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|cause| {
-                let title = format!("cannot write {}", path.display());
-                penstock_api::io_problem::failed(ProblemCode::State, title, &cause)
-            })
+            .map_err(|cause| SourceError::Record { path, source: Arc::new(cause) })
     }
 
     fn into_request(self, transfer: TransferId) -> ScanRequest {
@@ -639,33 +631,32 @@ impl ScanRecord {
     /// then the root of the data set must be the same file or directory. Some listed entry must
     /// exist in two further cases: only the root differs, or a store without an identity has all
     /// marks different at another peer.
-    fn claim(&self, source: &Source, guard: &Guard, own: &PeerId) -> Result<Provenance, String> {
+    fn claim(&self, source: &Source, guard: &Guard, own: &PeerId) -> Result<Provenance, Absence> {
         let here = self.peer.is_empty() || self.peer == own.to_string();
-        let other = || "something else is mounted there than when the data set was listed".into();
-        let root = name::escape(&self.root.0);
+        let root = || self.root.0.clone();
         match guard.is_nested() {
             _ if self.directory && !guard.is_directory() => {
-                return Err(format!("the directory `{root}` is not there now"));
+                return Err(Absence::DirectoryGone(root()));
             }
-            None => return Err(format!("the directory that `{root}` lay in is not there now")),
+            None => return Err(Absence::ParentGone(root())),
             // Another peer may mount the same files in another way.
             Some(nested) if here && self.nested.is_some_and(|then| then != nested) => {
-                return Err(format!("another file system is at `{root}` now"));
+                return Err(Absence::OtherFileSystem(root()));
             }
             Some(_) => {}
         }
         let identity = identity_of(source);
         if !here && identity.is_empty() && !self.identity.is_empty() {
-            return Err("the store's identity is not there: is it mounted?".to_owned());
+            return Err(Absence::IdentityGone);
         }
         let known = !identity.is_empty() && !self.identity.is_empty();
         let same = if known {
             if identity != self.identity {
-                return Err(other());
+                return Err(Absence::OtherThanListed);
             }
             true
         } else {
-            let found = source.fingerprint().map_err(|why| why.to_string())?;
+            let found = source.fingerprint().map_err(Absence::Marks)?;
             let then = self.fingerprint.parse();
             let same = then.is_ok_and(|then: StoreFingerprint| found.is_of_same(&then));
             if !here {
@@ -677,7 +668,7 @@ impl ScanRecord {
         let inode = look(source, &self.root.0).map(|(_, _, meta)| meta.inode);
         match inode.is_ok_and(|inode| inode == self.inode) {
             true => Ok(Provenance::Proven),
-            false if !same => Err(other()),
+            false if !same => Err(Absence::OtherThanListed),
             // A file may have been replaced, or moved as ordered.
             false if !here || !self.directory => Ok(Provenance::Proven),
             false => Ok(Provenance::Likely),
@@ -693,24 +684,18 @@ fn identity_of(source: &Source) -> String {
     }
 }
 
-fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
-    request.select.compile().map_err(|cause| {
-        Problem::new(ProblemCode::Select, "a filter cannot be read").because(cause)
-    })
+fn selector_of(request: &ScanRequest) -> Result<Selector, SourceError> {
+    request.select.compile().map_err(SourceError::Select)
 }
 
 /// Returns the store for the removal of moved entries. Blocks on it.
-pub(crate) fn removable(stores: &Stores, name: &Name) -> Result<PosixStore, Problem> {
+pub(crate) fn removable(stores: &Stores, name: &Name) -> Result<PosixStore, SourceError> {
     if matches!(stores.source(name)?, Source::Mem(_)) {
-        let title = format!("cannot remove items from store `{name}`: its data is generated");
-        return Err(Problem::new(ProblemCode::StoreKind, title).hint("leave out `--remove-source`"));
+        return Err(SourceError::Generated(name.clone()));
     }
     match stores.target(name)? {
         Target::Posix(store) => Ok(store),
-        Target::Null => {
-            let title = format!("cannot remove items from store `{name}`: it discards all data");
-            Err(Problem::new(ProblemCode::StoreKind, title))
-        }
+        Target::Null => Err(SourceError::Discards(name.clone())),
     }
 }
 

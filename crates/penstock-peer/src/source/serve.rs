@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use penstock_api::problem::Problem;
 use penstock_net::trust::CapabilityError;
 use penstock_net::{LaneError, LaneStream, PendingLane, Wake};
 use penstock_proto::digest::DigestKind;
@@ -26,6 +25,8 @@ use crate::lane::slow_start::FAR;
 use crate::source::page_cache::KeptPage;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{LaneRight, OpenScan, SourceMemory, SourceService};
+use crate::stores::access::AccessError;
+use crate::stores::chain;
 use crate::stores::guard::Guard;
 
 /// Time without a request after which a lane is closed; the target pings more often.
@@ -89,6 +90,11 @@ impl Drop for Served<'_> {
     }
 }
 
+/// Returns the error of a lane that ends because its store is at fault.
+fn of_store(error: &dyn std::error::Error) -> LaneError {
+    LaneError::Io(std::io::Error::other(chain(error)))
+}
+
 fn refusal(code: RefusalCode, text: impl Into<String>) -> Refusal {
     let retry_after_ms = if code.is_temporary() { 1000 } else { 0 };
     Refusal { code, retry_after_ms, text: text.into() }
@@ -137,12 +143,12 @@ fn admit(
     holds().map_err(|why| void(&why.to_string()))?;
     let open = service
         .scan(hello.transfer)
-        .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
+        .map_err(|error| refusal(RefusalCode::StoreOffline, chain(&error)))?
         .ok_or_else(|| refusal(RefusalCode::UnknownPage, "the transfer is not known here"))?;
     // A missing disk would look like missing files (C3).
     service
         .check(hello.transfer, &open)
-        .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?;
+        .map_err(|error| refusal(RefusalCode::StoreOffline, chain(&error)))?;
     if open.store != capability.store || open.scan.root() != capability.root {
         return Err(void("the capability is for another data set"));
     }
@@ -169,9 +175,7 @@ impl<'a> Server<'a> {
         lane: LaneStream,
         (kind, memory): (DigestKind, &'a SourceMemory),
     ) -> Result<Self, LaneError> {
-        let source = service
-            .source_of(&open)
-            .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
+        let source = service.source_of(&open).map_err(|error| of_store(&error))?;
         let root = open.scan.root().to_vec();
         let mut reader = PieceReader::new(source.clone(), root, kind, memory.buffers.clone());
         if lane.rtt().is_ok_and(|rtt| rtt.min >= FAR) {
@@ -244,9 +248,7 @@ impl<'a> Server<'a> {
                 return self.refuse(request, refusal(RefusalCode::UnknownPage, text));
             }
             // The lane ends: its requests are repeated at another peer.
-            Err(problem) => {
-                return Err(LaneError::Io(std::io::Error::other(problem.to_string())));
-            }
+            Err(error) => return Err(of_store(&error)),
         };
         let guard = &self.open.guard;
         let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new(), guard };
@@ -272,7 +274,7 @@ impl<'a> Server<'a> {
     }
 
     /// Returns the page that a request names: by number, but only if its digest is the right one.
-    fn page(&self, fetch: &Fetch) -> Result<Option<Arc<KeptPage>>, Problem> {
+    fn page(&self, fetch: &Fetch) -> Result<Option<Arc<KeptPage>>, AccessError> {
         // A page that cannot be read now is asked for again, like one that does not exist yet.
         let read = || self.open.scan.sealed_page(fetch.page).ok().flatten();
         let asked = (fetch.page, fetch.page_digest);
@@ -292,9 +294,7 @@ impl FrameSink for LaneSink<'_> {
     type Error = LaneError;
 
     fn frame(&mut self, records: &[Record], payload: &[u8], last: bool) -> Result<(), LaneError> {
-        self.guard
-            .check_records(records)
-            .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
+        self.guard.check_records(records).map_err(|error| of_store(&error))?;
         let mut body = std::mem::take(&mut self.body);
         body.clear();
         self.body = Data::encode_into(records, body);

@@ -8,13 +8,13 @@
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 
-use penstock_api::problem::Problem;
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::Name;
 use penstock_proto::name;
-use penstock_store::{Source, StoreError, StoreFingerprint, StoreOffline};
+use penstock_store::{Source, StoreError, StoreFingerprint};
 
-use crate::stores::{Stores, chain, store_gone, store_offline};
+use crate::stores::Stores;
+use crate::stores::access::{Absence, AccessError};
 
 /// A store and a data set in it, as they were when the guard was made.
 #[derive(Clone, Debug)]
@@ -40,11 +40,11 @@ impl Guard {
     ///
     /// # Errors
     /// The store is offline.
-    pub(crate) fn new(source: &Source, store: &Name, root: &[u8]) -> Result<Self, Problem> {
-        let offline = |why: StoreOffline| store_gone(store, &why);
-        let fingerprint = source.fingerprint().map_err(offline)?;
+    pub(crate) fn new(source: &Source, store: &Name, root: &[u8]) -> Result<Self, AccessError> {
+        let fingerprint =
+            source.fingerprint().map_err(|offline| AccessError::gone(store, offline))?;
         let ground =
-            ground_of(source, root).map_err(|error| store_offline(store, chain(&error)))?;
+            ground_of(source, root).map_err(|error| AccessError::unanswered(store, &error))?;
         let (source, store, root) = (source.clone(), store.clone(), root.to_vec());
         Ok(Self { source, store, root, fingerprint, ground })
     }
@@ -65,21 +65,18 @@ impl Guard {
     ///
     /// # Errors
     /// The store is offline: findings since the last check prove nothing.
-    pub(crate) fn check(&self) -> Result<(), Problem> {
+    pub(crate) fn check(&self) -> Result<(), AccessError> {
         self.source
             .check_fingerprint(&self.fingerprint)
-            .map_err(|why| store_gone(&self.store, &why))?;
+            .map_err(|offline| AccessError::gone(&self.store, offline))?;
         let Some(Ground { path, device, .. }) = &self.ground else { return Ok(()) };
-        let now = device_of(&self.source, path).map_err(|error| {
-            let why = match is_missing(&error) {
-                true => format!("the directory `{}` is not there now", name::escape(path)),
-                false => chain(&error),
-            };
-            store_offline(&self.store, why)
+        let now = device_of(&self.source, path).map_err(|error| match is_missing(&error) {
+            true => AccessError::offline(&self.store, Absence::DirectoryGone(path.clone())),
+            false => AccessError::unanswered(&self.store, &error),
         })?;
         if *device != now {
-            let why = format!("another file system is at `{}` now", name::escape(path));
-            return Err(store_offline(&self.store, why));
+            let other = Absence::OtherFileSystem(path.clone());
+            return Err(AccessError::offline(&self.store, other));
         }
         Ok(())
     }
@@ -89,7 +86,7 @@ impl Guard {
     ///
     /// # Errors
     /// The same, and `store-hung`.
-    pub(crate) fn check_by(self: &Arc<Self>, stores: &Stores) -> Result<(), Problem> {
+    pub(crate) fn check_by(self: &Arc<Self>, stores: &Stores) -> Result<(), AccessError> {
         let guard = Arc::clone(self);
         stores.look(&self.store, move || guard.check())?
     }
@@ -99,7 +96,7 @@ impl Guard {
     ///
     /// # Errors
     /// As [`Guard::check`]: then no record of them counts.
-    pub(crate) fn check_records(&self, records: &[Record]) -> Result<(), Problem> {
+    pub(crate) fn check_records(&self, records: &[Record]) -> Result<(), AccessError> {
         let bad = [EntryStatus::Vanished, EntryStatus::Failed];
         let asks = records.iter().any(|record| bad.contains(&record.status));
         if asks { self.check() } else { Ok(()) }

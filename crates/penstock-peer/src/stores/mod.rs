@@ -5,6 +5,7 @@
 //! the transfer waits and says so. A store is offline too if a file system was mounted there and
 //! none is now, since the empty directory below is not the store.
 
+pub(crate) mod access;
 #[cfg(test)]
 pub(crate) mod dead_mount;
 pub(crate) mod errors;
@@ -22,7 +23,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::Name;
 use penstock_store::{
     FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreFingerprint,
@@ -30,8 +30,9 @@ use penstock_store::{
 };
 use penstock_sys::{Permit, Semaphore};
 
-pub(crate) use errors::{chain, store_gone, store_offline, store_unreachable};
-use errors::{store_hung, wrong_kind};
+use access::{Absence, AccessError};
+use errors::Cause;
+pub(crate) use errors::chain;
 
 /// Longest time for a look at a store before it counts as hung. A journal that is written behind
 /// gigabytes of other data takes its time (A8).
@@ -94,21 +95,13 @@ struct Entry {
 }
 
 impl Entry {
-    fn open_posix(&self, root: &Path, options: PosixOptions) -> Result<PosixStore, Problem> {
-        let name = &self.spec.name;
+    fn open_posix(&self, root: &Path, options: PosixOptions) -> Result<PosixStore, AccessError> {
+        let StoreSpec { name, ephemeral, .. } = &self.spec;
         let opened = PosixStore::open(root, options);
-        let store = opened
-            .map_err(|error| store_unreachable(&self.spec.name, self.spec.ephemeral, &error))?;
+        let store = opened.map_err(|error| AccessError::unopened(name, *ephemeral, &error))?;
         let is_mounted = store.is_mount_root();
         if self.mounted.fetch_or(is_mounted, Ordering::Relaxed) && !is_mounted {
-            let root = root.display();
-            return Err(store_offline(
-                name,
-                format!(
-                    "no file system is mounted at {root}, where one was; if that is meant, restart \
-                     the daemon"
-                ),
-            ));
+            return Err(AccessError::offline(name, Absence::NotMounted(root.to_owned())));
         }
         Ok(store)
     }
@@ -118,6 +111,10 @@ impl Entry {
 struct Open {
     source: Option<(Source, StoreFingerprint)>,
     target: Option<Target>,
+}
+
+fn unfit(store: &Name, why: &str) -> AccessError {
+    AccessError::Kind { store: store.clone(), source: Cause(why.to_owned()) }
 }
 
 impl Stores {
@@ -143,11 +140,10 @@ impl Stores {
         self.stores.values().map(|entry| &entry.spec)
     }
 
-    fn entry(&self, name: &Name) -> Result<&Entry, Problem> {
+    fn entry(&self, name: &Name) -> Result<&Entry, AccessError> {
         self.stores.get(name).ok_or_else(|| {
-            let known: Vec<_> = self.stores.keys().map(Name::as_str).collect();
-            Problem::new(ProblemCode::StoreUnknown, format!("store `{name}` does not exist here"))
-                .hint(format!("known stores: {}", known.join(", ")))
+            let known = self.stores.keys().cloned().collect();
+            AccessError::Unknown { store: name.clone(), known }
         })
     }
 
@@ -155,7 +151,7 @@ impl Stores {
     ///
     /// # Errors
     /// `store-unknown`.
-    pub fn spec(&self, name: &Name) -> Result<&StoreSpec, Problem> {
+    pub(crate) fn spec(&self, name: &Name) -> Result<&StoreSpec, AccessError> {
         self.entry(name).map(|entry| &entry.spec)
     }
 
@@ -164,7 +160,7 @@ impl Stores {
     ///
     /// # Errors
     /// `store-unknown`, `store-offline`, `store-kind`.
-    pub fn source(&self, name: &Name) -> Result<Source, Problem> {
+    pub(crate) fn source(&self, name: &Name) -> Result<Source, AccessError> {
         let entry = self.entry(name)?;
         // The store is asked without the lock, so that a hung store blocks its own caller alone.
         let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +170,7 @@ impl Stores {
                 Ok(()) => Ok(source),
                 Err(offline) => {
                     open().source = None;
-                    Err(store_gone(name, &offline))
+                    Err(AccessError::gone(name, offline))
                 }
             };
         }
@@ -184,9 +180,9 @@ impl Stores {
                 Source::Posix(entry.open_posix(root, options)?)
             }
             StoreKind::Mem(spec) => Source::Mem(MemStore::new(*spec)),
-            StoreKind::Null => return Err(wrong_kind(name, "`null:` cannot be read from")),
+            StoreKind::Null => return Err(unfit(name, "`null:` cannot be read from")),
         };
-        let fingerprint = source.fingerprint().map_err(|error| store_gone(name, &error))?;
+        let fingerprint = source.fingerprint().map_err(|error| AccessError::gone(name, error))?;
         Ok(open().source.get_or_insert((source, fingerprint)).0.clone())
     }
 
@@ -203,10 +199,10 @@ impl Stores {
     }
 
     /// Returns an error if a thread is known to hang in the store.
-    fn check_answers(&self, name: &Name, entry: &Entry) -> Result<(), Problem> {
+    fn check_answers(&self, name: &Name, entry: &Entry) -> Result<(), AccessError> {
         let mut hung = entry.hung.lock().unwrap_or_else(PoisonError::into_inner);
         hung.retain(|thread| !thread.is_finished());
-        if hung.is_empty() { Ok(()) } else { Err(store_hung(name)) }
+        if hung.is_empty() { Ok(()) } else { Err(AccessError::Hung(name.clone())) }
     }
 
     /// Runs a call to a store that may block for ever, on another thread. If the store hangs, only
@@ -218,7 +214,7 @@ impl Stores {
         &self,
         name: &Name,
         ask: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Problem> {
+    ) -> Result<T, AccessError> {
         self.ask_within(name, self.entry(name)?, ANSWER_MAX, ask)
     }
 
@@ -232,14 +228,14 @@ impl Stores {
         &self,
         name: &Name,
         look: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Problem> {
+    ) -> Result<T, AccessError> {
         let entry = self.entry(name)?;
         if !matches!(entry.spec.kind, StoreKind::Posix(_)) {
             return Ok(look());
         }
         self.check_answers(name, entry)?;
         let place = Permit::acquire_within(Arc::clone(&entry.looks), self.look_max)
-            .ok_or_else(|| store_hung(name))?;
+            .ok_or_else(|| AccessError::Hung(name.clone()))?;
         self.ask_within(name, entry, self.look_max, move || {
             let found = look();
             drop(place);
@@ -253,23 +249,21 @@ impl Stores {
         entry: &Entry,
         most: Duration,
         ask: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Problem> {
+    ) -> Result<T, AccessError> {
         self.check_answers(name, entry)?;
         let (answer, answered) = channel();
         let thread = std::thread::Builder::new().name("store".to_owned());
         // A late answer has no receiver any more.
-        let thread = thread.spawn(move || drop(answer.send(ask()))).map_err(Problem::no_thread)?;
+        let thread = thread.spawn(move || drop(answer.send(ask())));
+        let thread = thread.map_err(|cause| AccessError::Thread(Arc::new(cause)))?;
         match answered.recv_timeout(most) {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Timeout) => {
                 tracing::error!(store = %name, "a store hangs: what was asked is left behind");
                 self.leave_behind(name, [thread]);
-                Err(store_hung(name))
+                Err(AccessError::Hung(name.clone()))
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                let title = format!("asking store `{name}` broke an assumption of ours");
-                Err(Problem::new(ProblemCode::Internal, title))
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(AccessError::Panicked(name.clone())),
         }
     }
 
@@ -278,12 +272,11 @@ impl Stores {
     /// # Errors
     /// `store-unknown`, `store-offline`, `store-kind`, `store-read-only`; `store-hung` while a call
     /// to it has not returned.
-    pub fn target(&self, name: &Name) -> Result<Target, Problem> {
+    pub(crate) fn target(&self, name: &Name) -> Result<Target, AccessError> {
         let entry = self.entry(name)?;
         self.check_answers(name, entry)?;
         if entry.spec.read_only {
-            let title = format!("store `{name}` is configured as read-only");
-            return Err(Problem::new(ProblemCode::StoreReadOnly, title));
+            return Err(AccessError::ReadOnly(name.clone()));
         }
         let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(target) = &open().target {
@@ -299,14 +292,14 @@ impl Stores {
                 Target::Posix(entry.open_posix(root, options)?)
             }
             StoreKind::Null => Target::Null,
-            StoreKind::Mem(_) => return Err(wrong_kind(name, "`mem:` cannot be written to")),
+            StoreKind::Mem(_) => return Err(unfit(name, "`mem:` cannot be written to")),
         };
         Ok(open().target.get_or_insert(target).clone())
     }
 
     /// Forgets the open handle of a target store, after a check of it has failed: the next use
     /// opens it anew, perhaps mounted again.
-    pub fn reopen(&self, name: &Name) {
+    pub(crate) fn reopen(&self, name: &Name) {
         if let Ok(entry) = self.entry(name) {
             *entry.open.lock().unwrap_or_else(PoisonError::into_inner) = Open::default();
         }

@@ -8,13 +8,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use penstock_api::problem::Problem;
 use penstock_api::task::{MountSeen, TaskSpec};
 use penstock_api::transfer::PathText;
-use penstock_proto::name;
 use penstock_store::Target;
 
-use crate::stores::{chain, store_offline};
+use crate::stores::access::{Absence, AccessError};
 
 /// Kernel's name for the file system type of a mount point that mounts something on access.
 const AUTOMOUNT: &str = "autofs";
@@ -23,10 +21,10 @@ const AUTOMOUNT: &str = "autofs";
 ///
 /// # Errors
 /// The store is offline.
-pub(crate) fn mounts_of(target: &Target, spec: &TaskSpec) -> Result<Vec<MountSeen>, Problem> {
+pub(crate) fn mounts_of(target: &Target, spec: &TaskSpec) -> Result<Vec<MountSeen>, AccessError> {
     let Target::Posix(store) = target else { return Ok(Vec::new()) };
     let found = penstock_sys::mounts_within(store.root_path())
-        .map_err(|error| store_offline(&spec.store, chain(&error)))?;
+        .map_err(|error| AccessError::unanswered(&spec.store, &error))?;
     let seen = found.into_iter().map(|mount| MountSeen {
         at: PathText(mount.at.as_os_str().as_bytes().to_vec()),
         kind: mount.kind,
@@ -60,7 +58,7 @@ fn is_within(path: &[u8], directory: &[u8]) -> bool {
 ///
 /// # Errors
 /// The store is offline; which of them it is.
-pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), Problem> {
+pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), AccessError> {
     if spec.mounts.is_empty() {
         return Ok(());
     }
@@ -78,12 +76,7 @@ pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), Probl
         }
     }
     missing(&mounts_of(target, spec)?).map_or(Ok(()), |mount| {
-        let (at, kind) = (name::escape(&mount.at.0), &mount.kind);
-        let why = format!("`{at}` ({kind}) was mounted within it before, and is not now");
-        Err(store_offline(&spec.store, why).hint(
-            "mount it; the transfer then resumes. If it is gone for good, cancel the transfer and \
-             submit it again",
-        ))
+        Err(AccessError::offline(&spec.store, Absence::MountGone(mount.clone())))
     })
 }
 

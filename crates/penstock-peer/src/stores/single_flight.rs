@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_sys::{Permit, Semaphore};
 
 /// Longest wait for the permit, since the operation under way may take minutes.
@@ -14,6 +13,11 @@ const TURN_MAX: Duration = Duration::from_secs(60);
 /// A mutex with a time limit, for operations that may block for ever in a hung store.
 #[derive(Debug)]
 pub(crate) struct SingleFlight(Semaphore);
+
+/// An earlier operation is still under way. `scan-busy`, temporary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an earlier request {0} is still in progress at the source")]
+pub(crate) struct Busy(&'static str);
 
 /// The permit, which is returned on drop.
 pub(crate) type Flight<'a> = Permit<&'a Semaphore>;
@@ -28,24 +32,19 @@ impl SingleFlight {
     /// Waits for the permit for at most a minute. `what` names the operation, for the error.
     ///
     /// # Errors
-    /// `scan-busy`, temporary: an earlier operation is still under way.
-    pub(crate) fn take(&self, what: &str) -> Result<Flight<'_>, Problem> {
+    /// [`Busy`]: an earlier operation is still under way.
+    pub(crate) fn take(&self, what: &'static str) -> Result<Flight<'_>, Busy> {
         self.take_within(TURN_MAX, what)
     }
 
-    fn take_within(&self, most: Duration, what: &str) -> Result<Flight<'_>, Problem> {
-        Permit::acquire_within(&self.0, most).ok_or_else(|| {
-            let title = format!("an earlier request {what} is still in progress at the source");
-            Problem::new(ProblemCode::ScanBusy, title)
-                .hint("if this persists, the source store hangs: check its disk or server")
-        })
+    fn take_within(&self, most: Duration, what: &'static str) -> Result<Flight<'_>, Busy> {
+        Permit::acquire_within(&self.0, most).ok_or(Busy(what))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_api::problem::Exit;
 
     /// E2: who asks again while his first request hangs is told so, and keeps no thread.
     #[test]
@@ -53,7 +52,7 @@ mod tests {
         let turn = SingleFlight::default();
         let first = turn.take("to look").unwrap();
         let second = turn.take_within(Duration::from_millis(20), "to look").unwrap_err();
-        assert_eq!((&second.code, second.exit), (&ProblemCode::ScanBusy, Exit::Temporary));
+        assert_eq!(second, Busy("to look"));
         drop(first);
         turn.take("to look").unwrap();
     }

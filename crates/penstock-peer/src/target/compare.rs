@@ -10,7 +10,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
-use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::{IfExists, UpdateOptions};
 use penstock_proto::compared::{Comparison, EntrySet, refused};
@@ -21,9 +20,9 @@ use penstock_store::{Attributes, Dir, DirCache, Kind, Meta, Step, StoreError, Ta
 
 use crate::source::read::place;
 use crate::stores::chain;
-use crate::stores::errors::of_no_item;
-use crate::stores::errors::{full_problem, is_of_store};
+use crate::stores::errors::{StoreFault, is_of_store};
 use crate::stores::worker_pool;
+use crate::task::error::TaskError;
 use crate::write::attributes::AttributePolicy;
 
 /// Threads that share a page.
@@ -116,7 +115,7 @@ impl Comparer {
     ///
     /// # Errors
     /// The store is at fault.
-    pub(crate) fn same_size(&self, page: &Page) -> Result<Vec<u32>, Problem> {
+    pub(crate) fn same_size(&self, page: &Page) -> Result<Vec<u32>, TaskError> {
         let mut dirs = Dirs::of(page);
         let mut found = Vec::new();
         for (index, entry) in (0..).zip(page.entries()) {
@@ -133,7 +132,7 @@ impl Comparer {
                     found.push(index);
                 }
                 Err(error) if is_of_store(&self.target, &error) => {
-                    return Err(full_problem(&error));
+                    return Err(StoreFault::of_store(&error).into());
                 }
                 _ => {}
             }
@@ -146,7 +145,7 @@ impl Comparer {
     ///
     /// # Errors
     /// The store is at fault.
-    pub(crate) fn compare(&self, page: &Page, left: &EntrySet) -> Result<Comparison, Problem> {
+    pub(crate) fn compare(&self, page: &Page, left: &EntrySet) -> Result<Comparison, TaskError> {
         let mut kept = Vec::new();
         let mut failed: Vec<EntryFailure> = Vec::new();
         let (mut existed, mut in_the_way) = (Vec::new(), 0);
@@ -172,7 +171,7 @@ impl Comparer {
     ///
     /// # Errors
     /// The store is at fault.
-    pub(crate) fn compare_amending(&self, page: &Page) -> Result<Comparison, Problem> {
+    pub(crate) fn compare_amending(&self, page: &Page) -> Result<Comparison, TaskError> {
         let mut dirs = Dirs::of(page);
         let (mut kept, mut failed) = (Vec::new(), Vec::new());
         for (index, (entry, amends)) in (0..).zip(page.entries().iter().zip(page.amends())) {
@@ -184,8 +183,8 @@ impl Comparer {
                 Ok(true) => kept.push(index),
                 Ok(false) => {}
                 Err(error) => {
-                    if let Some(problem) = of_no_item(&self.target, &error) {
-                        return Err(problem);
+                    if let Some(fault) = StoreFault::of(&self.target, &error) {
+                        return Err(fault.into());
                     }
                     // An entry that this transfer has not moved may be somebody's newer file.
                     if amends.same_bytes {
@@ -227,7 +226,11 @@ impl Comparer {
 
     /// Returns the verdict on every entry, with the entry at the target. Entries in `left` are not
     /// examined.
-    pub(crate) fn verdicts(&self, page: &Page, left: &EntrySet) -> Result<Vec<Compared>, Problem> {
+    pub(crate) fn verdicts(
+        &self,
+        page: &Page,
+        left: &EntrySet,
+    ) -> Result<Vec<Compared>, TaskError> {
         let count = page.entries().len();
         let threads = (count / ENTRIES_PER_THREAD).clamp(1, THREADS);
         let share = count.div_ceil(threads).max(1);
@@ -262,7 +265,7 @@ impl Comparer {
         page: &Page,
         range: Range<usize>,
         left: &EntrySet,
-    ) -> Result<Vec<Compared>, Problem> {
+    ) -> Result<Vec<Compared>, TaskError> {
         let mut dirs = Dirs::of(page);
         let look = |index: usize| {
             let index = index as u32;
@@ -274,7 +277,7 @@ impl Comparer {
         range.map(look).collect()
     }
 
-    fn look(&self, page: &Page, index: u32, dirs: &mut Dirs) -> Result<Compared, Problem> {
+    fn look(&self, page: &Page, index: u32, dirs: &mut Dirs) -> Result<Compared, TaskError> {
         let mut found = self.entry(page, index, dirs);
         let again = |error: &StoreError| error.is_io_failure() || error.is_absent();
         if self.protects() && found.as_ref().is_err_and(again) {
@@ -283,8 +286,8 @@ impl Comparer {
             dirs.cache.forget(&place(&self.root, page, &page.entries()[index as usize]).0);
             found = self.entry(page, index, dirs);
         }
-        found.or_else(|error| match of_no_item(&self.target, &error) {
-            Some(problem) => Err(problem),
+        found.or_else(|error| match StoreFault::of(&self.target, &error) {
+            Some(fault) => Err(fault.into()),
             None => Ok(self.unknown(&page.entries()[index as usize], &error)),
         })
     }

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::UpdateOptions;
 use penstock_proto::compared::EntrySet;
@@ -15,6 +14,7 @@ use penstock_store::{Kind, Meta, Target};
 
 use crate::source::read::place;
 use crate::target::compare::Comparer;
+use crate::task::error::TaskError;
 
 /// Returns the entries of `wanted` that exist at the target as they were made. Blocks for a stat of
 /// each entry of the page, by a few threads.
@@ -26,7 +26,7 @@ pub(crate) fn confirm(
     spec: &TaskSpec,
     page: &Page,
     wanted: &EntrySet,
-) -> Result<EntrySet, Problem> {
+) -> Result<EntrySet, TaskError> {
     // Called in this way, the comparer examines only the entry itself.
     let look = TaskSpec { update: UpdateOptions::default(), ..spec.clone() };
     let others = (0..page.entries().len() as u32).filter(|index| !wanted.contains(*index));

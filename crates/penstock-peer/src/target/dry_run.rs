@@ -2,7 +2,6 @@
 //! of [`crate::target::compare`] and their consequences. Touches nothing.
 
 use penstock_api::plan::{ItemKind, PlanAction, PlanItem, ThereItem, plan_time};
-use penstock_api::problem::Problem;
 use penstock_api::transfer::PathText;
 use penstock_api::update::IfExists;
 use penstock_proto::compared::EntrySet;
@@ -12,13 +11,14 @@ use penstock_store::{DirCache, Kind, Meta, StoreError, Target};
 
 use crate::stores::chain;
 use crate::target::compare::{Compared, Comparer, Verdict};
+use crate::task::error::TaskError;
 
 /// Examines a whole page, with a comparer that touches nothing. Blocks for about a stat of each
 /// entry.
 ///
 /// # Errors
 /// The store is at fault.
-pub(crate) fn look(comparer: &Comparer, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+pub(crate) fn look(comparer: &Comparer, page: &Page) -> Result<Vec<PlanItem>, TaskError> {
     let mut first_names = DirCache::default();
     let compared = comparer.verdicts(page, &EntrySet::default())?;
     let items = page.entries().iter().zip(compared).map(|(entry, compared)| {

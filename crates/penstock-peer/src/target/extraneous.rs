@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use penstock_api::delete::{DeleteOrder, Surplus, SurplusKind, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::Problem;
 use penstock_api::task::{TaskPage, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::{IfExists, UpdateOptions};
@@ -40,7 +40,8 @@ use penstock_proto::name;
 use penstock_store::{DirCache, Removal, StoreError, Target};
 
 use crate::stores::chain;
-use crate::stores::errors::{full_problem, is_of_store};
+use crate::stores::errors::{StoreFault, is_of_store};
+use crate::task::error::TaskError;
 use crate::write::backup::backup_path;
 
 use obstacle::Obstacles;
@@ -57,10 +58,6 @@ const DEPTHS: usize = 200;
 /// Number of deletions after which the store's identity is checked again.
 const CHECK_EVERY: u64 = 1024;
 
-fn stopped() -> Problem {
-    Problem::new(ProblemCode::Stopped, "stopped while looking at the target")
-}
-
 /// The permission to look on. A thread that was stuck in a call, or slept, may wake after its run
 /// has ended or another controller leads. It then touches nothing, and its findings do not count
 /// (B4).
@@ -71,8 +68,11 @@ struct GoesOn<'a> {
 }
 
 impl GoesOn<'_> {
-    fn check(&self) -> Result<(), Problem> {
-        if self.stop.load(Ordering::Acquire) { Err(stopped()) } else { self.fence.check() }
+    fn check(&self) -> Result<(), TaskError> {
+        match self.stop.load(Ordering::Acquire) {
+            true => Err(TaskError::WalkStopped),
+            false => Ok(self.fence.check()?),
+        }
     }
 }
 
@@ -82,24 +82,24 @@ struct Parts {
 }
 
 impl Parts {
-    fn create(scratch: &Path, what: &str) -> Result<Self, Problem> {
+    fn create(scratch: &Path, what: &str) -> Result<Self, TaskError> {
         let create = |part: usize| {
             let path = scratch.join(format!("{what}-{part:03}"));
-            let file = File::create(&path).map_err(|cause| spill_failed(&path, &cause))?;
+            let file = File::create(&path).map_err(|cause| spill_failed(&path, cause))?;
             Ok((path, BufWriter::new(file)))
         };
-        Ok(Self { files: (0..PARTS).map(create).collect::<Result<_, Problem>>()? })
+        Ok(Self { files: (0..PARTS).map(create).collect::<Result<_, TaskError>>()? })
     }
 
-    fn write(&mut self, hash: &PathHash, bytes: &[u8]) -> Result<(), Problem> {
+    fn write(&mut self, hash: &PathHash, bytes: &[u8]) -> Result<(), TaskError> {
         let (path, file) = &mut self.files[hash[0] as usize];
-        file.write_all(bytes).map_err(|cause| spill_failed(path, &cause))
+        file.write_all(bytes).map_err(|cause| spill_failed(path, cause))
     }
 
-    fn end(self) -> Result<Vec<PathBuf>, Problem> {
+    fn end(self) -> Result<Vec<PathBuf>, TaskError> {
         let end = |(path, mut file): (PathBuf, BufWriter<File>)| match file.flush() {
             Ok(()) => Ok(path),
-            Err(cause) => Err(spill_failed(&path, &cause)),
+            Err(cause) => Err(spill_failed(&path, cause)),
         };
         self.files.into_iter().map(end).collect()
     }
@@ -136,8 +136,8 @@ impl<'a> List<'a> {
         path: &Path,
         scratch: &Path,
         choose: &'a mut dyn FnMut(PlanItem) -> Result<bool, Problem>,
-    ) -> Result<Self, Problem> {
-        let file = File::create(path).map_err(|cause| spill_failed(path, &cause))?;
+    ) -> Result<Self, TaskError> {
+        let file = File::create(path).map_err(|cause| spill_failed(path, cause))?;
         Ok(Self {
             choose,
             path: path.to_owned(),
@@ -165,9 +165,9 @@ impl<'a> List<'a> {
         self.scratch.join(format!("depth-{depth:03}"))
     }
 
-    fn add(&mut self, surplus: &Surplus) -> Result<(), Problem> {
+    fn add(&mut self, surplus: &Surplus) -> Result<(), TaskError> {
         let path = self.path.clone();
-        let failed = |cause: io::Error| spill_failed(&path, &cause);
+        let failed = |cause: io::Error| spill_failed(&path, cause);
         let line = line_of(surplus);
         if !surplus.is_directory() {
             return self.choose(surplus, &line);
@@ -184,16 +184,16 @@ impl<'a> List<'a> {
     }
 
     /// Adds an entry to the list, if it should be deleted.
-    fn choose(&mut self, surplus: &Surplus, line: &[u8]) -> Result<(), Problem> {
+    fn choose(&mut self, surplus: &Surplus, line: &[u8]) -> Result<(), TaskError> {
         if !(self.choose)(surplus.planned())? {
             return Ok(());
         }
         self.found += 1;
-        self.out.write_all(line).map_err(|cause| spill_failed(&self.path, &cause))
+        self.out.write_all(line).map_err(|cause| spill_failed(&self.path, cause))
     }
 
     /// Chooses a directory, unless it holds something of ours.
-    fn choose_directory(&mut self, line: &str) -> Result<(), Problem> {
+    fn choose_directory(&mut self, line: &str) -> Result<(), TaskError> {
         let surplus = read_line(line, &self.path)?;
         if self.kept.contains(&key_of(&surplus)) {
             return Ok(());
@@ -202,9 +202,9 @@ impl<'a> List<'a> {
     }
 
     /// Appends the directories, deepest first.
-    fn end(mut self) -> Result<u64, Problem> {
+    fn end(mut self) -> Result<u64, TaskError> {
         let path = self.path.clone();
-        let failed = |cause: io::Error| spill_failed(&path, &cause);
+        let failed = |cause: io::Error| spill_failed(&path, cause);
         for (depth, mut file) in std::mem::take(&mut self.depths).into_iter().rev() {
             file.flush().map_err(failed)?;
             drop(file);
@@ -236,7 +236,7 @@ pub(crate) fn find(
     target: &Target,
     spec: &TaskSpec,
     query: SurplusQuery<'_>,
-) -> Result<u64, Problem> {
+) -> Result<u64, TaskError> {
     let mut here = Here::new(target, Wish::of(spec))?;
     find_with(&mut here, (&spec.update, &spec.fence), query, HASHES_MAX)
 }
@@ -250,7 +250,7 @@ pub fn find_surplus_with(
     spec: &TaskSpec,
     query: SurplusQuery<'_>,
 ) -> Result<u64, Problem> {
-    find_with(lister, (&spec.update, &spec.fence), query, HASHES_MAX)
+    Ok(find_with(lister, (&spec.update, &spec.fence), query, HASHES_MAX)?)
 }
 
 /// Lists directories of the target for a controller on another host.
@@ -262,8 +262,8 @@ pub(crate) fn list_for(
     spec: &TaskSpec,
     directories: Vec<PathText>,
     take: TakeSurplus<'_>,
-) -> Result<(), Problem> {
-    Here::new(target, Wish::of(spec))?.list(directories, take)
+) -> Result<(), TaskError> {
+    Ok(Here::new(target, Wish::of(spec))?.list(directories, take)?)
 }
 
 /// Finds extraneous entries like [`find`], with `hashes_max` hashes in memory.
@@ -272,7 +272,7 @@ fn find_with(
     (update, fence): (&UpdateOptions, &Fence),
     query: SurplusQuery<'_>,
     hashes_max: u64,
-) -> Result<u64, Problem> {
+) -> Result<u64, TaskError> {
     let goes_on = GoesOn { stop: query.stop, fence };
     let spills = query.entries > hashes_max;
     // An obstacle that may not be replaced is not extraneous, but its contents are.
@@ -291,9 +291,9 @@ fn find_with(
         match &mut known.paths {
             Known::Memory(hashes) if hashes.contains(&hash) => Ok(()),
             Known::Memory(hashes) => {
-                list.add(&surplus.in_the_way_if(hashes.contains(&other_kind(hash))))
+                Ok(list.add(&surplus.in_the_way_if(hashes.contains(&other_kind(hash))))?)
             }
-            Known::Spilled(_, there) => there.write(&hash, &line_of(&surplus)),
+            Known::Spilled(_, there) => Ok(there.write(&hash, &line_of(&surplus))?),
         }
     })?;
     if let Known::Spilled(known, there) = known.paths {
@@ -312,7 +312,7 @@ fn read_known(
     spill_in: Option<&Path>,
     both_kinds: bool,
     goes_on: GoesOn<'_>,
-) -> Result<DataSet, Problem> {
+) -> Result<DataSet, TaskError> {
     goes_on.check()?;
     let (mut memory, mut unlisted) = (HashSet::new(), HashSet::new());
     let mut spilled = spill_in.map(|scratch| Parts::create(scratch, "known")).transpose()?;
@@ -324,7 +324,7 @@ fn read_known(
             if entry.special && entry.kind == EntryKind::Directory {
                 unlisted.insert(hash);
                 if unlisted.len() as u64 > HASHES_MAX {
-                    return Err(too_many_mounts());
+                    return Err(TaskError::TooManyMounts(HASHES_MAX));
                 }
             }
             for hash in std::iter::once(hash).chain(both_kinds.then(|| other_kind(hash))) {
@@ -345,24 +345,19 @@ fn read_known(
     Ok(DataSet { paths, unlisted })
 }
 
-fn too_many_mounts() -> Problem {
-    let title = format!("more than {HASHES_MAX} mounts were left out at the source");
-    Problem::new(ProblemCode::DeleteRefused, title)
-}
-
 /// Adds the entries of `there` that are not in `known`.
 fn join(
     known: &Path,
     there: &Path,
     list: &mut List<'_>,
     goes_on: GoesOn<'_>,
-) -> Result<(), Problem> {
+) -> Result<(), TaskError> {
     goes_on.check()?;
-    let bytes = fs::read(known).map_err(|cause| spill_failed(known, &cause))?;
+    let bytes = fs::read(known).map_err(|cause| spill_failed(known, cause))?;
     let hashes: HashSet<&[u8]> = bytes.chunks_exact(16).collect();
-    let file = File::open(there).map_err(|cause| spill_failed(there, &cause))?;
+    let file = File::open(there).map_err(|cause| spill_failed(there, cause))?;
     for line in BufReader::new(file).lines() {
-        let line = line.map_err(|cause| spill_failed(there, &cause))?;
+        let line = line.map_err(|cause| spill_failed(there, cause))?;
         goes_on.check()?;
         let surplus = read_line(&line, there)?;
         let hash = key_of(&surplus);
@@ -381,12 +376,12 @@ pub(crate) fn delete(
     target: &Target,
     spec: &TaskSpec,
     order: DeleteOrder<'_>,
-    check_store: &dyn Fn() -> Result<(), Problem>,
-) -> Result<(), Problem> {
+    check_store: &dyn Fn() -> Result<(), TaskError>,
+) -> Result<(), TaskError> {
     let target = &target.for_data_set(&spec.root.0, spec.preserve.mode, true);
     let mut remover = Remover { target, spec, dirs: DirCache::default() };
     let mut at = 0_u64;
-    each_listed(order.list, order.only_in_the_way, &mut |surplus| {
+    let deleted = each_listed(order.list, order.only_in_the_way, &mut |surplus| {
         GoesOn { stop: order.stop, fence: &spec.fence }.check()?;
         if at.is_multiple_of(CHECK_EVERY) {
             check_store()?;
@@ -400,7 +395,8 @@ pub(crate) fn delete(
             Dealt::Failed(item) => (order.failed)(item)?,
         }
         Ok(())
-    })
+    });
+    Ok(deleted?)
 }
 
 /// Passes on a list, or only its obstacles, in its order: files, then directories from the deepest
@@ -413,10 +409,10 @@ pub fn each_listed(
     only_in_the_way: bool,
     take: TakeSurplus<'_>,
 ) -> Result<(), Problem> {
-    let file = File::open(list).map_err(|cause| spill_failed(list, &cause))?;
+    let file = File::open(list).map_err(|cause| spill_failed(list, cause))?;
     let chosen = if only_in_the_way { Some(Obstacles::read(list)?) } else { None };
     for line in BufReader::new(file).lines() {
-        let line = line.map_err(|cause| spill_failed(list, &cause))?;
+        let line = line.map_err(|cause| spill_failed(list, cause))?;
         let surplus = read_line(&line, list)?;
         if chosen.as_ref().is_none_or(|chosen| chosen.holds(&surplus)) {
             take(surplus)?;
@@ -436,7 +432,7 @@ pub(crate) fn delete_for(
     items: Vec<Surplus>,
     goes_on: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Dealt),
-) -> Result<usize, Problem> {
+) -> Result<usize, TaskError> {
     let target = &target.for_data_set(&spec.root.0, spec.preserve.mode, true);
     let mut remover = Remover { target, spec, dirs: DirCache::default() };
     let mut count = 0;
@@ -472,13 +468,15 @@ struct Remover<'a> {
 }
 
 impl Remover<'_> {
-    fn deal_with(&mut self, surplus: Surplus) -> Result<Dealt, Problem> {
+    fn deal_with(&mut self, surplus: Surplus) -> Result<Dealt, TaskError> {
         let why = match self.remove(&surplus) {
             Ok(Removal::Done) => return Ok(Dealt::Deleted),
             // Something of ours or of others is in it, that was not to be deleted.
             Ok(Removal::Vanished | Removal::NotEmpty) => return Ok(Dealt::Gone),
             Ok(Removal::Changed) => "it changed after it was examined".to_owned(),
-            Err(error) if is_of_store(self.target, &error) => return Err(full_problem(&error)),
+            Err(error) if is_of_store(self.target, &error) => {
+                return Err(StoreFault::of_store(&error).into());
+            }
             Err(error) => chain(&error),
         };
         Ok(Dealt::Failed(FailedItem {

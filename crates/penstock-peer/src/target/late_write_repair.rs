@@ -17,7 +17,6 @@
 //! Content is never written. One doubt remains, a `touch` by hand to the present or a later time of
 //! a file that nobody wrote to: its time is set back.
 
-use penstock_api::problem::Problem;
 use penstock_api::task::Mended;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, Page};
@@ -26,7 +25,8 @@ use penstock_sys::buffer::BufferPool;
 
 use crate::source::read::place;
 use crate::stores::chain;
-use crate::stores::errors::{full_problem, is_of_store};
+use crate::stores::errors::{StoreFault, is_of_store};
+use crate::task::error::TaskError;
 use crate::write::attributes::AttributePolicy;
 use crate::write::uncached_file::UncachedFile;
 
@@ -61,7 +61,7 @@ impl LateWriteRepair<'_> {
     ///
     /// # Errors
     /// The store is at fault.
-    pub(crate) fn mend(&self, page: &Page, files: &[(u32, String)]) -> Result<Mended, Problem> {
+    pub(crate) fn mend(&self, page: &Page, files: &[(u32, String)]) -> Result<Mended, TaskError> {
         let mut found = Mended::default();
         for (index, digest) in files {
             let Some(entry) = page.entries().get(*index as usize) else { continue };
@@ -71,7 +71,9 @@ impl LateWriteRepair<'_> {
                 Ok(Found::Mended) => found.mended += 1,
                 Ok(Found::Others) => found.others += 1,
                 Err(error) if error.is_vanished() => found.others += 1,
-                Err(error) if is_of_store(self.target, &error) => return Err(full_problem(&error)),
+                Err(error) if is_of_store(self.target, &error) => {
+                    return Err(StoreFault::of_store(&error).into());
+                }
                 Err(error) => {
                     tracing::warn!(error = %chain(&error), "a file cannot be examined again");
                 }

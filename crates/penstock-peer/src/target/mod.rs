@@ -17,7 +17,7 @@ use std::time::Duration;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::request::{PeerReply, TargetRequest};
 use penstock_api::scan::RootKind;
@@ -46,17 +46,18 @@ use crate::lane::path_book::PathBook;
 use crate::lane::path_notes::{LocalEnds, PathNote, locals};
 use crate::lane::preconnect;
 use crate::source::read::place;
-use crate::stores::errors::full_problem;
-use crate::stores::errors::{of_no_item, short_problem};
+use crate::stores::access::{Absence, AccessError};
+use crate::stores::errors::{Cause, StoreFault};
 use crate::stores::guard::Guard;
 use crate::stores::mounts::{check_mounts, mounts_of};
-use crate::stores::{Stores, chain, store_gone, store_offline, store_unreachable};
+use crate::stores::{Stores, chain};
 use crate::target::compare::Comparer;
 use crate::target::confirm::confirm;
 use crate::target::dry_run::look;
 use crate::target::late_write_repair::LateWriteRepair;
 use crate::target::readback::Readback;
 use crate::task::context::TaskParts;
+use crate::task::error::{NoPair, TaskError};
 use crate::task::grant::Grant;
 use crate::task::handover::{Handover, Handovers};
 use crate::task::reach::Reach;
@@ -151,18 +152,18 @@ impl TargetService {
     }
 
     /// Opens the target store, like [`target_of`].
-    pub(crate) fn target(&self, spec: &TaskSpec) -> Result<Target, Problem> {
+    pub(crate) fn target(&self, spec: &TaskSpec) -> Result<Target, TaskError> {
         target_of(&self.stores, spec)
     }
 
     /// Checks that the store is there and the right one (A5), whether it answers or hangs.
-    pub(crate) fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
+    pub(crate) fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, TaskError> {
         let (stores, asked) = (Arc::clone(&self.stores), spec.clone());
         self.stores.ask(&spec.store, move || identify(&stores, &asked))?
     }
 
     /// Checks the identity like [`Self::identify`], but writes none to a store without one.
-    pub(crate) fn identify_if_known(&self, spec: &TaskSpec) -> Result<(), Problem> {
+    pub(crate) fn identify_if_known(&self, spec: &TaskSpec) -> Result<(), TaskError> {
         if spec.store_id == 0 { Ok(()) } else { self.identify(spec).map(drop) }
     }
 
@@ -171,7 +172,7 @@ impl TargetService {
         locals(self.local_ends.as_ref())
     }
 
-    fn reach(&self, spec: &TaskSpec) -> Result<Reach, Problem> {
+    fn reach(&self, spec: &TaskSpec) -> Result<Reach, TaskError> {
         match &spec.source {
             SourceAccess::Local { store, root } => {
                 let (stores, name, root) =
@@ -183,24 +184,20 @@ impl TargetService {
                 })?
             }
             SourceAccess::Remote { site, peers, capability, .. } => {
-                let refuse = |why: &dyn std::fmt::Display| {
-                    let title = format!("cannot open lanes to site `{site}`");
-                    Problem::new(ProblemCode::Lanes, title).because(why)
-                };
-                let lanes = self.lanes.as_ref().ok_or_else(|| refuse(&"no certificate here"))?;
+                let refuse = |source| TaskError::NoLanes { site: site.clone(), source };
+                let lanes = self.lanes.as_ref();
+                let lanes = lanes.ok_or_else(|| refuse(Cause("no certificate here".to_owned())))?;
                 let (connect, rtt) = self.connect.clone().unzip();
                 let locals = self.locals();
                 let paths = self.book.take_up(site, pair(&locals, peers));
                 if paths.is_empty() {
-                    let title = format!("no data path leads to site `{site}`");
-                    return Err(Problem::new(ProblemCode::NoPath, title)
-                        .because(no_pair(&locals, peers))
-                        .hint("`penstock site paths` shows the addresses of both ends"));
+                    let source = no_pair(&locals, peers);
+                    return Err(TaskError::NoPath { site: site.clone(), source });
                 }
                 let dialer = Dialer {
                     connect,
                     rtt: rtt.flatten(),
-                    config: lanes(site).map_err(|error| refuse(&chain(&error)))?,
+                    config: lanes(site).map_err(|error| refuse(Cause::of(&error)))?,
                     site: site.clone(),
                     options: self.options.clone(),
                     local_ends: self.local_ends.clone(),
@@ -215,7 +212,7 @@ impl TargetService {
 }
 
 /// Returns the store of a task, which only changes while the task's controller may act (B4).
-fn target_of(stores: &Stores, spec: &TaskSpec) -> Result<Target, Problem> {
+fn target_of(stores: &Stores, spec: &TaskSpec) -> Result<Target, TaskError> {
     let target = stores.target(&spec.store)?;
     if spec.fence.epoch() == 0 {
         return Ok(target);
@@ -224,11 +221,11 @@ fn target_of(stores: &Stores, spec: &TaskSpec) -> Result<Target, Problem> {
     Ok(target.guarded(Arc::new(move || fence.holds())))
 }
 
-fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
+fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, TaskError> {
     let target = target_of(stores, spec)?;
-    let offline = |why: String| {
+    let offline = |absence| {
         stores.reopen(&spec.store);
-        store_offline(&spec.store, why)
+        AccessError::offline(&spec.store, absence)
     };
     if spec.store_id == 0 {
         let identity = unlocking(&target, spec, || target.open_or_init_identity());
@@ -237,18 +234,17 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
                 return not_writable(spec, &error);
             }
             if error.is_passing() {
-                return short_problem(&error);
+                return StoreFault::short(&error).into();
             }
-            offline(chain(&error))
+            offline(Absence::Call(Cause::of(&error))).into()
         });
     }
     let identity = target.identity().map_err(|error| {
         stores.reopen(&spec.store);
-        store_gone(&spec.store, &error)
+        AccessError::gone(&spec.store, error)
     })?;
     if id_of(&identity) != spec.store_id {
-        let why = "another store is mounted there than the one the transfer writes to";
-        return Err(offline(why.to_owned()));
+        return Err(offline(Absence::OtherThanWritten).into());
     }
     check_mounts(&target, spec)?;
     Ok(identity)
@@ -270,11 +266,8 @@ fn unlocking<T>(
     }
 }
 
-fn not_writable(spec: &TaskSpec, error: &StoreError) -> Problem {
-    let title = format!("cannot write to store `{}`", spec.store);
-    Problem::new(ProblemCode::TargetReadOnly, title)
-        .because(chain(error))
-        .hint("choose a directory that this user may write to")
+fn not_writable(spec: &TaskSpec, error: &StoreError) -> TaskError {
+    TaskError::NotWritable { store: spec.store.clone(), source: Cause::of(error) }
 }
 
 /// Returns whether the root contains directories, in which a task may be able to write although it
@@ -292,16 +285,15 @@ fn has_directories(target: &Target, spec: &TaskSpec) -> bool {
 }
 
 /// Examines a store before a task begins there; changes nothing.
-fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, TaskError> {
     let identity = identify(stores, spec)?;
     let target = target_of(stores, spec)?;
     if spec.remove_source && matches!(target, Target::Null) {
-        let title = format!("store `{}` discards all data, so a move would lose it", spec.store);
-        return Err(Problem::new(ProblemCode::StoreKind, title).hint("leave out `--remove-source`"));
+        return Err(TaskError::MoveLoses(spec.store.clone()));
     }
     let marker = target.read_marker((spec.transfer, spec.writer));
-    let unreachable = |error| store_unreachable(&spec.store, target.is_ephemeral(), &error);
-    let marker = marker.map_err(unreachable)?;
+    let unopened = |error| AccessError::unopened(&spec.store, target.is_ephemeral(), &error);
+    let marker = marker.map_err(unopened)?;
     // Where no marker can be, its absence says nothing.
     let unmarked = if target.goes_without_marker() { u64::MAX } else { 0 };
     let marker = marker.unwrap_or(unmarked);
@@ -334,13 +326,13 @@ struct Ground {
 impl Ground {
     /// Examines a store in which no task of the same transfer and writer runs any more, and
     /// reserves room for the marker.
-    fn at(target: &Target, spec: &TaskSpec, identity: &StoreIdentity) -> Result<Self, Problem> {
+    fn at(target: &Target, spec: &TaskSpec, identity: &StoreIdentity) -> Result<Self, TaskError> {
         let boot = penstock_sys::boot_id().unwrap_or_else(|error| {
             tracing::debug!(%error, "no boot id here: an earlier process counts as one of another");
             *BOOT_OF_PROCESS.get_or_init(rand::random)
         });
         let mount = target.mount_identity();
-        let mount = mount.map_err(|error| store_offline(&spec.store, chain(&error)))?;
+        let mount = mount.map_err(|error| AccessError::unanswered(&spec.store, &error))?;
         let (writer, store) = (spec.writer, id_of(identity));
         // Bytes that were written before the last failed sync are never believed without a check
         // (A4).
@@ -356,27 +348,31 @@ impl Ground {
                     return Err(not_writable(spec, &error));
                 }
             }
-            reserved => reserved.map_err(|error| full_problem(&error))?,
+            reserved => reserved.map_err(|error| StoreFault::of_store(&error))?,
         }
         Ok(Self { incarnation, marker: marker.unwrap_or(0) })
     }
 }
 
-fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+fn root_kind(
+    stores: &Stores,
+    store: &Name,
+    path: &PathText,
+) -> Result<Option<RootKind>, TaskError> {
     let target = stores.target(store)?;
     let (parent, leaf) = name::split(&path.0).unwrap_or((b"", b""));
     let fail = |error: StoreError| {
-        if let Some(problem) = of_no_item(&target, &error) {
+        if let Some(fault) = StoreFault::of(&target, &error) {
             stores.reopen(store);
-            return problem;
+            return fault.into();
         }
         if error.is_io_failure() {
             // The handle may be of a client that has died, and the way may be free again.
             stores.reopen(store);
-            return store_offline(store, chain(&error));
+            return AccessError::unanswered(store, &error).into();
         }
-        let title = format!("cannot examine `{path}` in store `{store}`");
-        Problem::new(ProblemCode::Target, title).because(chain(&error))
+        let (store, path, source) = (store.clone(), path.clone(), Cause::of(&error));
+        TaskError::Unexamined { store, path, source }
     };
     let dir = match target.open_dir(parent) {
         Ok(dir) => dir,
@@ -390,27 +386,25 @@ fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<Ro
     }))
 }
 
-fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, Problem> {
+fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, TaskError> {
     match stores.target(store)?.identity() {
         // A store that keeps nothing has no identity.
         Ok(identity) => Ok(Some(id_of(&identity)).filter(|id| *id != 0)),
         Err(StoreOffline::IdentityMissing { .. }) => Ok(None),
         Err(error) => {
             stores.reopen(store);
-            Err(store_gone(store, &error))
+            Err(AccessError::gone(store, error).into())
         }
     }
 }
 
 /// Returns the reason why no local address can be paired with one of a site.
-fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> String {
-    if peers.is_empty() {
-        return "the peer has no known address for data".to_owned();
+fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> NoPair {
+    match (peers, locals) {
+        ([], _) => NoPair::NotThere,
+        (_, []) => NoPair::NotHere,
+        _ => NoPair::OtherFamily,
     }
-    if locals.is_empty() {
-        return "this host has no address on a network for data".to_owned();
-    }
-    "no address for data here is of the family of one there".to_owned()
 }
 
 /// Returns the part of a store's identity that ledgers keep.
@@ -421,13 +415,13 @@ fn id_of(identity: &StoreIdentity) -> u64 {
 
 impl TargetService {
     /// Handles [`TargetRequest::RootKind`].
-    fn examine_root(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+    fn examine_root(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, TaskError> {
         let (stores, name, path) = (Arc::clone(&self.stores), store.clone(), path.clone());
         self.stores.ask(store, move || root_kind(&stores, &name, &path))?
     }
 
     /// Handles [`TargetRequest::Prepare`].
-    fn check_store(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+    fn check_store(&self, spec: &TaskSpec) -> Result<TaskStart, TaskError> {
         check_rules(&spec.preserve.owner_map)?;
         let (stores, asked) = (Arc::clone(&self.stores), spec.clone());
         self.stores.ask(&spec.store, move || prepare(&stores, &asked))?
@@ -439,7 +433,7 @@ impl TargetService {
         spec: &TaskSpec,
         page: &Page,
         left: &EntrySet,
-    ) -> Result<Comparison, Problem> {
+    ) -> Result<Comparison, TaskError> {
         // Once a page, since a missing mount would look like an empty directory (A5).
         self.identify(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
@@ -448,23 +442,23 @@ impl TargetService {
     }
 
     /// Handles [`TargetRequest::StoreId`].
-    fn look_up_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
+    fn look_up_id(&self, store: &Name) -> Result<Option<u64>, TaskError> {
         let (stores, name) = (Arc::clone(&self.stores), store.clone());
         self.stores.ask(store, move || store_id(&stores, &name))?
     }
 
     /// Handles [`TargetRequest::Room`].
-    fn free_space(&self, store: &Name) -> Result<Room, Problem> {
+    fn free_space(&self, store: &Name) -> Result<Room, TaskError> {
         let (stores, name) = (Arc::clone(&self.stores), store.clone());
         self.stores.ask(store, move || {
             let space = stores.target(&name)?.space();
-            let space = space.map_err(|error| store_offline(&name, chain(&error)))?;
+            let space = space.map_err(|error| AccessError::unanswered(&name, &error))?;
             Ok(Room { free_bytes: space.free_bytes, free_files: space.free_inodes })
         })?
     }
 
     /// Handles [`TargetRequest::Look`].
-    fn plan_page(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+    fn plan_page(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, TaskError> {
         check_rules(&spec.preserve.owner_map)?;
         self.identify_if_known(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
@@ -472,7 +466,7 @@ impl TargetService {
     }
 
     /// Handles [`TargetRequest::SameSize`].
-    fn find_same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
+    fn find_same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, TaskError> {
         self.identify(spec)?;
         Comparer::new(self.stores.target(&spec.store)?, spec, false, false).same_size(page)
     }
@@ -484,16 +478,13 @@ impl TargetService {
         page: &Page,
         digests: &[(u32, String)],
         progress: &ProofProgress,
-    ) -> Result<Comparison, Problem> {
+    ) -> Result<Comparison, TaskError> {
         self.identify(spec)?;
         let target = self.stores.target(&spec.store)?;
         let (root, kind) = (spec.root.0.as_slice(), DigestKind::Blake3);
         let prover = Readback { target: &target, root, kind, pool: &self.pool };
-        let same = prover.same_contents(page, digests, progress)?.ok_or_else(|| {
-            // The transfer compares again in its next attempt.
-            Problem::new(ProblemCode::Stopped, "comparing contents was stopped")
-                .exit(Exit::Temporary)
-        })?;
+        let same = prover.same_contents(page, digests, progress)?;
+        let same = same.ok_or(TaskError::CompareStopped)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         Comparer::new(target.clone(), spec, true, allowed)
             .with_same(same)
@@ -501,16 +492,14 @@ impl TargetService {
     }
 
     /// Handles [`TargetRequest::Prove`].
-    fn read_back(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+    fn read_back(
+        &self,
+        spec: &TaskSpec,
+        request: &ProofRequest<'_>,
+    ) -> Result<PageProof, TaskError> {
         let target = self.target(spec)?;
         if matches!(target, Target::Null) {
-            let title = format!(
-                "store `{}` discards all data, so \
-                                 nothing can be read back",
-                spec.store
-            );
-            return Err(Problem::new(ProblemCode::Proof, title)
-                .hint("leave out `--readback` and `--also-digest`"));
+            return Err(TaskError::NothingToReadBack(spec.store.clone()));
         }
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
         // A missing mount would look like an empty directory (A5), also in the midst of the work.
@@ -528,7 +517,7 @@ impl TargetService {
         spec: &TaskSpec,
         page: &Page,
         wanted: &EntrySet,
-    ) -> Result<EntrySet, Problem> {
+    ) -> Result<EntrySet, TaskError> {
         self.identify(spec)?;
         confirm(self.stores.target(&spec.store)?, spec, page, wanted)
     }
@@ -539,7 +528,7 @@ impl TargetService {
         spec: &TaskSpec,
         page: &Page,
         files: &[(u32, String)],
-    ) -> Result<Mended, Problem> {
+    ) -> Result<Mended, TaskError> {
         self.identify(spec)?;
         let target = self.target(spec)?;
         let own_site = spec.source.is_of_own_site();
@@ -550,7 +539,7 @@ impl TargetService {
         let found = LateWriteRepair { target: &target, root, kind, keeper: &keeper, pool }
             .mend(page, files)?;
         if found.mended > 0 && spec.durability != Durability::None {
-            target.sync_since(failed_syncs).map_err(|error| full_problem(&error))?;
+            target.sync_since(failed_syncs).map_err(|error| StoreFault::of_store(&error))?;
         }
         Ok(found)
     }
@@ -561,13 +550,13 @@ impl TargetService {
         spec: &TaskSpec,
         page: &TaskPage,
         generation_max: u32,
-    ) -> Result<bool, Problem> {
+    ) -> Result<bool, TaskError> {
         self.identify_if_known(spec)?;
         clean_page(&self.target(spec)?, spec, page, generation_max)
     }
 
     /// Handles [`TargetRequest::CleanMarker`].
-    fn remove_marker(&self, spec: &TaskSpec, touched: bool) -> Result<(), Problem> {
+    fn remove_marker(&self, spec: &TaskSpec, touched: bool) -> Result<(), TaskError> {
         self.identify_if_known(spec)?;
         let target = self.target(spec)?;
         if touched && let Err(error) = target.sync() {
@@ -640,12 +629,12 @@ impl TargetPeer for TargetService {
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
         self.identify_if_known(spec)?;
-        extraneous::find(&self.target(spec)?, spec, query)
+        Ok(extraneous::find(&self.target(spec)?, spec, query)?)
     }
 
     fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
         let check = || self.identify(spec).map(drop);
-        extraneous::delete(&self.target(spec)?, spec, order, &check)
+        Ok(extraneous::delete(&self.target(spec)?, spec, order, &check)?)
     }
 
     fn start(
@@ -700,7 +689,7 @@ fn clean_page(
     spec: &TaskSpec,
     page: &TaskPage,
     generation_max: u32,
-) -> Result<bool, Problem> {
+) -> Result<bool, TaskError> {
     let mut touched = false;
     for (index, entry) in page.page.entries().iter().enumerate() {
         if entry.kind == EntryKind::Directory || page.left.contains(index as u32) {
@@ -736,12 +725,12 @@ fn clean_page(
 
 /// Handles a file that cannot be removed: an error that is not its own fault repeats the whole
 /// cleanup. A mount within the store may be missing alone.
-fn left(target: &Target, error: &StoreError) -> Result<(), Problem> {
-    if let Some(problem) = of_no_item(target, error) {
-        return Err(problem);
+fn left(target: &Target, error: &StoreError) -> Result<(), TaskError> {
+    if let Some(fault) = StoreFault::of(target, error) {
+        return Err(fault.into());
     }
     if error.is_io_failure() && !error.is_bad_medium() {
-        return Err(full_problem(error));
+        return Err(StoreFault::of_store(error).into());
     }
     tracing::warn!(error = %chain(error), "something temporary is left");
     Ok(())

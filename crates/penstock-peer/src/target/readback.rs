@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::task::TaskPage;
 use penstock_proto::compared::EntrySet;
@@ -22,9 +21,9 @@ use penstock_sys::buffer::BufferPool;
 
 use crate::source::read::place;
 use crate::stores::chain;
-use crate::stores::errors::full_problem;
-use crate::stores::errors::of_no_item;
+use crate::stores::errors::StoreFault;
 use crate::stores::worker_pool;
+use crate::task::error::TaskError;
 use crate::verify::hashing::TreeHash;
 
 /// Most threads that read a page's files.
@@ -89,25 +88,25 @@ impl Readback<'_> {
     ///
     /// # Errors
     /// The store is at fault, or the error passes: nothing is known of the page.
-    pub(crate) fn prove(&self, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+    pub(crate) fn prove(&self, request: &ProofRequest<'_>) -> Result<PageProof, TaskError> {
         let units = self.units(request);
         let splits: Vec<OnceLock<Split>> =
             request.digests.iter().map(|_| OnceLock::new()).collect();
-        let (proof, problem) = (Mutex::new(PageProof::default()), OnceLock::new());
+        let (proof, failed) = (Mutex::new(PageProof::default()), OnceLock::new());
         let next = AtomicUsize::new(0);
         let workers = penstock_sys::available_cpus().clamp(2, WORKERS_MAX).min(units.len());
         worker_pool::at_once(workers, &|| {
             while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if request.progress.is_stopped() || problem.get().is_some() {
+                if request.progress.is_stopped() || failed.get().is_some() {
                     return;
                 }
-                if let Err(found) = self.unit(request, unit, &splits, &proof) {
-                    let _ = problem.set(found);
+                if let Err(error) = self.unit(request, unit, &splits, &proof) {
+                    let _ = failed.set(error);
                 }
             }
         });
-        if let Some(problem) = problem.into_inner() {
-            return Err(problem);
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
         }
         let mut proof = proof.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A file that was left in its middle may have been the last.
@@ -127,7 +126,7 @@ impl Readback<'_> {
         page: &Page,
         digests: &[(u32, String)],
         progress: &ProofProgress,
-    ) -> Result<Option<EntrySet>, Problem> {
+    ) -> Result<Option<EntrySet>, TaskError> {
         let of_hex = |(entry, hex): &(u32, String)| {
             let digest = Digest::from_hex(hex)?;
             Some(EntryDigest { entry: *entry, form: DigestForm::Standard, digest, seen: None })
@@ -174,7 +173,7 @@ impl Readback<'_> {
         unit: &Unit,
         splits: &[OnceLock<Split>],
         proof: &Mutex<PageProof>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), TaskError> {
         let digest = &request.digests[unit.file];
         let page = &request.page.page;
         let Ok(entry) = page.entry(digest.entry) else { return Ok(()) };
@@ -201,9 +200,9 @@ impl Readback<'_> {
             return Ok(());
         }
         if let Err(error) = &outcome
-            && let Some(problem) = self.of_no_file(error)
+            && let Some(fault) = self.of_no_file(error)
         {
-            return Err(problem);
+            return Err(fault.into());
         }
         let right = matches!(outcome, Ok(Found::Right { .. }));
         if !right && split.is_some_and(|split| split.broken.swap(true, Ordering::AcqRel)) {
@@ -226,11 +225,12 @@ impl Readback<'_> {
         Ok(())
     }
 
-    /// Returns the problem of an error that says nothing about a file: it passes, or concerns the
+    /// Returns the fault behind an error that says nothing about a file: it passes, or concerns the
     /// store or the way to it. In the latter case another peer may be able to read the file.
-    fn of_no_file(&self, error: &StoreError) -> Option<Problem> {
+    fn of_no_file(&self, error: &StoreError) -> Option<StoreFault> {
         let on_the_way = error.is_io_failure() && !error.is_bad_medium();
-        of_no_item(self.target, error).or_else(|| on_the_way.then(|| full_problem(error)))
+        let fault = StoreFault::of(self.target, error);
+        fault.or_else(|| on_the_way.then(|| StoreFault::of_store(error)))
     }
 
     /// Reads extents of one file, and compares the file with its digest after its last extent.

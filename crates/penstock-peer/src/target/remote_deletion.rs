@@ -26,7 +26,7 @@ impl TargetService {
     ) -> Result<(), Problem> {
         self.identify_if_known(spec)?;
         extraneous::list_for(&self.target(spec)?, spec, directories, take)?;
-        self.identify_if_known(spec)
+        Ok(self.identify_if_known(spec)?)
     }
 
     /// Deletes entries that are unchanged since they were found, or moves them to the backup
@@ -44,6 +44,6 @@ impl TargetService {
         take: &mut dyn FnMut(Dealt),
     ) -> Result<usize, Problem> {
         self.identify(spec)?;
-        extraneous::delete_for(&self.target(spec)?, spec, items, goes_on, take)
+        Ok(extraneous::delete_for(&self.target(spec)?, spec, items, goes_on, take)?)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use penstock_api::limits::Limits;
 use penstock_api::preserve::Preserve;
-use penstock_api::problem::ProblemCode;
+use penstock_api::problem::{Exit, ProblemCode};
 use penstock_api::select::Selection;
 use penstock_api::task::{Report, Work, WorkReply};
 use penstock_api::update::UpdateOptions;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use penstock_api::limits::Share;
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::Problem;
 use penstock_api::task::{Adopted, Report, TaskControl, TaskPage, TaskSpec, Work};
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
@@ -27,7 +27,9 @@ use crate::lane::lane_handle::LaneHandle;
 use crate::publish::mtime_settle::settle_time;
 use crate::source::read_check;
 use crate::stores::Stores;
+use crate::stores::errors::Cause;
 use crate::stores::pacer::Pacer;
+use crate::task::error::TaskError;
 use crate::task::grant::Grant;
 use crate::task::handover::{Handovers, TaskReports};
 use crate::task::hang_detector::HangDetector;
@@ -267,7 +269,7 @@ impl TaskContext {
     }
 
     /// Returns a page and its pieces.
-    pub(crate) fn page(&self, number: u32) -> Result<Arc<Pieces>, Problem> {
+    pub(crate) fn page(&self, number: u32) -> Result<Arc<Pieces>, TaskError> {
         {
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(at) = pages.iter().position(|page| page.page.page.number == number)
@@ -294,11 +296,12 @@ impl TaskContext {
         self.hang.rest();
         let page = self.page(number);
         self.hang.step();
-        page.map_err(|problem| self.broken(problem)).ok()
+        page.map_err(|error| self.broken(error)).ok()
     }
 
-    /// Ends the task with a problem.
-    pub(crate) fn broken(&self, problem: Problem) {
+    /// Ends the task with an error.
+    pub(crate) fn broken(&self, error: impl Into<TaskError>) {
+        let problem = Problem::from(error.into());
         tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
         self.control.broken(problem);
         self.stopping.store(true, Ordering::Release);
@@ -357,8 +360,8 @@ impl TaskContext {
     /// Notes the answer to a request, with the results of its entries.
     pub(crate) fn handle_answered(&self, request: Request, pieces: &Pieces, written: Written) {
         let now = penstock_sys::boottime_now();
-        if let Some(problem) = of_answer(&request.item, &written) {
-            self.broken(problem);
+        if let Some(fault) = of_answer(&request.item, &written) {
+            self.broken(fault);
             return;
         }
         let Item { piece, generation, first_entry, .. } = request.item;
@@ -499,11 +502,7 @@ impl TaskContext {
         match self.breaches.note(penstock_sys::boottime_now()) {
             Some(until) => self.lock().lanes.hold(until),
             None => {
-                let title = "the source breaks the lane protocol repeatedly";
-                self.broken(Problem::new(ProblemCode::Protocol, title).because(why).hint(
-                    "the software or memory of the other site is faulty: ask its operators, then \
-                     run `penstock transfer retry`",
-                ));
+                self.broken(TaskError::Breaches(Cause(why.to_owned())));
             }
         }
     }
@@ -544,15 +543,14 @@ impl TaskContext {
         state.moved = now;
     }
 
-    fn item_of(&self, piece: PieceRef, generation: u32, fresh: bool) -> Result<Item, Problem> {
+    fn item_of(&self, piece: PieceRef, generation: u32, fresh: bool) -> Result<Item, TaskError> {
         let pieces = self.page(piece.page)?;
         let (first_entry, end_entry, offset, length) = match pieces.pieces.get(piece.piece as usize)
         {
             Some(Piece::Pack { first, end, .. }) => (*first, *end, 0, 0),
             Some(Piece::Extent { entry, offset, length }) => (*entry, *entry + 1, *offset, *length),
             _ => {
-                let title = "the controller granted a piece that does not exist";
-                return Err(Problem::new(ProblemCode::Grant, title));
+                return Err(TaskError::NoSuchPiece);
             }
         };
         let bytes = pieces.pieces[piece.piece as usize].bytes();
@@ -572,7 +570,7 @@ impl TaskContext {
     }
 
     /// Takes over work from the controller.
-    pub(crate) fn dispatch(&self, work: Vec<Work>, flush: bool) -> Result<(), Problem> {
+    pub(crate) fn dispatch(&self, work: Vec<Work>, flush: bool) -> Result<(), TaskError> {
         let mut items = Vec::new();
         let mut chores = Vec::new();
         let mut finishes = Vec::new();

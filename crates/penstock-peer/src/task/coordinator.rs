@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_engine::paths::PathAction;
 use penstock_proto::units::Instant;
@@ -12,7 +11,9 @@ use penstock_sys::EventFd;
 
 use crate::lane::paths;
 use crate::lane::target_lane;
+use crate::stores::errors::Cause;
 use crate::task::context::TaskContext;
+use crate::task::error::TaskError;
 use crate::task::reach::Reach;
 use crate::task::write_lease;
 
@@ -34,8 +35,8 @@ pub(super) fn coordinate(shared: &Arc<TaskContext>) {
             if reply.give_back > 0 {
                 write_lease::give_back(shared, reply.give_back);
             }
-            if let Err(problem) = shared.dispatch(reply.work, reply.flush) {
-                shared.broken(problem);
+            if let Err(error) = shared.dispatch(reply.work, reply.flush) {
+                shared.broken(error);
                 break;
             }
         }
@@ -77,9 +78,8 @@ fn tend_lanes(shared: &Arc<TaskContext>, threads: &Mutex<Vec<JoinHandle<()>>>) {
         (now.since(state.moved), state.fetch.is_idle(), most)
     };
     if nothing_for >= most && !idle {
-        let waiting = shared.lock().waiting.clone();
-        let title = format!("nothing has moved for {} s", nothing_for.as_secs());
-        shared.broken(Problem::new(ProblemCode::Stalled, title).because(waiting));
+        let source = Cause(shared.lock().waiting.clone());
+        shared.broken(TaskError::Stalled { seconds: nothing_for.as_secs(), source });
         return;
     }
     loop {
@@ -104,10 +104,11 @@ fn tend_lanes(shared: &Arc<TaskContext>, threads: &Mutex<Vec<JoinHandle<()>>>) {
                         threads.retain(|thread| !thread.is_finished());
                         threads.push(thread);
                     }
-                    Err(cause) if target_lane::is_none_left(shared, lane, threads, &cause) => {
-                        return;
+                    Err(cause) => {
+                        if target_lane::is_none_left(shared, lane, threads, cause) {
+                            return;
+                        }
                     }
-                    Err(_) => {}
                 }
             }
             Some(PathAction::Drain(lane)) => {

@@ -10,6 +10,7 @@
 
 pub(crate) mod context;
 pub(crate) mod coordinator;
+pub(crate) mod error;
 pub(crate) mod grant;
 pub(crate) mod handover;
 pub(crate) mod hang_detector;

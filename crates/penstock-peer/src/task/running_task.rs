@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::limits::Share;
-use penstock_api::problem::Problem;
 use penstock_api::task::{Adopted, LIMIT_SCAN, Task, TaskControl, TaskFigures, TaskSpec};
 use penstock_api::transfer::Durability;
 use penstock_proto::id::WriterId;
@@ -20,6 +19,7 @@ use crate::publish;
 use crate::stores::pacer::Pacer;
 use crate::task::context::{TaskContext, TaskParts, TaskState};
 use crate::task::coordinator::{coordinate, hand_over};
+use crate::task::error::TaskError;
 use crate::task::grant::Grant;
 use crate::task::handover::{Handover, TaskReports};
 use crate::task::hang_detector::HangDetector;
@@ -43,7 +43,7 @@ impl RunningTask {
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
         parts: TaskParts,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, TaskError> {
         // Where each request ends in a sync of its file, a part costs as much as a whole.
         let per_file = parts.target.durability().iter().any(|method| method.is_per_file());
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
@@ -112,9 +112,9 @@ impl RunningTask {
         (own.transfer, own.writer) == (spec.transfer, spec.writer)
     }
 
-    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Problem> {
+    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), TaskError> {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-        let thread = thread.map_err(Problem::no_thread)?;
+        let thread = thread.map_err(TaskError::Thread)?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }

@@ -4,11 +4,11 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_proto::units::Instant;
 
 use crate::task::context::{STOP_PATIENCE, TaskContext, TaskState};
+use crate::task::error::TaskError;
 
 /// Time after which a thread that is still in a system call is abandoned.
 const HUNG_PATIENCE: Duration = Duration::from_secs(20);
@@ -46,8 +46,7 @@ pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     shared.forbid();
     let store = &shared.spec.store;
     tracing::error!(%store, "a store hangs: a thread of a stopped task is left behind");
-    let title = format!("a thread of the task hangs in store `{store}`");
-    shared.control.broken(Problem::new(ProblemCode::TaskHangs, title));
+    shared.control.broken(TaskError::Hangs(store.clone()).into());
     shared.stores.leave_behind(store, left);
 }
 

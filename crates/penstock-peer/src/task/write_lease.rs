@@ -1,9 +1,9 @@
 //! Renewal of a task's grant, and the requests and returns of work under it (B1, B4).
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::task::{LeaseStatus, Report};
 
 use crate::task::context::TaskContext;
+use crate::task::error::TaskError;
 use crate::task::grant::Grant;
 
 /// Renews the grant, if it is due. Ends the task if it takes no part any more. If the controller
@@ -16,8 +16,7 @@ pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
     }
     match shared.control.alive() {
         LeaseStatus::Granted if shared.only_writes() && !shared.is_stopping() => {
-            let title = "the controller did not confirm its tenure in time";
-            shared.broken(Problem::new(ProblemCode::TenureOver, title));
+            shared.broken(TaskError::TenureOver);
         }
         LeaseStatus::Granted => grant.renew(asked),
         LeaseStatus::Unheard => {}

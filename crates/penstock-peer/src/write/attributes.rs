@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::preserve::{NotKept, NotKeptWhy, OwnerRule, Preserve};
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::attributes::{
     ACL_ACCESS, AttributeClass, ClassSet, Owner, acl_group_bits, class_of,
 };
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_store::{Attributes, NotSet, StoreError};
+
+use crate::task::error::TaskError;
 
 /// Owners that are remembered; beyond that all are mapped again.
 const OWNERS_MAX: usize = 64 * 1024;
@@ -261,7 +262,7 @@ impl Mapping {
 ///
 /// # Errors
 /// Names the first rule that does not.
-pub(crate) fn check_rules(rules: &[OwnerRule]) -> Result<(), Problem> {
+pub(crate) fn check_rules(rules: &[OwnerRule]) -> Result<(), TaskError> {
     let is_known = |rule: &&OwnerRule| {
         let name = rule.to.as_bytes();
         let number = if rule.group {
@@ -273,15 +274,13 @@ pub(crate) fn check_rules(rules: &[OwnerRule]) -> Result<(), Problem> {
     };
     let Some(rule) = rules.iter().find(|rule| !is_known(rule)) else { return Ok(()) };
     let kind = if rule.group { "group" } else { "user" };
-    let title = format!("--owner-map: the target's host knows no {kind} `{}`", rule.to);
-    Err(Problem::new(ProblemCode::OwnerMap, title)
-        .hint("name an account of the target host, or give its number"))
+    Err(TaskError::UnknownOwner { kind, name: rule.to.clone() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_api::problem::Exit;
+    use penstock_api::problem::{Exit, Problem};
     use penstock_proto::id::TransferId;
     use penstock_proto::manifest::{EntryDraft, PageBuilder};
     use penstock_proto::slicing::Slicing;
@@ -301,7 +300,8 @@ mod tests {
             check_rules(&[rule(false, "root"), rule(true, "root"), rule(false, "4321")]).is_ok()
         );
         for group in [false, true] {
-            let problem = check_rules(&[rule(group, "no-such-account")]).unwrap_err();
+            let error = check_rules(&[rule(group, "no-such-account")]).unwrap_err();
+            let problem = Problem::from(error);
             assert_eq!(problem.exit, Exit::Usage);
             assert!(problem.to_string().contains("no-such-account"), "{problem}");
         }

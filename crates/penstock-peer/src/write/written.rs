@@ -1,12 +1,11 @@
 //! Results of one request at the target.
 
-use penstock_api::problem::Problem;
 use penstock_engine::fetch::ATTEMPTS_MAX;
 use penstock_engine::fetch::{Item, Part};
 use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_store::StoreError;
 
-use crate::stores::errors::{full_problem, short_problem};
+use crate::stores::errors::StoreFault;
 
 /// The results of one request, by entry.
 #[derive(Debug, Default)]
@@ -27,12 +26,13 @@ pub(crate) struct Written {
     pub(crate) repairs: u64,
 }
 
-/// Returns the problem with which a task ends when an answer could not be written. Either the store
+/// Returns the fault with which a task ends when an answer could not be written. Either the store
 /// takes no more, or the host lacked a resource at every try of an entry.
-pub(crate) fn of_answer(item: &Item, written: &Written) -> Option<Problem> {
+pub(crate) fn of_answer(item: &Item, written: &Written) -> Option<StoreFault> {
     let last = item.attempt >= ATTEMPTS_MAX;
     let short = written.short.as_ref().filter(|_| last);
-    written.fatal.as_ref().map(full_problem).or_else(|| short.map(short_problem))
+    let full = written.fatal.as_ref().map(StoreFault::of_store);
+    full.or_else(|| short.map(StoreFault::short))
 }
 
 #[cfg(test)]
@@ -42,7 +42,6 @@ mod tests {
     use penstock_proto::slicing::PieceRef;
 
     use super::*;
-    use penstock_api::problem::ProblemCode;
 
     /// Promise (c): a host that has no descriptors left has failed no item, however often it tried:
     /// its task ends with that, and goes on later.
@@ -67,6 +66,6 @@ mod tests {
         };
         let (eacces, emfile) = (13, 24);
         assert!(of(1, emfile).is_none() && of(ATTEMPTS_MAX, eacces).is_none());
-        assert_eq!(of(ATTEMPTS_MAX, emfile).unwrap().code, ProblemCode::HostShort);
+        assert!(matches!(of(ATTEMPTS_MAX, emfile), Some(StoreFault::Short(_))));
     }
 }

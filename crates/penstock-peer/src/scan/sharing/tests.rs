@@ -18,6 +18,7 @@ use penstock_store::{PosixOptions, PosixStore};
 use super::*;
 use crate::scan::ScanOptions;
 use crate::scan::helpers::Listing;
+use crate::stores::access::{Absence, AccessError};
 use crate::stores::pacer::Pacer;
 use penstock_proto::id::TransferId;
 
@@ -74,7 +75,7 @@ impl Fake {
         let goes_wrong = |after: usize| self.parts.load(Ordering::Relaxed) >= after;
         let check = || match self.fault {
             Fault::Unmounts(after) if goes_wrong(after) => {
-                Err(Problem::new(ProblemCode::StoreOffline, "store `data` is offline"))
+                Err(AccessError::offline(&"data".parse().unwrap(), Absence::IdentityGone))
             }
             _ => Ok(()),
         };
@@ -191,7 +192,7 @@ impl World {
         let began = Instant::now();
         self.scan.run(&source_of(&self.root));
         let state = self.scan.lock();
-        assert!(state.complete, "{:?}", state.problem);
+        assert!(state.complete, "{:?}", state.error);
         assert_eq!(state.summary.errors, 0);
         began.elapsed()
     }

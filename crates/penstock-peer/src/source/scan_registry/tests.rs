@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use penstock_api::problem::{Exit, ProblemCode};
+use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::removal::RemoveOrder;
 use penstock_api::scan::{PageReply, RecheckRequest, SourcePeer as _};
 use penstock_store::IoMode;

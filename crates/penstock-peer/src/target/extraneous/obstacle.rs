@@ -7,10 +7,10 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use penstock_api::delete::Surplus;
-use penstock_api::problem::{Problem, ProblemCode};
 
 use super::path_hash::{HASHES_MAX, PathHash, hash_of, spill_failed};
 use super::record::{key_of, read_line};
+use crate::task::error::TaskError;
 
 /// The obstacles of a list, with everything in the directories among them.
 pub(super) struct Obstacles {
@@ -23,20 +23,18 @@ impl Obstacles {
     ///
     /// # Errors
     /// The list cannot be read; the directories are too many to be kept in mind.
-    pub(super) fn read(list: &Path) -> Result<Self, Problem> {
-        let file = File::open(list).map_err(|cause| spill_failed(list, &cause))?;
+    pub(super) fn read(list: &Path) -> Result<Self, TaskError> {
+        let file = File::open(list).map_err(|cause| spill_failed(list, cause))?;
         let mut directories = HashSet::new();
         for line in BufReader::new(file).lines() {
-            let line = line.map_err(|cause| spill_failed(list, &cause))?;
+            let line = line.map_err(|cause| spill_failed(list, cause))?;
             let surplus = read_line(&line, list)?;
             if !surplus.in_the_way || !surplus.is_directory() {
                 continue;
             }
             directories.insert(key_of(&surplus));
             if directories.len() as u64 > HASHES_MAX {
-                let title = format!("more than {HASHES_MAX} directories are in the way of files");
-                return Err(Problem::new(ProblemCode::DeleteRefused, title)
-                    .hint("check that the target is right, and remove them by hand"));
+                return Err(TaskError::TooManyObstacles(HASHES_MAX));
             }
         }
         Ok(Self { directories })

@@ -1,12 +1,13 @@
 //! Hashes of paths, by which the lists of the manifest and of the target are joined.
 
-use std::io::{self};
+use std::io;
 use std::path::Path;
 
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::select::Selection;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::UpdateOptions;
+
+use crate::task::error::TaskError;
 
 pub(super) type PathHash = [u8; 16];
 
@@ -25,9 +26,8 @@ pub(super) fn other_kind(mut hash: PathHash) -> PathHash {
     hash
 }
 
-pub(super) fn spill_failed(path: &Path, cause: &io::Error) -> Problem {
-    let title = format!("cannot keep `{}`", path.display());
-    Problem::new(ProblemCode::Journal, title).because(cause)
+pub(super) fn spill_failed(path: &Path, source: io::Error) -> TaskError {
+    TaskError::Spill { path: path.to_owned(), source }
 }
 
 /// Hashes of paths that are kept in memory at a time: some 48 MiB.

@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use penstock_api::delete::{Surplus, SurplusKind};
-use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::PathText;
 use penstock_proto::units::FileTime;
 use penstock_store::{Kind, Meta};
 
 use super::path_hash::{PathHash, hash_of};
+use crate::task::error::TaskError;
 
 /// Returns the record of the entry found at `path`.
 pub(super) fn surplus_of(path: Vec<u8>, meta: &Meta) -> Surplus {
@@ -84,9 +84,7 @@ pub(super) fn line_of(surplus: &Surplus) -> Vec<u8> {
 }
 
 /// Reads a line of the list at `path`.
-pub(super) fn read_line(line: &str, path: &Path) -> Result<Surplus, Problem> {
-    serde_json::from_str(line).map_err(|cause| {
-        let title = format!("`{}` is damaged", path.display());
-        Problem::new(ProblemCode::JournalDamaged, title).because(cause)
-    })
+pub(super) fn read_line(line: &str, path: &Path) -> Result<Surplus, TaskError> {
+    serde_json::from_str(line)
+        .map_err(|source| TaskError::ListDamaged { path: path.to_owned(), source })
 }

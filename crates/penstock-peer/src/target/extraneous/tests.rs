@@ -167,7 +167,7 @@ fn b4_looking_ends_when_another_may_lead() {
         let mut here =
             Here::new(&target, Wish { root: b"", update: &update, select: &select }).unwrap();
         let found = find_with(&mut here, (&update, &fence), query, 10);
-        (found.map_err(|problem| problem.code), scratch.path().join("there-000").exists())
+        (found.map_err(|error| error.code()), scratch.path().join("there-000").exists())
     };
     assert_eq!(look(false, false, u64::MAX).0, Ok(20));
     assert_eq!(look(true, false, u64::MAX), (Err(ProblemCode::Stopped), false));

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use penstock_api::delete::Surplus;
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::Problem;
 use penstock_api::transfer::PathText;
 use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
@@ -21,8 +21,8 @@ use penstock_store::{Kind, ListBuffer, Meta, StoreError, Target};
 use super::path_hash::{PathHash, Wish, spill_failed};
 use super::record::{key_of, own_at, surplus_of};
 use crate::scan::path_stack::PathStack;
-use crate::stores::chain;
-use crate::stores::errors::of_no_item;
+use crate::stores::errors::{Cause, StoreFault};
+use crate::task::error::TaskError;
 
 /// Most directories that are listed at a time, by one request to another host.
 pub const LIST_DIRECTORIES_MAX: usize = 64;
@@ -49,13 +49,13 @@ pub(super) fn walk(
     unlisted: &HashSet<PathHash>,
     scratch: &Path,
     visit: TakeSurplus<'_>,
-) -> Result<(), Problem> {
+) -> Result<(), TaskError> {
     let mut stack = PathStack::new(scratch);
     stack.push(Vec::new());
     loop {
         let mut directories = Vec::new();
         while directories.len() < LIST_DIRECTORIES_MAX {
-            let next = stack.pop().map_err(|cause| spill_failed(scratch, &cause))?;
+            let next = stack.pop().map_err(|cause| spill_failed(scratch, cause))?;
             let Some(directory) = next else { break };
             directories.push(PathText(directory));
         }
@@ -85,11 +85,9 @@ pub(super) struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    pub(super) fn new(target: &'a Target, wish: Wish<'a>) -> Result<Self, Problem> {
+    pub(super) fn new(target: &'a Target, wish: Wish<'a>) -> Result<Self, TaskError> {
         let Wish { root, update, select } = wish;
-        let selector = select.compile().map_err(|cause| {
-            Problem::new(ProblemCode::Select, "a filter cannot be read").because(cause)
-        })?;
+        let selector = select.compile().map_err(TaskError::Select)?;
         let backup = update.backup_dir.as_ref().map(|path| path.0.as_slice());
         let state = update.kept_state.as_ref().map(|path| path.0.as_slice());
         let (device, buffer) = (None, ListBuffer::new());
@@ -104,7 +102,7 @@ impl<'a> Here<'a> {
             || self.device.is_some_and(|device| directory && device != meta.device)
     }
 
-    fn look_at_root(&mut self) -> Result<(), Problem> {
+    fn look_at_root(&mut self) -> Result<(), TaskError> {
         if !self.selector.one_file_system || self.device.is_some() {
             return Ok(());
         }
@@ -118,7 +116,7 @@ impl<'a> Here<'a> {
         Ok(())
     }
 
-    fn list_one(&mut self, directory: &[u8], take: TakeSurplus<'_>) -> Result<(), Problem> {
+    fn list_one(&mut self, directory: &[u8], take: TakeSurplus<'_>) -> Result<(), TaskError> {
         let target = self.target;
         let dir = match target.open_dir(&name::join(self.root, directory)) {
             Ok(dir) => dir,
@@ -133,7 +131,7 @@ impl<'a> Here<'a> {
             let path = name::join(directory, entry.name);
             // Files of other runs, and own state, are never extraneous.
             if entry.own.is_some() || self.state == Some(&path) {
-                outcome = take(own_at(path));
+                outcome = take(own_at(path)).map_err(TaskError::from);
                 return match outcome {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
@@ -150,7 +148,7 @@ impl<'a> Here<'a> {
             if self.is_protected(&path, &meta) {
                 return ControlFlow::Continue(());
             }
-            outcome = take(surplus_of(path, &meta));
+            outcome = take(surplus_of(path, &meta)).map_err(TaskError::from);
             if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         self.buffer = buffer;
@@ -169,11 +167,9 @@ impl TargetLister for Here<'_> {
     }
 }
 
-/// Returns the problem of a directory that cannot be listed. Errors that concern the store are
-/// waited for; any other error refuses the whole deletion (C3).
-fn failed(target: &Target, error: &StoreError) -> Problem {
-    of_no_item(target, error).unwrap_or_else(|| {
-        let title = "the target cannot be listed, so nothing is deleted";
-        Problem::new(ProblemCode::DeleteRefused, title).because(chain(error))
-    })
+/// Returns the error of a directory that cannot be listed. Errors that concern the store are waited
+/// for; any other error refuses the whole deletion (C3).
+fn failed(target: &Target, error: &StoreError) -> TaskError {
+    let fault = StoreFault::of(target, error);
+    fault.map_or_else(|| TaskError::Unlisted(Cause::of(error)), TaskError::from)
 }
