@@ -591,9 +591,6 @@ problem_codes! {
     ReceiptDamaged "receipt-damaged" 500 Fatal Never
         "The facts for the receipt are damaged."
         "Check the disk of the journal.";
-    ReceiptLater "receipt-later" 503 Temporary Later
-        "The source site has not signed the receipt yet."
-        "Wait: the source is asked again.";
     ReceiptDiffers "receipt-differs" 409 Refused AfterChange
         "The receipt names other facts than the source recorded."
         "Compare the receipt with the transfer at the source.";

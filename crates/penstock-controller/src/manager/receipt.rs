@@ -179,6 +179,14 @@ pub fn check_as_source(
     Ok(())
 }
 
+/// The end of an attempt to make a receipt.
+enum Signing {
+    /// The receipt is stored, or there is nothing to sign.
+    Ended,
+    /// The source has not signed yet: the next attempt asks it again.
+    Interrupted,
+}
+
 /// Makes the receipts of own transfers.
 pub(super) struct ReceiptMaker {
     /// The own site.
@@ -231,8 +239,8 @@ impl ReceiptMaker {
             return outcome;
         }
         match self.sign(record, ended, seen) {
-            Ok(()) => outcome,
-            Err(problem) if problem.code == ProblemCode::ReceiptLater => RunOutcome::Paused,
+            Ok(Signing::Ended) => outcome,
+            Ok(Signing::Interrupted) => RunOutcome::Paused,
             Err(problem) if problem.exit == Exit::Temporary => RunOutcome::Failed(problem),
             Err(problem) => {
                 tracing::error!(transfer = %record.id(), %problem, "no receipt");
@@ -246,7 +254,7 @@ impl ReceiptMaker {
         record: &TransferRecord,
         (state, exit): (TransferState, Exit),
         seen: &RunView,
-    ) -> Result<(), Problem> {
+    ) -> Result<Signing, Problem> {
         let parts = ReceiptParts {
             request: &record.request,
             root: record.root.clone().unwrap_or_default(),
@@ -260,11 +268,11 @@ impl ReceiptMaker {
         let journal = self.journal.of(record.id());
         // The facts of this controller's own run, and of no other's (B4).
         let facts = RunFiles::own(&journal, self.fence.epoch()).facts;
-        let Some(body) = receipt_body(&facts, &parts)? else { return Ok(()) };
+        let Some(body) = receipt_body(&facts, &parts)? else { return Ok(Signing::Ended) };
         let mut signatures = vec![self.signer.sign(&body, Role::Target)?];
         match self.sign_as_source(record, &body) {
-            Ok(signature) => signatures.push(signature),
-            Err(problem) if problem.code == ProblemCode::ReceiptLater => return Err(problem),
+            Ok(Some(signature)) => signatures.push(signature),
+            Ok(None) => return Ok(Signing::Interrupted),
             Err(problem) => {
                 tracing::warn!(
                     transfer = %record.id(), %problem,
@@ -272,25 +280,27 @@ impl ReceiptMaker {
                 );
             }
         }
-        write_receipt(&self.journal.receipt(record.id()), &Receipt { receipt: body, signatures })
+        write_receipt(&self.journal.receipt(record.id()), &Receipt { receipt: body, signatures })?;
+        Ok(Signing::Ended)
     }
 
     /// Requests the source's signature. Its controller may change in that moment, or its store be
-    /// away: temporary errors are retried for [`COUNTERSIGN_PATIENCE`].
+    /// away: temporary errors are retried for [`COUNTERSIGN_PATIENCE`]. `None` if that was
+    /// interrupted, since the manager stops or leads no more.
     fn sign_as_source(
         &self,
         record: &TransferRecord,
         body: &ReceiptBody,
-    ) -> Result<ReceiptSignature, Problem> {
+    ) -> Result<Option<ReceiptSignature>, Problem> {
         if record.request.source.site == self.site {
-            return self.signer.sign(body, Role::Source);
+            return self.signer.sign(body, Role::Source).map(Some);
         }
         let end = Instant::now() + COUNTERSIGN_PATIENCE;
         let mut backoff = Backoff::new(self.retry_least, COUNTERSIGN_WAIT_MAX);
         loop {
             let problem = match self.countersign(record, body) {
                 Err(problem) if problem.exit == Exit::Temporary => problem,
-                outcome => return outcome,
+                outcome => return outcome.map(Some),
             };
             let wait = backoff.next(&mut rand::rng());
             if Instant::now() + wait >= end {
@@ -298,9 +308,7 @@ impl ReceiptMaker {
             }
             tracing::info!(transfer = %record.id(), %problem, "the source is asked to sign again");
             if !self.table.rest(wait) || !self.fence.holds() {
-                let title = "the source has not signed the receipt; it is asked again with the \
-                             next attempt";
-                return Err(Problem::new(ProblemCode::ReceiptLater, title).because(problem));
+                return Ok(None);
             }
         }
     }
