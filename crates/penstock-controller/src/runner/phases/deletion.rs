@@ -301,7 +301,8 @@ impl Search {
         let _ = std::fs::remove_dir_all(&spilled);
         let cleared = self.context.shared.cleared.load(Ordering::Relaxed);
         let own = if self.context.spec.update.max_delete.is_none() { own } else { 0 };
-        check_amount(&self.context.spec.update, found.saturating_sub(own) + cleared, existed)
+        let gone = found.saturating_sub(own) + cleared;
+        Ok(check_amount(&self.context.spec.update, gone, existed)?)
     }
 
     /// The first page, if the data set is a directory; the guards that need no look at the target.

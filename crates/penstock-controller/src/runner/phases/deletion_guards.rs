@@ -4,83 +4,130 @@ use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::scan::ScanSummary;
 use penstock_api::update::UpdateOptions;
 
-fn refused(title: impl Into<String>) -> Problem {
-    Problem::new(ProblemCode::DeleteRefused, title)
+/// The reason why a guard lets nothing be deleted. Code `delete-refused`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// An item that was not listed would look like one that is not at the source.
+    #[error("nothing is deleted: {0} items could not be listed at the source")]
+    Unlisted(u64),
+    /// The source lacks files which an interrupted or running copy has still to name there.
+    #[error(
+        "nothing is deleted: the source has {0} unfinished files of copies, which may not be \
+         complete"
+    )]
+    Unfinished(u64),
+    #[error("nothing is deleted: the source is empty")]
+    EmptySource,
+    #[error(
+        "nothing is deleted: {found} items would go, more than the {most} that --max-delete allows"
+    )]
+    TooMany { found: u64, most: u64 },
+    #[error(
+        "nothing is deleted: {found} of the {all} items at the target would go, more than half",
+        all = .found + .existed
+    )]
+    MostOfTarget { found: u64, existed: u64 },
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let problem = Self::new(ProblemCode::DeleteRefused, refusal.to_string());
+        match refusal {
+            Refusal::Unlisted(_) => problem.hint("make them readable, and run it again"),
+            // The failed items list these files, so the exit code is theirs.
+            Refusal::Unfinished(_) => problem.exit(Exit::SomeFailed).hint(
+                "finish these copies, or remove their files with `penstock copy --clean SRC`, and \
+                 run it again; `--exclude '.pst-*'` deletes all the same",
+            ),
+            Refusal::EmptySource => {
+                problem.hint("is it mounted? to empty the target, delete there by hand")
+            }
+            Refusal::TooMany { .. } => problem,
+            Refusal::MostOfTarget { found, .. } => {
+                problem.hint(format!("if that is right, say so: --max-delete {found}"))
+            }
+        }
+    }
 }
 
 /// Checks the guards that concern the scan only, without the target. `directory` says whether the
 /// root of the scan is a directory; otherwise nothing could be deleted.
 ///
 /// # Errors
-/// Code `delete-refused`.
+/// [`Refusal`]; errors of `directory`.
 pub(crate) fn check_scan(
     scan: &ScanSummary,
     directory: impl FnOnce() -> Result<bool, Problem>,
 ) -> Result<bool, Problem> {
     let errors = scan.errors - scan.unfinished;
     if errors > 0 {
-        let title = format!("nothing is deleted: {errors} items could not be listed at the source");
-        return Err(refused(title).hint("make them readable, and run it again"));
+        return Err(Refusal::Unlisted(errors).into());
     }
     if scan.unfinished > 0 {
-        return Err(incomplete(scan.unfinished));
+        return Err(Refusal::Unfinished(scan.unfinished).into());
     }
-    let empty = || {
-        refused("nothing is deleted: the source is empty")
-            .hint("is it mounted? to empty the target, delete there by hand")
-    };
     if scan.pages == 0 {
-        return Err(empty());
+        return Err(Refusal::EmptySource.into());
     }
     if !directory()? {
         return Ok(false);
     }
     if scan.entries <= 1 {
-        return Err(empty());
+        return Err(Refusal::EmptySource.into());
     }
     Ok(true)
-}
-
-/// The refusal for a source that lacks files which an interrupted or running copy has still to name
-/// there. The failed items list these files, so the exit code is theirs.
-fn incomplete(unfinished: u64) -> Problem {
-    let title = format!(
-        "nothing is deleted: the source has {unfinished} unfinished files of copies, which may not \
-         be complete"
-    );
-    Problem::new(ProblemCode::DeleteRefused, title).exit(Exit::SomeFailed).hint(
-        "finish these copies, or remove their files with `penstock copy --clean SRC`, and run it \
-         again; `--exclude '.pst-*'` deletes all the same",
-    )
 }
 
 /// Checks the guard that counts: `found` entries would be deleted of `existed` entries at the
 /// target.
 ///
 /// # Errors
-/// Code `delete-refused`.
+/// They are too many.
 pub(crate) fn check_amount(
     update: &UpdateOptions,
     found: u64,
     existed: u64,
-) -> Result<(), Problem> {
+) -> Result<(), Refusal> {
     match update.max_delete {
-        Some(most) if found > most => {
-            let title = format!(
-                "nothing is deleted: {found} items would go, more than the {most} that \
-                 --max-delete allows"
-            );
-            Err(refused(title))
-        }
-        None if found > existed => {
-            let title = format!(
-                "nothing is deleted: {found} of the {} items at the target would go, more \
-                 than half",
-                found + existed
-            );
-            let hint = format!("if that is right, say so: --max-delete {found}");
-            Err(refused(title).hint(hint))
-        }
+        Some(most) if found > most => Err(Refusal::TooMany { found, most }),
+        None if found > existed => Err(Refusal::MostOfTarget { found, existed }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise (e): what a source does not show for certain deletes nothing, and the guard that
+    /// refuses says so.
+    #[test]
+    fn e_a_guard_says_why_nothing_is_deleted() {
+        let scan = ScanSummary { pages: 1, entries: 2, ..ScanSummary::default() };
+        let check = |scan: &ScanSummary| check_scan(scan, || Ok(true)).map_err(|it| it.title);
+        assert_eq!(check(&scan), Ok(true));
+        let refused = |refusal: Refusal| Err(refusal.to_string());
+        let unlisted = ScanSummary { errors: 3, unfinished: 1, ..scan.clone() };
+        assert_eq!(check(&unlisted), refused(Refusal::Unlisted(2)));
+        let unfinished = ScanSummary { errors: 1, unfinished: 1, ..scan.clone() };
+        assert_eq!(check(&unfinished), refused(Refusal::Unfinished(1)));
+        let empty = ScanSummary { entries: 1, ..scan.clone() };
+        assert_eq!(check(&empty), refused(Refusal::EmptySource));
+        assert_eq!(check(&ScanSummary::default()), refused(Refusal::EmptySource));
+        assert_eq!(check_scan(&scan, || Ok(false)), Ok(false), "a single file deletes nothing");
+    }
+
+    /// Promise (e): more than half of a target goes only if the user has said how much may go.
+    #[test]
+    fn e_most_of_a_target_stays_unless_a_user_allows_it() {
+        let most = |max_delete| UpdateOptions { max_delete, ..UpdateOptions::default() };
+        assert_eq!(check_amount(&most(None), 5, 5), Ok(()));
+        let half = Refusal::MostOfTarget { found: 6, existed: 5 };
+        assert_eq!(check_amount(&most(None), 6, 5), Err(half));
+        assert!(half.to_string().contains("6 of the 11 items"), "{half}");
+        assert_eq!(Problem::from(half).hint, "if that is right, say so: --max-delete 6");
+        assert_eq!(check_amount(&most(Some(6)), 6, 5), Ok(()));
+        let more = Refusal::TooMany { found: 6, most: 5 };
+        assert_eq!(check_amount(&most(Some(5)), 6, 100), Err(more));
     }
 }
