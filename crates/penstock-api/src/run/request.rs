@@ -158,7 +158,7 @@ pub enum TargetRequest<'a> {
         /// Files with their digests.
         files: Cow<'a, [(u32, String)]>,
     },
-    /// Removes temporary files of the entries of one page. Reply: [`PeerReply::Cleaned`].
+    /// Removes temporary files of the entries of one page. Reply: [`PeerReply::Done`].
     CleanPage {
         /// The task whose files are removed.
         spec: Cow<'a, TaskSpec>,
@@ -174,8 +174,8 @@ pub enum TargetRequest<'a> {
     CleanMarker {
         /// The task whose marker is removed.
         spec: Cow<'a, TaskSpec>,
-        /// True if times of directories were set and are to be synced before.
-        touched: bool,
+        /// True if files may have been removed, and the store is to be synced before.
+        sync: bool,
     },
 }
 
@@ -259,8 +259,6 @@ pub enum PeerReply {
     Confirmed(EntrySet),
     /// Result of checking files for late writes.
     Mended(Mended),
-    /// True if times of directories were set.
-    Cleaned(bool),
     /// Progress of a request to delete.
     Deleted(Deleted),
     /// The scan is open; kind of the data set's root.

@@ -544,23 +544,24 @@ impl TargetService {
         Ok(found)
     }
 
-    /// Handles [`TargetRequest::CleanPage`]: returns whether a time of a directory was set.
+    /// Handles [`TargetRequest::CleanPage`].
     fn remove_temporary_files(
         &self,
         spec: &TaskSpec,
         page: &TaskPage,
         generation_max: u32,
-    ) -> Result<bool, TaskError> {
+    ) -> Result<(), TaskError> {
         self.identify_if_known(spec)?;
         clean_page(&self.target(spec)?, spec, page, generation_max)
     }
 
     /// Handles [`TargetRequest::CleanMarker`].
-    fn remove_marker(&self, spec: &TaskSpec, touched: bool) -> Result<(), TaskError> {
+    fn remove_marker(&self, spec: &TaskSpec, sync: bool) -> Result<(), TaskError> {
         self.identify_if_known(spec)?;
         let target = self.target(spec)?;
-        if touched && let Err(error) = target.sync() {
-            tracing::warn!(error = %chain(&error), "times of directories may not be durable");
+        let sync = sync && spec.durability != Durability::None;
+        if sync && let Err(error) = target.sync() {
+            tracing::warn!(error = %chain(&error), "removed temporary files may come back");
         }
         target
             .remove_marker((spec.transfer, spec.writer))
@@ -612,10 +613,11 @@ impl TargetPeer for TargetService {
             TargetRequest::CleanPage { spec, page, left, generation_max } => {
                 let (page, digest) = page.share()?;
                 let page = TaskPage { page, digest, left: Arc::new(left.into_owned()) };
-                PeerReply::Cleaned(self.remove_temporary_files(&spec, &page, generation_max)?)
+                self.remove_temporary_files(&spec, &page, generation_max)?;
+                PeerReply::Done
             }
-            TargetRequest::CleanMarker { spec, touched } => {
-                self.remove_marker(&spec, touched)?;
+            TargetRequest::CleanMarker { spec, sync } => {
+                self.remove_marker(&spec, sync)?;
                 PeerReply::Done
             }
         })
@@ -683,14 +685,13 @@ impl TargetPeer for TargetService {
     }
 }
 
-/// Removes possible temporary files of the entries of a page. Returns whether there were any.
+/// Removes possible temporary files of the entries of a page.
 fn clean_page(
     target: &Target,
     spec: &TaskSpec,
     page: &TaskPage,
     generation_max: u32,
-) -> Result<bool, TaskError> {
-    let mut touched = false;
+) -> Result<(), TaskError> {
     for (index, entry) in page.page.entries().iter().enumerate() {
         if entry.kind == EntryKind::Directory || page.left.contains(index as u32) {
             continue;
@@ -717,10 +718,11 @@ fn clean_page(
         if removed && let Ok(Some(before)) = before {
             // The directory may have got its time already.
             let time = Attributes { mtime: Some(before.mtime), ..Attributes::default() };
-            touched |= target.set_dir_attributes(&parent, &time).is_ok();
+            // Of a directory of others it cannot be set, and nothing is lost by that.
+            let _ = target.set_dir_attributes(&parent, &time);
         }
     }
-    Ok(touched)
+    Ok(())
 }
 
 /// Handles a file that cannot be removed: an error that is not its own fault repeats the whole

@@ -268,6 +268,60 @@ fn a5_a_store_that_is_gone_is_not_clean() {
     clean().unwrap();
 }
 
+/// A peer whose first answer to each order to clean a page breaks off, so that it is asked again.
+struct BrokenOff<'a> {
+    service: &'a TargetService,
+    /// Whether the store was to be synced before the marker was removed.
+    synced: Mutex<Vec<bool>>,
+}
+
+impl TargetPeer for BrokenOff<'_> {
+    fn call(
+        &self,
+        request: TargetRequest<'_>,
+        progress: &ProofProgress,
+    ) -> Result<PeerReply, Problem> {
+        match &request {
+            TargetRequest::CleanPage { .. } => drop(self.service.call(request.clone(), progress)?),
+            TargetRequest::CleanMarker { sync, .. } => self.synced.lock().unwrap().push(*sync),
+            _ => {}
+        }
+        self.service.call(request, progress)
+    }
+
+    fn find_surplus(&self, _: &TaskSpec, _: SurplusQuery<'_>) -> Result<u64, Problem> {
+        unreachable!("nothing is deleted")
+    }
+
+    fn delete(&self, _: &TaskSpec, _: DeleteOrder<'_>) -> Result<(), Problem> {
+        unreachable!("nothing is deleted")
+    }
+
+    fn start(&self, _: &TaskSpec, _: Arc<dyn TaskControl>) -> Result<Arc<dyn Task>, Problem> {
+        unreachable!("nothing is started")
+    }
+}
+
+/// A5: the removal of temporary files is made durable, also where a peer was asked again and found
+/// nothing the second time; without pages there is nothing to sync.
+#[test]
+fn a5_a_removal_that_was_asked_for_twice_is_synced() {
+    let base = tempfile::tempdir().unwrap();
+    let service = service(base.path());
+    let store_id = service.prepare(&spec(1)).unwrap().store;
+    let (spec, page) = (TaskSpec { store_id, ..spec(1) }, page_of_file(3));
+    let directory = base.path().join("t1/d");
+    std::fs::create_dir_all(&directory).unwrap();
+    let name = temporary_of((spec.transfer, spec.writer), &page, 0, 1);
+    let left = directory.join(String::from_utf8(name.to_vec()).unwrap());
+    std::fs::write(&left, "half").unwrap();
+    let peer = BrokenOff { service: &service, synced: Mutex::default() };
+    peer.clean(&spec, &mut std::iter::once(page), 1).unwrap();
+    assert!(!left.exists());
+    peer.clean(&spec, &mut std::iter::empty(), 1).unwrap();
+    assert_eq!(*peer.synced.lock().unwrap(), [true, false]);
+}
+
 /// A5: a store whose client has died while a transfer waits is offline, and the transfer waits on;
 /// when it is mounted again that is seen, whatever was open before.
 #[test]

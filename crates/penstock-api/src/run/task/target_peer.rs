@@ -264,7 +264,7 @@ pub trait TargetPeer: Send + Sync {
         generation_max: u32,
     ) -> Result<(), Problem> {
         let (spec, progress) = (Cow::Borrowed(spec), ProofProgress::default());
-        let mut touched = false;
+        let mut sync = false;
         for TaskPage { page, digest, left } in pages {
             let request = TargetRequest::CleanPage {
                 spec: spec.clone(),
@@ -273,11 +273,12 @@ pub trait TargetPeer: Send + Sync {
                 generation_max,
             };
             match self.call(request, &progress)? {
-                PeerReply::Cleaned(there) => touched |= there,
+                // A request that was sent again finds nothing, and was answered all the same.
+                PeerReply::Done => sync = true,
                 other => return Err(other.misplaced()),
             }
         }
-        match self.call(TargetRequest::CleanMarker { spec, touched }, &progress)? {
+        match self.call(TargetRequest::CleanMarker { spec, sync }, &progress)? {
             PeerReply::Done => Ok(()),
             other => Err(other.misplaced()),
         }
