@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod credit;
 pub mod epoch;
 pub mod fetch;
 mod flow;

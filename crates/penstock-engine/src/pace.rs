@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use penstock_proto::units::Instant;
 
+use crate::credit::Credit;
+
 /// Credit of an idle time: after a pause this much of the rate comes at once. A store or a busy
 /// host that stalls for less loses nothing of the rate.
 pub const BURST: Duration = Duration::from_millis(250);
-
-const NANOS: i128 = 1_000_000_000;
 
 /// Receipt for the units that a user took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,18 +25,15 @@ pub struct Ticket(u64);
 pub struct Pace {
     /// Units per second; 0 for no limit.
     rate: u64,
-    /// Units times 10^9 that may still be taken; below zero the debt. It can hold 10^12 units a
-    /// second for 584 years.
-    credit: i128,
+    credit: Credit,
     /// Units taken in all.
     taken: u64,
-    at: Instant,
 }
 
 impl Pace {
     /// Returns a pace without credit; `rate` is in units per second, and 0 is no limit.
     pub fn new(now: Instant, rate: u64) -> Self {
-        Self { rate, credit: 0, taken: 0, at: now }
+        Self { rate, credit: Credit::new(now, 0), taken: 0 }
     }
 
     /// Sets another rate. A debt remains, and is paid at the new rate.
@@ -44,7 +41,7 @@ impl Pace {
         self.settle(now);
         self.rate = rate;
         if rate == 0 {
-            self.credit = 0;
+            self.credit.clear();
         }
     }
 
@@ -53,7 +50,7 @@ impl Pace {
         self.settle(now);
         self.taken = self.taken.wrapping_add(units);
         if self.rate > 0 {
-            self.credit -= i128::from(units) * NANOS;
+            self.credit.take(units);
         }
         Ticket(self.taken)
     }
@@ -64,25 +61,17 @@ impl Pace {
         if self.rate == 0 {
             return Duration::ZERO;
         }
-        let since = self.taken.wrapping_sub(ticket.0);
-        let debt = -(self.credit + i128::from(since) * NANOS);
-        let nanos = debt.max(0).unsigned_abs().div_ceil(u128::from(self.rate));
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        self.credit.wait(self.rate, self.taken.wrapping_sub(ticket.0))
     }
 
     /// Returns whether more was taken than is paid, so that a user that takes now has to wait.
     pub fn is_in_debt(&mut self, now: Instant) -> bool {
         self.settle(now);
-        self.rate > 0 && self.credit < 0
+        self.rate > 0 && self.credit.is_debt()
     }
 
     fn settle(&mut self, now: Instant) {
-        let passed = now.since(self.at).as_nanos();
-        self.at = self.at.max(now);
-        let paid = i128::try_from(passed).unwrap_or(i128::MAX).saturating_mul(self.rate.into());
-        let most = i128::try_from(BURST.as_nanos()).unwrap_or(0) * i128::from(self.rate);
-        self.credit = self.credit.saturating_add(paid).min(most);
-        debug_assert!(self.credit <= most, "more than a burst is saved");
+        self.credit.settle(now, self.rate, Credit::after(now, BURST, self.rate));
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use penstock_proto::units::Instant;
 
-const NANOS: i128 = 1_000_000_000;
+use crate::credit::Credit;
 
 /// The limit of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,36 +25,28 @@ pub struct TokenLimit {
 }
 
 impl TokenLimit {
-    fn full(&self) -> i128 {
-        i128::from(self.burst) * NANOS
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    /// Tokens times 10^9; below zero those that are owed.
-    tokens: i128,
-    at: Instant,
-}
-
-impl Bucket {
-    fn settle(&mut self, limit: &TokenLimit, now: Instant) {
-        let passed = i128::try_from(now.since(self.at).as_nanos()).unwrap_or(i128::MAX);
-        self.at = self.at.max(now);
-        let back = passed.saturating_mul(limit.per_second.max(1).into());
-        self.tokens = self.tokens.saturating_add(back).min(limit.full());
+    fn full(&self, now: Instant) -> Credit {
+        Credit::new(now, self.burst.into())
     }
 
-    fn take(&mut self, limit: &TokenLimit, now: Instant) -> Option<Duration> {
-        self.settle(limit, now);
-        let left = self.tokens - NANOS;
-        let per_second = u128::from(limit.per_second.max(1));
-        let wait = (-left).max(0).unsigned_abs().div_ceil(per_second);
-        let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX));
-        if wait > limit.patience {
+    fn settle(&self, tokens: &mut Credit, now: Instant) {
+        tokens.settle(now, self.rate(), self.full(now));
+    }
+
+    fn rate(&self) -> u64 {
+        self.per_second.max(1).into()
+    }
+
+    /// Takes a token, unless it would have to be waited for beyond the patience.
+    fn take(&self, tokens: &mut Credit, now: Instant) -> Option<Duration> {
+        self.settle(tokens, now);
+        let mut left = *tokens;
+        left.take(1);
+        let wait = left.wait(self.rate(), 0);
+        if wait > self.patience {
             return None;
         }
-        self.tokens = left;
+        *tokens = left;
         Some(wait)
     }
 }
@@ -64,7 +56,8 @@ impl Bucket {
 pub struct TokenBuckets<K> {
     limit: TokenLimit,
     sources_max: usize,
-    of: HashMap<K, Bucket>,
+    /// The tokens of each source; below zero those that are owed.
+    of: HashMap<K, Credit>,
 }
 
 impl<K: Eq + Hash> TokenBuckets<K> {
@@ -79,16 +72,15 @@ impl<K: Eq + Hash> TokenBuckets<K> {
     pub fn take(&mut self, now: Instant, source: K) -> Option<Duration> {
         let limit = self.limit;
         if self.of.len() >= self.sources_max && !self.of.contains_key(&source) {
-            self.of.retain(|_, bucket| {
-                bucket.settle(&limit, now);
-                bucket.tokens < limit.full()
+            self.of.retain(|_, tokens| {
+                limit.settle(tokens, now);
+                tokens.is_below(limit.full(now))
             });
             if self.of.len() >= self.sources_max {
                 self.of.clear();
             }
         }
-        let full = Bucket { tokens: limit.full(), at: now };
-        self.of.entry(source).or_insert(full).take(&limit, now)
+        limit.take(self.of.entry(source).or_insert(limit.full(now)), now)
     }
 }
 
