@@ -27,8 +27,8 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    /// A tenure that began with the leader's key made at `revision`. It does not hold before it is
-    /// extended.
+    /// A tenure that began with the leader's key made at `revision`. It holds until it is ended, or
+    /// until the time that [`Tenure::extend`] has set last.
     pub fn new(incarnation: u64, revision: u64, clock: Clock) -> Self {
         let lease = HeldLease::ending_at(Instant(u64::MAX));
         let format = AtomicU16::new(version::known().formats().oldest);
@@ -53,7 +53,7 @@ impl Tenure {
         self.lease.end();
     }
 
-    /// Extends the tenure until this time, unless it has ended already.
+    /// Sets the time until which the tenure holds, unless it has ended already.
     pub fn extend(&self, until: u64) {
         self.lease.set_until(Instant(until));
     }

@@ -10,6 +10,7 @@
 //!              handle_invited           handle_joined           handle_stopping
 //!     Absent ─────────────────▶ Starting ──────────▶ Working ──────────────▶ Stopping
 //!       ▲ ▲      handle_refused    │                                            │
+//!       │ │      handle_unused     │                                            │
 //!       │ └────────────────────────┘               handle_left                  │
 //!       └───────────────────────────────────────────────────────────────────────┘
 //!     Absent ◀── Working    handle_run_over
@@ -23,6 +24,9 @@
 //!     Lapsed  ┤   (its earlier work is over)          ├─▶ Hung     a thread is left in a call
 //!     Hung    ┘                                       └─▶ Unended  so at the end of the run
 //!     Awaited ───────────────────▶ Settled   handle_wait_over
+//!     Ended   ───────────────────▶ Settled   handle_silent: it does not say that nothing is late
+//!     Unended ───────────────────▶ Unknown   handle_silent
+//!     any other, in Starting ────▶ Ended     handle_unused: its earlier work is over
 //! ```
 //!
 //! What holds between the two, and is asserted after each change:
