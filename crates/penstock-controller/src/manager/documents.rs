@@ -61,27 +61,32 @@ impl Documents {
         if view.target.site != self.site {
             return self.fetch(&view.target.site, id, document);
         }
-        let files = self.journal.files(id);
+        let files = self.journal.files(id)?;
         if document == Document::Failures {
             return File::open(&files.failures).or_else(|_| self.first_failures(view));
         }
-        let (path, code, what, option) = match document {
+        let (path, code, what, hint) = match document {
             Document::Digests => {
-                (files.digests, ProblemCode::NoDigestList, "digest list", "--write-digests FILE")
+                let hint = "submit with `--write-digests FILE`, and wait for its end";
+                (files.digests, ProblemCode::NoDigestList, "digest list", hint)
             }
             Document::Checksums(kind) => {
-                (files.checksums(kind), ProblemCode::NoChecksums, "such list", "--also-digest LIST")
+                let hint = "submit with `--also-digest LIST`, and wait for its end";
+                (files.checksums(kind)?, ProblemCode::NoChecksums, "such list", hint)
             }
             Document::Receipt | Document::Failures => {
-                (self.journal.receipt(id), ProblemCode::NoReceipt, "receipt", "--receipt")
+                let hint =
+                    "wait for its end; it has none if it failed before the source was listed";
+                (self.journal.receipt(id), ProblemCode::NoReceipt, "receipt", hint)
             }
         };
         File::open(&path).map_err(|error| {
+            if error.kind() != std::io::ErrorKind::NotFound {
+                let title = format!("cannot read {}", path.display());
+                return penstock_api::io_problem::failed(ProblemCode::Journal, title, &error);
+            }
             let title = format!("transfer {} has no {what}", id.short());
-            Problem::new(code, title)
-                .because(error)
-                .hint(format!("submit with `{option}`, and wait for its end"))
-                .status(404)
+            Problem::new(code, title).hint(hint).status(404)
         })
     }
 

@@ -9,7 +9,7 @@ use penstock_api::io_problem::failed;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::TransferId;
 
-use crate::runner::RunFiles;
+use crate::runner::{RunFiles, plan_path};
 
 /// The journal store.
 #[derive(Clone, Debug)]
@@ -28,8 +28,16 @@ impl JournalDirectory {
     }
 
     /// Returns the files that runs of a transfer leave.
-    pub(super) fn files(&self, id: TransferId) -> RunFiles {
+    ///
+    /// # Errors
+    /// The journal of the transfer cannot be read.
+    pub(super) fn files(&self, id: TransferId) -> Result<RunFiles, Problem> {
         RunFiles::of(&self.of(id))
+    }
+
+    /// Returns the path of the plan that a transfer makes, or that is put there for it to follow.
+    pub(super) fn plan(&self, id: TransferId) -> PathBuf {
+        plan_path(&self.of(id))
     }
 
     /// Returns the path of the receipt of an own transfer. The receipt outlives the ledger.

@@ -21,7 +21,7 @@ use super::queue::Admission;
 use super::record::{places_of, record_of};
 use super::request_check::not_paired;
 use super::sources::Sources;
-use crate::runner::{RunControl, RunFiles, RunInput, RunOutcome};
+use crate::runner::{RunControl, RunInput, RunOutcome, plan_path};
 
 /// Plans that are made at a time; further requests are refused for a while.
 const PLANS_MAX: usize = 4;
@@ -120,7 +120,7 @@ impl Planner {
             return Err(Problem::new(ProblemCode::PlanTooLong, title));
         }
         fs::create_dir_all(self.journal.of(id)).map_err(journal_failed)?;
-        let path = self.journal.files(id).plan;
+        let path = self.journal.plan(id);
         let mut options = File::options();
         let mut file = options.create(true).append(true).open(path).map_err(journal_failed)?;
         if file.metadata().map_err(journal_failed)?.len() < offset {
@@ -177,7 +177,7 @@ impl Planner {
             known_rate: self.known_rate(request),
         };
         match (self.parts.run)(input) {
-            RunOutcome::Done => File::open(RunFiles::of(&journal).plan).map_err(journal_failed),
+            RunOutcome::Done => File::open(plan_path(&journal)).map_err(journal_failed),
             RunOutcome::Failed(problem) => Err(problem),
             RunOutcome::Paused | RunOutcome::Cancelled => {
                 Err(Problem::new(ProblemCode::Stopped, "stopped while making the plan"))

@@ -44,8 +44,10 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
 /// Returns the problem of a request that concerns a site which is not paired with this one.
 pub(super) fn not_paired(site: &Name) -> Problem {
     let title = format!("site `{site}` is not paired with this one");
-    Problem::new(ProblemCode::NotPaired, title)
-        .hint("`penstock site pair` there, `penstock site pair TOKEN` here")
+    Problem::new(ProblemCode::NotPaired, title).hint(
+        "`penstock site list` shows the paired sites; to pair: `penstock site pair` there, \
+         `penstock site pair -` here",
+    )
 }
 
 /// Returns the problem of a request for a transfer that does not exist, or not for the caller.

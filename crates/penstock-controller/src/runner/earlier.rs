@@ -516,7 +516,8 @@ fn tables_in(journal: &Path, listings: std::ops::Range<u32>) -> Result<Vec<PathB
         let number = number.and_then(|it| it.split_once(".sqlite")?.0.parse().ok());
         numbers.extend(number.filter(|number| listings.contains(number)));
     }
-    Ok(numbers.into_iter().map(|number| last(&table_path(journal, number))).collect())
+    let tables = numbers.into_iter().map(|number| last(&table_path(journal, number)));
+    tables.collect::<Result<_, _>>().map_err(cannot)
 }
 
 fn table_path(journal: &Path, listing: u32) -> PathBuf {
@@ -528,7 +529,7 @@ fn table_path(journal: &Path, listing: u32) -> PathBuf {
 /// # Errors
 /// The journal cannot be read.
 fn listing_of(journal: &Path) -> Result<u32, Problem> {
-    let path = last(&journal.join(LISTING));
+    let path = last(&journal.join(LISTING)).map_err(|cause| failed("read", journal, &cause))?;
     match fs::read_to_string(&path) {
         Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(0),
@@ -548,6 +549,7 @@ pub(crate) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     let before = listing_of(journal)?;
     let listing = input.listing.max(before);
     let table = table_path(journal, listing);
+    let last_table = || last(&table).map_err(|cause| failed("read", journal, &cause));
     if input.is_new_target && listing == before && input.heads.load(input.id)?.store != 0 {
         return Err(target_replaced());
     }
@@ -561,7 +563,7 @@ pub(crate) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
         if input.is_new_target {
             // Of another target nothing is known, whatever has the same names, sizes and times.
             build(&own, None, &ledger, &[])?;
-        } else if !last(&table).exists() {
+        } else if !last_table()?.exists() {
             build(&own, known.map(PathBuf::as_path), &ledger, &head.pages)?;
         }
         keep_pages(&ledger, &head)?;
@@ -571,7 +573,7 @@ pub(crate) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
         note_listing(&super::journal::names::own(&journal.join(LISTING), epoch), listing)?;
         tables.iter().for_each(|table| drop(fs::remove_file(table)));
     }
-    let path = last(&table);
+    let path = last_table()?;
     if !path.exists() {
         return Ok(None);
     }
@@ -717,7 +719,8 @@ fn keep_pages(journal: &Journal, head: &LedgerHead) -> Result<(), Problem> {
 fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
     let journal = &input.journal;
     // A run that came to its end has removed its markers: none is looked for.
-    let ended = last(&journal.join(ENDED)).exists();
+    let ended = last(&journal.join(ENDED)).map_err(|cause| failed("read", journal, &cause))?;
+    let ended = ended.exists();
     let epochs = if ended { BTreeMap::new() } else { head.epochs };
     let commit = match head.store != 0 && !input.is_new_target {
         true => HeadCommit {

@@ -19,7 +19,7 @@ use penstock_api::rest::Event;
 use penstock_api::scan::{PageSource, RootKind, ScanRequest};
 use penstock_api::task::{SourceAccess, TargetPeer};
 use penstock_api::transfer::{Location, PathText, TransferOptions, TransferState, TransferView};
-use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome};
+use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome, plan_path};
 use penstock_proto::id::Name;
 use penstock_proto::name::RunTag;
 use penstock_proto::slicing::Slicing;
@@ -290,7 +290,7 @@ impl Copy {
     ) -> anyhow::Result<ExitCode> {
         let shown = match outcome {
             RunOutcome::Done => {
-                let path = RunFiles::of(journal).plan;
+                let path = plan_path(journal);
                 let opened = fs::File::open(&path)
                     .map_err(|error| Failure::io(format!("read `{}`", path.display()), error));
                 opened.map_err(Into::into).and_then(|file| plan::show(file, show))
@@ -365,7 +365,7 @@ impl Copy {
         journal: &Path,
         hand_over: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<ExitCode> {
-        let files = RunFiles::of(journal);
+        let files = RunFiles::of(journal).map_err(failure)?;
         let top = self.from.file_name().unwrap_or(self.from.as_os_str()).to_string_lossy();
         let list = failed_list::write(&self.state.id.short(), &top, |out| {
             match fs::File::open(&files.failures) {
@@ -407,10 +407,13 @@ impl Copy {
         outputs: Outputs,
         stop: &AtomicBool,
     ) -> anyhow::Result<()> {
-        let files = RunFiles::of(journal);
+        let files = RunFiles::of(journal).map_err(failure)?;
         if let Some(lists) = outputs.digests {
             lists.write(stop, |kind, out| {
-                let from = kind.map_or(files.digests.clone(), |kind| files.checksums(kind));
+                let from = match kind {
+                    Some(kind) => files.checksums(kind).map_err(failure)?,
+                    None => files.digests.clone(),
+                };
                 let lost = |error| Failure::io(format!("read `{}`", from.display()), error);
                 let mut list = fs::File::open(&from).map_err(lost)?;
                 Ok(io::copy(&mut list, out).map(drop)?)

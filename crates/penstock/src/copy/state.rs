@@ -13,7 +13,7 @@ use penstock_api::task::{TargetPeer, TaskSpec};
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_cluster::state::SqliteState;
 use penstock_controller::runner::{
-    RunFiles, clean_abandoned, drop_damaged_proofs, removal_has_begun,
+    clean_abandoned, drop_damaged_proofs, plan_path, removal_has_begun,
 };
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, RunTag, own_name};
@@ -200,7 +200,7 @@ impl State {
 
     /// Keeps the plan that the copy is to follow; it may have been resumed with it.
     pub(super) fn put_plan(&self, file: &Path) -> anyhow::Result<()> {
-        let to = RunFiles::of(&self.journal()).plan;
+        let to = plan_path(&self.journal());
         let put = || {
             fs::create_dir_all(self.journal())?;
             let temporary = to.with_extension("new");

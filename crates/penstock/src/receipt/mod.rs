@@ -74,7 +74,7 @@ pub(crate) fn write_own(
         failures: &view.failures,
         durable_by: &view.durable_by,
     };
-    let facts = RunFiles::of(journal).facts;
+    let facts = RunFiles::of(journal).map_err(failure)?.facts;
     let Some(body) = receipt_body(&facts, &parts).map_err(failure)? else {
         let message = "the copy ended before a receipt could be made";
         return Err(Failure::new(ExitCode::Fatal, message).into());

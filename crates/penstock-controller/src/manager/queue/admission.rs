@@ -97,7 +97,7 @@ impl Admission {
         self.check_same_place(request, &claim)?;
         self.check_overlap(request, &claim, caller)?;
         if matches!(request.options.plan, Some(PlanUse::Follow { .. }))
-            && !self.journal.files(request.id).plan.exists()
+            && !self.journal.plan(request.id).exists()
         {
             let title = "the plan that the transfer is to follow was not sent";
             return Err(Problem::new(ProblemCode::PlanMissing, title)
@@ -268,7 +268,7 @@ impl Admission {
     /// its source holds only items that are still to be moved.
     fn prepare_retry(&self, record: &TransferRecord) -> Result<(), Problem> {
         let id = record.id();
-        let failures = self.journal.files(id).failures;
+        let failures = self.journal.files(id)?.failures;
         if fs::metadata(failures).map_or(0, |meta| meta.len()) == 0 {
             return Ok(());
         }

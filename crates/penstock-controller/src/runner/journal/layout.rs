@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use penstock_api::problem::Problem;
 use penstock_proto::checksum::ChecksumKind;
 
+use super::error::failed;
 use super::{names, scratch};
 
 const FAILURES: &str = "failures.jsonl";
@@ -19,8 +21,6 @@ pub struct RunFiles {
     pub digests: PathBuf,
     /// Facts of the run for its receipt, as JSON of [`penstock_api::receipt::ReceiptFacts`].
     pub facts: PathBuf,
-    /// The plan that it makes, or that is put here for it to follow.
-    pub plan: PathBuf,
     journal: PathBuf,
     /// The epoch of this controller, if only its own files count.
     epoch: Option<u64>,
@@ -29,29 +29,40 @@ pub struct RunFiles {
 impl RunFiles {
     /// Returns the files of the transfer whose journal is at `journal`, each in the version of the
     /// last controller that wrote it.
-    pub fn of(journal: &Path) -> Self {
-        Self::named(journal, None)
+    ///
+    /// # Errors
+    /// The journal cannot be read. One that does not exist has no files.
+    pub fn of(journal: &Path) -> Result<Self, Problem> {
+        Ok(Self {
+            failures: last(journal, FAILURES)?,
+            digests: last(journal, DIGESTS)?,
+            facts: last(journal, FACTS)?,
+            journal: journal.to_owned(),
+            epoch: None,
+        })
     }
 
     /// Returns the files that the controller under `epoch` writes (B4).
     pub fn own(journal: &Path, epoch: u64) -> Self {
-        Self::named(journal, Some(epoch))
-    }
-
-    fn named(journal: &Path, epoch: Option<u64>) -> Self {
         Self {
-            failures: path_of(journal, epoch, FAILURES),
-            digests: path_of(journal, epoch, DIGESTS),
-            facts: path_of(journal, epoch, FACTS),
-            plan: plan_path(journal),
+            failures: names::own(&journal.join(FAILURES), epoch),
+            digests: names::own(&journal.join(DIGESTS), epoch),
+            facts: names::own(&journal.join(FACTS), epoch),
             journal: journal.to_owned(),
-            epoch,
+            epoch: Some(epoch),
         }
     }
 
-    /// The list of another kind of checksum.
-    pub fn checksums(&self, kind: ChecksumKind) -> PathBuf {
-        path_of(&self.journal, self.epoch, &checksums(kind))
+    /// Returns the list of another kind of checksum.
+    ///
+    /// # Errors
+    /// As [`RunFiles::of`].
+    pub fn checksums(&self, kind: ChecksumKind) -> Result<PathBuf, Problem> {
+        let name = checksums(kind);
+        match self.epoch {
+            Some(epoch) => Ok(names::own(&self.journal.join(name), epoch)),
+            None => last(&self.journal, &name),
+        }
     }
 
     /// Removes the files that earlier controllers wrote under these names, where this one has
@@ -72,13 +83,12 @@ fn checksums(kind: ChecksumKind) -> String {
     format!("checksums.{kind}")
 }
 
-fn path_of(journal: &Path, epoch: Option<u64>, name: &str) -> PathBuf {
-    let path = journal.join(name);
-    epoch.map_or_else(|| names::last(&path), |epoch| names::own(&path, epoch))
+fn last(journal: &Path, name: &str) -> Result<PathBuf, Problem> {
+    names::last(&journal.join(name)).map_err(|cause| failed("read", journal, &cause))
 }
 
-/// Returns the path of the plan that a transfer makes or follows.
-pub(crate) fn plan_path(journal: &Path) -> PathBuf {
+/// Returns the path of the plan that a transfer makes, or that is put there for it to follow.
+pub fn plan_path(journal: &Path) -> PathBuf {
     journal.join("plan.jsonl")
 }
 

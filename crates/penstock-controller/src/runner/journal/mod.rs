@@ -18,8 +18,8 @@ mod store;
 pub(super) mod writer_record;
 
 pub(super) use error::failed;
-pub use layout::RunFiles;
-pub(super) use layout::{checked_path, plan_path};
+pub(super) use layout::checked_path;
+pub use layout::{RunFiles, plan_path};
 pub(super) use scratch::Scratch;
 pub(super) use store::{Journal, began, write_lines};
 pub(super) use writer_record::WriterRecord;

@@ -7,6 +7,7 @@
 //! `NAME`.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// `path`, as only the controller under `epoch` writes it.
@@ -23,9 +24,12 @@ pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
 
 /// Returns all files that controllers have written as `path`, the last first. A deposed controller
 /// may add further ones at any time, behind those that count.
-pub(crate) fn all(path: &Path) -> Vec<PathBuf> {
+///
+/// # Errors
+/// The directory cannot be read to its end: the last file may be among those that are not seen.
+pub(crate) fn all(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let epoch_of = |found: &std::ffi::OsStr| {
         let behind = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes())?;
@@ -36,24 +40,34 @@ pub(crate) fn all(path: &Path) -> Vec<PathBuf> {
             _ => behind.is_empty().then_some(0),
         }
     };
-    let found = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
-    let mut found: Vec<_> =
-        found.filter_map(|entry| Some((epoch_of(&entry.file_name())?, entry.path()))).collect();
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        found.extend(epoch_of(&entry.file_name()).map(|epoch| (epoch, entry.path())));
+    }
     found.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
-    found.into_iter().map(|(_, path)| path).collect()
+    Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
 /// Returns the file that counts among those that controllers wrote as `path`; `path` if none
 /// exists.
-pub(crate) fn last(path: &Path) -> PathBuf {
-    all(path).into_iter().next().unwrap_or_else(|| path.to_owned())
+///
+/// # Errors
+/// As [`all`].
+pub(crate) fn last(path: &Path) -> io::Result<PathBuf> {
+    Ok(all(path)?.into_iter().next().unwrap_or_else(|| path.to_owned()))
 }
 
 /// Removes the files that controllers before the one under `epoch` have written as `path`: that one
-/// has written its own.
+/// has written its own. Files that cannot be found or removed stay: they do not count.
 pub(crate) fn remove_earlier(path: &Path, epoch: u64) {
     let own = own(path, epoch);
-    for earlier in all(path).into_iter().skip_while(|path| *path != own).skip(1) {
+    for earlier in all(path).unwrap_or_default().into_iter().skip_while(|path| *path != own).skip(1)
+    {
         let _ = fs::remove_file(earlier);
     }
 }
@@ -68,7 +82,8 @@ mod tests {
     fn b4_what_the_last_controller_wrote_counts() {
         let journal = tempfile::tempdir().unwrap();
         let path = journal.path().join("list");
-        assert_eq!((last(&path), all(&path).len()), (path.clone(), 0));
+        let all = |path: &Path| all(path).unwrap();
+        assert_eq!((last(&path).unwrap(), all(&path).len()), (path.clone(), 0));
         for epoch in [9, 0x10, 0, 7] {
             fs::write(own(&path, epoch), epoch.to_string()).unwrap();
         }
@@ -79,6 +94,19 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), ["16", "9", "7", "0"]);
         remove_earlier(&path, 9);
         assert_eq!(all(&path), [own(&path, 16), own(&path, 9)], "a later one stays");
-        assert_eq!(last(&path), own(&path, 16));
+        assert_eq!(last(&path).unwrap(), own(&path, 16));
+    }
+
+    /// B4: a directory that cannot be read is no directory without files; one that was never made
+    /// is.
+    #[test]
+    fn b4_a_directory_that_cannot_be_read_is_told() {
+        let journal = tempfile::tempdir().unwrap();
+        fs::write(journal.path().join("file"), "").unwrap();
+        assert!(all(&journal.path().join("file/list")).is_err());
+        assert_eq!(
+            last(&journal.path().join("none/list")).unwrap(),
+            journal.path().join("none/list")
+        );
     }
 }

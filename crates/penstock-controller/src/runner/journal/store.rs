@@ -314,7 +314,7 @@ fn later(path: &Path, at: usize) -> Problem {
 /// The time cannot be read or recorded.
 pub(crate) fn began(directory: &Path, epoch: u64) -> Result<FileTime, Problem> {
     let name = directory.join("began");
-    let path = last(&name);
+    let path = last(&name).map_err(|cause| failed("read", directory, &cause))?;
     match std::fs::read(&path) {
         Ok(text) => {
             return serde_json::from_slice(&text)

@@ -11,7 +11,7 @@ use penstock_api::scan::{FAILURE_PARTS, PageReply, PageSource, ScanFailure, Scan
 use penstock_api::transfer::FailedItem;
 
 use crate::runner::failure_text::{unlisted_item, write_item};
-use crate::runner::journal::{names, write_lines};
+use crate::runner::journal::{failed, names, write_lines};
 use crate::runner::shared::RunShared;
 
 const UNLISTED: &str = "unlisted.jsonl";
@@ -20,15 +20,22 @@ const UNLISTED: &str = "unlisted.jsonl";
 const WAIT_MS: u32 = 1_000;
 
 /// Returns the path of the list, as the last controller that fetched it has left it.
-pub(crate) fn path_of(journal: &Path) -> PathBuf {
-    names::last(&journal.join(UNLISTED))
+///
+/// # Errors
+/// The journal cannot be read.
+pub(crate) fn path_of(journal: &Path) -> Result<PathBuf, Problem> {
+    names::last(&journal.join(UNLISTED)).map_err(|cause| failed("read", journal, &cause))
 }
 
 /// Returns the known state of a transfer. Drops the end of its scan if the list that belongs to it
 /// is lost; the run then asks for the end again.
-pub(crate) fn checked(head: LedgerHead, journal: &Path) -> LedgerHead {
-    let scan = head.scan.filter(|scan| scan.errors == 0 || path_of(journal).exists());
-    LedgerHead { scan, ..head }
+///
+/// # Errors
+/// As [`path_of`].
+pub(crate) fn checked(head: LedgerHead, journal: &Path) -> Result<LedgerHead, Problem> {
+    let is_there = path_of(journal)?.exists();
+    let scan = head.scan.filter(|scan| scan.errors == 0 || is_there);
+    Ok(LedgerHead { scan, ..head })
 }
 
 /// Returns the first items of the list, for users that watch the run.
@@ -36,7 +43,9 @@ pub(crate) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> 
     if scan.is_none_or(|scan| scan.errors == 0) {
         return Vec::new();
     }
-    let Ok(file) = File::open(path_of(journal)) else { return Vec::new() };
+    // They are shown only: the failed items are written from the list itself.
+    let opened = path_of(journal).ok().and_then(|path| File::open(path).ok());
+    let Some(file) = opened else { return Vec::new() };
     let lines = BufReader::new(file).lines().map_while(Result::ok).take(most);
     lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()
 }

@@ -81,7 +81,7 @@ pub(crate) fn write_lists(
     let with_failures = head.pages.iter().filter(|page| page.failures > 0);
     write_lines(&failures_path, |out| {
         if scan.errors > 0 {
-            tally.other += append_lines(out, &failures_path, &unlisted::path_of(&directory))?;
+            tally.other += append_lines(out, &failures_path, &unlisted::path_of(&directory)?)?;
         }
         for page_head in with_failures.clone() {
             let page = shared.read_page(page_head.page)?;

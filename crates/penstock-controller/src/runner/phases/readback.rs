@@ -11,6 +11,7 @@
 //! the run fails.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -83,8 +84,9 @@ impl Readback<'_> {
     fn prove(&mut self) -> Result<Proved, Problem> {
         let mut totals = ProofTotals::default();
         let mut again = false;
+        let directories = kept_directories(&self.context.shared)?;
         for head in self.context.heads.load(self.context.id)?.pages {
-            let kept = kept_proof(&self.context.shared, &head, &self.context.options.proof);
+            let kept = kept_proof(&directories, &head, &self.context.options.proof);
             let proof = match kept {
                 Some(proof) => proof,
                 None => match self.prove_page(&head)? {
@@ -222,9 +224,14 @@ fn file_of(page: u32) -> String {
     format!("{page:08}.json")
 }
 
-fn kept_proof(shared: &RunShared, head: &PageHead, options: &Proof) -> Option<PageProof> {
-    let directories = names::all(&shared.journal().directory().join(PROOF));
-    directories.into_iter().find_map(|directory| {
+/// Returns the directories of recorded results, the last controller's first.
+fn kept_directories(shared: &RunShared) -> Result<Vec<PathBuf>, Problem> {
+    let path = shared.journal().directory().join(PROOF);
+    names::all(&path).map_err(|cause| failed("read", &path, &cause))
+}
+
+fn kept_proof(directories: &[PathBuf], head: &PageHead, options: &Proof) -> Option<PageProof> {
+    directories.iter().find_map(|directory| {
         let text = std::fs::read(directory.join(file_of(head.page))).ok()?;
         let kept: KeptProof = serde_json::from_slice(&text).ok()?;
         let same = kept.page_digest == head.digest.to_hex()
@@ -281,11 +288,12 @@ pub(crate) fn write_checksums(
     };
     let path = {
         let journal = shared.journal();
-        RunFiles::own(journal.directory(), journal.epoch()).checksums(kind)
+        RunFiles::own(journal.directory(), journal.epoch()).checksums(kind)?
     };
+    let directories = kept_directories(shared)?;
     write_lines(&path, |out| {
         let values = |head: &PageHead, _: &TaskPage, _: &[JournalRecord]| {
-            let proof = kept_proof(shared, head, options).unwrap_or_default();
+            let proof = kept_proof(&directories, head, options).unwrap_or_default();
             let text = |(entry, texts): (u32, Vec<String>)| Some((entry, texts.get(at)?.clone()));
             proof.checksums.into_iter().filter_map(text).collect()
         };

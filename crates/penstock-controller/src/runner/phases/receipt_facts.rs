@@ -51,7 +51,7 @@ pub(crate) fn keep_facts(
     };
     add_digests(context, head, &mut facts)?;
     for kind in &context.options.proof.also_digests {
-        let path = context.files().checksums(*kind);
+        let path = context.files().checksums(*kind)?;
         let (lines, list_digest) =
             digest_of_list(&path).map_err(|cause| failed("read", &path, &cause))?;
         facts.catalogue.push(CatalogueList { kind: *kind, lines, list_digest });

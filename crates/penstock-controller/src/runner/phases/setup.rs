@@ -56,7 +56,7 @@ pub(crate) struct Prepared {
 /// work then.
 pub(crate) fn set_up(input: &RunInput, round: Round) -> Result<Prepared, Problem> {
     let earlier = earlier::begin(input)?;
-    let head = unlisted::checked(input.heads.load(input.id)?, &input.journal);
+    let head = unlisted::checked(input.heads.load(input.id)?, &input.journal)?;
     // The facts of an earlier run do not hold for this one.
     let epoch = input.fence.epoch();
     let _ = fs::remove_file(RunFiles::own(&input.journal, epoch).facts);

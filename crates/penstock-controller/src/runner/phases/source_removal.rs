@@ -69,9 +69,9 @@ impl SourceRemoval<'_> {
         let directory = self.context.shared.journal().own(REMOVED);
         std::fs::create_dir_all(&directory).map_err(|cause| failed("make", &directory, &cause))?;
         self.state.progress.removal = Some(RemovalTotals::default());
+        let directories = kept_directories(&self.context.journal)?;
         for head in self.context.heads.load(self.context.id)?.pages.iter().rev() {
-            let kept =
-                read_kept(&self.context.journal, head.page).filter(|kept| kept.failures.is_empty());
+            let kept = read_kept(&directories, head.page).filter(|kept| kept.failures.is_empty());
             let kept = match kept {
                 Some(kept) => kept,
                 None => match self.remove_page(head)? {
@@ -227,15 +227,21 @@ fn kept_path(directory: &Path, page: u32) -> PathBuf {
 }
 
 /// Returns whether a transfer has begun to remove at its source the entries that it has moved. The
-/// list that it worked on is then the only one with all of them.
+/// list that it worked on is then the only one with all of them. A journal that cannot be read
+/// counts as one that says so: a list that is kept loses nothing.
 pub fn removal_has_begun(journal: &Path) -> bool {
-    !names::all(&journal.join(REMOVED)).is_empty()
+    names::all(&journal.join(REMOVED)).map_or(true, |found| !found.is_empty())
+}
+
+/// Returns the directories of results, the last controller's first.
+fn kept_directories(journal: &Path) -> Result<Vec<PathBuf>, Problem> {
+    names::all(&journal.join(REMOVED)).map_err(|cause| failed("read", journal, &cause))
 }
 
 /// Returns the result for a page that the last controller recorded.
-fn read_kept(journal: &Path, page: u32) -> Option<KeptRemoval> {
-    names::all(&journal.join(REMOVED)).into_iter().find_map(|directory| {
-        serde_json::from_slice(&std::fs::read(kept_path(&directory, page)).ok()?).ok()
+fn read_kept(directories: &[PathBuf], page: u32) -> Option<KeptRemoval> {
+    directories.iter().find_map(|directory| {
+        serde_json::from_slice(&std::fs::read(kept_path(directory, page)).ok()?).ok()
     })
 }
 
@@ -256,11 +262,12 @@ pub(crate) fn each_failure(
     pages: &[PageHead],
     mut take: impl FnMut(&FailedItem) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    if names::all(&journal.join(REMOVED)).is_empty() {
+    let directories = kept_directories(journal)?;
+    if directories.is_empty() {
         return Ok(());
     }
     for head in pages {
-        let kept = read_kept(journal, head.page).unwrap_or_default();
+        let kept = read_kept(&directories, head.page).unwrap_or_default();
         kept.failures.iter().try_for_each(&mut take)?;
     }
     Ok(())

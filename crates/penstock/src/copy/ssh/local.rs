@@ -13,7 +13,7 @@ use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{PathText, TransferOptions};
-use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome, RunView};
+use penstock_controller::runner::{self, RunControl, RunOutcome, RunView};
 
 use super::arguments::SshArgs;
 use super::client::{Ssh, Starting};
@@ -554,7 +554,7 @@ impl Follower {
 
     /// Fetches a list of the run; one that is not there is empty.
     fn fetch(&self, which: RunFile) -> Result<(), Problem> {
-        let to = which.path(&RunFiles::of(&self.journal));
+        let to = which.path(&self.journal)?;
         let failed = |error: std::io::Error| {
             let title = format!("cannot write `{}`", to.display());
             Problem::new(ProblemCode::SshFile, title).because(error)

@@ -8,14 +8,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use penstock_api::problem::Problem;
 use penstock_api::request::{PeerReply, SourceRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
-use penstock_controller::runner::RunFiles;
+use penstock_controller::runner::{RunFiles, plan_path};
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::id::TransferId;
 use serde::{Deserialize, Serialize};
@@ -163,13 +163,17 @@ pub(super) enum RunFile {
 }
 
 impl RunFile {
-    /// Where it is among the files of a run.
-    pub(super) fn path(self, files: &RunFiles) -> PathBuf {
+    /// Returns its path in the journal of a run.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub(super) fn path(self, journal: &Path) -> Result<PathBuf, Problem> {
+        let files = RunFiles::of(journal)?;
         match self {
-            Self::Failures => files.failures.clone(),
-            Self::Digests => files.digests.clone(),
-            Self::Facts => files.facts.clone(),
-            Self::Plan => files.plan.clone(),
+            Self::Failures => Ok(files.failures),
+            Self::Digests => Ok(files.digests),
+            Self::Facts => Ok(files.facts),
+            Self::Plan => Ok(plan_path(journal)),
             Self::Checksums(kind) => files.checksums(kind),
         }
     }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_controller::runner::{RunControl, RunFiles, RunOutcome};
+use penstock_controller::runner::{RunControl, RunOutcome};
 use penstock_proto::name;
 
 use super::bootstrap::own_digest;
@@ -347,13 +347,12 @@ impl Far {
 
     fn give_file(&self, which: RunFile, offset: u64) {
         let part = match &self.end {
-            End::Target { state, .. } => {
-                let path = which.path(&RunFiles::of(&state.journal()));
+            End::Target { state, .. } => which.path(&state.journal()).and_then(|path| {
                 read_part(&path, offset, PART_BYTES).map_err(|error| {
                     let title = format!("cannot read `{}`", path.display());
                     Problem::new(ProblemCode::SshFile, title).because(error)
                 })
-            }
+            }),
             _ => Err(unexpected(&Message::File { which, offset })),
         };
         // If the local end is gone, the main loop hears of it next.
