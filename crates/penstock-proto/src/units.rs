@@ -62,6 +62,12 @@ impl Instant {
     }
 }
 
+/// Returns a number of things in words, as `1 file` or `2 files`; `thing` is one of them.
+pub fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
 /// Writes a byte count for people: `0 B`, `512 B`, `1.5 KiB`, `4.0 GiB`.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -177,6 +183,13 @@ pub fn parse_rate(text: &str) -> Result<u64, ParseRateError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Promise: one thing is not told as several.
+    #[test]
+    fn one_thing_is_no_plural() {
+        let texts = [0, 1, 2].map(|count| counted(count, "file"));
+        assert_eq!(texts, ["0 files", "1 file", "2 files"]);
+    }
 
     /// Promise: what a person types as a size means what the documentation says.
     #[test]

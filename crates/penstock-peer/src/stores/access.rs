@@ -71,7 +71,7 @@ pub(crate) enum Absence {
     OtherThanListed,
     #[error("another store is mounted there than the one the transfer writes to")]
     OtherThanWritten,
-    #[error("none of {0} items that were listed is here: is it another one?")]
+    #[error("no listed item is here, of {0} examined: is it another one?")]
     NothingListed(usize),
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{ArgGroup, Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use penstock_proto::units::{MIB, format_bytes, parse_size};
+use penstock_proto::units::{MIB, counted, format_bytes, parse_size};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use rustix::fs::OFlags;
@@ -43,13 +43,13 @@ const FILES_MAX: u64 = 100_000_000;
 /// Arguments of `penstock dataset make`.
 #[derive(Args)]
 #[command(
-    after_help = exit::help(&[
-        ExitCode::Done,
-        ExitCode::Unclassified,
-        ExitCode::Usage,
-        ExitCode::Refused,
-        ExitCode::Fatal,
-        ExitCode::Interrupted,
+    after_help = exit::help_of(&[
+        (ExitCode::Done, "the data set is complete"),
+        (ExitCode::Unclassified, ""),
+        (ExitCode::Usage, ""),
+        (ExitCode::Refused, "refused: the directory is not empty"),
+        (ExitCode::Fatal, ""),
+        (ExitCode::Interrupted, "interrupted"),
     ]),
     group = ArgGroup::new("shape").required(true).args(["files", "preset"]),
     group = ArgGroup::new("each").args(["size", "sizes"]),
@@ -255,7 +255,8 @@ fn check_space(dir: &Path, set: &Set) -> Result<(), Failure> {
     if room.f_files > 0 && set.sizes.len() as u64 > room.f_favail {
         let (files, free) = (set.sizes.len(), room.f_favail);
         let dir = dir.display();
-        return full(format!("the set has {files} files, `{dir}` has {free} inodes free"));
+        let files = counted(files as u64, "file");
+        return full(format!("the set has {files}, `{dir}` has {free} inodes free"));
     }
     Ok(())
 }
@@ -500,8 +501,8 @@ fn report(
         exit::print(&summary.to_string())?;
     } else if !interrupted {
         exit::print(&format!(
-            "{} files, {} ({} bytes) in `{dir}`, seed {}, {seconds:.2} s, {}/s",
-            set.sizes.len(),
+            "{}, {} ({} bytes) in `{dir}`, seed {}, {seconds:.2} s, {}/s",
+            counted(set.sizes.len() as u64, "file"),
             format_bytes(set.bytes),
             set.bytes,
             set.seed,

@@ -24,7 +24,8 @@ pub(crate) struct ProofArgs {
     /// xxh128, xxh3, xxh64, crc32, crc32c, adler32. Each list is written to the file of
     /// --write-digests with the name of the checksum appended. Reads all data at the target once
     /// more, mostly from memory
-    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "write_digests")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "write_digests",
+        value_parser = also_digest)]
     also_digest: Vec<ChecksumKind>,
     /// Write the signed receipt to FILE at the end
     #[arg(long, value_name = "FILE")]
@@ -40,7 +41,7 @@ impl ProofArgs {
     /// What is asked for.
     ///
     /// # Errors
-    /// A checksum is named twice, or is the digest itself.
+    /// A checksum is named twice.
     pub(crate) fn read(&self) -> anyhow::Result<Proof> {
         let mut also_digests = self.also_digest.clone();
         also_digests.sort_unstable();
@@ -49,11 +50,20 @@ impl ProofArgs {
             let message = "--also-digest names a checksum twice";
             return Err(Failure::new(ExitCode::Usage, message).into());
         }
-        if also_digests.contains(&ChecksumKind::Blake3) {
-            let message = "--also-digest blake3: BLAKE3 is what --write-digests writes anyway";
-            return Err(Failure::new(ExitCode::Usage, message).into());
-        }
         Ok(Proof { readback: self.readback, also_digests, receipt: self.receipt.is_some() })
+    }
+}
+
+/// Reads a checksum beside the digest.
+fn also_digest(text: &str) -> Result<ChecksumKind, String> {
+    match text.parse() {
+        Ok(ChecksumKind::Blake3) => Err("--write-digests writes BLAKE3 anyway".to_owned()),
+        Ok(kind) => Ok(kind),
+        Err(_) => {
+            let others = ChecksumKind::ALL.iter().filter(|kind| **kind != ChecksumKind::Blake3);
+            let names: Vec<_> = others.map(|kind| kind.as_str()).collect();
+            Err(format!("one of {}", names.join(", ")))
+        }
     }
 }
 
@@ -130,4 +140,19 @@ pub(crate) fn open_papers(
         DigestOutputs { digests, also }
     });
     Ok((lists, opened.next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: the checksums that an error offers are those that the option takes.
+    #[test]
+    fn what_is_offered_is_taken() {
+        let offered = also_digest("sha3").unwrap_err();
+        let names = offered.strip_prefix("one of ").unwrap().split(", ");
+        assert!(names.clone().all(|name| also_digest(name).is_ok()), "{offered}");
+        assert_eq!(names.count(), ChecksumKind::ALL.len() - 1);
+        assert!(also_digest("blake3").unwrap_err().contains("--write-digests"));
+    }
 }

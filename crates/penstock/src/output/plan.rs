@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
 use penstock_api::plan::{ItemKind, PlanAction, PlanCount, PlanEnd, PlanItem, PlanLine};
-use penstock_proto::units::{format_bytes, format_rate};
+use penstock_proto::units::{counted, format_bytes, format_rate};
 
 use penstock_exit::{self as exit, ExitCode, Failure, failure};
 
@@ -113,7 +113,7 @@ pub(crate) fn write_end(out: &mut dyn Write, end: &PlanEnd) -> io::Result<()> {
             continue;
         }
         let bytes = if bytes > 0 { format!(", {}", format_bytes(bytes)) } else { String::new() };
-        writeln!(out, "{:<10} {items} items{bytes}", action.as_str())?;
+        writeln!(out, "{:<10} {}{bytes}", action.as_str(), counted(items, "item"))?;
     }
     for item in &end.unlisted_items {
         writeln!(out, "{:<10} {}: {}", "left out", item.path, item.message)?;
@@ -125,10 +125,10 @@ pub(crate) fn write_end(out: &mut dyn Write, end: &PlanEnd) -> io::Result<()> {
         (end.not_chosen, "not chosen"),
         (end.not_carried, "not carried: sockets and kinds that are not wanted"),
         (end.own_state, "of penstock's own state"),
-        (end.unlisted, "not to be listed at the source: they would fail"),
+        (end.unlisted, "that could not be listed at the source, and would fail"),
     ] {
         if count > 0 {
-            writeln!(out, "{:<10} {count} items {what}", "left out")?;
+            writeln!(out, "{:<10} {} {what}", "left out", counted(count, "item"))?;
         }
     }
     let moved = totals.bytes_moved();

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use penstock_api::problem::Exit;
 use penstock_api::rest::{ErrorEvent, Event, TransferEvent};
 use penstock_api::transfer::{Progress, TransferState};
-use penstock_proto::units::{format_bytes, format_rate};
+use penstock_proto::units::{counted, format_bytes, format_rate};
 
 use penstock_exit as exit;
 
@@ -333,7 +333,10 @@ fn status_parts(event: &TransferEvent, pace: &Pace) -> (Vec<Part>, String) {
             parts.push(part(1, format!("{left} left")));
         }
     }
-    let files = format!("{} of {}{more} files", progress.files, progress.files_found);
+    let found = counted(progress.files_found, "file");
+    let found =
+        if progress.scan_complete { found } else { format!("{}+ files", progress.files_found) };
+    let files = format!("{} of {found}", progress.files);
     parts.push(part(4, files));
     if progress.errors > 0 {
         parts.push(part(3, format!("{} failed", progress.errors)));
@@ -356,17 +359,6 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// A number of things: `what` begins with their plural.
-fn counted(count: u64, what: &str) -> String {
-    match (count, what.split_once(' ')) {
-        (1, Some((things, rest))) => {
-            let rest = rest.replacen("stay ", "stays ", 1);
-            format!("1 {} {rest}", things.trim_end_matches('s'))
-        }
-        _ => format!("{count} {what}"),
-    }
-}
-
 /// How a transfer ended, for people.
 fn summary_text(event: &TransferEvent) -> String {
     let progress = &event.progress;
@@ -377,10 +369,9 @@ fn summary_text(event: &TransferEvent) -> String {
         _ => String::new(),
     };
     let mut text = format!(
-        "{}: {} file{}, {} in {:.1} s{rate}{verified}",
+        "{}: {}, {} in {:.1} s{rate}{verified}",
         event.state.as_str(),
-        progress.files,
-        if progress.files == 1 { "" } else { "s" },
+        counted(progress.files, "file"),
         format_bytes(progress.bytes),
         progress.seconds,
     );
@@ -392,20 +383,21 @@ fn summary_text(event: &TransferEvent) -> String {
             more.push(format!("{} {what}", format_bytes(bytes)));
         }
     }
-    for (count, what) in [
-        (progress.repairs, "pieces repaired"),
-        (progress.skipped.saturating_sub(progress.sockets), "items skipped"),
-        (progress.excluded, "items not chosen"),
-        (progress.sockets, "sockets skipped"),
-        (progress.own_state, "items of penstock's own state left out"),
-        (progress.deleted, "items deleted"),
-        (progress.not_listed, "files of holes without a standard digest"),
-        (progress.removed, "items removed at the source"),
-        (progress.stayed, "items stay at the source"),
-        (progress.errors, "items failed"),
+    let stay = if progress.stayed == 1 { "stays at the source" } else { "stay at the source" };
+    for (count, thing, what) in [
+        (progress.repairs, "piece", "repaired"),
+        (progress.skipped.saturating_sub(progress.sockets), "item", "skipped"),
+        (progress.excluded, "item", "not chosen"),
+        (progress.sockets, "socket", "skipped"),
+        (progress.own_state, "item", "of penstock's own state left out"),
+        (progress.deleted, "item", "deleted"),
+        (progress.not_listed, "file", "of holes without a standard digest"),
+        (progress.removed, "item", "removed at the source"),
+        (progress.stayed, "item", stay),
+        (progress.errors, "item", "failed"),
     ] {
         if count > 0 {
-            more.push(counted(count, what));
+            more.push(format!("{} {what}", counted(count, thing)));
         }
     }
     more.extend(progress.not_kept.iter().map(ToString::to_string));

@@ -8,7 +8,7 @@ use penstock_api::receipt::{
 };
 use penstock_controller::root::RootHasher;
 use penstock_net::trust::{AuthorityFacts, read_authorities};
-use penstock_proto::units::format_bytes;
+use penstock_proto::units::{counted, format_bytes};
 
 use super::findings::Findings;
 use super::json;
@@ -19,12 +19,13 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Arguments of `penstock receipt check`.
 #[derive(clap::Args)]
-#[command(after_help = exit::help(&[
-    ExitCode::Done,
-    ExitCode::Usage,
-    ExitCode::SomeFailed,
-    ExitCode::Fatal,
-    ExitCode::Integrity,
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "all that was checked holds"),
+    (ExitCode::Unclassified, ""),
+    (ExitCode::Usage, "wrong command line, or --trust names no authority"),
+    (ExitCode::SomeFailed, "something cannot be judged (UNKNOWN), or read"),
+    (ExitCode::Fatal, "the receipt, the list or the directory cannot be read"),
+    (ExitCode::Integrity, "something does not hold (WRONG)"),
 ]))]
 pub(crate) struct CheckArgs {
     /// The receipt
@@ -56,11 +57,11 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     };
     let said = &receipt.receipt;
     findings.good(&format!(
-        "form: receipt of transfer {}, {} -> {}: {} files, {}, {} failed",
+        "form: receipt of transfer {}, {} -> {}: {}, {}, {} failed",
         said.id.short(),
         said.source,
         said.target,
-        said.facts.files,
+        counted(said.facts.files, "file"),
         format_bytes(said.facts.bytes),
         said.facts.failed
     ))?;
@@ -99,7 +100,10 @@ enum NoReceipt {
 type Read = Result<(Receipt, serde_json::Value), NoReceipt>;
 
 fn read(path: &Path) -> anyhow::Result<Read> {
-    let failed = |error| Failure::io(format!("read `{}`", path.display()), error);
+    let failed = |error| {
+        Failure::io(format!("read the receipt `{}`", path.display()), error)
+            .hint("give the file that `--receipt` or `penstock transfer receipt` has written")
+    };
     if fs::metadata(path).map_err(failed)?.len() > RECEIPT_BYTES_MAX as u64 {
         return Ok(Err(NoReceipt::TooLong));
     }
@@ -137,7 +141,10 @@ impl Trusted {
             }
             let authorities = read_authorities(path).map_err(|error| {
                 let message = format!("`{}` holds no site's authority", path.display());
-                Failure::new(ExitCode::Usage, message).caused_by(error)
+                Failure::new(ExitCode::Usage, message).caused_by(error).hint(
+                    "give `trust/authority.pem` of the site, or a user's key of 64 hexadecimal \
+                     digits",
+                )
             })?;
             trusted.authorities.extend(authorities);
         }
@@ -248,7 +255,10 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
         read_tree(path, &mut |path, digest| root.add(digest, path))?;
     if let Some(error) = problem {
         let message = format!("`{}` could not be read whole", path.display());
-        return Err(Failure::new(ExitCode::SomeFailed, message).caused_by(error).into());
+        return Err(Failure::new(ExitCode::SomeFailed, message)
+            .caused_by(error)
+            .hint("make all of it readable for this user, and check its disk")
+            .into());
     }
     if unfinished > 0 {
         findings.unknown(&format!(
@@ -268,7 +278,7 @@ fn judge(
     (files, bytes): (u64, u64),
     found: &str,
 ) -> anyhow::Result<()> {
-    let there = format!("{files} files, {}", format_bytes(bytes));
+    let there = format!("{}, {}", counted(files, "file"), format_bytes(bytes));
     let expected = said.facts.root_digest.as_deref().unwrap_or_default();
     if found == expected {
         findings.good(&format!("content: `{}` has the root digest: {there}", path.display()))?;
@@ -277,9 +287,10 @@ fn judge(
     if said.facts.skipped > 0 && files > said.facts.root_files {
         let skipped = said.facts.skipped;
         findings.unknown(&format!(
-            "content: `{}` holds more than what was moved, {there}: {skipped} items were passed \
-             over or left as they were, and are not in the root digest",
-            path.display()
+            "content: `{}` holds more than what was moved, {there}: {} passed over or left as it \
+             was, and not in the root digest",
+            path.display(),
+            counted(skipped, "item")
         ))?;
         findings.note(
             "`--digest-list` with the digest list of the transfer shows which files \
@@ -288,10 +299,10 @@ fn judge(
         return Ok(());
     }
     findings.wrong(&format!(
-        "content: `{}` is not what was received: {there}, root digest {found}; the receipt says {} \
-         files, {}, {expected}",
+        "content: `{}` is not what was received: {there}, root digest {found}; the receipt says \
+         {}, {}, {expected}",
         path.display(),
-        said.facts.root_files,
+        counted(said.facts.root_files, "file"),
         format_bytes(said.facts.root_bytes)
     ))?;
     Ok(())

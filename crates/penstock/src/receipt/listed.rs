@@ -9,6 +9,7 @@ use penstock_api::receipt::ReceiptBody;
 use penstock_controller::root::RootHasher;
 use penstock_proto::checksum::{ChecksumKind, LineError, parse_line};
 use penstock_proto::digest::Digest;
+use penstock_proto::units::counted;
 
 use super::findings::Findings;
 use super::tree::compare_tree;
@@ -24,7 +25,10 @@ pub(super) fn against_list(
     list: &Path,
     directory: Option<&Path>,
 ) -> anyhow::Result<()> {
-    let failed = |error| Failure::io(format!("read `{}`", list.display()), error);
+    let failed = |error| {
+        Failure::io(format!("read the list `{}`", list.display()), error)
+            .hint("give the list that --write-digests or `penstock transfer digests` has written")
+    };
     let mut file = File::open(list).map_err(failed)?;
     let found = match root_of(&mut file).map_err(failed)? {
         Ok(found) => found,
@@ -38,11 +42,9 @@ pub(super) fn against_list(
         );
         return Ok(findings.wrong(&text)?);
     }
-    let files = said.facts.root_files;
-    findings.good(&format!(
-        "list: `{}` has the root digest: {files} files with their digests",
-        list.display()
-    ))?;
+    let files = counted(said.facts.root_files, "file");
+    findings
+        .good(&format!("list: `{}` has the root digest: {files} with digests", list.display()))?;
     let Some(directory) = directory else { return Ok(()) };
     file.rewind().map_err(failed)?;
     compare_tree(findings, &mut file, directory)

@@ -56,7 +56,9 @@ pub(super) fn read_tree(
         }
     });
     hashed.map_err(|error| {
-        Failure::new(ExitCode::Fatal, format!("cannot read `{}`", path.display())).caused_by(error)
+        Failure::new(ExitCode::Fatal, format!("cannot read `{}`", path.display()))
+            .caused_by(error)
+            .hint("give the directory, or the single file, that was received")
     })?;
     Ok(tree)
 }
@@ -83,7 +85,9 @@ pub(super) fn compare_tree(
     let kind = Some(ChecksumKind::Blake3);
     verify_list(list, directory, kind, workers, &figures, &tell).map_err(|problem| {
         let message = format!("cannot compare `{}` with the list", directory.display());
-        Failure::new(ExitCode::Fatal, message).caused_by(problem)
+        Failure::new(ExitCode::Fatal, message)
+            .caused_by(problem)
+            .hint("give the directory that was received, and the list of its transfer")
     })?;
     for (finding, line) in lines.into_inner().unwrap_or_else(PoisonError::into_inner) {
         let line = line.trim_end();

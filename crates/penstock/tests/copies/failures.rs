@@ -114,7 +114,7 @@ fn e7_a_single_file_that_fails_is_listed_and_taken_back() {
     bed.file("q/f/keep", b"");
     let (exit, said) = bed.copy(&["f", "q"]);
     assert_eq!(exit, 3, "{said}");
-    assert!(said.contains("failed: f: ") && said.contains("1 of 1 items failed"), "{said}");
+    assert!(said.contains("failed: f: ") && said.contains("1 of 1 item failed"), "{said}");
     assert!(!said.contains("--delete"), "deleting is not offered for a single file: {said}");
     assert_eq!(bed.file("list", &bed.list()), bed.at("list"));
     assert_eq!(fs::read(bed.at("list")).unwrap(), b".\n");

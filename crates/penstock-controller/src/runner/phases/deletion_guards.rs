@@ -3,28 +3,30 @@
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::scan::ScanSummary;
 use penstock_api::update::UpdateOptions;
+use penstock_proto::units::counted;
 
 /// The reason why a guard lets nothing be deleted. Code `delete-refused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// An item that was not listed would look like one that is not at the source.
-    #[error("nothing is deleted: {0} items could not be listed at the source")]
+    #[error("nothing is deleted: {} could not be listed at the source", counted(*.0, "item"))]
     Unlisted(u64),
     /// The source lacks files which an interrupted or running copy has still to name there.
     #[error(
-        "nothing is deleted: the source has {0} unfinished files of copies, which may not be \
-         complete"
+        "nothing is deleted: the source has {} of copies, and may not be complete",
+        counted(*.0, "unfinished file")
     )]
     Unfinished(u64),
     #[error("nothing is deleted: the source is empty")]
     EmptySource,
     #[error(
-        "nothing is deleted: {found} items would go, more than the {most} that --max-delete allows"
+        "nothing is deleted: {} would go, more than the {most} that --max-delete allows",
+        counted(*.found, "item")
     )]
     TooMany { found: u64, most: u64 },
     #[error(
-        "nothing is deleted: {found} of the {all} items at the target would go, more than half",
-        all = .found + .existed
+        "nothing is deleted: {found} of {} at the target would go, more than half",
+        counted(.found + .existed, "item")
     )]
     MostOfTarget { found: u64, existed: u64 },
 }
@@ -33,7 +35,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let problem = Self::new(ProblemCode::DeleteRefused, refusal.to_string());
         match refusal {
-            Refusal::Unlisted(_) => problem.hint("make them readable, and run it again"),
+            Refusal::Unlisted(_) => problem.hint("make all of the source readable, and run it again"),
             // The failed items list these files, so the exit code is theirs.
             Refusal::Unfinished(_) => problem.exit(Exit::SomeFailed).hint(
                 "finish these copies, or remove their files with `penstock copy --clean SRC`, and \

@@ -12,6 +12,7 @@ use penstock_api::transfer::PathText;
 use penstock_engine::slice::slice_without;
 use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, FailurePhase, JournalRecord};
+use penstock_proto::units::counted;
 
 use super::checksum_list::each_line;
 use super::source_removal::{CHANGED, each_failure};
@@ -53,7 +54,7 @@ impl Tally {
             Self { other: 0, .. } => ProblemCode::SourceChanged,
             _ => ProblemCode::SomeFailed,
         };
-        let title = format!("{all} of {} items failed", self.items.max(all));
+        let title = format!("{all} of {} failed", counted(self.items.max(all), "item"));
         Some(
             Problem::new(code, title)
                 .hint("the failed items are listed; `--files-from` moves just these"),

@@ -49,7 +49,7 @@ impl fmt::Display for DurabilityMethod {
                 write!(f, "fsync on {kind}, as far as the server honours it")
             }
             Self::Fsync(kind) => write!(f, "fsync on {kind}"),
-            Self::Nothing => f.write_str("nothing is stored"),
+            Self::Nothing => f.write_str("nothing: the target discards all data"),
         }
     }
 }
