@@ -33,7 +33,7 @@ pub enum ExitCode {
     Usage = 2,
     /// Some items failed, the others were done; the failed ones are listed.
     SomeFailed = 3,
-    /// A source changed or vanished.
+    /// A source is missing, changed or vanished.
     SourceChanged = 4,
     /// A failure that may pass.
     Temporary = 5,
@@ -89,7 +89,7 @@ impl ExitCode {
             Self::Unclassified => "an error of no other kind",
             Self::Usage => "wrong command line",
             Self::SomeFailed => "some items failed; they are listed",
-            Self::SourceChanged => "a source changed or vanished",
+            Self::SourceChanged => "a source is missing, changed or vanished",
             Self::Temporary => "temporary failure; retry later",
             Self::Refused => "refused by a safety guard",
             Self::Fatal => "fatal failure; a retry does not help",
@@ -106,11 +106,19 @@ impl From<ExitCode> for process::ExitCode {
     }
 }
 
-/// The section on exit codes that ends a command's `--help`.
+/// Returns the section on exit codes that ends a command's `--help`, with their usual meanings.
 pub fn help(codes: &[ExitCode]) -> String {
+    let codes: Vec<_> = codes.iter().map(|code| (*code, code.meaning())).collect();
+    help_of(&codes)
+}
+
+/// Returns the section on exit codes of a command that gives them meanings of its own; an empty
+/// text stands for the usual one.
+pub fn help_of(codes: &[(ExitCode, &str)]) -> String {
     let mut text = String::from("Exit codes:");
-    for &code in codes {
-        text.push_str(&format!("\n  {:>3}  {}", code as u8, code.meaning()));
+    for (code, own) in codes {
+        let meaning = if own.is_empty() { code.meaning() } else { own };
+        text.push_str(&format!("\n  {:>3}  {meaning}", *code as u8));
     }
     text
 }

@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod copy;
 mod dataset;
+mod exit_codes;
 mod options;
 mod output;
 mod receipt;
@@ -15,7 +16,7 @@ mod token;
 
 use std::process;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use penstock_exit as exit;
 
 /// Moves data sets between sites: fast, always verified, resumable.
@@ -46,13 +47,14 @@ enum Command {
     Reference(reference::ReferenceArgs),
 }
 
-/// The whole command line, to be described.
+/// The whole command line.
 fn command() -> clap::Command {
-    Cli::command()
+    exit_codes::completed(Cli::command())
 }
 
 fn main() -> process::ExitCode {
-    let result = match Cli::parse().command {
+    let parsed = Cli::from_arg_matches(&command().get_matches());
+    let result = match parsed.unwrap_or_else(|error| error.exit()).command {
         Command::Copy(args) => commands::copy::run(*args),
         Command::Daemon(args) => commands::daemon::run(args),
         Command::Transfer(args) => commands::transfer::run(args),

@@ -17,6 +17,11 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 /// `~/.local/share/bash-completion/completions/`. Zsh: into a directory of `$fpath`, as
 /// `_penstock`. Fish: `~/.config/fish/completions/penstock.fish`.
 #[derive(clap::Args)]
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "done"),
+    (ExitCode::Usage, ""),
+    (ExitCode::Fatal, "standard output cannot be written"),
+]))]
 pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
@@ -108,7 +113,7 @@ fn markdown(root: &Command) -> String {
         "# Reference\n\n\
          Every command and option, written from the program by `cargo xtask reference`: change the \
          code, not\nthis file. `docs/guide.md` explains with examples; `penstock COMMAND --help` \
-         prints the same.\n",
+         prints the same,\nand the exit codes of that command.\n",
     );
     for (names, command) in commands(root) {
         text.push_str(&format!("\n## `{}`\n", names.join(" ")));
@@ -120,7 +125,7 @@ fn markdown(root: &Command) -> String {
         let usage = usage.trim_start_matches("Usage:").trim();
         text.push_str(&format!("\n```\n{usage}\n```\n"));
         arguments(command, &mut text);
-        // The codes are the same for all.
+        // Of other commands their help tells.
         if names.len() == 1
             && let Some(after) = command.get_after_help()
         {

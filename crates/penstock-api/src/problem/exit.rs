@@ -14,7 +14,7 @@ pub enum Exit {
     Usage,
     /// 3: some items failed; a list of them was written.
     SomeFailed,
-    /// 4: a source changed or vanished.
+    /// 4: a source is missing, changed or vanished.
     SourceChanged,
     /// 5: temporary, a retry may help.
     Temporary,

@@ -100,7 +100,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
 
 fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
     check_descriptors()?;
-    args.cpus.apply(None)?;
+    args.cpus.apply()?;
     check_digest(&args)?;
     let chosen = args.select.read()?;
     let mut options = TransferOptions {

@@ -3,21 +3,30 @@
 use std::net::SocketAddr;
 
 use crate::options::directory::DirectoryArgs;
-use crate::options::limits::CpuArgs;
+use crate::options::limits::bind_to_cpus;
 use penstock_daemon as daemon;
 use penstock_daemon::config::Config;
 use penstock_exit::{self as exit, ExitCode};
 
 /// Runs the daemon of this host, in the foreground
 #[derive(clap::Args)]
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "ended by SIGTERM or SIGINT"),
+    (ExitCode::Unclassified, ""),
+    (ExitCode::Usage, "wrong command line or configuration"),
+    (ExitCode::Temporary, "the host lacks threads"),
+    (ExitCode::Fatal, "it cannot start, as for a second daemon, a port that is taken"),
+]))]
 pub(crate) struct DaemonArgs {
     #[command(flatten)]
     directory: DirectoryArgs,
     /// Listen at ADDRESS instead of the address in the configuration. Port 0 chooses a free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    #[command(flatten)]
-    cpus: CpuArgs,
+    /// Use at most N CPUs of this host. Default: `cpus` of penstock.toml, else all that the cgroup
+    /// (cpu.max) and the affinity mask allow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cpus: Option<u32>,
     /// Be of the next version, as tests of upgrades want it; no release has this option
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
@@ -39,6 +48,6 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
-    args.cpus.apply(config.cpus)?;
+    bind_to_cpus(args.cpus.or(config.cpus))?;
     daemon::run(config, directory)
 }

@@ -20,9 +20,15 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Finds problems of this host, or of the paths between two sites
 #[derive(clap::Args)]
-#[command(after_help = "Exit codes:\n    0  all is well\n    3  something costs rate, safety or \
-                        patience\n    7  something does not work\n    5  no daemon answers (with \
-                        --pair)")]
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "all is well"),
+    (ExitCode::Unclassified, ""),
+    (ExitCode::Usage, ""),
+    (ExitCode::SomeFailed, "something costs rate, safety or patience"),
+    (ExitCode::Temporary, "with --pair: no daemon answers, or the other site does not"),
+    (ExitCode::Fatal, "something does not work"),
+    (ExitCode::NotAuthorised, "with --pair: the site is not paired"),
+]))]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     directory: DirectoryArgs,

@@ -3,15 +3,20 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use penstock_api::endpoints::{MAKE_PLAN, SUBMIT_TRANSFER, UPLOAD_PLAN};
 use penstock_api::plan::{PlanReader, location_of};
-use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_api::transfer::{Location, TransferOptions, TransferRequest, TransferView};
+use penstock_proto::id::TransferId;
 
 use crate::client::Client;
+use crate::options::limits::PaceArgs;
 use crate::options::plan::{planned_options, read_plan};
+use crate::options::preserve::PreserveArgs;
+use crate::options::select::SelectArgs;
+use crate::options::update::UpdateArgs;
 use crate::output::output_file::OutputFile;
 use crate::output::plan::{self, Show};
 use penstock_exit::failure;
@@ -19,6 +24,58 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Bytes of a plan that are sent at a time.
 const PART_BYTES: u64 = 4 << 20;
+
+/// Arguments of `penstock transfer plan`: those that decide what is done with which item, and the
+/// limits that its forecast knows.
+#[derive(clap::Args)]
+#[command(after_help = exit::help(&ExitCode::ALL))]
+pub(crate) struct PlanningArgs {
+    /// The source, SITE:STORE/PATH. A trailing slash means the contents of the directory
+    source: Location,
+    /// The target, SITE:STORE/PATH
+    target: Location,
+    /// Write the plan to FILE, for `transfer submit --plan`, and print only its totals
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Also list the items that would not change, with the reason
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print JSON Lines
+    #[arg(long)]
+    json: bool,
+    // Groups with headings of their own, behind all that have none.
+    #[command(flatten)]
+    update: UpdateArgs,
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    paces: PaceArgs,
+    #[command(flatten)]
+    preserve: PreserveArgs,
+}
+
+/// Runs `penstock transfer plan`.
+///
+/// # Errors
+/// As [`make`]; the options contradict each other.
+pub(crate) fn run(client: &Client, args: &PlanningArgs) -> anyhow::Result<ExitCode> {
+    let chosen = args.select.read()?;
+    let options = TransferOptions {
+        update: args.update.options(chosen.is_partial())?,
+        files_from: chosen.files_from,
+        select: chosen.select,
+        limits: args.paces.limits(),
+        preserve: args.preserve.preserve()?,
+        ..TransferOptions::default()
+    };
+    let request = TransferRequest {
+        id: TransferId(rand::random()),
+        source: args.source.clone(),
+        target: args.target.clone(),
+        options,
+    };
+    make(client, &request, args.out.as_deref(), Show::choose(args.json, args.verbose))
+}
 
 /// Has a plan made: writes it to `out`, or shows it.
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ use penstock_proto::units::{format_bytes, format_rate, parse_size};
 
 use crate::client::{Client, Next};
 use crate::commands::events;
-use crate::commands::plan;
+use crate::commands::plan::{self, PlanningArgs};
 use crate::commands::shares;
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
@@ -56,7 +56,6 @@ const FOLLOW_AGAIN: Duration = Duration::from_millis(300);
 
 /// Submits, shows and controls transfers between sites
 #[derive(clap::Args)]
-#[command(after_help = exit::help(&ExitCode::ALL))]
 pub(crate) struct TransferArgs {
     #[command(flatten)]
     directory: DirectoryArgs,
@@ -69,13 +68,7 @@ enum TransferCommand {
     /// Submits a transfer and prints its id
     Submit(Box<SubmitArgs>),
     /// Lists what a transfer would do, without doing it
-    Plan {
-        #[command(flatten)]
-        submit: Box<SubmitArgs>,
-        /// Write the plan to FILE, for `transfer submit --plan`, and print only its totals
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
-    },
+    Plan(Box<PlanningArgs>),
     /// Lists transfers, newest first
     List {
         /// Print JSON Lines
@@ -91,7 +84,8 @@ enum TransferCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Shows the progress of a transfer until it ends
+    /// Shows the progress of a transfer until it ends, and exits with its exit code
+    #[command(after_help = exit::help(&ExitCode::ALL))]
     Watch {
         /// The id of the transfer, or its first digits
         #[arg(value_parser = parse_id_digits)]
@@ -113,6 +107,7 @@ enum TransferCommand {
         json: bool,
     },
     /// Waits for the end of a transfer, and exits with its exit code
+    #[command(after_help = exit::help(&ExitCode::ALL))]
     Wait {
         /// The id of the transfer, or its first digits
         #[arg(value_parser = parse_id_digits)]
@@ -200,6 +195,7 @@ impl From<DurabilityArg> for Durability {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = exit::help(&ExitCode::ALL))]
 struct SubmitArgs {
     /// The source, SITE:STORE/PATH. A trailing slash means the contents of the directory
     #[arg(required_unless_present = "plan", conflicts_with = "plan")]
@@ -288,9 +284,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.directory.directory)?;
     match args.command {
         TransferCommand::Submit(submit) => return run_submit(&client, *submit),
-        TransferCommand::Plan { submit, out } => {
-            return run_plan(&client, &submit, out.as_deref());
-        }
+        TransferCommand::Plan(args) => return plan::run(&client, &args),
         TransferCommand::List { json } => list(&client, json)?,
         TransferCommand::Show { id, json } => show(&client, &id, json)?,
         TransferCommand::Watch { id, json } => {
@@ -333,7 +327,8 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
 
 fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     if args.plans.makes() {
-        return run_plan(client, &args, None);
+        let show = Show::choose(args.json, args.plans.verbose());
+        return plan::make(client, &request_of(&args)?, None, show);
     }
     let mode = Mode::choose(args.json, args.progress.or_asked_for());
     let outputs = Outputs::open(&args, mode)?;
@@ -403,17 +398,6 @@ impl Outputs {
         }
         self.receipt.map_or(Ok(()), |to| write_document(client, id, Document::Receipt, to))
     }
-}
-
-fn run_plan(client: &Client, args: &SubmitArgs, out: Option<&Path>) -> anyhow::Result<ExitCode> {
-    if args.plans.file().is_some() {
-        let message = "a plan exists already";
-        return Err(Failure::new(ExitCode::Usage, message)
-            .hint("`penstock transfer submit --plan FILE` follows it")
-            .into());
-    }
-    let show = Show::choose(args.json, args.plans.verbose());
-    plan::make(client, &request_of(args)?, out, show)
 }
 
 fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
@@ -551,7 +535,7 @@ fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
         }
     };
     let Some(list) = list else {
-        let hint = format!("`penstock transfer retry {short}` transfers the missing items");
+        let hint = format!("once that is put right: `penstock transfer retry {short}`");
         return Err(failure.hint(hint).into());
     };
     let part = if list.items < summary.progress.errors { " the first of" } else { "" };
@@ -609,7 +593,11 @@ fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
     };
     let view: TransferView = client.post(&endpoint.uri(&[&id]), &())?;
     let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
-    exit::warn(&format!("{} {}{reason}", view.id.short(), view.state.as_str()));
+    let state = match action {
+        Action::Cancel if !view.state.is_ended() => "is being cancelled",
+        _ => view.state.as_str(),
+    };
+    exit::warn(&format!("{} {state}{reason}", view.id.short()));
     Ok(())
 }
 
@@ -628,6 +616,9 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
     let mut uri = LIST_TRANSFERS.uri(&[]);
     loop {
         let part: TransferList = client.get(&uri)?;
+        if part.transfers.is_empty() && part.next.is_none() && uri == LIST_TRANSFERS.uri(&[]) {
+            exit::warn("there are no transfers");
+        }
         for view in &part.transfers {
             if json {
                 exit::print(&serde_json::to_string(view)?)?;

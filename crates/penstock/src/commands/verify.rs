@@ -13,7 +13,7 @@ use penstock_peer::verify::{
 };
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::name;
-use penstock_proto::units::{format_bytes, format_rate};
+use penstock_proto::units::{counted, format_bytes, format_rate};
 use serde_json::json;
 
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -25,13 +25,14 @@ const WORKERS_MAX: usize = 32;
 
 /// Compares two trees, or a tree with a list of checksums
 #[derive(clap::Args)]
-#[command(after_help = exit::help(&[
-    ExitCode::Done,
-    ExitCode::Usage,
-    ExitCode::SomeFailed,
-    ExitCode::SourceChanged,
-    ExitCode::Fatal,
-    ExitCode::Integrity,
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "the same"),
+    (ExitCode::Unclassified, ""),
+    (ExitCode::Usage, ""),
+    (ExitCode::SomeFailed, "incomplete: some files are unreadable, or unfinished files of copies"),
+    (ExitCode::SourceChanged, "incomplete: some files changed meanwhile"),
+    (ExitCode::Fatal, "nothing was compared: a place or the list is missing or unreadable"),
+    (ExitCode::Integrity, "different: files differ, are missing, or are there in addition"),
 ]))]
 pub(crate) struct VerifyArgs {
     /// The original: a file or directory. A trailing slash means the contents of the directory. Not
@@ -104,8 +105,20 @@ fn check_list(
     figures: &VerifyFigures,
     tell: &penstock_peer::verify::Teller<'_>,
 ) -> anyhow::Result<Option<ChecksumKind>> {
-    let failed = |error| Failure::io(format!("read `{}`", list.display()), error);
+    let failed = |error| {
+        Failure::io(format!("read the list `{}`", list.display()), error)
+            .hint("give a list as b3sum or sha256sum write it")
+    };
     let mut file = std::fs::File::open(list).map_err(failed)?;
+    let there = std::fs::metadata(directory)
+        .map_err(|error| Failure::io(format!("examine `{}`", directory.display()), error))
+        .map_err(|failure| failure.hint("give the directory in which the names of the list lie"))?;
+    if !there.is_dir() {
+        let message = format!("`{}` is not a directory", directory.display());
+        return Err(Failure::new(ExitCode::Fatal, message)
+            .hint("give the directory in which the names of the list lie")
+            .into());
+    }
     verify_list(&mut file, directory, kind, workers, figures, tell).map_err(|problem| {
         let message = format!("cannot verify `{}`", directory.display());
         Failure::new(ExitCode::Fatal, message)
@@ -125,6 +138,7 @@ fn check_trees(
     let look = |path: &Path| {
         std::fs::symlink_metadata(path)
             .map_err(|error| Failure::io(format!("examine `{}`", path.display()), error))
+            .map_err(|failure| failure.hint("give a file or a directory that exists, and its copy"))
     };
     let meta = look(source)?;
     let contents = ends_in_slash(source);
@@ -132,7 +146,8 @@ fn check_trees(
     let made = made_by_copy(source, target, tree)?;
     if let Err(failure) = look(&made) {
         let hint = "compare the contents of two directories with a slash: `verify SRC/ DST`";
-        return Err(if tree && !contents { failure.hint(hint) } else { failure }.into());
+        let has_contents = tree && !contents && target.is_dir();
+        return Err(if has_contents { failure.hint(hint) } else { failure }.into());
     }
     let (source, target) = match tree {
         true if !look(&made)?.is_dir() && !ends_in_slash(&made) => {
@@ -146,7 +161,12 @@ fn check_trees(
     let (source, target) = (end((&source.0, &source.1[..])), end((&target.0, &target.1[..])));
     verify_trees(source, target, options, figures, tell).map_err(|error| {
         let exit = if error.is_denied() { ExitCode::SomeFailed } else { ExitCode::Fatal };
-        Failure::new(exit, "cannot compare").caused_by(error).into()
+        let hint = if error.is_denied() {
+            "ask the owner for the right to read it"
+        } else {
+            "check the disk, server or mount of both places"
+        };
+        Failure::new(exit, "cannot compare").caused_by(error).hint(hint).into()
     })
 }
 
@@ -274,7 +294,8 @@ impl<'a> Watch<'a> {
 
     fn standing(&self) -> String {
         let (files, bytes) = (self.load(|figures| &figures.files), self.load(|all| &all.bytes));
-        format!("{files} files, {} compared, {}", format_bytes(bytes), format_rate(self.rate()))
+        let files = counted(files, "file");
+        format!("{files}, {} compared, {}", format_bytes(bytes), format_rate(self.rate()))
     }
 
     fn summary(&self, settled: Option<ChecksumKind>) -> anyhow::Result<ExitCode> {
@@ -310,21 +331,19 @@ impl<'a> Watch<'a> {
             return Ok(code);
         }
         let kind = settled.map(|kind| format!(" by {kind}")).unwrap_or_default();
-        let skipped = match self.load(|figures| &figures.skipped) {
-            0 => String::new(),
-            sockets => format!(", {sockets} sockets passed over"),
-        };
         let mut more = String::new();
-        if unfinished > 0 {
-            more = format!(", {unfinished} unfinished files of copies");
-        }
-        match self.load(|figures| &figures.own_state) {
-            0 => {}
-            items => more.push_str(&format!(", {items} items of penstock's own state left out")),
+        for (count, thing, what) in [
+            (unfinished, "unfinished file", "of copies"),
+            (self.load(|figures| &figures.own_state), "item", "of penstock's own state left out"),
+            (self.load(|figures| &figures.skipped), "socket", "passed over"),
+        ] {
+            if count > 0 {
+                more.push_str(&format!(", {} {what}", counted(count, thing)));
+            }
         }
         exit::warn(&format!(
             "{state}: {} in {:.1} s{kind}; {differing} differing, {missing} missing, {extra} \
-             extra, {unreadable} unreadable, {changed} changed meanwhile{more}{skipped}",
+             extra, {unreadable} unreadable, {changed} changed meanwhile{more}",
             self.standing(),
             self.began.elapsed().as_secs_f64(),
         ));

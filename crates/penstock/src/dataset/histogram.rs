@@ -12,12 +12,12 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Arguments of `penstock dataset histogram`.
 #[derive(Args)]
-#[command(after_help = exit::help(&[
-    ExitCode::Done,
-    ExitCode::Unclassified,
-    ExitCode::Usage,
-    ExitCode::SomeFailed,
-    ExitCode::Fatal,
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "all files are counted"),
+    (ExitCode::Unclassified, ""),
+    (ExitCode::Usage, ""),
+    (ExitCode::SomeFailed, "some directories or files could not be read; they are listed"),
+    (ExitCode::Fatal, "the directory cannot be read"),
 ]))]
 pub(crate) struct HistogramArgs {
     /// Directory whose regular files are counted, at any depth. Symbolic links are not followed; a

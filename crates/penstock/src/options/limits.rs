@@ -12,16 +12,31 @@ const HEADING: &str = "Limits";
 #[derive(clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct LimitArgs {
-    /// Limit the average rate of file content, over all peers, as in 500Mbit/s, 60MB/s, 1.5Gbit/s,
-    /// 10MiB/s
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    bwlimit: Option<u64>,
+    #[command(flatten)]
+    paces: PaceArgs,
     /// Limit the number of lanes, over all target peers, and of the peers that take part. On one
     /// host: the threads that read and write. Default: automatic, from the path, the peers and
     /// their CPUs
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
     pub(crate) max_lanes: Option<u32>,
+}
+
+impl LimitArgs {
+    /// Returns the limits for `TransferOptions::limits`.
+    pub(crate) fn limits(&self) -> Limits {
+        self.paces.limits()
+    }
+}
+
+/// Limits of rates.
+#[derive(clap::Args)]
+#[command(next_help_heading = HEADING)]
+pub(crate) struct PaceArgs {
+    /// Limit the average rate of file content, over all peers, as in 500Mbit/s, 60MB/s, 1.5Gbit/s,
+    /// 10MiB/s
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    bwlimit: Option<u64>,
     /// Limit the metadata operations per second, over all peers of a side. At the source: names
     /// that the scan looks up. At the target: files, directories and links that are created or
     /// renamed
@@ -29,8 +44,8 @@ pub(crate) struct LimitArgs {
     max_metadata_ops: Option<u32>,
 }
 
-impl LimitArgs {
-    /// For `TransferOptions::limits`.
+impl PaceArgs {
+    /// Returns the limits for `TransferOptions::limits`.
     pub(crate) fn limits(&self) -> Limits {
         Limits { rate_bits_per_s: self.bwlimit, metadata_ops_per_s: self.max_metadata_ops }
     }
@@ -54,7 +69,7 @@ pub(crate) fn rate_or_none(text: &str) -> Result<RateWish, String> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateWish(pub(crate) Option<u64>);
 
-/// Processors of this process.
+/// Processors of a copy.
 #[derive(clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct CpuArgs {
@@ -65,13 +80,12 @@ pub(crate) struct CpuArgs {
 }
 
 impl CpuArgs {
-    /// Binds the process to that many CPUs, or to `configured`. To be called before it starts
-    /// threads: those inherit it, and their number follows from it.
+    /// Binds the process to that many CPUs; see [`bind_to_cpus`].
     ///
     /// # Errors
     /// The kernel refuses; exit 7.
-    pub(crate) fn apply(&self, configured: Option<u32>) -> Result<(), Failure> {
-        bind_to_cpus(self.cpus.or(configured))
+    pub(crate) fn apply(&self) -> Result<(), Failure> {
+        bind_to_cpus(self.cpus)
     }
 
     /// The number that was given.
@@ -80,7 +94,8 @@ impl CpuArgs {
     }
 }
 
-/// Binds this thread, and those that it will start, to so many CPUs, if there is a limit.
+/// Binds this thread, and those that it will start, to so many CPUs, if there is a limit. To be
+/// called before the process starts threads: those inherit it, and their number follows from it.
 ///
 /// # Errors
 /// The kernel refuses; exit 7.

@@ -60,6 +60,13 @@ pub(crate) struct ClusterArgs {
 
 /// How a site of one peer becomes one of several.
 #[derive(clap::Args)]
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "done"),
+    (ExitCode::Unclassified, ""),
+    (ExitCode::Usage, ""),
+    (ExitCode::Refused, "refused: the daemon runs, or the site has several peers already"),
+    (ExitCode::Fatal, "the site directory cannot be written, or there is no etcd to run"),
+]))]
 pub(crate) struct GrowArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
