@@ -91,6 +91,9 @@ pub struct StoreCard {
     /// Rights of paired sites to the store, as that peer is configured.
     #[serde(default)]
     pub rights: StoreRights,
+    /// The reason why it cannot be opened, in words; empty if it can.
+    #[serde(default)]
+    pub trouble: String,
 }
 
 /// Rights of paired sites to a store: their names, or `*` for all of them.

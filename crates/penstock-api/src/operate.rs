@@ -132,9 +132,12 @@ pub struct PeerStore {
     /// Its identity, in hex; empty if it has none yet or cannot be read.
     pub identity: String,
     /// Comparison with the other peers: `same`, `other`, `new` (no identity yet anywhere),
-    /// `offline` (others have one), `alone` (no other peer has it).
+    /// `offline` (it cannot be opened, or others have an identity), `alone` (no other peer has it).
     #[serde(deserialize_with = "crate::text::field")]
     pub is: String,
+    /// The reason why it is offline, in words; may be empty.
+    #[serde(default, deserialize_with = "crate::text::field")]
+    pub why: String,
 }
 
 /// A peer of the site.

@@ -1,7 +1,8 @@
 //! Whether all is well with a site: what `site status` says at one glance.
 
 use penstock_api::cluster::ClusterView;
-use penstock_api::operate::{Finding, Level, PeerView, PeersView, Presence};
+use penstock_api::operate::{Finding, Level, PeerStore, PeerView, PeersView, Presence};
+use penstock_proto::id::Name;
 
 use super::etcd;
 
@@ -20,7 +21,8 @@ pub(crate) fn judge(cluster: Option<&ClusterView>, peers: &PeersView) -> Vec<Fin
     for peer in &peers.peers {
         findings.extend(presence(peer));
         findings.extend(clock(peer));
-        findings.extend(stores(peer));
+        let reached = |name: &Name| peers.peers.iter().any(|peer| reaches(peer, name));
+        findings.extend(stores(peer, &reached));
     }
     findings.extend(versions(&peers.peers));
     findings
@@ -104,16 +106,28 @@ fn clock(peer: &PeerView) -> Option<Finding> {
     Some(Finding::new(level, "clock", what, why, action).of(&peer.peer))
 }
 
-fn stores(peer: &PeerView) -> Vec<Finding> {
-    let finding = |name: &str, is: &str| match is {
-        "offline" => Some(Finding::new(
+fn reaches(peer: &PeerView, name: &Name) -> bool {
+    peer.stores.iter().any(|store| store.store == *name && !store.identity.is_empty())
+}
+
+/// What is wrong with the stores of a peer; `reached` tells which of them some peer reaches.
+fn stores(peer: &PeerView, reached: &dyn Fn(&Name) -> bool) -> Vec<Finding> {
+    let finding = |store: &PeerStore| match (&store.store, store.is.as_str()) {
+        (name, "offline") if reached(name) => Some(Finding::new(
             Level::Warning,
             "store",
             format!("store `{name}` is offline there, and is not at other peers"),
             "it takes no part in what uses that store",
             "mount it there",
         )),
-        "other" => Some(Finding::new(
+        (name, "offline") => Some(Finding::new(
+            Level::Bad,
+            "store",
+            format!("store `{name}` is offline: {}", store.why),
+            "transfers that use it wait",
+            "mount it, or correct its path in penstock.toml",
+        )),
+        (name, "other") => Some(Finding::new(
             Level::Bad,
             "store",
             format!("store `{name}` is another one there than at other peers"),
@@ -123,7 +137,7 @@ fn stores(peer: &PeerView) -> Vec<Finding> {
         )),
         _ => None,
     };
-    let found = peer.stores.iter().filter_map(|store| finding(store.store.as_str(), &store.is));
+    let found = peer.stores.iter().filter_map(finding);
     found.map(|finding| finding.of(&peer.peer)).collect()
 }
 
@@ -147,7 +161,7 @@ fn versions(peers: &[PeerView]) -> Option<Finding> {
 mod tests {
     use super::*;
     use penstock_api::cluster::LeaderCard;
-    use penstock_api::operate::{PeerStore, worst};
+    use penstock_api::operate::worst;
 
     fn peer(name: &str) -> PeerView {
         PeerView {
@@ -162,6 +176,7 @@ mod tests {
                 store: "data".parse().unwrap(),
                 identity: "7f".to_owned(),
                 is: "same".to_owned(),
+                why: String::new(),
             }],
             draining: None,
             load: None,
@@ -202,5 +217,13 @@ mod tests {
             &PeersView { site: "hpc".parse().unwrap(), peers: vec![peer("h1")] },
         );
         assert_eq!(worst(&none), Level::Bad);
+        let mut alone = peer("h1");
+        alone.stores[0].identity.clear();
+        "offline".clone_into(&mut alone.stores[0].is);
+        "no such directory".clone_into(&mut alone.stores[0].why);
+        let peers = PeersView { site: "hpc".parse().unwrap(), peers: vec![alone] };
+        let lost = judge(None, &peers);
+        assert_eq!(worst(&lost), Level::Bad, "nobody reaches the store");
+        assert!(lost[0].what.ends_with("offline: no such directory"), "{}", lost[0].what);
     }
 }

@@ -80,17 +80,20 @@ impl EventLog {
         });
     }
 
+    /// Returns whether a store of this peer was taken away, and has not come back.
+    pub(crate) fn is_lost(&self, store: &Name) -> bool {
+        let inner = self.lock();
+        let last = inner.kept.iter().rev().find(|event| {
+            event.peer == self.peer
+                && event.kind.starts_with("store-")
+                && event.subject == store.as_str()
+        });
+        last.is_some_and(|event| event.kind == "store-offline")
+    }
+
     /// Takes note of how a store looks now; `before` is how it looked when it was there last.
     fn see_store(&self, store: &Name, before: &mut Sight, now: Sight) {
-        let was_lost = {
-            let inner = self.lock();
-            let last = inner.kept.iter().rev().find(|event| {
-                event.peer == self.peer
-                    && event.kind.starts_with("store-")
-                    && event.subject == store.as_str()
-            });
-            last.is_some_and(|event| event.kind == "store-offline")
-        };
+        let was_lost = self.is_lost(store);
         if now.is_there(before) {
             if was_lost {
                 let text = format!("store `{store}` is back at this peer");
@@ -105,8 +108,8 @@ impl EventLog {
                 _ => "at its path is another directory, as after an unmount",
             };
             let text = format!(
-                "store `{store}` is offline at this peer: {what}; the other peers continue without \
-                 it"
+                "store `{store}` is offline at this peer: {what}; transfers that use it wait, or \
+                 continue at other peers"
             );
             self.add("store-offline", store.as_str(), None, &text);
         }
@@ -132,6 +135,10 @@ mod tests {
         };
         let both = ["store-offline", "store-back"];
         let directory = Sight::Directory;
+        assert_eq!(kinds(vec![directory(5), directory(9)]), ["store-offline"]);
+        assert!(log.is_lost(&name) && !log.is_lost(&"other".parse().unwrap()));
+        assert_eq!(kinds(vec![directory(5), directory(5)]), ["store-back"]);
+        assert!(!log.is_lost(&name));
         assert_eq!(kinds(vec![directory(5), directory(9), directory(9), directory(5)]), both);
         assert_eq!(kinds(vec![directory(5), store(), directory(9), store()]), both);
         assert_eq!(kinds(vec![store(), Sight::Nothing, directory(5), store()]), both);

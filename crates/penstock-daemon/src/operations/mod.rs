@@ -220,8 +220,24 @@ impl Operate {
         PeersView { site, peers }
     }
 
+    /// A store of this peer beside those of the others; one that was taken away since is offline.
+    fn own_store(&self, card: &StoreCard, cards: &[PeerCard]) -> PeerStore {
+        let store = compared(card, self.own(), cards);
+        match store.is.as_str() {
+            "new" if self.events.is_lost(&card.store) => {
+                let why = "at its path is another directory, as after an unmount".to_owned();
+                PeerStore { is: "offline".to_owned(), why, ..store }
+            }
+            _ => store,
+        }
+    }
+
     fn peer_view(&self, now: &ClusterNow, card: &PeerCard, cards: &[PeerCard]) -> PeerView {
         let leader = now.leader.as_ref().filter(|(leader, _)| leader.peer == card.peer);
+        let store = |store: &StoreCard| match card.peer == *self.own() {
+            true => self.own_store(store, cards),
+            false => compared(store, &card.peer, cards),
+        };
         PeerView {
             peer: card.peer.clone(),
             own: card.peer == *self.own(),
@@ -230,7 +246,7 @@ impl Operate {
             addresses: card.addresses.clone(),
             version: card.version.clone(),
             controller_since: leader.map_or(0, |(leader, _)| leader.since),
-            stores: card.stores.iter().map(|store| compared(store, &card.peer, cards)).collect(),
+            stores: card.stores.iter().map(store).collect(),
             draining: now.draining.iter().find(|mark| mark.peer == card.peer).cloned(),
             load: None,
             clock_ahead_ms: None,

@@ -470,6 +470,7 @@ mod tests {
                 identity: identity.to_owned(),
                 mounts: String::new(),
                 rights: Default::default(),
+                trouble: String::new(),
             }],
             running: 0,
             since: 0,

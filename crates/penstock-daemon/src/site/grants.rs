@@ -28,6 +28,7 @@ pub fn give(
         let hint = format!("add `{site}` to `write` or `delete` of the store by hand");
         Failure::new(ExitCode::Usage, message).caused_by(why.to_string()).hint(hint)
     };
+    check_stores(&text, write.iter().chain(delete))?;
     for store in write.iter().chain(delete) {
         text = with_site(&text, store, "write", site).map_err(|error| by_hand(&error))?;
     }
@@ -44,6 +45,17 @@ pub fn give(
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&new, &path));
     Ok(written.map_err(failed)?)
+}
+
+/// Refuses a store that the configuration does not have. A configuration that cannot be read is
+/// told of later.
+fn check_stores<'a>(text: &str, mut named: impl Iterator<Item = &'a Name>) -> Result<(), Failure> {
+    let Ok(config) = toml::from_str::<Config>(text) else { return Ok(()) };
+    let is_known = |name: &Name| config.stores.iter().any(|store| store.name == *name);
+    let Some(unknown) = named.find(|name| !is_known(name)) else { return Ok(()) };
+    let known: Vec<_> = config.stores.iter().map(|store| store.name.as_str()).collect();
+    Err(Failure::new(ExitCode::Usage, format!("store `{unknown}` does not exist here"))
+        .hint(format!("known stores: {}", known.join(", "))))
 }
 
 /// Says how an operator of `own` gives `site` a right to a store.

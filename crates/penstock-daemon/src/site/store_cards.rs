@@ -1,7 +1,9 @@
 //! The stores of this peer, as its card names them.
 
+use std::path::Path;
+
 use penstock_api::cluster::StoreCard;
-use penstock_store::{PosixOptions, PosixStore};
+use penstock_store::{PosixOptions, PosixStore, StoreError, StoreOffline};
 
 use super::store_look;
 use crate::config::StoreConfig;
@@ -19,27 +21,37 @@ pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
             identity: String::new(),
             mounts: String::new(),
             rights: store.rights(),
+            trouble: "a call to it hangs".to_owned(),
         })
     };
     stores.iter().map(card).collect()
 }
 
 fn store_card(store: &StoreConfig) -> StoreCard {
-    let identity = |store: &StoreConfig| {
-        let options = PosixOptions { read_only: true, ..PosixOptions::default() };
-        let opened = PosixStore::open(&store.directory()?, options).ok()?;
-        Some(data_encoding::HEXLOWER.encode(&opened.identity().ok()?.id))
-    };
-    let identity = |store: &StoreConfig| match store.path.as_str() {
-        "null:" => "null".to_owned(),
-        text if text.starts_with("mem:") => IN_MEMORY.to_owned(),
-        _ => identity(store).unwrap_or_default(),
+    let (identity, trouble) = match store.directory() {
+        None if store.path == "null:" => ("null".to_owned(), String::new()),
+        None => (IN_MEMORY.to_owned(), String::new()),
+        Some(directory) => match identity_at(&directory) {
+            Ok(identity) => (identity, String::new()),
+            Err(error) => (String::new(), penstock_exit::chain(&error)),
+        },
     };
     StoreCard {
         store: store.name.clone(),
-        identity: identity(store),
+        identity,
         mounts: mounts_text(store),
         rights: store.rights(),
+        trouble,
+    }
+}
+
+/// Returns the identity of the store at a directory, in hex; empty if it has none yet.
+fn identity_at(directory: &Path) -> Result<String, StoreError> {
+    let options = PosixOptions { read_only: true, ..PosixOptions::default() };
+    match PosixStore::open(directory, options)?.identity() {
+        Ok(identity) => Ok(data_encoding::HEXLOWER.encode(&identity.id)),
+        Err(StoreOffline::IdentityMissing { .. }) => Ok(String::new()),
+        Err(offline) => Err(offline.into()),
     }
 }
 

@@ -5,28 +5,34 @@ use penstock_api::operate::PeerStore;
 use penstock_cluster::membership::ClusterNow;
 use penstock_proto::id::Name;
 
-/// A store of one peer beside those of the others.
-pub(crate) fn compared(store: &StoreCard, of: &Name, cards: &[PeerCard]) -> PeerStore {
+/// Returns the identities that peers other than `of` see for a store.
+fn seen_elsewhere<'a>(store: &Name, of: &Name, cards: &'a [PeerCard]) -> Vec<&'a str> {
     let others = cards.iter().filter(|card| card.peer != *of);
-    let others: Vec<&str> = others
-        .flat_map(|card| card.stores.iter().filter(|other| other.store == store.store))
-        .map(|other| other.identity.as_str())
-        .collect();
-    let known = others.iter().any(|identity| !identity.is_empty());
-    let is = match store.identity.as_str() {
-        "" if known => "offline",
-        "" => "new",
-        _ if !known => "alone",
-        own if others.iter().any(|other| !other.is_empty() && *other != own) => "other",
-        _ => "same",
-    };
-    PeerStore { store: store.store.clone(), identity: store.identity.clone(), is: is.to_owned() }
+    let stores = others.flat_map(|card| card.stores.iter().filter(|other| other.store == *store));
+    stores.map(|other| other.identity.as_str()).filter(|identity| !identity.is_empty()).collect()
 }
 
-/// Whether others see a store that this peer has not seen: one that is gone here, or a new one that
-/// has got its identity since it looked.
+/// Returns a store of one peer beside those of the others.
+pub(crate) fn compared(store: &StoreCard, of: &Name, cards: &[PeerCard]) -> PeerStore {
+    let others = seen_elsewhere(&store.store, of, cards);
+    let is = match store.identity.as_str() {
+        "" if !others.is_empty() || !store.trouble.is_empty() => "offline",
+        "" => "new",
+        _ if others.is_empty() => "alone",
+        own if others.iter().any(|other| *other != own) => "other",
+        _ => "same",
+    };
+    let why = if is == "offline" { store.trouble.clone() } else { String::new() };
+    let (name, identity) = (store.store.clone(), store.identity.clone());
+    PeerStore { store: name, identity, is: is.to_owned(), why }
+}
+
+/// Returns whether others see a store that this peer has not seen: one that is gone here, or a new
+/// one that has got its identity since it looked.
 pub(crate) fn lacks_store(own: &PeerCard, cards: &[PeerCard]) -> bool {
-    own.stores.iter().any(|store| compared(store, &own.peer, cards).is == "offline")
+    own.stores.iter().any(|store| {
+        store.identity.is_empty() && !seen_elsewhere(&store.store, &own.peer, cards).is_empty()
+    })
 }
 
 /// Whether a peer has a store with an identity: one that is mounted there.
@@ -69,6 +75,7 @@ mod tests {
                 identity: identity.to_owned(),
                 mounts: String::new(),
                 rights: Default::default(),
+                trouble: String::new(),
             }],
             running: 0,
             protocol: 1,
@@ -90,5 +97,10 @@ mod tests {
         assert_eq!(is(["aa", "7f", "7f"]), "other");
         assert_eq!(is(["", "", ""]), "new");
         assert_eq!(is(["7f", "", ""]), "alone");
+        let mut alone = card("a", "");
+        alone.stores[0].trouble = "no such directory".to_owned();
+        let only = compared(&alone.stores[0], &alone.peer, &[]);
+        assert_eq!((only.is.as_str(), only.why.as_str()), ("offline", "no such directory"));
+        assert!(!lacks_store(&alone, &[]), "no other peer sees it");
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn show(
         }
     }
     if events.is_empty() && !json {
-        exit::warn("nothing is stored");
+        exit::warn("no events are recorded");
     }
     Ok(())
 }

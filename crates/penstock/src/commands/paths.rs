@@ -19,9 +19,12 @@ pub(crate) fn show(client: &Client, site: Option<Name>, json: bool) -> anyhow::R
         Some(site) => vec![site],
         None => {
             let all: Vec<SiteView> = client.get(&LIST_SITES.uri(&[]))?;
-            all.into_iter().filter(|site| !site.own).map(|site| site.name).collect()
+            all.into_iter().filter(|site| !site.own).map(|site| site.name).collect::<Vec<_>>()
         }
     };
+    if sites.is_empty() {
+        exit::warn("this site is paired with no other: `penstock site pair` begins a pairing");
+    }
     for site in sites {
         let view: PathsView = client.get(&SHOW_PATHS.uri(&[&site]))?;
         if json {

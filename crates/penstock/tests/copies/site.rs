@@ -387,6 +387,71 @@ fn a8_a_second_daemon_and_a_taken_port_are_refused() {
     assert!(other.fails(5, &["site", "status"]).contains("no daemon"));
 }
 
+/// Promise: a store that is not there is told: by `site init`, which makes the site all the same,
+/// by `site status`, which is not well then, and by `peer list`; until it is there.
+#[test]
+fn a_store_that_is_missing_is_told() {
+    let base = tempfile::tempdir().unwrap();
+    let mut lab = Site::new(base.path(), "lab");
+    lab.ok(&["site", "status"]);
+    lab.kill();
+    let away = base.path().join("away");
+    fs::rename(&lab.data, &away).unwrap();
+    lab.start();
+    let status = lab.run(&["site", "status"]);
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert_eq!(status.status.code(), Some(7), "{text}");
+    for word in ["NOT WELL", "`data` is offline", lab.data.to_str().unwrap(), "do:  mount it"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(lab.ok(&["peer", "list"]).contains("data (offline)"));
+    fs::rename(&away, &lab.data).unwrap();
+    assert!(lab.ok(&["peer", "list"]).contains("data (new)"));
+    lab.ok(&["site", "status"]);
+    let store = format!("data={}", away.display());
+    let other = base.path().join("other");
+    let made = Command::new(BINARY)
+        .args(["site", "init", "--name", "other", "--store", &store, "--dir"])
+        .arg(&other)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    assert!(said.contains("away` does not exist") && said.contains("mounted or made"), "{said}");
+    assert!(other.join("penstock.toml").exists());
+}
+
+/// Promise: what names nothing is told: a grant to a site that is not paired, a store that does not
+/// exist, paths of a site without pairings, lists without lines.
+#[test]
+fn what_names_nothing_is_told() {
+    let base = tempfile::tempdir().unwrap();
+    let mut lab = Site::new(base.path(), "lab");
+    let says = |site: &Site, args: &[&str], word: &str| {
+        let output = site.run(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains(word), "{args:?}: {said}");
+    };
+    let grant = ["site", "grant", "hpc", "--write", "data"];
+    says(&lab, &grant, "site `hpc` is not paired with this one");
+    says(&lab, &["site", "grant", "lab", "--write", "data"], "is this site");
+    let said = lab.fails(2, &["site", "grant", "hpc", "--write", "dat"]);
+    assert!(said.contains("known stores: data"), "{said}");
+    says(&lab, &["site", "paths"], "is paired with no other");
+    says(&lab, &["transfer", "list"], "no transfers");
+    let said = lab.fails(12, &["site", "paths", "hpc"]);
+    assert!(said.contains("penstock site list"), "{said}");
+    let hpc = Site::new(base.path(), "hpc");
+    hpc.ok(&["site", "pair", &lab.token()]);
+    let said = String::from_utf8_lossy(&lab.run(&grant).stderr).into_owned();
+    assert!(!said.contains("not paired"), "{said}");
+    lab.kill();
+    says(&lab, &grant, "was not checked");
+    lab.directory = base.path().join("elsewhere");
+    let said = lab.fails(5, &["transfer", "list"]);
+    assert!(said.contains("is not a site directory"), "{said}");
+}
+
 /// Promise: SIGTERM ends a daemon within its five seconds, some more on a busy machine, exit 0, and
 /// its socket is gone.
 #[test]

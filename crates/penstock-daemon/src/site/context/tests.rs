@@ -37,6 +37,7 @@ fn peer(number: usize, cards: usize, has_store: bool) -> (Name, SiteAddresses, V
         identity: String::new(),
         mounts: String::new(),
         rights: StoreRights::default(),
+        trouble: String::new(),
     };
     (name, addresses, if has_store { vec![card] } else { Vec::new() })
 }

@@ -3,6 +3,7 @@
 pub(crate) mod rotation;
 
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -52,6 +53,12 @@ enum SiteCommand {
     Pair(PairArgs),
     /// Grants a paired site rights to stores of this site, effective immediately; revoke them in
     /// `penstock.toml`
+    #[command(after_help = exit::help_of(&[
+        (ExitCode::Done, "done"),
+        (ExitCode::Unclassified, ""),
+        (ExitCode::Usage, "wrong command line, no such store, or no site directory"),
+        (ExitCode::Fatal, "penstock.toml cannot be read or written"),
+    ]))]
     Grant {
         /// Its name
         site: Name,
@@ -98,8 +105,15 @@ enum SiteCommand {
         /// Its name
         site: Name,
     },
-    /// Shows the health of the site: its controller, peers and etcd. Exits 0 if all is well, 3 with
-    /// warnings, 7 if something does not work
+    /// Shows the health of the site: its controller, peers, stores and etcd
+    #[command(after_help = exit::help_of(&[
+        (ExitCode::Done, "all is well"),
+        (ExitCode::Unclassified, ""),
+        (ExitCode::Usage, ""),
+        (ExitCode::SomeFailed, "it works, with warnings"),
+        (ExitCode::Temporary, "no daemon answers"),
+        (ExitCode::Fatal, "something does not work"),
+    ]))]
     Status {
         /// Print JSON
         #[arg(long)]
@@ -125,6 +139,13 @@ struct PairArgs {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = exit::help_of(&[
+    (ExitCode::Done, "done; a store that is not there yet is only a warning"),
+    (ExitCode::Unclassified, ""),
+    (ExitCode::Usage, ""),
+    (ExitCode::Refused, "refused: there is a site already"),
+    (ExitCode::Fatal, "the site directory cannot be written, or there is no etcd to run"),
+]))]
 struct InitArgs {
     /// Name of the site: a-z, 0-9, `-`, `_`
     #[arg(long)]
@@ -176,6 +197,9 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
             let stores = Config::load(directory)?.stores;
             let stores: Vec<_> = stores.iter().map(StoreConfig::view).collect();
             exit::warn(&granted(&stores, Some(&site), directory));
+            if let Some(why) = unpaired(&client()?, &site) {
+                exit::warn(&why);
+            }
         }
         SiteCommand::Join(join) => match join.token.read()? {
             Some(token) => join::join(directory, &join, &token)?,
@@ -293,8 +317,50 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     ))?;
     let stores: Vec<_> = config.stores.iter().map(StoreConfig::view).collect();
     exit::warn(&granted(&stores, None, directory));
+    for warning in config.stores.iter().filter_map(lack_of) {
+        exit::warn(&warning);
+    }
     cluster::tell_next(directory, &config);
     Ok(())
+}
+
+/// Returns the warning about a store whose directory is not there now.
+fn lack_of(store: &StoreConfig) -> Option<String> {
+    let directory = store.directory()?;
+    let what = match fs::metadata(&directory) {
+        Ok(there) if there.is_dir() => return None,
+        Ok(_) => "is not a directory".to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(error) => format!("cannot be examined: {error}"),
+    };
+    let (name, directory) = (&store.name, directory.display());
+    Some(format!(
+        "warning: store `{name}`: `{directory}` {what}. Until it is mounted or made, transfers \
+         that use it wait; to correct the path, edit `penstock.toml`"
+    ))
+}
+
+/// Returns the note about a site that is not paired with this one, or of which nobody knows.
+fn unpaired(client: &Client, site: &Name) -> Option<String> {
+    let sites: Vec<SiteView> = match client.get("/sites") {
+        Ok(sites) => sites,
+        Err(error) => {
+            return Some(format!("whether site `{site}` is paired was not checked: {error}"));
+        }
+    };
+    if sites.iter().any(|known| known.name == *site && !known.own) {
+        return None;
+    }
+    if sites.iter().any(|known| known.name == *site) {
+        return Some(format!("warning: `{site}` is this site, which needs no grant"));
+    }
+    let paired: Vec<_> =
+        sites.iter().filter(|known| !known.own).map(|known| known.name.as_str()).collect();
+    let paired = if paired.is_empty() { "none".to_owned() } else { paired.join(", ") };
+    Some(format!(
+        "warning: site `{site}` is not paired with this one: the grant counts once it is. Paired \
+         sites: {paired}"
+    ))
 }
 
 /// What a site may do with the stores of this one, or every site that is paired, and how to change
