@@ -1,6 +1,6 @@
 //! Asks the daemon of a site directory, over its Unix socket.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
+use penstock_daemon::config::Config;
 use penstock_daemon::http;
 use penstock_exit::{ExitCode, Failure, failure};
 
@@ -175,13 +176,9 @@ impl Client {
         uri: &EndpointUri,
         body: Option<Vec<u8>>,
     ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
-            let title = format!("no daemon answers at `{}`", self.socket.display());
-            Problem::new(ProblemCode::NoDaemon, title).because(error).hint(
-                "start it with `penstock daemon --dir DIR`, or name another site directory by \
-                     `--dir`",
-            )
-        })?;
+        let stream = UnixStream::connect(&self.socket)
+            .await
+            .map_err(|error| unanswered(&self.socket, &error))?;
         let method = match uri.endpoint.method {
             api::Method::Get => Method::GET,
             api::Method::Post => Method::POST,
@@ -236,6 +233,24 @@ impl Client {
             }
         })
     }
+}
+
+/// Returns the problem of a socket at which no daemon answers.
+fn unanswered(socket: &Path, error: &io::Error) -> Problem {
+    let directory = socket.parent().unwrap_or(socket);
+    let (shown, named) = (directory.display(), "name another site directory by `--dir`");
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        let title = format!("this user may not ask the daemon at `{}`", socket.display());
+        let hint = format!("run it as the user of the daemon, or {named}");
+        return Problem::new(ProblemCode::NotAuthorised, title).because(error).hint(hint);
+    }
+    let is_site = Config::found(directory).exists();
+    let hint = match is_site {
+        true => format!("start it with `penstock daemon --dir {shown}`, or {named}"),
+        false => format!("`{shown}` is not a site directory: {named} or `PENSTOCK_DIR`"),
+    };
+    let title = format!("no daemon answers at `{}`", socket.display());
+    Problem::new(ProblemCode::NoDaemon, title).because(error).hint(hint)
 }
 
 fn interrupted() -> anyhow::Error {

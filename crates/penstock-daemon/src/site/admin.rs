@@ -114,7 +114,8 @@ impl Admin {
             return Ok(());
         }
         let title = format!("site `{site}` is not paired with this one");
-        Err(Problem::new(ProblemCode::SiteUnknown, title))
+        Err(Problem::new(ProblemCode::SiteUnknown, title)
+            .hint("`penstock site list` shows the paired sites"))
     }
 
     /// Returns the stores of this site.

@@ -290,6 +290,7 @@ impl Sites {
         let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
             let title = format!("site `{}` is not paired with this one", call.site);
             Problem::new(ProblemCode::NotPaired, title)
+                .hint("`penstock site list` shows the paired sites")
         })?;
         let client = self.client(call.site)?;
         let mut last = None;

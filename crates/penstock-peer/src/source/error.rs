@@ -213,6 +213,8 @@ impl SourceError {
             Self::Opening(_) => "the transfer continues by itself",
             Self::Unfit { fault: Unfit::Unfinished, .. } => "copy what it is made from",
             Self::Unfit { fault: Unfit::OwnState, .. } => "give a path outside of it",
+            Self::Root { fault: RootFault::Missing, .. } => "correct the path of the source",
+            Self::Root { fault: RootFault::Denied, .. } => "ask its owner for the right to read it",
             Self::Root { fault: RootFault::TooManyAttributes, .. } => {
                 "`--no-preserve xattrs` copies it without them"
             }

@@ -59,10 +59,7 @@ impl SourcePlace {
             let (directory, special) = (true, false);
             return Ok(Self { kind, root: Vec::new(), path, directory, slash, special });
         }
-        let meta = fs::symlink_metadata(source).map_err(|error| {
-            Failure::io(format!("examine the source `{}`", source.display()), error)
-                .hint("give a file or a directory that exists")
-        })?;
+        let meta = fs::symlink_metadata(source).map_err(|error| unexamined(source, error))?;
         let followed = if slash { fs::metadata(source).ok() } else { None };
         if followed.as_ref().unwrap_or(&meta).is_dir() {
             let path = canonical(source)?;
@@ -140,12 +137,29 @@ impl TargetPlace {
         }
         fs::create_dir_all(&directory).map_err(|error| {
             Failure::io(format!("make the directory `{}`", directory.display()), error)
+                .hint("choose a target in a directory that this user may write to")
         })?;
         let directory = canonical(&directory)?;
         let path = directory.join(OsStr::from_bytes(&root));
         apart(&path)?;
         Ok(Self { kind: StoreKind::Posix(directory), root, path })
     }
+}
+
+/// Returns the failure of a source that cannot be examined.
+fn unexamined(source: &Path, error: io::Error) -> Failure {
+    let message = format!("cannot examine the source `{}`", source.display());
+    let (exit, hint) = match error.kind() {
+        // As a transfer between sites ends: the source may have been there before.
+        io::ErrorKind::NotFound => {
+            (ExitCode::SourceChanged, "give a file or a directory that exists")
+        }
+        io::ErrorKind::PermissionDenied => {
+            (ExitCode::Fatal, "ask its owner for the right to read it")
+        }
+        _ => (ExitCode::of_io(&error), "give a file or a directory that exists"),
+    };
+    Failure::new(exit, message).caused_by(error).hint(hint)
 }
 
 /// Refuses a target where something else is that has to be a directory: itself, or one on the way.

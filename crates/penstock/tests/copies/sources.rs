@@ -24,6 +24,22 @@ fn failure_list(base: &Path, ended: &Ended) -> (PathBuf, BTreeSet<String>) {
     (path, lines.lines().map(str::to_owned).collect())
 }
 
+/// Promise: a source that is not there ends a copy as it ends a transfer (exit 4), with advice on
+/// the path; it is not called temporary.
+#[test]
+fn a_source_that_is_missing_is_told() {
+    let base = scratch();
+    let copy = Copy::new(base.path());
+    for options in [&[][..], &["-n"]] {
+        let (from, to) = (base.path().join("missing"), base.path().join("to"));
+        let mut command = copy.command(&from, &to);
+        let ended = Run::spawn(command.args(options)).end().expect(4);
+        assert!(ended.errors.contains("cannot examine the source"), "{}", ended.errors);
+        assert!(ended.errors.contains("hint:  give a file or a directory"), "{}", ended.errors);
+        assert!(!to.exists());
+    }
+}
+
 /// Promise: what cannot be read fails alone: exit 3, the rest moves, the list names just these and
 /// moves just these once they can be read.
 #[test]

@@ -425,7 +425,7 @@ fn any_runtime_directory_will_do() {
 fn b8_errors_at_the_other_host_name_it() {
     let host = installed();
     make_tree(&host.path("local/tree"));
-    let ended = host.run(&[&host.remote("missing"), "."]).expect(7);
+    let ended = host.run(&[&host.remote("missing"), "."]).expect(4);
     assert!(ended.errors.contains("at 127.0.0.1: cannot examine the source"), "{}", ended.errors);
     let ended = host.run(&["tree", "127.0.0.1:/proc/version/x"]).expect(7);
     assert!(ended.errors.contains("at 127.0.0.1: `/proc/version` is a file"), "{}", ended.errors);
@@ -435,7 +435,7 @@ fn b8_errors_at_the_other_host_name_it() {
     }
     host.run(&[&host.remote("local/tree"), "tree/sub"]).expect(6);
     host.run(&["127.0.0.1:a", "127.0.0.1:b"]).expect(2);
-    host.run(&["missing", &host.remote("x")]).expect(7);
+    host.run(&["missing", &host.remote("x")]).expect(4);
     host.assert_nothing_left();
 }
 

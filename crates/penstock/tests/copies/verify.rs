@@ -330,3 +330,28 @@ fn i_a_list_leads_nowhere_else() {
         [("unreadable", "../secret"), ("unreadable", "/etc/hostname"), ("differs", "link")];
     expect(&verified, 8, &expected);
 }
+
+/// Promise: what keeps `verify` and `receipt check` from their work is told with what to do about
+/// it, and by the exit codes of their own help.
+#[test]
+fn errors_say_what_next() {
+    let base = scratch();
+    let at = |name: &str| base.path().join(name).into_os_string().into_string().unwrap();
+    fs::create_dir(base.path().join("tree")).unwrap();
+    fs::write(base.path().join("junk"), "junk\n").unwrap();
+    let [tree, junk, none] = ["tree", "junk", "none"].map(at);
+    for (args, code) in [
+        (vec!["verify", &none, &tree], 7),
+        (vec!["verify", &junk, &none], 7),
+        (vec!["verify", "--digest-list", &none, &tree], 7),
+        (vec!["verify", "--digest-list", &junk, &tree], 7),
+        (vec!["verify", "--digest-list", &junk, &none], 7),
+        (vec!["receipt", "check", &none], 7),
+        (vec!["receipt", "check", &junk, "--trust", &none], 2),
+    ] {
+        let output = Command::new(BINARY).args(&args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains("\nhint:  "), "{args:?}: {said}");
+    }
+}

@@ -105,7 +105,11 @@ fn errors_say_what_why_and_what_next() {
     let with_xxh3: Vec<_> = list.iter().chain(&["--digest", "xxh3-128"]).copied().collect();
     fails(&submit(a, &with_xxh3), 2, &["XXH3 gives no digests"], "leave out");
     let output = submit(b, &["a:data/nosuch", "b:data/x", "--wait"]);
-    fails(&output, 4, &["nosuch", "No such file"], "retry");
+    fails(&output, 4, &["nosuch", "No such file", "correct the path of the source"], "retry");
+    let id = b.list()[0]["id"].as_str().unwrap().to_owned();
+    let output = b.run(&["transfer", "digests", &id, "--output", "list"]);
+    fails(&output, 6, &["has no digest list"], "--write-digests");
+    assert!(!told(&output).contains("os error"), "{}", told(&output));
     fails(&a.run(&["site", "pair", "garbage"]), 2, &["not a pairing token", "cause: "], "");
     fails(
         &b.run(&["transfer", "show", "123"]),
