@@ -44,6 +44,9 @@ pub(crate) struct CopyArgs {
     #[arg(value_name = "DST", required_unless_present_any = ["plan", "clean"],
         conflicts_with_all = ["plan", "clean"])]
     target: Option<PathBuf>,
+    /// Further places, which make no sense: a shell makes them of a pattern without quotes
+    #[arg(hide = true)]
+    more: Vec<PathBuf>,
     /// The hash that verifies the data: blake3, or xxh3-128, which detects accidents but not
     /// attacks
     #[arg(long, default_value = "blake3", value_parser = parse_digest)]
@@ -99,6 +102,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
+    check_places(args.more.len() + 2)?;
     check_descriptors()?;
     args.cpus.apply()?;
     check_digest(&args)?;
@@ -157,6 +161,17 @@ fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
     let asked = (asked(&from)?, asked(&to)?);
     let plan = args.plans.file();
     local::run(LocalCopy { source: &from, target: &to, asked, options, plan, mode, papers })
+}
+
+/// Refuses more places than a source and a target.
+fn check_places(count: usize) -> Result<(), Failure> {
+    if count == 2 {
+        return Ok(());
+    }
+    let message = format!("a copy has one source and one target, and {count} places are given");
+    Err(Failure::new(ExitCode::Usage, message).hint(
+        "give the directory that holds the sources, and choose by `--include` or `--files-from`",
+    ))
 }
 
 /// Refuses to begin what would stop for want of descriptors.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::options::address::address;
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::bind_to_cpus;
 use penstock_daemon as daemon;
@@ -21,7 +22,7 @@ pub(crate) struct DaemonArgs {
     #[command(flatten)]
     directory: DirectoryArgs,
     /// Listen at ADDRESS instead of the address in the configuration. Port 0 chooses a free port
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Use at most N CPUs of this host. Default: `cpus` of penstock.toml, else all that the cgroup
     /// (cpu.max) and the affinity mask allow

@@ -16,6 +16,7 @@ use penstock_proto::id::{Name, PeerId};
 
 use crate::client::Client;
 use crate::commands::cluster::etcd_address;
+use crate::options::address::address;
 use crate::token::TokenArgs;
 use penstock_daemon::access::join as daemon_join;
 use penstock_daemon::config::{Config, PORT_DEFAULT};
@@ -32,14 +33,14 @@ pub(crate) struct JoinArgs {
     #[arg(long, requires = "given")]
     peer: Option<Name>,
     /// Address to listen at for other sites and data [default: 0.0.0.0:7444]
-    #[arg(long, value_name = "ADDRESS", requires = "given")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "given")]
     listen: Option<SocketAddr>,
     /// Address that other peers and sites use, if it is not the one to listen at
-    #[arg(long, value_name = "ADDRESS", requires = "given")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "given")]
     advertise: Vec<SocketAddr>,
     /// Address at which the etcd of this host accepts clients, if Penstock runs one here; its
     /// members use the next port [default: the advertised address, port 7445]
-    #[arg(long, value_name = "ADDRESS", requires = "given")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "given")]
     etcd_address: Option<SocketAddr>,
     /// Join as a witness: run etcd for the majority, but move no data; needs neither stores nor the
     /// journal

@@ -128,7 +128,7 @@ impl TargetPlace {
         let whole = absolute(&directory)?.join(OsStr::from_bytes(&root));
         check_name(&whole, &root, "would take for its own")?;
         apart(&whole)?;
-        check_way(&directory, source)?;
+        check_way(&directory, source, into)?;
         if !source.directory && !source.special && !delete {
             check_no_special(&directory.join(OsStr::from_bytes(&root)))?;
         }
@@ -163,7 +163,8 @@ fn unexamined(source: &Path, error: io::Error) -> Failure {
 }
 
 /// Refuses a target where something else is that has to be a directory: itself, or one on the way.
-fn check_way(directory: &Path, source: &SourceFacts) -> Result<(), Failure> {
+/// `into` says that the directory is the target as the user wrote it, and not its parent.
+fn check_way(directory: &Path, source: &SourceFacts, into: bool) -> Result<(), Failure> {
     // Without a slash at the end, which would follow a link.
     let whole: PathBuf = directory.components().collect();
     for place in whole.ancestors().filter(|place| !place.as_os_str().is_empty()) {
@@ -178,7 +179,7 @@ fn check_way(directory: &Path, source: &SourceFacts) -> Result<(), Failure> {
         }
         let found = words_of(place, there.file_type());
         let message = format!("`{}` is {found}, where a directory has to be", place.display());
-        let hint = if place != whole {
+        let hint = if place != whole || !into {
             "choose a target inside a directory"
         } else if source.directory {
             "remove it, or choose another target: a directory takes the place of nothing else"

@@ -1,5 +1,6 @@
 //! Groups of options that `copy` and `transfer submit` have in common.
 
+pub(crate) mod address;
 pub(crate) mod directory;
 pub(crate) mod grants;
 pub(crate) mod limits;

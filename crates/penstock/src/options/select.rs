@@ -273,7 +273,10 @@ fn windows_line(path: &Path, place: &str) -> Failure {
 }
 
 fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let failed = |error| Failure::io(format!("read `{}`", path.display()), error);
+    let failed = |error| {
+        Failure::io(format!("read the list `{}`", path.display()), error)
+            .hint("give a file that exists, or `-` for standard input")
+    };
     if path == Path::new("-") {
         let mut text = Vec::new();
         std::io::stdin().lock().read_to_end(&mut text).map_err(failed)?;

@@ -273,7 +273,7 @@ fn what_stands_in_the_way_of_the_top_is_told() {
         ("d/", "loop", "`loop` is a link that cannot be followed"),
         ("d/", "to-file", "`to-file` is a link to a file"),
         ("d/f", "file/", "leave out the slash"),
-        ("d/f", "file/y", "`file` is a file, where a directory has to be"),
+        ("d/f", "file/y", "choose a target inside a directory"),
         ("d/f", "dang/", "`dang` is a link to `nowhere`, which does not exist"),
     ] {
         for options in [&[][..], &["-n"], &["--delete"]] {

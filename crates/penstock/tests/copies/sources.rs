@@ -40,6 +40,21 @@ fn a_source_that_is_missing_is_told() {
     }
 }
 
+/// Promise: more places than a source and a target, as a shell makes them of a pattern, are refused
+/// with advice, and nothing is copied.
+#[test]
+fn more_than_one_source_is_told() {
+    let base = scratch();
+    for name in ["a", "b"] {
+        fs::write(base.path().join(name), name).unwrap();
+    }
+    let copy = Copy::new(base.path());
+    let ended = Run::spawn(copy.command("a", "b").arg("to/")).end().expect(2);
+    assert!(ended.errors.contains("3 places") && ended.errors.contains("--include"), "{ended:?}");
+    assert!(!base.path().join("to").exists());
+    assert_eq!(fs::read(base.path().join("b")).unwrap(), b"b");
+}
+
 /// Promise: what cannot be read fails alone: exit 3, the rest moves, the list names just these and
 /// moves just these once they can be read.
 #[test]

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use penstock_sys::LockFile;
 use serde::Serialize;
 
+use crate::options::address::address;
 use penstock_daemon::config::{
     ClusterConfig, Config, ETCD_PORT_DEFAULT, OwnEtcdConfig, lease_seconds_default,
 };
@@ -33,7 +34,7 @@ pub(crate) struct ClusterArgs {
     peers: Option<usize>,
     /// Address at which the etcd of this host accepts clients; its members use the next port
     /// [default: the advertised address, port 7445]
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "etcd")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "etcd")]
     etcd_address: Option<SocketAddr>,
     /// Client address of your own etcd, for a site of several peers. May be given more than once
     #[arg(long, value_name = "URL", requires = "journal")]

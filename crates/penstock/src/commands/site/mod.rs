@@ -23,6 +23,7 @@ use crate::commands::events;
 use crate::commands::join::{self, JoinArgs};
 use crate::commands::paths;
 use crate::commands::status;
+use crate::options::address::address;
 use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
 use crate::rights_dialog::{Questions, WrongWord};
@@ -154,10 +155,10 @@ struct InitArgs {
     #[arg(long, default_value = "dtn1")]
     peer: Name,
     /// Address to listen at for other sites and data [default: 0.0.0.0:7444]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Address that other sites use, if it is not the one to listen at
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     advertise: Vec<SocketAddr>,
     /// A store: a name for a directory. May be given more than once
     #[arg(long = "store", value_name = "NAME=PATH")]

@@ -281,8 +281,10 @@ impl Ssh {
                 Failure::new(ExitCode::NotAuthorised, message)
                     .hint(format!("make `{} {host}` work first", self.words.join(" ")))
             } else {
-                Failure::new(ExitCode::Temporary, message)
-                    .hint("the messages of ssh are above; run the same command again to resume")
+                Failure::new(ExitCode::Temporary, message).hint(
+                    "the messages of ssh are above: correct what they name, and run the same \
+                         command again",
+                )
             };
         }
         let ended = code.map_or("a signal".to_owned(), |code| format!("status {code}"));
