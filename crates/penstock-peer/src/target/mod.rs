@@ -266,6 +266,17 @@ fn unlocking<T>(
     }
 }
 
+/// Returns the error of a store in which no marker can be made. A directory that a user has chosen
+/// and that takes no files, as below `/proc`, is not offline.
+fn unwritable(target: &Target, spec: &TaskSpec, error: &StoreError) -> TaskError {
+    let is_full = error.is_out_of_space() || error.is_read_only();
+    let may_pass = error.is_passing() || error.is_offline() || error.is_io_failure();
+    if target.is_ephemeral() && !is_full && !may_pass {
+        return not_writable(spec, error);
+    }
+    StoreFault::of_store(error).into()
+}
+
 fn not_writable(spec: &TaskSpec, error: &StoreError) -> TaskError {
     TaskError::NotWritable { store: spec.store.clone(), source: Cause::of(error) }
 }
@@ -341,14 +352,23 @@ impl Ground {
         let of = (spec.transfer, spec.writer);
         // A store that keeps nothing has every marker.
         let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
-        match unlocking(target, spec, || target.reserve_marker(of)) {
+        let reserve = || {
+            target.reserve_marker(of)?;
+            if spec.durability == Durability::None {
+                // It shows that the store can be written to. Nothing is ever written to it, and
+                // nobody may come back to remove it.
+                target.remove_marker(of)?;
+            }
+            Ok(())
+        };
+        match unlocking(target, spec, reserve) {
             // The directory belongs to others: the task goes without a marker.
             Err(error) if error.is_denied() && target.is_ephemeral() => {
                 if !has_directories(target, spec) {
                     return Err(not_writable(spec, &error));
                 }
             }
-            reserved => reserved.map_err(|error| StoreFault::of_store(&error))?,
+            reserved => reserved.map_err(|error| unwritable(target, spec, &error))?,
         }
         Ok(Self { incarnation, marker: marker.unwrap_or(0) })
     }

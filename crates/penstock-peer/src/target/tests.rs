@@ -399,3 +399,25 @@ fn c_only_a_file_of_the_last_attempt_counts_as_written() {
     assert!(matches!(looked_at(), Report::Written { .. }));
     task.stop(true);
 }
+
+/// B1: a task leaves a marker until its transfer is cleaned. One that syncs nothing leaves none, so
+/// that markers of transfers that fail do not pile up.
+#[test]
+fn b1_only_a_task_that_syncs_leaves_a_marker() {
+    for durability in [Durability::Batch, Durability::None] {
+        let base = tempfile::tempdir().unwrap();
+        let service = service(base.path());
+        let spec = |transfer| TaskSpec { durability, ..spec(transfer) };
+        let (store_id, target) = (service.prepare(&spec(1)).unwrap().store, "target");
+        let store = service.stores.target(&target.parse().unwrap()).unwrap();
+        for transfer in [1, 1, 2] {
+            let spec = TaskSpec { store_id, ..spec(transfer) };
+            Ground::at(&store, &spec, &store.identity().unwrap()).unwrap();
+        }
+        let private = base.path().join(".penstock-store-7q2mv0kd9j");
+        let names = std::fs::read_dir(private).unwrap().map(|entry| entry.unwrap().file_name());
+        let markers = names.filter(|name| name.to_string_lossy().starts_with("marker-"));
+        let expected = if durability == Durability::None { 0 } else { 2 };
+        assert_eq!(markers.count(), expected, "{durability:?}");
+    }
+}

@@ -40,6 +40,21 @@ fn a_source_that_is_missing_is_told() {
     }
 }
 
+/// Promise: a target in which nothing can be made is told for good (exit 7), not as a store that is
+/// offline for a while.
+#[test]
+fn a_target_that_takes_no_files_is_told() {
+    let base = scratch();
+    fs::write(base.path().join("f"), "1").unwrap();
+    let copy = Copy::new(base.path());
+    for durability in ["batch", "none"] {
+        let mut command = copy.command("f", "/proc/nope");
+        let ended = Run::spawn(command.args(["--durability", durability])).end().expect(7);
+        assert!(ended.errors.contains("cannot write to store"), "{}", ended.errors);
+        assert!(!ended.errors.contains("offline"), "{}", ended.errors);
+    }
+}
+
 /// Promise: more places than a source and a target, as a shell makes them of a pattern, are refused
 /// with advice, and nothing is copied.
 #[test]

@@ -77,7 +77,7 @@ pub(crate) fn clean_unused(context: &RunContext, tasks: &TaskSet, outcome: &RunO
         RunOutcome::Paused => false,
         RunOutcome::Done | RunOutcome::Cancelled => return,
     };
-    // A run without syncs may have much to continue with.
+    // A run without syncs has no markers, and may have much to continue with.
     let is_over = is_over && context.spec.durability != Durability::None;
     let cleaned = is_unused(context, is_over).and_then(|unused| match unused {
         true => clean_all(context, tasks).map(drop),
