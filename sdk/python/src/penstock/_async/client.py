@@ -1,0 +1,103 @@
+"""The client."""
+
+import os
+import ssl
+from typing import Self
+
+import httpx2
+
+from .._address import Address, url_of
+from .._retry import RetryPolicy
+from .._settings import Settings
+from .connection import AsyncConnection
+from .plans import AsyncPlans
+from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
+from .transfers import AsyncTransfers
+
+
+class AsyncPenstock:
+    """A client of one daemon. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        ca: str | os.PathLike[str] | ssl.SSLContext | None = None,
+        timeout: float = 60.0,
+        retries: RetryPolicy | None = None,
+        reconnect_timeout: float = 120.0,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        """Makes a client; the daemon is not asked yet.
+
+        Args:
+            url: `unix:///PATH` of a daemon's socket, or `https://HOST:PORT`.
+            token: A bearer token, for `https`.
+            ca: The authority of the listener's certificate, as a file or a context. Without it
+                the authorities of this host are trusted.
+            timeout: Seconds that one answer may take.
+            retries: How often a request is sent again.
+            reconnect_timeout: Seconds without a daemon that waits and streams of events survive.
+            transport: Carries the requests in place of the network, for tests.
+
+        Raises:
+            ValueError: The URL is neither.
+        """
+        settings = Settings(
+            address=Address.parse(url),
+            token=token,
+            ca=ca,
+            timeout=timeout,
+            retries=retries or RetryPolicy(),
+            reconnect_timeout=reconnect_timeout,
+        )
+        self._connection = AsyncConnection(settings, transport)
+        self.transfers = AsyncTransfers(self._connection)
+        self.plans = AsyncPlans(self._connection, self.transfers)
+        self.stores = AsyncStores(self._connection)
+        self.sites = AsyncSites(self._connection)
+        self.peers = AsyncPeers(self._connection)
+        self.site = AsyncSite(self._connection)
+        self.orphans = AsyncOrphans(self._connection)
+        self.cluster = AsyncCluster(self._connection)
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        ca: str | os.PathLike[str] | ssl.SSLContext | None = None,
+        timeout: float = 60.0,
+        retries: RetryPolicy | None = None,
+        reconnect_timeout: float = 120.0,
+    ) -> Self:
+        """Makes a client for the daemon that the environment names.
+
+        `PENSTOCK_URL` is its URL. Without it `PENSTOCK_DIR` is the site directory that holds its
+        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token.
+        """
+        return cls(
+            url_of(os.environ),
+            token=os.environ.get("PENSTOCK_TOKEN"),
+            ca=ca,
+            timeout=timeout,
+            retries=retries,
+            reconnect_timeout=reconnect_timeout,
+        )
+
+    async def version(self) -> str:
+        """Returns the release of the daemon."""
+        return (await self.site.status()).version
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
+        await self._connection.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._connection.settings.address)!r})"

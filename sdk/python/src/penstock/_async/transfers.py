@@ -1,0 +1,296 @@
+"""Transfers: submits, follows and steers them."""
+
+from collections.abc import AsyncIterator, Callable
+
+from pydantic import PrivateAttr
+
+from .. import _operations as operations
+from .._patience import Deadline
+from .._reply import parsed
+from .._requests import new_id, options_body, transfer_body, with_receipt
+from ..errors import PenstockError, TransferFailed, WaitTimeout
+from ..models.base import View
+from ..models.event import Event, SummaryEvent, TransferEvent
+from ..models.options import ChecksumKind, TransferOptions
+from ..models.peer import TransferPaths
+from ..models.place import Location
+from ..models.receipt import Receipt
+from ..models.transfer import FailedItem, TransferState, TransferView
+from .connection import AsyncConnection
+from .documents import AsyncDocument
+from .following import follow
+from .pages import AsyncTransferPages
+
+_SILENCE_S = 10.0
+"""The daemon tells the state of a transfer every second."""
+_SILENCE_OF_ALL_S = 45.0
+"""The daemon sends a sign of life every 15 s."""
+_LAST_LOOKS = 5
+"""Attempts to read a transfer after it has ended, each with the client's retries."""
+_ENDED = frozenset({TransferState.DONE, TransferState.FAILED, TransferState.CANCELLED})
+
+
+class AsyncTransfer(TransferView):
+    """A transfer as it was when it was read. Its methods ask the daemon.
+
+    Each method that returns a transfer returns a new object; this one stays as it is.
+    """
+
+    _transfers: "AsyncTransfers" = PrivateAttr()
+
+    def bound_to(self, transfers: "AsyncTransfers") -> "AsyncTransfer":
+        """Returns the transfer with its methods asking through `transfers`."""
+        self._transfers = transfers
+        return self
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more happens unless a user asks for it."""
+        return self.state in _ENDED or self.exit is not None
+
+    async def refresh(self) -> "AsyncTransfer":
+        """Returns the transfer as it is now."""
+        return await self._transfers.get(self.id)
+
+    async def wait(
+        self,
+        *,
+        timeout: float | None = None,
+        progress: Callable[[TransferEvent], object] | None = None,
+        check: bool = True,
+    ) -> "AsyncTransfer":
+        """Waits for the end; see `transfers.wait`."""
+        return await self._transfers.wait(self.id, timeout=timeout, progress=progress, check=check)
+
+    async def pause(self) -> "AsyncTransfer":
+        """Stops it; its progress is kept."""
+        return await self._transfers.pause(self.id)
+
+    async def resume(self) -> "AsyncTransfer":
+        """Continues it after a pause."""
+        return await self._transfers.resume(self.id)
+
+    async def cancel(self) -> "AsyncTransfer":
+        """Cancels it, and removes its temporary files."""
+        return await self._transfers.cancel(self.id)
+
+    async def retry(self) -> "AsyncTransfer":
+        """Starts it again after it has failed, with what is missing."""
+        return await self._transfers.retry(self.id)
+
+    async def limit(self, rate_bits_per_s: int | None) -> "AsyncTransfer":
+        """Sets its rate limit, also while it runs; none removes it."""
+        return await self._transfers.limit(self.id, rate_bits_per_s)
+
+    def failures(self) -> AsyncIterator[FailedItem]:
+        """Iterates over all failed items, however many they are."""
+        return self._transfers.failures(self.id)
+
+    async def receipt(self) -> Receipt:
+        """Returns the signed receipt."""
+        return await self._transfers.receipt(self.id)
+
+    def digests(self) -> AsyncDocument:
+        """Returns the digest list, for `b3sum --check`, if it was asked for."""
+        return self._transfers.digests(self.id)
+
+    def checksums(self, kind: ChecksumKind | str) -> AsyncDocument:
+        """Returns the list of another checksum, if it was asked for."""
+        return self._transfers.checksums(self.id, kind)
+
+    def events(self) -> AsyncIterator[Event]:
+        """Iterates over its events until its end; see `transfers.events`."""
+        return self._transfers.events(self.id)
+
+    async def paths(self) -> TransferPaths:
+        """Returns the shares of all peers in it, and the paths that carry it."""
+        return await self._transfers.paths(self.id)
+
+
+class _TransferList(View):
+    transfers: list[AsyncTransfer]
+    next: str | None = None
+
+
+class AsyncTransfers:
+    """The transfers of the site. An `id` may be the first digits of one."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def submit(
+        self,
+        source: str | Location,
+        target: str | Location,
+        *,
+        options: TransferOptions | None = None,
+        id: str | None = None,
+    ) -> AsyncTransfer:
+        """Submits a transfer, and returns it as it was accepted.
+
+        It gets an id before the request is sent, so that sending the request again never starts a
+        second transfer. If the call fails, the error's `transfer_id` tells the id: submitting again
+        with `id=` is safe too. The transfer makes a receipt unless `options` say otherwise.
+        """
+        id = id or new_id()
+        body = transfer_body(id, source, target, with_receipt(options_body(options)))
+        return await self.submit_body(id, body)
+
+    async def submit_body(self, id: str, body: dict[str, object]) -> AsyncTransfer:
+        """Submits a transfer whose request is made already."""
+        try:
+            reply = await self._connection.call(
+                operations.TRANSFERS_SUBMIT, AsyncTransfer, json=body
+            )
+        except PenstockError as error:
+            error.transfer_id = id
+            raise
+        return reply.bound_to(self)
+
+    def list(self, *, page_size: int | None = None) -> AsyncTransferPages:
+        """Lists transfers, newest first, page by page as the caller iterates."""
+        return AsyncTransferPages(self, page_size)
+
+    async def page(
+        self, cursor: str | None = None, page_size: int | None = None
+    ) -> "tuple[list[AsyncTransfer], str | None]":
+        """Returns one page of the list, and the cursor of the next one; none at the end."""
+        query: dict[str, str] = {}
+        if cursor is not None:
+            query["cursor"] = cursor
+        if page_size is not None:
+            query["limit"] = str(page_size)
+        reply = await self._connection.call(operations.TRANSFERS_LIST, _TransferList, query=query)
+        return [transfer.bound_to(self) for transfer in reply.transfers], reply.next
+
+    async def get(self, id: str) -> AsyncTransfer:
+        """Returns a transfer as it is now."""
+        return await self._one(operations.TRANSFERS_GET, id)
+
+    async def wait(
+        self,
+        id: str,
+        *,
+        timeout: float | None = None,
+        progress: Callable[[TransferEvent], object] | None = None,
+        check: bool = True,
+    ) -> AsyncTransfer:
+        """Waits until a transfer has ended, and returns it.
+
+        `progress` is called with its state about once a second. A restart of the daemon is
+        survived, as long as it is not away for longer than the client's `reconnect_timeout`. A
+        daemon that hangs may delay the timeout by up to 10 s.
+
+        Raises:
+            TransferFailed: It ended, and not as done; not with `check=False`.
+            WaitTimeout: It has not ended within `timeout` seconds. It goes on.
+            PenstockError: There is no such transfer, or the daemon does not answer.
+        """
+        deadline = Deadline(timeout)
+        last: TransferEvent | None = None
+        looks = 0
+        while True:
+            has_ended = False
+            async for event in self._follow(id, deadline):
+                has_ended = isinstance(event, SummaryEvent)
+                if isinstance(event, TransferEvent):
+                    last = event
+                    if progress is not None:
+                        progress(event)
+            if not has_ended:
+                raise WaitTimeout(id, timeout or 0.0, last)
+            try:
+                transfer = await self.get(id)
+            except PenstockError as error:
+                looks += 1
+                if not error.retryable or looks == _LAST_LOOKS:
+                    raise
+                continue
+            if not transfer.has_ended:
+                # A user has retried it since.
+                continue
+            if check and transfer.state != TransferState.DONE:
+                raise TransferFailed(transfer)
+            return transfer
+
+    async def pause(self, id: str) -> AsyncTransfer:
+        """Stops a transfer; its progress is kept."""
+        return await self._one(operations.TRANSFERS_PAUSE, id)
+
+    async def resume(self, id: str) -> AsyncTransfer:
+        """Continues a transfer after a pause."""
+        return await self._one(operations.TRANSFERS_RESUME, id)
+
+    async def cancel(self, id: str) -> AsyncTransfer:
+        """Cancels a transfer, and removes its temporary files."""
+        return await self._one(operations.TRANSFERS_CANCEL, id)
+
+    async def retry(self, id: str) -> AsyncTransfer:
+        """Starts a transfer again after it has failed, with what is missing."""
+        return await self._one(operations.TRANSFERS_RETRY, id)
+
+    async def limit(self, id: str, rate_bits_per_s: int | None) -> AsyncTransfer:
+        """Sets the rate limit of a transfer, also while it runs; none removes it."""
+        body = {"rate_bits_per_s": rate_bits_per_s}
+        return await self._one(operations.TRANSFERS_LIMIT, id, body)
+
+    async def failures(self, id: str) -> AsyncIterator[FailedItem]:
+        """Iterates over all failed items of a transfer, however many they are."""
+        operation = operations.TRANSFERS_FAILURES
+        async for line in self._connection.lines(operation, {"id": id}):
+            yield parsed(operation, FailedItem, line)
+
+    async def receipt(self, id: str) -> Receipt:
+        """Returns the signed receipt of a transfer that has ended."""
+        operation = operations.TRANSFERS_RECEIPT
+        body = await self._connection.read(operation, {"id": id})
+        return parsed(operation, Receipt, body).read_from(body)
+
+    def digests(self, id: str) -> AsyncDocument:
+        """Returns the digest list of a transfer with `digest_list`, for `b3sum --check`."""
+        return AsyncDocument(self._connection, operations.TRANSFERS_DIGESTS, {"id": id})
+
+    def checksums(self, id: str, kind: ChecksumKind | str) -> AsyncDocument:
+        """Returns a list of a checksum that the transfer's `proof.also_digests` named."""
+        segments = {"id": id, "kind": str(kind)}
+        return AsyncDocument(self._connection, operations.TRANSFERS_CHECKSUMS, segments)
+
+    def events(self, id: str) -> AsyncIterator[Event]:
+        """Iterates over the events of a transfer: its state, failures, and its summary at the end.
+
+        A restart of the daemon is survived; the state after it follows at once.
+        """
+        return self._follow(id, Deadline(None))
+
+    def all_events(self) -> AsyncIterator[Event]:
+        """Iterates over the events of all transfers of the site, without an end.
+
+        A restart of the daemon is survived. What happened meanwhile is not told: a `ResetEvent`
+        marks the gap, and `list` tells how things are then.
+        """
+        return follow(
+            self._connection,
+            operations.TRANSFERS_ALL_EVENTS,
+            {},
+            deadline=Deadline(None),
+            silence=_SILENCE_OF_ALL_S,
+        )
+
+    async def paths(self, id: str) -> TransferPaths:
+        """Returns the shares of all peers in a transfer, and the paths that carry it."""
+        return await self._connection.call(operations.TRANSFERS_PATHS, TransferPaths, {"id": id})
+
+    def _follow(self, id: str, deadline: Deadline) -> AsyncIterator[Event]:
+        return follow(
+            self._connection,
+            operations.TRANSFERS_EVENTS,
+            {"id": id},
+            deadline=deadline,
+            silence=_SILENCE_S,
+        )
+
+    async def _one(
+        self, operation: operations.Operation, id: str, body: object = None
+    ) -> AsyncTransfer:
+        reply = await self._connection.call(operation, AsyncTransfer, {"id": id}, json=body)
+        return reply.bound_to(self)

@@ -1,0 +1,97 @@
+"""Every operation of the API: its path, its method, and whether it may be repeated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from urllib.parse import quote
+
+_BASE = "/api/v1"
+
+
+class Repeat(Enum):
+    """Effect of sending a request again when its answer was lost."""
+
+    HARMLESS = auto()
+    """The request only reads, sets or removes, or names what it begins by an id."""
+    ONCE = auto()
+    """The request may act twice: only one that was certainly not sent is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of the API. Its name is that of its resource and of its method there."""
+
+    name: str
+    method: str
+    template: str
+    repeat: Repeat
+
+    def path(self, segments: Mapping[str, str]) -> str:
+        """Returns the path for these segments, each escaped.
+
+        Raises:
+            ValueError: A segment is empty, or `.` or `..`.
+        """
+        for key, value in segments.items():
+            if value in {"", ".", ".."}:
+                raise ValueError(f"{self.name}: `{value}` cannot be the {key}")
+        quoted = {key: quote(value, safe="") for key, value in segments.items()}
+        return _BASE + self.template.format(**quoted)
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def _operation(
+    name: str, method: str, template: str, repeat: Repeat = Repeat.HARMLESS
+) -> Operation:
+    operation = Operation(name, method, template, repeat)
+    OPERATIONS[name] = operation
+    return operation
+
+
+TRANSFERS_LIST = _operation("transfers.list", "GET", "/transfers")
+TRANSFERS_SUBMIT = _operation("transfers.submit", "POST", "/transfers")
+TRANSFERS_GET = _operation("transfers.get", "GET", "/transfers/{id}")
+TRANSFERS_PAUSE = _operation("transfers.pause", "POST", "/transfers/{id}/pause")
+TRANSFERS_RESUME = _operation("transfers.resume", "POST", "/transfers/{id}/resume")
+TRANSFERS_CANCEL = _operation("transfers.cancel", "POST", "/transfers/{id}/cancel")
+TRANSFERS_RETRY = _operation("transfers.retry", "POST", "/transfers/{id}/retry", Repeat.ONCE)
+TRANSFERS_LIMIT = _operation("transfers.limit", "POST", "/transfers/{id}/limits")
+TRANSFERS_FAILURES = _operation("transfers.failures", "GET", "/transfers/{id}/failures")
+TRANSFERS_RECEIPT = _operation("transfers.receipt", "GET", "/transfers/{id}/receipt")
+TRANSFERS_DIGESTS = _operation("transfers.digests", "GET", "/transfers/{id}/digests")
+TRANSFERS_CHECKSUMS = _operation("transfers.checksums", "GET", "/transfers/{id}/checksums/{kind}")
+TRANSFERS_EVENTS = _operation("transfers.events", "GET", "/transfers/{id}/events")
+TRANSFERS_ALL_EVENTS = _operation("transfers.all_events", "GET", "/events")
+TRANSFERS_PATHS = _operation("transfers.paths", "GET", "/transfers/{id}/paths")
+
+PLANS_MAKE = _operation("plans.make", "POST", "/plans")
+PLANS_UPLOAD = _operation("plans.upload", "POST", "/plans/{id}")
+
+STORES_LIST = _operation("stores.list", "GET", "/stores")
+
+SITES_LIST = _operation("sites.list", "GET", "/sites")
+SITES_OFFER = _operation("sites.offer", "POST", "/pairing-offers")
+SITES_PAIR = _operation("sites.pair", "POST", "/pairings", Repeat.ONCE)
+SITES_UNPAIR = _operation("sites.unpair", "DELETE", "/sites/{site}")
+SITES_PATHS = _operation("sites.paths", "GET", "/sites/{site}/paths")
+SITES_DOCTOR = _operation("sites.doctor", "GET", "/sites/{site}/doctor")
+
+PEERS_LIST = _operation("peers.list", "GET", "/peers")
+PEERS_INVITE = _operation("peers.invite", "POST", "/peer-invitations")
+PEERS_DRAIN = _operation("peers.drain", "POST", "/peers/{peer}/drain")
+PEERS_FORGET = _operation("peers.forget", "POST", "/peers/{peer}/forget", Repeat.ONCE)
+
+SITE_STATUS = _operation("site.status", "GET", "/status")
+SITE_HEALTH = _operation("site.health", "GET", "/site/health")
+SITE_EVENTS = _operation("site.events", "GET", "/site/events")
+SITE_DOCTOR = _operation("site.doctor", "GET", "/doctor")
+SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys", Repeat.ONCE)
+
+ORPHANS_LIST = _operation("orphans.list", "GET", "/orphans")
+ORPHANS_REMOVE = _operation("orphans.remove", "DELETE", "/orphans")
+
+CLUSTER_TAKE_OVER = _operation("cluster.take_over", "POST", "/cluster/takeover", Repeat.ONCE)
+CLUSTER_RECOVER = _operation("cluster.recover", "POST", "/cluster/recover", Repeat.ONCE)
+CLUSTER_REMOVE_HOST = _operation("cluster.remove_host", "DELETE", "/cluster/hosts/{host}")

@@ -1,0 +1,60 @@
+"""Turns replies of the daemon into objects and errors."""
+
+from functools import cache
+from typing import Any, TypeVar
+
+import httpx2
+from pydantic import TypeAdapter, ValidationError
+
+from ._address import Address
+from ._codes import AREAS
+from ._operations import Operation
+from .errors import FAMILIES, ApiError, ConnectionFailed, ReplyUnreadable
+from .models.event import EVENT_TYPES, Event
+from .models.problem import Problem
+
+_T = TypeVar("_T")
+_QUOTED_CHARACTERS = 200
+
+
+@cache
+def _adapter(answer: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(answer)
+
+
+def parsed(operation: Operation, answer: type[_T], body: bytes) -> _T:
+    """Returns what the JSON of a reply, or of a line of it, says."""
+    try:
+        return _adapter(answer).validate_json(body)
+    except ValidationError as cause:
+        raise ReplyUnreadable(operation.name, cause) from cause
+
+
+def parsed_event(operation: Operation, data: str) -> Event:
+    """Returns the event that the data of a server-sent event holds."""
+    body = data.encode()
+    kind = parsed(operation, Event, body).type
+    return parsed(operation, EVENT_TYPES.get(kind, Event), body)
+
+
+def api_error(response: httpx2.Response) -> ApiError:
+    """Returns the error of a reply whose body was read."""
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        title = f"the reply is HTTP {response.status_code}, and not by a daemon of Penstock"
+        problem = Problem(code="http", title=title, detail=response.text[:_QUOTED_CHARACTERS])
+    problem = problem.model_copy(update={"status": response.status_code})
+    family = FAMILIES.get(AREAS.get(problem.code, ""), ApiError)
+    return family(problem, _retry_after(response))
+
+
+def connection_failed(address: Address, cause: httpx2.TransportError) -> ConnectionFailed:
+    """Returns the error of a request without a whole reply."""
+    not_sent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+    return ConnectionFailed(address, cause, was_sent=not isinstance(cause, not_sent))
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else None

@@ -1,0 +1,36 @@
+"""Bodies of requests."""
+
+import secrets
+from typing import Any
+
+from .models.options import TransferOptions
+from .models.place import Location
+
+
+def new_id() -> str:
+    """Returns an id for a transfer: 128 random bits."""
+    return secrets.token_hex(16)
+
+
+def options_body(options: TransferOptions | None) -> dict[str, Any]:
+    """Returns the options that were set: all others are left to the daemon's defaults."""
+    if options is None:
+        return {}
+    return options.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def transfer_body(
+    id: str, source: str | Location, target: str | Location, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the request for a transfer, or for a plan of one."""
+    return {
+        "id": id,
+        "source": Location.of(source).model_dump(mode="json"),
+        "target": Location.of(target).model_dump(mode="json"),
+        "options": options,
+    }
+
+
+def with_receipt(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options with a receipt asked for, unless they say whether there is to be one."""
+    return {**options, "proof": {"receipt": True, **options.get("proof", {})}}

@@ -1,0 +1,37 @@
+"""What a client is told when it is made."""
+
+import os
+import ssl
+from dataclasses import dataclass, field
+
+from ._address import Address
+from ._retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The daemon's address, the caller's credentials, and the patience with both."""
+
+    address: Address
+    token: str | None = field(repr=False)
+    """A bearer token; a socket needs none."""
+    ca: "str | os.PathLike[str] | ssl.SSLContext | None"
+    """The authority that the listener's certificate is of; none for those of this host."""
+    timeout: float
+    """Seconds that one answer may take."""
+    retries: RetryPolicy
+    reconnect_timeout: float
+    """Seconds without any answer that waits and streams of events survive."""
+
+    def ssl_context(self) -> ssl.SSLContext | bool:
+        """Returns what a listener's certificate is checked with; true for this host's defaults."""
+        if self.ca is None:
+            return True
+        if isinstance(self.ca, ssl.SSLContext):
+            return self.ca
+        return ssl.create_default_context(cafile=self.ca)
+
+    def headers(self) -> dict[str, str]:
+        """Returns the headers of every request."""
+        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return {"Accept": "application/json", **token}

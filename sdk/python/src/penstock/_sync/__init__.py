@@ -1,0 +1,1 @@
+"""The synchronous client, written from `_async` by `tools/generate.py`."""

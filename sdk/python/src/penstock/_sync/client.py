@@ -1,0 +1,104 @@
+# Written by tools/generate.py from _async/client.py: change that file.
+"""The client."""
+
+import os
+import ssl
+from typing import Self
+
+import httpx2
+
+from .._address import Address, url_of
+from .._retry import RetryPolicy
+from .._settings import Settings
+from .connection import Connection
+from .plans import Plans
+from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
+from .transfers import Transfers
+
+
+class Penstock:
+    """A client of one daemon. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        ca: str | os.PathLike[str] | ssl.SSLContext | None = None,
+        timeout: float = 60.0,
+        retries: RetryPolicy | None = None,
+        reconnect_timeout: float = 120.0,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        """Makes a client; the daemon is not asked yet.
+
+        Args:
+            url: `unix:///PATH` of a daemon's socket, or `https://HOST:PORT`.
+            token: A bearer token, for `https`.
+            ca: The authority of the listener's certificate, as a file or a context. Without it
+                the authorities of this host are trusted.
+            timeout: Seconds that one answer may take.
+            retries: How often a request is sent again.
+            reconnect_timeout: Seconds without a daemon that waits and streams of events survive.
+            transport: Carries the requests in place of the network, for tests.
+
+        Raises:
+            ValueError: The URL is neither.
+        """
+        settings = Settings(
+            address=Address.parse(url),
+            token=token,
+            ca=ca,
+            timeout=timeout,
+            retries=retries or RetryPolicy(),
+            reconnect_timeout=reconnect_timeout,
+        )
+        self._connection = Connection(settings, transport)
+        self.transfers = Transfers(self._connection)
+        self.plans = Plans(self._connection, self.transfers)
+        self.stores = Stores(self._connection)
+        self.sites = Sites(self._connection)
+        self.peers = Peers(self._connection)
+        self.site = Site(self._connection)
+        self.orphans = Orphans(self._connection)
+        self.cluster = Cluster(self._connection)
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        ca: str | os.PathLike[str] | ssl.SSLContext | None = None,
+        timeout: float = 60.0,
+        retries: RetryPolicy | None = None,
+        reconnect_timeout: float = 120.0,
+    ) -> Self:
+        """Makes a client for the daemon that the environment names.
+
+        `PENSTOCK_URL` is its URL. Without it `PENSTOCK_DIR` is the site directory that holds its
+        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token.
+        """
+        return cls(
+            url_of(os.environ),
+            token=os.environ.get("PENSTOCK_TOKEN"),
+            ca=ca,
+            timeout=timeout,
+            retries=retries,
+            reconnect_timeout=reconnect_timeout,
+        )
+
+    def version(self) -> str:
+        """Returns the release of the daemon."""
+        return (self.site.status()).version
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._connection.settings.address)!r})"

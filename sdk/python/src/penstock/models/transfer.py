@@ -1,0 +1,232 @@
+"""Transfers and their figures."""
+
+from pydantic import Field
+
+from .base import OpenEnum, View
+from .options import TransferOptions
+from .place import Location, PathText
+
+
+class TransferState(OpenEnum):
+    """State of a transfer."""
+
+    QUEUED = "queued"
+    """Accepted and stored, waiting to be started."""
+    RUNNING = "running"
+    """Scanning, moving, verifying."""
+    PAUSED = "paused"
+    """Stopped by a user; keeps its ledger."""
+    DONE = "done"
+    """Every planned item is verified and durable under the stated policy."""
+    FAILED = "failed"
+    """Ended with failures; `retry` moves only what is missing."""
+    CANCELLED = "cancelled"
+    """Given up by a user; nothing temporary remains."""
+
+
+class Exit(OpenEnum):
+    """Exit status of a command."""
+
+    DONE = "done"
+    """0: every planned item is verified."""
+    UNCLASSIFIED = "unclassified"
+    """1: unclassified."""
+    USAGE = "usage"
+    """2: the command line or configuration is wrong."""
+    SOME_FAILED = "some-failed"
+    """3: some items failed; a list of them was written."""
+    SOURCE_CHANGED = "source-changed"
+    """4: a source changed or vanished."""
+    TEMPORARY = "temporary"
+    """5: temporary, a retry may help."""
+    REFUSED = "refused"
+    """6: refused by a safety guard."""
+    FATAL = "fatal"
+    """7: fatal, a retry will not help."""
+    INTEGRITY = "integrity"
+    """8: integrity failure."""
+    NOT_AUTHORISED = "not-authorised"
+    """12: not authorised."""
+    INTERRUPTED = "interrupted"
+    """130: interrupted."""
+
+
+class FailedItem(View):
+    """An item that failed."""
+
+    path: PathText
+    """Path relative to the data set's root."""
+    code: str
+    """Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
+    `exists`, `link`, `readback`, `scan`, `delete`, `remove`.
+    """
+    message: str = ""
+    """Message for people, with the reason."""
+
+
+class AttributeClass(OpenEnum):
+    """A class of attributes: kept, withheld or refused as a whole."""
+
+    OWNER = "owner"
+    """User and group."""
+    SPECIAL_MODE = "special-mode"
+    """The setuid, setgid and sticky bits."""
+    ACLS = "acls"
+    """POSIX ACLs."""
+    USER_XATTRS = "user-xattrs"
+    """Extended attributes `user.*`."""
+    TRUSTED_XATTRS = "trusted-xattrs"
+    """Extended attributes `trusted.*`."""
+    SECURITY_XATTRS = "security-xattrs"
+    """Extended attributes `security.*`, capabilities among them."""
+    DEVICES = "devices"
+    """FIFOs and device nodes: entries that are nothing but an attribute."""
+    MODE = "mode"
+    """Permission bits, without those of `SPECIAL_MODE`."""
+    TIMES = "times"
+    """Times of last modification of files, links and devices: a later comparison distinguishes
+    versions of a file by them.
+    """
+    DIRECTORY_TIMES = "directory-times"
+    """Times of last modification of directories."""
+
+
+class NotKeptWhy(OpenEnum):
+    """Reason why attributes were not preserved."""
+
+    WITHHELD = "withheld"
+    """The target's store does not let them in from other sites."""
+    NOT_PERMITTED = "not-permitted"
+    """The process lacks the right to set them."""
+    NOT_SUPPORTED = "not-supported"
+    """The target's file system does not have them."""
+    UNFIT = "unfit"
+    """The attributes are too large to be carried, or their values mean nothing there."""
+    NO_ROOM = "no-room"
+    """The target's file system, or the user's quota, has no room for them beside this item."""
+
+
+class NotKept(View):
+    """Attributes of one class that were not preserved, for one reason. No item has failed."""
+
+    class_: AttributeClass = Field(alias="class")
+    """Class."""
+    why: NotKeptWhy
+    """Reason."""
+    items: int = 0
+    """Number of items."""
+
+
+class PeerShare(View):
+    """Part of a target peer in a transfer."""
+
+    peer: str
+    """Its name."""
+    state: str = ""
+    """`working`, `joining`, `draining`, `leaving: WHY`, `resting: WHY` or `out: WHY`, in
+    words.
+    """
+    lanes: int = 0
+    """Its lanes that are open now."""
+    bytes_verified: int = 0
+    """Bytes that it has verified in this run, since it joined last."""
+    waiting: str = ""
+    """Event that it waits for, and until when; empty if it moves."""
+
+
+class Progress(View):
+    """Figures of a transfer, while it runs and in its summary. All counts are of payload."""
+
+    entries_found: int = 0
+    """Entries found so far: files, directories and links."""
+    files_found: int = 0
+    """Files found so far."""
+    bytes_found: int = 0
+    """Bytes of files found so far."""
+    scan_complete: bool = False
+    """True if the scan is complete, so that the three above are totals."""
+    files: int = 0
+    """Files verified and written."""
+    bytes: int = 0
+    """Bytes verified and written, in this run and before."""
+    bytes_durable: int = 0
+    """Bytes durable under the stated policy."""
+    bytes_verified: int = 0
+    """Bytes that were hashed at the source and found equal at the target, in this run."""
+    bytes_read_back: int = 0
+    """Bytes that were read again at the target after they were durable, and were right."""
+    bytes_resumed: int = 0
+    """Bytes that were there from an earlier run and were not sent again."""
+    bytes_resent: int = 0
+    """Bytes that had to be sent once more."""
+    repairs: int = 0
+    """Pieces repaired after a digest mismatch."""
+    skipped: int = 0
+    """Items passed over on purpose, files that stay as they are at the target among them."""
+    bytes_skipped: int = 0
+    """Bytes of files that stay as they are at the target."""
+    excluded: int = 0
+    """Items that were not chosen; an excluded directory counts as one."""
+    sockets: int = 0
+    """Sockets among these."""
+    own_state: int = 0
+    """Items passed over at the source: state of runs, markers of copies, private directories
+    of stores.
+    """
+    not_kept: list[NotKept] = []
+    """Attributes that were not preserved; no item has failed by that."""
+    not_listed: int = 0
+    """Files that a digest list lacks, because nearly all of each is holes."""
+    deleted: int = 0
+    """Items deleted at the target."""
+    removed: int = 0
+    """Items removed at the source, as `remove_source` wants."""
+    stayed: int = 0
+    """Items that stay at the source though it was to be emptied: they failed or changed,
+    stayed as they were at the target, or are directories that hold something.
+    """
+    errors: int = 0
+    """Items that failed."""
+    lanes: int = 0
+    """Lanes that are open now."""
+    peers: list[PeerShare] = []
+    """Share of each target peer, at a site of several."""
+    rate_bits_per_s: float = 0.0
+    """Bits per second now, over the last second or so."""
+    rate_max_bits_per_s: float = 0.0
+    """Greatest such rate."""
+    seconds: float = 0.0
+    """Seconds since the transfer was started, pauses left out."""
+    cpu_seconds: float = 0.0
+    """CPU seconds that this process used for it, as far as they can be told apart."""
+    limit: str = ""
+    """Limit of the rate now, in words: `reading at the source`, `the network`, …."""
+
+
+class TransferView(View):
+    """A transfer as `show`, `list` and the event stream present it."""
+
+    id: str
+    """Its id."""
+    source: Location
+    """Source."""
+    target: Location
+    """Target."""
+    options: TransferOptions = TransferOptions()
+    """Options."""
+    state: TransferState
+    """State."""
+    reason: str = ""
+    """Reason of the state, or what the transfer waits for and until when. May be
+    empty.
+    """
+    created: int = 0
+    """Time of its submission, in seconds since 1970."""
+    progress: Progress
+    """Figures."""
+    exit: Exit | None = None
+    """Exit status of `--wait`, once the transfer has ended."""
+    first_failures: list[FailedItem] = Field(default=[], alias="failures")
+    """The first failed items; all of them are in the failure list."""
+    durable_by: str = ""
+    """Method by which the data was made durable, in words; empty before the first sync."""

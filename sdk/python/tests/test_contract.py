@@ -1,0 +1,117 @@
+"""The parts that must agree with each other: operations, both clients, sources of the daemon."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock import AsyncPenstock, Penstock, models
+from penstock._codes import AREAS
+from penstock._operations import OPERATIONS
+from penstock.errors import FAMILIES
+from penstock.models import OpenEnum, View
+from tools import generate
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def _resources(client: Penstock | AsyncPenstock) -> dict[str, object]:
+    found = {name: value for name, value in vars(client).items() if not name.startswith("_")}
+    return {"": client, **found}
+
+
+def test_every_operation_has_a_method() -> None:
+    """Promise: no operation of the API is missing in the interface of either client."""
+    for client in (Penstock("unix:///s"), AsyncPenstock("unix:///s")):
+        resources = _resources(client)
+        for name in OPERATIONS:
+            resource, method = name.split(".")
+            assert callable(getattr(resources[resource], method)), name
+
+
+def _methods(owner: type[Any]) -> dict[str, str]:
+    """The signatures of the public methods of a class, in the words of the synchronous client."""
+    found: dict[str, str] = {}
+    for name, value in inspect.getmembers(owner):
+        name = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}.get(
+            name, name
+        )
+        is_public = not name.startswith("_") or name in {"__init__", "__enter__", "__exit__"}
+        if is_public and inspect.isfunction(value):
+            signature = str(inspect.signature(value)).replace("penstock._async", "penstock._sync")
+            found[name] = generate.sync_of(signature, "").split("\n", 1)[1]
+    return found
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    """Promise: code for one client is code for the other, but for `async` and `await`."""
+    pairs: list[tuple[type[Any], type[Any]]] = [
+        (type(one), type(other))
+        for one, other in zip(
+            _resources(AsyncPenstock("unix:///s")).values(),
+            _resources(Penstock("unix:///s")).values(),
+            strict=True,
+        )
+    ]
+    pairs += [
+        (penstock.AsyncTransfer, penstock.Transfer),
+        (penstock.AsyncDocument, penstock.Document),
+        (penstock.AsyncTransferPages, penstock.TransferPages),
+    ]
+    for one, other in pairs:
+        methods = _methods(one)
+        assert methods, one
+        assert methods == _methods(other)
+
+
+def test_what_is_written_by_the_generator_is_as_it_would_write_it() -> None:
+    """Promise: the synchronous client and the codes follow their sources."""
+    assert generate.differing() == []
+
+
+def test_every_area_of_problems_has_a_class() -> None:
+    """Promise: each code of the registry becomes an error of its family."""
+    assert set(AREAS.values()) == set(FAMILIES)
+
+
+def _rust_items(kind: str) -> dict[str, list[str]]:
+    """The fields of each public structure, or the words of each enumeration, of the API."""
+    member = r"^    pub (\w+): " if kind == "struct" else r"^    (\w+)(?:,| =|\()"
+    items: dict[str, list[str]] = {}
+    for file in sorted((REPOSITORY / "crates/penstock-api/src").rglob("*.rs")):
+        name = ""
+        for line in file.read_text().splitlines():
+            if begun := re.match(rf"pub {kind} (\w+) {{$", line):
+                name = begun[1]
+                items[name] = []
+            elif line.startswith("}"):
+                name = ""
+            elif name and (found := re.match(member, line)):
+                items[name].append(found[1])
+    return items
+
+
+def test_views_have_the_fields_of_the_daemon() -> None:
+    """Promise: what the daemon tells has a name and a type here."""
+    structures = _rust_items("struct")
+    compared = 0
+    for name, view in vars(models).items():
+        if not (inspect.isclass(view) and issubclass(view, View) and name in structures):
+            continue
+        fields = {field.alias or key for key, field in view.model_fields.items()}
+        assert set(structures[name]) <= fields | {"problem"}, name
+        compared += 1
+    assert compared > 50
+
+
+def test_enumerations_have_the_words_of_the_daemon() -> None:
+    """Promise: a word of the daemon of this release is a member."""
+    enumerations = _rust_items("enum")
+    compared = 0
+    for name, words in vars(models).items():
+        if inspect.isclass(words) and issubclass(words, OpenEnum) and name in enumerations:
+            members = {member.replace("_", "").lower() for member in words.__members__}
+            assert {word.lower() for word in enumerations[name]} == members, name
+            compared += 1
+    assert compared > 9

@@ -1,0 +1,213 @@
+"""Requests: tries, errors, and where they go."""
+
+import json
+import ssl
+
+import anyio
+import httpx2
+import pytest
+
+from penstock import (
+    ApiError,
+    AsyncPenstock,
+    ConnectionFailed,
+    Penstock,
+    PenstockError,
+    ReplyUnreadable,
+    RetryPolicy,
+)
+from penstock._address import Address, url_of
+from penstock._operations import OPERATIONS, SITES_PAIR, TRANSFERS_GET
+from penstock.errors import RequestProblem, StoreProblem, TransferProblem
+from penstock.models.problem import Problem
+from tests.samples import ID, Script, problem, view
+
+REFUSED = httpx2.ConnectError("refused")
+BROKEN = httpx2.RemoteProtocolError("the server hung up")
+
+
+def test_a_submission_is_sent_again_under_one_id() -> None:
+    """Promise: a lost answer never starts a second transfer."""
+    script = Script(REFUSED, BROKEN, problem(503, "maybe-done"), httpx2.Response(201, json=view()))
+    with script.client() as client:
+        client.transfers.submit("lab:raw/a", "hpc:s/")
+    ids = {json.loads(request.content)["id"] for request in script.requests}
+    assert len(script.requests) == 4
+    assert len(ids) == 1
+
+
+def test_the_error_of_a_submission_tells_its_id() -> None:
+    """Promise: a program can find out about a transfer whose submission failed."""
+    with Script(*[REFUSED] * 5).client() as client, pytest.raises(ConnectionFailed) as raised:
+        client.transfers.submit("lab:raw/a", "hpc:s/", id=ID)
+    assert raised.value.transfer_id == ID
+
+
+def test_what_may_act_twice_is_sent_once() -> None:
+    """Promise: only a request that certainly did not arrive is repeated if it is not harmless."""
+    script = Script(REFUSED, BROKEN)
+    with script.client() as client, pytest.raises(ConnectionFailed) as raised:
+        client.sites.pair("pst1:x")
+    assert raised.value.was_sent
+    assert len(script.requests) == 2
+    script = Script(problem(503, "busy"))
+    with script.client() as client, pytest.raises(ApiError):
+        client.transfers.retry(ID)
+
+
+def _error(status: int, retry_after: float | None = None) -> ApiError:
+    return ApiError(Problem(title="t", status=status), retry_after)
+
+
+@pytest.mark.parametrize(
+    ("error", "tries", "wait"),
+    [
+        (_error(503), 1, 0.125),
+        (_error(429), 4, 1.0),
+        (_error(504), 5, None),
+        (_error(503, 7.0), 1, 7.125),
+        (_error(503, 61.0), 1, None),
+        (_error(500), 1, None),
+        (_error(409), 1, None),
+        (PenstockError(), 1, None),
+    ],
+)
+def test_waits_grow_and_end(error: PenstockError, tries: int, wait: float | None) -> None:
+    """Promise: what may pass is tried five times, with growing waits or those asked for."""
+    assert RetryPolicy().wait_before_next(TRANSFERS_GET, error, tries, 0.5) == wait
+    assert RetryPolicy(longest_wait=0.5).wait_before_next(TRANSFERS_GET, _error(503), 4, 1) == 0.5
+    assert RetryPolicy().wait_before_next(SITES_PAIR, error, tries, 0.5) is None
+
+
+def test_a_timeout_is_not_tried_again() -> None:
+    """Promise: a call takes no longer than the time that its caller allows."""
+    script = Script(httpx2.ReadTimeout("slow"))
+    with script.client() as client, pytest.raises(ConnectionFailed, match="no answer in time"):
+        client.stores.list()
+
+
+@pytest.mark.parametrize(
+    ("reply", "family", "code", "retryable"),
+    [
+        (problem(404, "transfer-unknown"), TransferProblem, "transfer-unknown", False),
+        (problem(409, "store-read-only"), StoreProblem, "store-read-only", False),
+        (problem(500, "of-a-later-release"), ApiError, "of-a-later-release", False),
+        (httpx2.Response(404, text="<html>not here</html>"), RequestProblem, "http", True),
+        (httpx2.Response(418, json=["tea"]), RequestProblem, "http", True),
+    ],
+)
+def test_errors_have_the_class_of_their_family(
+    reply: httpx2.Response, family: type[ApiError], code: str, retryable: bool
+) -> None:
+    """Promise: a program can tell kinds of errors apart; unknown codes are errors too."""
+    with Script(reply).client() as client, pytest.raises(ApiError) as raised:
+        client.transfers.get("1")
+    error = raised.value
+    assert (type(error), error.code, error.status) == (family, code, reply.status_code)
+    assert error.retryable is retryable
+    assert code in str(error)
+
+
+def test_a_reply_that_makes_no_sense_is_an_error_of_this_package() -> None:
+    """Promise: whoever catches `PenstockError` catches what replies can cause."""
+    reply = httpx2.Response(200, json={"id": 7})
+    with Script(reply).client() as client, pytest.raises(ReplyUnreadable, match=r"transfers\.get"):
+        client.transfers.get(ID)
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_cannot_change_the_path(name: str) -> None:
+    """Promise: a request goes to the operation that was called, whatever the name in it."""
+    with Script().client() as client, pytest.raises(ValueError, match="cannot be the site"):
+        client.sites.unpair(name)
+    assert OPERATIONS["sites.unpair"].path({"site": "a/../b?c"}) == "/api/v1/sites/a%2F..%2Fb%3Fc"
+
+
+def test_a_missing_daemon_is_told_with_its_socket() -> None:
+    """Promise: the error names the socket, and says what to do."""
+    script = RetryPolicy(tries=1)
+    with (
+        Penstock("unix:///nonexistent/penstock.sock", retries=script) as client,
+        pytest.raises(ConnectionFailed) as raised,
+    ):
+        client.site.status()
+    text = str(raised.value)
+    assert "unix:///nonexistent/penstock.sock" in text
+    assert "No such file" in text
+    assert "penstock daemon" in text
+    assert not raised.value.was_sent
+
+
+@pytest.mark.parametrize(
+    ("environment", "url"),
+    [
+        ({}, "unix:///var/lib/penstock/penstock.sock"),
+        ({"PENSTOCK_DIR": "/srv/p"}, "unix:///srv/p/penstock.sock"),
+        ({"PENSTOCK_DIR": "/srv/p", "PENSTOCK_URL": "https://h:7443"}, "https://h:7443"),
+    ],
+)
+def test_the_environment_names_the_daemon(environment: dict[str, str], url: str) -> None:
+    """Promise: a program asks the daemon that the command line asks."""
+    assert url_of(environment) == url
+    assert str(Address.parse(url)) == url
+
+
+@pytest.mark.parametrize("url", ["http://hpc:7443", "penstock.sock", "unix://host/s", "https://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    """Promise: no token travels in clear, and a wrong address is told at once."""
+    with pytest.raises(ValueError, match=url):
+        Penstock(url)
+    assert Address.parse("http://127.0.0.1:7443").socket is None
+
+
+def test_a_token_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise: a listener gets the token of the environment, and logs do not."""
+    script = Script(httpx2.Response(200, json=[]))
+    client = Penstock(
+        "https://hpc:7443",
+        token="pst-secret",
+        ca=ssl.create_default_context(),
+        transport=httpx2.MockTransport(script),
+    )
+    with client:
+        client.stores.list()
+    (request,) = script.requests
+    assert request.headers["authorization"] == "Bearer pst-secret"
+    assert str(request.url) == "https://hpc:7443/api/v1/stores"
+    assert "secret" not in repr(client)
+    assert "secret" not in repr(client.stores.__dict__["_connection"].settings)
+    monkeypatch.setenv("PENSTOCK_URL", "https://hpc:7443")
+    monkeypatch.setenv("PENSTOCK_TOKEN", "pst-secret")
+    with Penstock.from_env() as client:
+        assert repr(client) == "Penstock('https://hpc:7443')"
+
+
+def test_the_asynchronous_client_asks_likewise() -> None:
+    """Promise: `async` code is answered as other code is."""
+    script = Script(REFUSED, httpx2.Response(200, json={"transfers": [view()], "next": None}))
+    transport = httpx2.MockTransport(script.answer)
+
+    async def main() -> list[str]:
+        retries = RetryPolicy(first_wait=0.001)
+        async with AsyncPenstock("unix:///s", retries=retries, transport=transport) as client:
+            return [transfer.id async for transfer in client.transfers.list()]
+
+    assert anyio.run(main) == [ID]
+
+
+def test_lists_are_fetched_page_by_page() -> None:
+    """Promise: a list of any length needs the memory of one page."""
+    pages = [
+        httpx2.Response(200, json={"transfers": [view(id="1"), view(id="2")], "next": "c 1"}),
+        httpx2.Response(200, json={"transfers": [view(id="3")], "next": None}),
+    ]
+    script = Script(*pages)
+    with script.client() as client:
+        found = client.transfers.list(page_size=2)
+        assert [transfer.id for transfer in found] == ["1", "2", "3"]
+        assert [dict(request.url.params) for request in script.requests] == [
+            {"limit": "2"},
+            {"limit": "2", "cursor": "c 1"},
+        ]
+        script.answers = [pages[0]]
+        assert [transfer.id for transfer in client.transfers.list().first(2)] == ["1", "2"]

@@ -1,0 +1,104 @@
+"""Writes what is not written by hand: the synchronous client, and the table of problem codes.
+
+Usage: python tools/generate.py [--check]
+
+With `--check` it writes nothing, and fails if a file is not what it would write. Needs ruff.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+PACKAGE = PROJECT / "src/penstock"
+PROBLEMS = PROJECT.parents[1] / "docs/problems.md"
+
+_SYNC = [
+    (r"\bawait anyio\.open_file\(", "open("),
+    (r"\basync (def|with|for)\b", r"\1"),
+    (r"\bawait ", ""),
+    (r"\banyio\.sleep\b", "time.sleep"),
+    (r"\basynccontextmanager\b", "contextmanager"),
+    (r"\b__a(enter|exit|iter)__\b", r"__\1__"),
+    (r"\ba(close|read|iter_bytes)\b", r"\1"),
+    (r"\bAsync(?=[A-Z])", ""),
+]
+
+
+def sync_of(source: str, name: str) -> str:
+    """Returns the synchronous form of a module of `_async`."""
+    for pattern, replacement in _SYNC:
+        source = re.sub(pattern, replacement, source)
+    has_sleep = "time.sleep" in source
+    source = re.sub(r"^import anyio\n", "import time\n" if has_sleep else "", source, flags=re.M)
+    return f"# Written by tools/generate.py from _async/{name}: change that file.\n{source}"
+
+
+def codes_of(problems: str) -> str:
+    """Returns the module of codes for `docs/problems.md`."""
+    area, areas, later = "", dict[str, str](), list[str]()
+    for line in problems.splitlines():
+        if line.startswith("## "):
+            area = line.removeprefix("## ")
+        cells = [cell.strip() for cell in line.split("|")]
+        if area and len(cells) == 8 and cells[1].startswith("`"):
+            code = cells[1].strip("`")
+            areas[code] = area
+            if cells[4] == "later":
+                later.append(code)
+    lines = [
+        "# Written by tools/generate.py from docs/problems.md: change that file, not this one."
+    ]
+    lines += ['"""Codes of problems."""', "", "AREAS = {"]
+    lines += [f'    "{code}": "{area}",' for code, area in areas.items()]
+    lines += ["}", '"""The area of each code."""', "", "RETRIED_LATER = frozenset({"]
+    lines += [f'    "{code}",' for code in later]
+    lines += ["})", '"""Codes of problems that may pass without a change."""', ""]
+    return "\n".join(lines)
+
+
+def formatted(source: str, path: Path) -> str:
+    """Returns the source with its imports sorted, and as the formatter writes it."""
+    for command in (["check", "--quiet", "--fix-only", "--select", "I"], ["format", "--quiet"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
+        source = subprocess.run(
+            ruff, input=source, capture_output=True, text=True, check=True, cwd=PROJECT
+        ).stdout
+    return source
+
+
+def written() -> dict[Path, str]:
+    """Returns the text of each file that is written."""
+    files: dict[Path, str] = {}
+    for module in sorted((PACKAGE / "_async").glob("*.py")):
+        if module.name != "__init__.py":
+            files[PACKAGE / "_sync" / module.name] = sync_of(module.read_text(), module.name)
+    files[PACKAGE / "_codes.py"] = codes_of(PROBLEMS.read_text())
+    return {path: formatted(source, path) for path, source in files.items()}
+
+
+def differing() -> list[Path]:
+    """Returns the files that are not what this program would write."""
+    return [
+        path
+        for path, source in written().items()
+        if not path.exists() or path.read_text() != source
+    ]
+
+
+def main() -> int:
+    """Runs the program."""
+    if sys.argv[1:] == ["--check"]:
+        wrong = differing()
+        for path in wrong:
+            print(f"{path}: run `python tools/generate.py`, and commit the file")
+        return 1 if wrong else 0
+    (PACKAGE / "_sync").mkdir(exist_ok=True)
+    for path, source in written().items():
+        path.write_text(source)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
