@@ -89,6 +89,7 @@ want_packages() {
         want setfattr attr
         want getcap libcap2-bin
         want python3 python3
+        python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         want openssl openssl
         want diff diffutils
         want rsync rsync

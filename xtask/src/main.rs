@@ -20,6 +20,7 @@ mod modules;
 mod ratchet;
 mod reference;
 mod remarks;
+mod sdk;
 mod source;
 mod step;
 mod suite;
@@ -35,8 +36,8 @@ use step::Steps;
 const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
-  verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference docs
-                    deny fuzz bench
+  verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference sdk
+                    docs deny fuzz bench
   verify long       checks what takes long: the first minute on bare releases of Debian
   fix               formats, wraps Markdown, and applies what clippy suggests
   wrap              wraps Markdown at 100 columns
@@ -54,8 +55,8 @@ Usage: cargo xtask <COMMAND>
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 
 /// The steps of `verify`, in the order they run.
-const STEPS: [&str; 9] =
-    ["format", "tidy", "clippy", "test", "reference", "docs", "deny", "fuzz", "bench"];
+const STEPS: [&str; 10] =
+    ["format", "tidy", "clippy", "test", "reference", "sdk", "docs", "deny", "fuzz", "bench"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -109,6 +110,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
         })
         .run("test", || suite::run(&root))
         .run("reference", || reference::check(&root))
+        .run("sdk", || sdk::check(&root))
         .run("docs", || {
             let doc = ["doc", "--workspace", "--no-deps", "--locked"];
             cargo(&doc, &[("RUSTDOCFLAGS", "-D warnings")])

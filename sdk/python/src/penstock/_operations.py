@@ -12,9 +12,9 @@ class Repeat(Enum):
     """Effect of sending a request again when its answer was lost."""
 
     HARMLESS = auto()
-    """The request only reads, sets or removes, or names what it begins by an id."""
+    """The request reads, sets or removes, or names what it begins: doing it twice does it once."""
     ONCE = auto()
-    """The request may act twice: only one that was certainly not sent is sent again."""
+    """The second request may do more: only one that was certainly not sent is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ SITES_DOCTOR = _operation("sites.doctor", "GET", "/sites/{site}/doctor")
 PEERS_LIST = _operation("peers.list", "GET", "/peers")
 PEERS_INVITE = _operation("peers.invite", "POST", "/peer-invitations")
 PEERS_DRAIN = _operation("peers.drain", "POST", "/peers/{peer}/drain")
-PEERS_FORGET = _operation("peers.forget", "POST", "/peers/{peer}/forget", Repeat.ONCE)
+PEERS_FORGET = _operation("peers.forget", "POST", "/peers/{peer}/forget")
 
 SITE_STATUS = _operation("site.status", "GET", "/status")
 SITE_HEALTH = _operation("site.health", "GET", "/site/health")
 SITE_EVENTS = _operation("site.events", "GET", "/site/events")
 SITE_DOCTOR = _operation("site.doctor", "GET", "/doctor")
-SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys", Repeat.ONCE)
+SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys")
 
 ORPHANS_LIST = _operation("orphans.list", "GET", "/orphans")
 ORPHANS_REMOVE = _operation("orphans.remove", "DELETE", "/orphans")

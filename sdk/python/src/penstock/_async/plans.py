@@ -81,8 +81,8 @@ class AsyncPlans:
     ) -> AsyncTransfer:
         """Submits a transfer that does what a plan in a file says, and nothing else.
 
-        The plan says what is done; `options` may say how, `limits` for example. The daemon refuses
-        a plan that was cut off or edited.
+        The plan says what is done; `options` may say how, `limits` for example. If the plan was
+        edited, or no longer holds, the transfer fails and does nothing.
 
         Raises:
             ValueError: The file is no plan of a transfer.

@@ -104,7 +104,7 @@ class AsyncTransfer(TransferView):
 
     async def paths(self) -> TransferPaths:
         """Returns the shares of all peers in it, and the paths that carry it."""
-        return await self._transfers.paths(self.id)
+        return await self._transfers.paths(self.id, owner=self.target.site)
 
 
 class _TransferList(View):
@@ -276,9 +276,16 @@ class AsyncTransfers:
             silence=_SILENCE_OF_ALL_S,
         )
 
-    async def paths(self, id: str) -> TransferPaths:
-        """Returns the shares of all peers in a transfer, and the paths that carry it."""
-        return await self._connection.call(operations.TRANSFERS_PATHS, TransferPaths, {"id": id})
+    async def paths(self, id: str, *, owner: str | None = None) -> TransferPaths:
+        """Returns the shares of all peers in a transfer, and the paths that carry it.
+
+        `id` is the whole id. `owner` is the site that the transfer's target belongs to, if that is
+        another one.
+        """
+        query = {} if owner is None else {"owner": owner}
+        return await self._connection.call(
+            operations.TRANSFERS_PATHS, TransferPaths, {"id": id}, query=query
+        )
 
     def _follow(self, id: str, deadline: Deadline) -> AsyncIterator[Event]:
         return follow(

@@ -105,7 +105,7 @@ class Transfer(TransferView):
 
     def paths(self) -> TransferPaths:
         """Returns the shares of all peers in it, and the paths that carry it."""
-        return self._transfers.paths(self.id)
+        return self._transfers.paths(self.id, owner=self.target.site)
 
 
 class _TransferList(View):
@@ -275,9 +275,16 @@ class Transfers:
             silence=_SILENCE_OF_ALL_S,
         )
 
-    def paths(self, id: str) -> TransferPaths:
-        """Returns the shares of all peers in a transfer, and the paths that carry it."""
-        return self._connection.call(operations.TRANSFERS_PATHS, TransferPaths, {"id": id})
+    def paths(self, id: str, *, owner: str | None = None) -> TransferPaths:
+        """Returns the shares of all peers in a transfer, and the paths that carry it.
+
+        `id` is the whole id. `owner` is the site that the transfer's target belongs to, if that is
+        another one.
+        """
+        query = {} if owner is None else {"owner": owner}
+        return self._connection.call(
+            operations.TRANSFERS_PATHS, TransferPaths, {"id": id}, query=query
+        )
 
     def _follow(self, id: str, deadline: Deadline) -> Iterator[Event]:
         return follow(
