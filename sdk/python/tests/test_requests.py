@@ -28,7 +28,8 @@ BROKEN = httpx2.RemoteProtocolError("the server hung up")
 
 def test_a_submission_is_sent_again_under_one_id() -> None:
     """Promise: a lost answer never starts a second transfer."""
-    script = Script(REFUSED, BROKEN, problem(503, "maybe-done"), httpx2.Response(201, json=view()))
+    busy = problem(503, "maybe-done", **{"Retry-After": "0"})
+    script = Script(REFUSED, BROKEN, busy, httpx2.Response(201, json=view()))
     with script.client() as client:
         client.transfers.submit("lab:raw/a", "hpc:s/")
     ids = {json.loads(request.content)["id"] for request in script.requests}

@@ -20,6 +20,7 @@ _SYNC = [
     (r"\bawait ", ""),
     (r"\banyio\.sleep\b", "time.sleep"),
     (r"\basynccontextmanager\b", "contextmanager"),
+    (r"\baclosing\b", "closing"),
     (r"\b__a(enter|exit|iter)__\b", r"__\1__"),
     (r"\ba(close|read|iter_bytes)\b", r"\1"),
     (r"\bAsync(?=[A-Z])", ""),

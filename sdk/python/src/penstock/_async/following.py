@@ -1,6 +1,6 @@
 """Streams of events that survive a restart of the daemon."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 import anyio
 import httpx2
@@ -25,7 +25,7 @@ async def follow(
     *,
     deadline: Deadline,
     silence: float,
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """Iterates over events until a summary if `operation` is of one transfer, or the deadline.
 
     The stream is opened again when it breaks, or is silent for `silence` seconds. That of one

@@ -1,7 +1,9 @@
 """Transfers: submits, follows and steers them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 
+import anyio
 from pydantic import PrivateAttr
 
 from .. import _operations as operations
@@ -27,6 +29,7 @@ _SILENCE_OF_ALL_S = 45.0
 """The daemon sends a sign of life every 15 s."""
 _LAST_LOOKS = 5
 """Attempts to read a transfer after it has ended, each with the client's retries."""
+_LOOK_AGAIN_S = 0.2
 _ENDED = frozenset({TransferState.DONE, TransferState.FAILED, TransferState.CANCELLED})
 
 
@@ -191,27 +194,28 @@ class AsyncTransfers:
         looks = 0
         while True:
             has_ended = False
-            async for event in self._follow(id, deadline):
-                has_ended = isinstance(event, SummaryEvent)
-                if isinstance(event, TransferEvent):
-                    last = event
-                    if progress is not None:
-                        progress(event)
+            async with aclosing(self._follow(id, deadline)) as events:
+                async for event in events:
+                    has_ended = isinstance(event, SummaryEvent)
+                    if isinstance(event, TransferEvent):
+                        last = event
+                        if progress is not None:
+                            progress(event)
             if not has_ended:
                 raise WaitTimeout(id, timeout or 0.0, last)
             try:
                 transfer = await self.get(id)
+                # A user may have retried it since.
+                if transfer.has_ended:
+                    break
             except PenstockError as error:
                 looks += 1
                 if not error.retryable or looks == _LAST_LOOKS:
                     raise
-                continue
-            if not transfer.has_ended:
-                # A user has retried it since.
-                continue
-            if check and transfer.state != TransferState.DONE:
-                raise TransferFailed(transfer)
-            return transfer
+            await anyio.sleep(deadline.left(_LOOK_AGAIN_S))
+        if check and transfer.state != TransferState.DONE:
+            raise TransferFailed(transfer)
+        return transfer
 
     async def pause(self, id: str) -> AsyncTransfer:
         """Stops a transfer; its progress is kept."""
@@ -287,7 +291,7 @@ class AsyncTransfers:
             operations.TRANSFERS_PATHS, TransferPaths, {"id": id}, query=query
         )
 
-    def _follow(self, id: str, deadline: Deadline) -> AsyncIterator[Event]:
+    def _follow(self, id: str, deadline: Deadline) -> AsyncGenerator[Event]:
         return follow(
             self._connection,
             operations.TRANSFERS_EVENTS,

@@ -2,7 +2,7 @@
 """Streams of events that survive a restart of the daemon."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 
 import httpx2
 
@@ -26,7 +26,7 @@ def follow(
     *,
     deadline: Deadline,
     silence: float,
-) -> Iterator[Event]:
+) -> Generator[Event]:
     """Iterates over events until a summary if `operation` is of one transfer, or the deadline.
 
     The stream is opened again when it breaks, or is silent for `silence` seconds. That of one

@@ -1,7 +1,9 @@
 # Written by tools/generate.py from _async/transfers.py: change that file.
 """Transfers: submits, follows and steers them."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 
 from pydantic import PrivateAttr
 
@@ -28,6 +30,7 @@ _SILENCE_OF_ALL_S = 45.0
 """The daemon sends a sign of life every 15 s."""
 _LAST_LOOKS = 5
 """Attempts to read a transfer after it has ended, each with the client's retries."""
+_LOOK_AGAIN_S = 0.2
 _ENDED = frozenset({TransferState.DONE, TransferState.FAILED, TransferState.CANCELLED})
 
 
@@ -190,27 +193,28 @@ class Transfers:
         looks = 0
         while True:
             has_ended = False
-            for event in self._follow(id, deadline):
-                has_ended = isinstance(event, SummaryEvent)
-                if isinstance(event, TransferEvent):
-                    last = event
-                    if progress is not None:
-                        progress(event)
+            with closing(self._follow(id, deadline)) as events:
+                for event in events:
+                    has_ended = isinstance(event, SummaryEvent)
+                    if isinstance(event, TransferEvent):
+                        last = event
+                        if progress is not None:
+                            progress(event)
             if not has_ended:
                 raise WaitTimeout(id, timeout or 0.0, last)
             try:
                 transfer = self.get(id)
+                # A user may have retried it since.
+                if transfer.has_ended:
+                    break
             except PenstockError as error:
                 looks += 1
                 if not error.retryable or looks == _LAST_LOOKS:
                     raise
-                continue
-            if not transfer.has_ended:
-                # A user has retried it since.
-                continue
-            if check and transfer.state != TransferState.DONE:
-                raise TransferFailed(transfer)
-            return transfer
+            time.sleep(deadline.left(_LOOK_AGAIN_S))
+        if check and transfer.state != TransferState.DONE:
+            raise TransferFailed(transfer)
+        return transfer
 
     def pause(self, id: str) -> Transfer:
         """Stops a transfer; its progress is kept."""
@@ -286,7 +290,7 @@ class Transfers:
             operations.TRANSFERS_PATHS, TransferPaths, {"id": id}, query=query
         )
 
-    def _follow(self, id: str, deadline: Deadline) -> Iterator[Event]:
+    def _follow(self, id: str, deadline: Deadline) -> Generator[Event]:
         return follow(
             self._connection,
             operations.TRANSFERS_EVENTS,
