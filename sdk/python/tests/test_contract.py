@@ -8,11 +8,12 @@ from typing import Any
 import penstock
 from penstock import AsyncPenstock, Penstock, models
 from penstock._codes import AREAS
-from penstock._operations import OPERATIONS
+from penstock._operations import OPERATIONS, Repeat
 from penstock.errors import FAMILIES
 from penstock.models import OpenEnum, View
 from tools import generate
 
+_API = "/api/v1"
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -28,6 +29,19 @@ def test_every_operation_has_a_method() -> None:
         for name in OPERATIONS:
             resource, method = name.split(".")
             assert callable(getattr(resources[resource], method)), name
+
+
+def test_the_operations_are_those_of_the_reference() -> None:
+    """Promise: no operation is missing, and none is repeated that may be done once only."""
+    row = re.compile(r"\| `(\w+) (/api/v1\S*)` \| .* \| .* \| (.*) \| .* \|")
+    reference = (REPOSITORY / "docs/api.md").read_text()
+    theirs = {
+        (found[1], found[2]): Repeat.ONCE if found[3] == "once" else Repeat.HARMLESS
+        for found in map(row.fullmatch, reference.splitlines())
+        if found
+    }
+    ours = {(one.method, _API + one.template): one.repeat for one in OPERATIONS.values()}
+    assert ours == theirs
 
 
 def _methods(owner: type[Any]) -> dict[str, str]:

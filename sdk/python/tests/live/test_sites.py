@@ -24,7 +24,7 @@ from penstock import (
     WaitTimeout,
 )
 from penstock._operations import OPERATIONS
-from penstock.errors import ApiError, ClusterProblem, TransferProblem
+from penstock.errors import ApiError, PeerProblem, TransferProblem
 from penstock.models import View
 from tests.live.conftest import Pair
 from tests.live.sites import assert_same, data_set, program
@@ -183,8 +183,9 @@ def test_a_plan_is_applied(sites: Pair, hpc: Penstock, run7: Path, tmp_path: Pat
 
 def test_recovery_is_refused_where_there_is_nothing_to_recover(hpc: Penstock) -> None:
     """Promise: an order that makes no sense is an error with a code."""
-    with pytest.raises(ClusterProblem):
+    with pytest.raises(PeerProblem) as raised:
         hpc.cluster.recover()
+    assert raised.value.code == "one-peer"
 
 
 def test_code_of_either_kind_gets_the_same(sites: Pair, run7: Path) -> None:
