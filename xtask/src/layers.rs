@@ -7,8 +7,9 @@ use anyhow::Context;
 
 use crate::modules;
 
-/// For each crate, the crates of ours it may depend on. The binary may use all but the simulator.
-const MAY_USE: [(&str, &[&str]); 13] = [
+/// For each crate, the crates of ours it may depend on. The binary may use all but the simulator,
+/// and no crate the helpers of tests: those are a dependency of tests alone.
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("penstock-proto", &[]),
     ("penstock-engine", &["proto"]),
     ("penstock-sys", &["proto"]),
@@ -27,6 +28,10 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     (
         "penstock",
         &["daemon", "exit", "peer", "controller", "cluster", "api", "net", "store", "sys", "proto"],
+    ),
+    (
+        "penstock-testkit",
+        &["lab", "peer", "controller", "cluster", "api", "net", "store", "sys", "proto"],
     ),
 ];
 

@@ -21,8 +21,7 @@ use serde_json::Value;
 use crate::remarks::{self, Remark};
 
 /// Programs whose tests wait more than they compute; the longest first.
-const WAITING: [&str; 7] =
-    ["failover", "own_etcd", "network", "peers", "cluster", "sharing", "remote_target"];
+const WAITING: [&str; 5] = ["failover", "own_etcd", "network", "peers", "sites"];
 /// Of the others the one that takes longest, so that it does not begin last.
 const LONGEST: &str = "copies";
 /// Where tests of real processes lie, which share the machine's time with whatever else runs. A
@@ -309,13 +308,13 @@ mod tests {
     /// Promise: every program runs once, and two lanes share them all.
     #[test]
     fn lanes_help_each_other_and_leave_nothing() {
-        let mut lanes = lanes(programs(&["lab", "cluster", "copies", "failover", "shared"]));
+        let mut lanes = lanes(programs(&["lab", "sites", "copies", "failover", "adopting"]));
         let mut next = |lane| lanes.next(lane).map(|program| program.target);
         assert_eq!(next(0).as_deref(), Some("failover"));
         assert_eq!(next(1).as_deref(), Some("copies"));
         assert_eq!(next(1).as_deref(), Some("lab"));
-        assert_eq!(next(1).as_deref(), Some("shared"));
-        assert_eq!(next(1).as_deref(), Some("cluster"));
+        assert_eq!(next(1).as_deref(), Some("adopting"));
+        assert_eq!(next(1).as_deref(), Some("sites"));
         assert_eq!(next(0), None);
     }
 

@@ -3,12 +3,6 @@
 //! skips, loudly, where etcd is not installed.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
-#![allow(dead_code, reason = "helpers that other test binaries use")]
-
-#[allow(unreachable_pub, reason = "helpers of one test binary")]
-mod common_cluster;
-#[allow(unreachable_pub, reason = "helpers of several test binaries")]
-mod common_net;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,18 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common_cluster::{signal, status_until};
-use common_net::caller::answered;
-use common_net::still::Still;
-use common_net::{PATIENCE, Site, assert_same, make_set, pair, penstock, scratch, seed, told};
+use penstock_testkit::{
+    Etcd, PATIENCE, Scratch, Signal, Site, Still, Wait, answered, assert_same_files, issue_anew,
+    make_set, penstock, print_tail, seed, told, verified_at_least,
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
 /// Hosts of a site `hpc`, each with an address of its own on the loopback network.
 struct Hosts {
-    root: TempDir,
+    root: Scratch,
     net: String,
     /// Site directories whose etcd is ended with the test.
     dirs: Vec<PathBuf>,
@@ -36,14 +29,13 @@ struct Hosts {
 impl Hosts {
     /// `None`, loudly, where etcd is not installed.
     fn new() -> Option<Self> {
-        if Command::new("etcd").arg("--version").output().is_err() {
-            println!("SKIPPED: there is no etcd; scripts/setup.sh installs it (etcd-server)");
+        if !Etcd::is_installed() {
             return None;
         }
         // Tests run side by side: each has a network of its own.
         let bytes: [u8; 2] = rand::random();
         let net = format!("127.{}.{}", 1 + bytes[0] % 250, bytes[1]);
-        Some(Self { root: scratch(), net, dirs: Vec::new() })
+        Some(Self { root: Scratch::in_memory(), net, dirs: Vec::new() })
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -60,24 +52,25 @@ impl Hosts {
         store
     }
 
-    fn adopt(&mut self, number: usize) -> Site {
+    /// The site directory of a host, whose etcd is ended with the test.
+    fn dir(&mut self, number: usize) -> PathBuf {
         let dir = self.at(&format!("host-{number}"));
         self.dirs.push(dir.clone());
-        Site::adopt("hpc", dir, self.store())
+        dir
+    }
+
+    fn adopt(&mut self, number: usize) -> Site {
+        Site::adopt("hpc", self.dir(number), self.store())
     }
 
     /// The first host, whose daemon runs and leads.
     fn first(&mut self, peers: usize) -> Site {
         let mut site = self.adopt(1);
-        let mut command = penstock();
-        command.args(["site", "init", "--name", "hpc", "--peer", "h1", &self.listen(1)]);
-        command.arg(format!("--peers={peers}")).arg("--dir").arg(&site.dir);
-        command.arg("--journal").arg(self.at("journal")).args(["--write=*", "--delete=*"]);
-        command.arg(format!("--store=data={}", site.store.display()));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", told(&output));
+        let (peers, journal) = (format!("--peers={peers}"), self.at("journal"));
+        let journal = format!("--journal={}", journal.display());
+        site.init_with(&["--peer", "h1", &self.listen(1), &peers, &journal]);
         site.start();
-        status_until(&site, leads);
+        site.status_until(leads);
         site
     }
 
@@ -87,12 +80,8 @@ impl Hosts {
     }
 
     fn join_as(&mut self, at: &Site, number: usize, name: &str, more: &[&str]) -> Site {
-        let token = at.ok(&["site", "join"]);
-        let mut site = self.adopt(number);
-        let mut command = penstock();
-        command.args(["site", "join", token.trim(), "--peer", name, &self.listen(number)]);
-        let output = command.args(more).arg("--dir").arg(&site.dir).output().unwrap();
-        assert!(output.status.success(), "{}", told(&output));
+        let listen = self.listen(number);
+        let mut site = at.add_peer(self.dir(number), name, &[&[&*listen], more].concat());
         site.start();
         site
     }
@@ -103,7 +92,7 @@ impl Hosts {
         let h2 = self.join(&h1, 2, &[]);
         let h3 = self.join(&h1, 3, &[]);
         for site in [&h1, &h2, &h3] {
-            status_until(site, |status| votes(status) == 3 && healthy(status));
+            site.status_until(|status| votes(status) == 3 && healthy(status));
         }
         [h1, h2, h3]
     }
@@ -119,10 +108,7 @@ impl Drop for Hosts {
     fn drop(&mut self) {
         for dir in &self.dirs {
             if std::thread::panicking() {
-                let log = fs::read_to_string(dir.join("etcd/etcd.log")).unwrap_or_default();
-                let lines: Vec<_> = log.lines().collect();
-                let tail = &lines[lines.len().saturating_sub(8)..];
-                println!("--- etcd of {}\n{}", dir.display(), tail.join("\n"));
+                print_tail(&dir.join("etcd/etcd.log"), 8);
             }
             if let Some(id) = etcd_id(dir) {
                 kill("KILL", id);
@@ -143,7 +129,7 @@ fn kill(name: &str, id: u32) {
             stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['Z', 'X']))
                 && threads <= 1
         };
-        wait_for("the end of a process", is_over);
+        Wait::new("the end of a process").is(is_over);
     }
 }
 
@@ -182,20 +168,8 @@ fn healthy(status: &Value) -> bool {
     all.iter().all(|one| one["trouble"] == "") && all.iter().any(|one| one["leads"] == true)
 }
 
-fn wait_for(what: &str, is: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 fn trouble(status: &Value) -> String {
     status["cluster"]["trouble"].as_str().unwrap_or_default().to_owned()
-}
-
-fn verified_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
-    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
 }
 
 /// Whether what is told to anybody who asks without the site's keys, or without its password, is
@@ -228,12 +202,12 @@ fn three_hosts_are_a_cluster_in_two_commands() {
     let [h1, mut h2, mut h3] = hosts.three();
     assert_closed(&h1, &format!("https://{}.1:7445", hosts.net));
     // Issue 5 (6): one member dies, and neither leadership changes nor membership.
-    let before = status_until(&h1, led)["cluster"]["epoch"].clone();
+    let before = h1.status_until(led)["cluster"]["epoch"].clone();
     let (began, still) = (Instant::now(), Still::watch());
     let first = etcd_id(&h2.dir).unwrap();
     kill("KILL", first);
-    wait_for("etcd of h2 again", || etcd_id(&h2.dir).is_some_and(|id| id != first));
-    let after = status_until(&h1, |status| led(status) && healthy(status) && votes(status) == 3);
+    Wait::new("etcd of h2 again").is(|| etcd_id(&h2.dir).is_some_and(|id| id != first));
+    let after = h1.status_until(|status| led(status) && healthy(status) && votes(status) == 3);
     // Leases end where the machine stands still.
     if still.between(began, Instant::now()) < Duration::from_secs(1) {
         assert_eq!(after["cluster"]["epoch"], before);
@@ -243,15 +217,15 @@ fn three_hosts_are_a_cluster_in_two_commands() {
     h2.kill();
     assert_eq!(etcd_id(&h2.dir), Some(etcd), "it outlives its daemon");
     h2.start();
-    status_until(&h2, |status| led(status) && healthy(status));
+    h2.status_until(|status| led(status) && healthy(status));
     assert_eq!(etcd_id(&h2.dir), Some(etcd), "the next daemon takes it on");
     // A daemon that is stopped.
-    signal(&h3, "TERM");
-    wait_for("the end of etcd of h3", || etcd_id(&h3.dir).is_none());
-    status_until(&h1, led);
+    h3.signal(Signal::TERM);
+    Wait::new("the end of etcd of h3").is(|| etcd_id(&h3.dir).is_none());
+    h1.status_until(led);
     h3.kill();
     h3.start();
-    status_until(&h3, |status| led(status) && healthy(status) && votes(status) == 3);
+    h3.status_until(|status| led(status) && healthy(status) && votes(status) == 3);
 }
 
 /// Issue 5 (7), promise (h): with the majority of etcd lost nobody leads and nothing is committed;
@@ -261,20 +235,20 @@ fn b4_a_lost_majority_comes_back() {
     let Some(mut hosts) = Hosts::new() else { return };
     let [mut h1, h2, mut h3] = hosts.three();
     let lab = hosts.lab();
-    pair(&lab, &h2);
+    lab.pair(&h2);
     let (one, three) = (etcd_id(&h1.dir).unwrap(), etcd_id(&h3.dir).unwrap());
     h1.kill();
     h3.kill();
     kill("KILL", one);
     kill("KILL", three);
-    let status = status_until(&h2, |status| !trouble(status).is_empty());
+    let status = h2.status_until(|status| !trouble(status).is_empty());
     assert_eq!(status["cluster"]["is_leader"], false, "{status}");
     let refused = h2.run(&["site", "unpair", "lab"]);
     assert!(!refused.status.success(), "{}", told(&refused));
     h1.start();
     h3.start();
     for site in [&h1, &h2, &h3] {
-        status_until(site, |status| led(status) && votes(status) == 3 && healthy(status));
+        site.status_until(|status| led(status) && votes(status) == 3 && healthy(status));
     }
     assert!(h2.ok(&["site", "list"]).contains("lab"));
 }
@@ -286,12 +260,9 @@ fn a_site_of_one_peer_grows() {
     let Some(mut hosts) = Hosts::new() else { return };
     let lab = hosts.lab();
     let mut h1 = hosts.adopt(1);
-    let mut command = penstock();
-    command.args(["site", "init", "--name", "hpc", "--peer", "h1", &hosts.listen(1), "--dir"]);
-    command.arg(&h1.dir).arg(format!("--store=data={}", h1.store.display()));
-    assert!(command.status().unwrap().success());
+    h1.init_with(&["--peer", "h1", &hosts.listen(1)]);
     h1.start();
-    pair(&lab, &h1);
+    lab.pair(&h1);
     make_set(&lab.store.join("first"), 1, 20, seed());
     let done = h1.submit(&["lab:data/first", "hpc:data/"]);
     h1.wait_done(&done);
@@ -307,20 +278,20 @@ fn a_site_of_one_peer_grows() {
     h1.kill();
     h1.ok(&["site", "grow", &journal]);
     h1.start();
-    status_until(&h1, leads);
+    h1.status_until(leads);
     let h2 = hosts.join(&h1, 2, &[]);
-    status_until(&h2, |status| led(status) && votes(status) == 2);
+    h2.status_until(|status| led(status) && votes(status) == 2);
     // Whichever host is asked.
     assert_eq!(h2.show(&parked)["state"], "paused");
     assert_eq!(h2.ok(&["transfer", "receipt", &done]), receipt);
     h2.ok(&["transfer", "resume", &parked]);
     let summary = h2.wait_done(&parked);
     assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "{summary}");
-    assert_same(&lab.store.join("set"), &h1.store.join("set"));
+    assert_same_files(&lab.store.join("set"), &h1.store.join("set"));
     h1.ok(&["site", "unpair", "lab"]);
     h1.kill();
     h1.start();
-    status_until(&h1, led);
+    h1.status_until(led);
     assert!(!h1.ok(&["site", "list"]).contains("lab"), "what was unpaired stays so");
 }
 
@@ -335,13 +306,13 @@ fn a_lost_host_is_replaced() {
         let etcd = etcd_id(&site.dir).unwrap();
         site.kill();
         kill("KILL", etcd);
-        wait_for("the end of its etcd", || etcd_id(&site.dir).is_none());
+        Wait::new("the end of its etcd").is(|| etcd_id(&site.dir).is_none());
     };
     let endpoints = |status: &Value| status["cluster"]["etcd"].to_string();
     // Its daemon is away, which may be for a moment: its etcd is at work.
     let etcd = etcd_id(&h3.dir).unwrap();
     h3.kill();
-    status_until(&h1, |status| {
+    h1.status_until(|status| {
         led(status) && !status["cluster"]["peers"].to_string().contains("\"h3\"")
     });
     let token = h1.ok(&["site", "join"]);
@@ -351,25 +322,25 @@ fn a_lost_host_is_replaced() {
     assert_eq!(refused.status.code(), Some(6), "it lives: {}", told(&refused));
     assert!(told(&refused).contains("`h3` answers at"), "{}", told(&refused));
     kill("KILL", etcd);
-    wait_for("the end of etcd of h3", || etcd_id(&h3.dir).is_none());
+    Wait::new("the end of etcd of h3").is(|| etcd_id(&h3.dir).is_none());
     let other = hosts.join_as(&h1, 33, "h3", &[]);
     let url = |number: usize| format!("https://{}.{number}:7445", hosts.net);
-    let status = status_until(&other, |status| votes(status) == 3 && healthy(status));
+    let status = other.status_until(|status| votes(status) == 3 && healthy(status));
     assert!(endpoints(&status).contains(&url(33)) && !endpoints(&status).contains(&url(3)));
     let fourth = hosts.join(&h1, 4, &[]);
-    status_until(&fourth, |status| led(status) && votes(status) == 3);
+    fourth.status_until(|status| led(status) && votes(status) == 3);
     assert_eq!(etcd_id(&fourth.dir), None, "three are enough");
     let refused = h1.run(&["site", "remove", "h2"]);
     assert_eq!(refused.status.code(), Some(6), "it lives: {}", told(&refused));
     lose(&mut h2);
     h1.ok(&["site", "remove", "h2"]);
     let url = |number: usize| format!("https://{}.{number}:7445", hosts.net);
-    let status = status_until(&fourth, |status| {
+    let status = fourth.status_until(|status| {
         votes(status) == 3 && healthy(status) && endpoints(status).contains(&url(4))
     });
     assert!(!endpoints(&status).contains(&url(2)), "{status}");
     h2.start();
-    status_until(&h2, |status| led(status) && votes(status) == 3 && healthy(status));
+    h2.status_until(|status| led(status) && votes(status) == 3 && healthy(status));
     assert_eq!(etcd_id(&h2.dir), None, "its place is taken");
 }
 
@@ -382,10 +353,10 @@ fn b4_the_last_host_takes_over() {
     let mut h1 = hosts.first(2);
     let mut h2 = hosts.join(&h1, 2, &[]);
     for site in [&h1, &h2] {
-        status_until(site, |status| votes(status) == 2 && healthy(status));
+        site.status_until(|status| votes(status) == 2 && healthy(status));
     }
     let lab = hosts.lab();
-    pair(&lab, &h1);
+    lab.pair(&h1);
     let refused = |site: &Site, args: &[&str]| {
         let output = site.run(&[&["site", "takeover"], args].concat());
         assert_eq!(output.status.code(), Some(6), "{}", told(&output));
@@ -393,13 +364,13 @@ fn b4_the_last_host_takes_over() {
     };
     assert!(refused(&h1, &["--i-have-fenced=h2"]).contains("h2` answers"));
     assert!(refused(&h1, &["--i-have-fenced=h1"]).contains("not named as fenced"));
-    let epoch = status_until(&h1, led)["cluster"]["epoch"].as_str().unwrap().to_owned();
+    let epoch = h1.status_until(led)["cluster"]["epoch"].as_str().unwrap().to_owned();
     let noted = hosts.at("journal/voters.json");
     let voters = || {
         let text = fs::read(&noted).unwrap_or_default();
         serde_json::from_slice::<Vec<Value>>(&text).unwrap_or_default()
     };
-    wait_for("the journal knows both", || voters().len() == 2);
+    Wait::new("the journal knows both").is(|| voters().len() == 2);
     let etcd = etcd_id(&h2.dir).unwrap();
     h2.kill();
     kill("KILL", etcd);
@@ -407,7 +378,7 @@ fn b4_the_last_host_takes_over() {
     h1.kill();
     h1.start();
     let alone = |status: &Value| status["cluster"]["etcd"].to_string().contains("has no leader");
-    status_until(&h1, |status| alone(status) && !leads(status) && !trouble(status).is_empty());
+    h1.status_until(|status| alone(status) && !leads(status) && !trouble(status).is_empty());
     assert!(refused(&h1, &["--i-have-fenced=h9"]).contains("not named as fenced"));
     // What this host saw last may be old: the journal knows who has joined since, or that it does
     // not know.
@@ -427,7 +398,7 @@ fn b4_the_last_host_takes_over() {
     assert!(refused(&h1, &both).contains("for the site now are not known"));
     set_time(std::time::SystemTime::now());
     let told = h1.ok(&[&["site", "takeover"][..], &both].concat());
-    let status = status_until(&h1, leads);
+    let status = h1.status_until(leads);
     let after = status["cluster"]["epoch"].as_str().unwrap();
     let incarnation = |epoch: &str| u64::from_str_radix(&epoch[..16], 16).unwrap();
     assert_eq!(incarnation(after), incarnation(&epoch) + 1, "{told}");
@@ -437,7 +408,7 @@ fn b4_the_last_host_takes_over() {
     h1.wait_done(&id);
     h2.start();
     for site in [&h1, &h2] {
-        status_until(site, |status| led(status) && votes(status) == 2 && healthy(status));
+        site.status_until(|status| led(status) && votes(status) == 2 && healthy(status));
     }
     assert_eq!(h2.show(&id)["state"], "done");
 }
@@ -451,9 +422,9 @@ fn b4_a_takeover_that_was_cut_short_is_finished() {
     let mut h1 = hosts.first(2);
     let mut h2 = hosts.join(&h1, 2, &[]);
     for site in [&h1, &h2] {
-        status_until(site, |status| votes(status) == 2 && healthy(status));
+        site.status_until(|status| votes(status) == 2 && healthy(status));
     }
-    let epoch = status_until(&h1, led)["cluster"]["epoch"].as_str().unwrap().to_owned();
+    let epoch = h1.status_until(led)["cluster"]["epoch"].as_str().unwrap().to_owned();
     h1.kill();
     h2.kill();
     for site in [&h1, &h2] {
@@ -469,29 +440,26 @@ fn b4_a_takeover_that_was_cut_short_is_finished() {
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(&held, "").unwrap();
-    let settings = h1.dir.join("penstock.toml");
-    let text = fs::read_to_string(&settings).unwrap();
-    let (table, line) = ("[cluster.own_etcd]\n", format!("program = \"{}\"\n", program.display()));
-    assert!(text.contains(table), "{text}");
-    fs::write(&settings, text.replace(table, &format!("{table}{line}"))).unwrap();
+    let table = "[cluster.own_etcd]\n";
+    h1.reconfigure(table, &format!("{table}program = \"{}\"\n", program.display()));
     h1.start();
-    wait_for("etcd is there again", || etcd_id(&h1.dir).is_some());
-    status_until(&h1, |status| !leads(status) && !trouble(status).is_empty());
+    Wait::new("etcd is there again").is(|| etcd_id(&h1.dir).is_some());
+    h1.status_until(|status| !leads(status) && !trouble(status).is_empty());
     let takeover = ["site", "takeover", "--i-have-fenced=h2"];
     let mut order = h1.command(&takeover).stderr(Stdio::null()).spawn().unwrap();
-    wait_for("etcd alone", || begun.exists());
+    Wait::new("etcd alone").is(|| begun.exists());
     h1.kill();
     assert!(!order.wait().unwrap().success());
     fs::remove_file(&held).unwrap();
     // While one program takes the place of another, the kernel shows the words of neither.
     let is_etcd =
         |id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "etcd\n");
-    wait_for("etcd itself", || etcd_id(&h1.dir).is_some_and(is_etcd));
+    Wait::new("etcd itself").is(|| etcd_id(&h1.dir).is_some_and(is_etcd));
     h1.start();
-    let status = status_until(&h1, |status| trouble(status).contains("not complete"));
+    let status = h1.status_until(|status| trouble(status).contains("not complete"));
     assert!(!led(&status) && !leads(&status), "{status}");
     let told = h1.ok(&takeover);
-    let status = status_until(&h1, leads);
+    let status = h1.status_until(leads);
     let after = status["cluster"]["epoch"].as_str().unwrap();
     let incarnation = |epoch: &str| u64::from_str_radix(&epoch[..16], 16).unwrap();
     assert_eq!(incarnation(after), incarnation(&epoch) + 2, "one for each attempt: {told}");
@@ -505,13 +473,13 @@ fn two_hosts_and_a_witness_bear_a_loss() {
     let mut h1 = hosts.first(3);
     let h2 = hosts.join(&h1, 2, &[]);
     let h3 = hosts.join(&h1, 3, &["--witness"]);
-    status_until(&h3, |status| led(status) && votes(status) == 3 && healthy(status));
-    let text = fs::read_to_string(h3.dir.join("penstock.toml")).unwrap();
+    h3.status_until(|status| led(status) && votes(status) == 3 && healthy(status));
+    let text = h3.config();
     assert!(!text.contains("[[store]]"), "{text}");
     let etcd = etcd_id(&h1.dir).unwrap();
     h1.kill();
     kill("KILL", etcd);
-    let status = status_until(&h2, leads);
+    let status = h2.status_until(leads);
     assert_eq!(status["cluster"]["leader"]["peer"], "h2");
     // Nobody is told to fetch data from a witness.
     let cards = status["cluster"]["peers"].as_array().unwrap();
@@ -527,11 +495,11 @@ fn b4_the_journal_knows_more_than_a_backup() {
     let Some(mut hosts) = Hosts::new() else { return };
     let mut h1 = hosts.first(1);
     let lab = hosts.lab();
-    pair(&lab, &h1);
+    lab.pair(&h1);
     let end = |site: &mut Site| {
-        signal(site, "TERM");
+        site.signal(Signal::TERM);
         let dir = site.dir.clone();
-        wait_for("the end of etcd", || etcd_id(&dir).is_none());
+        Wait::new("the end of etcd").is(|| etcd_id(&dir).is_none());
         site.kill();
     };
     let copy = |from: &Path, to: &Path| {
@@ -542,7 +510,7 @@ fn b4_the_journal_knows_more_than_a_backup() {
     end(&mut h1);
     copy(&data, &hosts.at("backup"));
     h1.start();
-    status_until(&h1, leads);
+    h1.status_until(leads);
     make_set(&lab.store.join("set"), 16, 50, seed());
     let parked = h1.submit(&["lab:data/set", "hpc:data/", "--bwlimit=8MiB/s", "--piece-size=1M"]);
     h1.watch(&parked).until(verified_at_least(4 * MIB));
@@ -554,11 +522,11 @@ fn b4_the_journal_knows_more_than_a_backup() {
     fs::remove_dir_all(&data).unwrap();
     copy(&hosts.at("backup"), &data);
     h1.start();
-    let status = status_until(&h1, |status| trouble(status).contains("older than the journal"));
+    let status = h1.status_until(|status| trouble(status).contains("older than the journal"));
     assert!(!led(&status), "{status}");
     let told_text = h1.ok(&["site", "recover"]);
     assert!(told_text.contains("1 transfers, from the journal"), "{told_text}");
-    let status = status_until(&h1, leads);
+    let status = h1.status_until(leads);
     let epoch = status["cluster"]["epoch"].as_str().unwrap().to_owned();
     assert_eq!(h1.show(&parked)["state"], "paused");
     // All of it is lost.
@@ -567,12 +535,12 @@ fn b4_the_journal_knows_more_than_a_backup() {
     h1.start();
     let told_text = h1.ok(&["site", "recover", "--new-etcd"]);
     assert!(told_text.contains("1 transfers, from the journal"), "{told_text}");
-    let after = status_until(&h1, leads)["cluster"]["epoch"].as_str().unwrap().to_owned();
+    let after = h1.status_until(leads)["cluster"]["epoch"].as_str().unwrap().to_owned();
     assert_ne!(after[..16], epoch[..16]);
     h1.ok(&["transfer", "resume", &parked]);
     let summary = h1.wait_done(&parked);
     assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "{summary}");
-    assert_same(&lab.store.join("set"), &h1.store.join("set"));
+    assert_same_files(&lab.store.join("set"), &h1.store.join("set"));
 }
 
 /// B4: a host that was set up from the backed-up keys begins no new etcd while the others have
@@ -587,7 +555,7 @@ fn b4_no_new_etcd_is_begun_beside_one_that_lives() {
     // Of what stands behind it another controller of the same etcd has another.
     let incarnation =
         |status: &Value| status["cluster"]["epoch"].as_str().map(|epoch| epoch[..16].to_owned());
-    let before = incarnation(&status_until(&h2, led_by_another("h1")));
+    let before = incarnation(&h2.status_until(led_by_another("h1")));
     for gone in ["etcd/data", "etcd/members.json", "etcd/member.json", "state.db"] {
         let path = h1.dir.join(gone);
         let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
@@ -597,23 +565,11 @@ fn b4_no_new_etcd_is_begun_beside_one_that_lives() {
     assert_eq!(refused.status.code(), Some(6), "{}", told(&refused));
     assert!(told(&refused).contains("is at work"), "{}", told(&refused));
     assert_eq!(etcd_id(&h1.dir), None, "an etcd beside that of the others");
-    assert_eq!(incarnation(&status_until(&h2, led)), before);
-}
-
-fn copy_trust(site: &Site, to: &Path) {
-    let copied = Command::new("cp").arg("-r").arg(site.dir.join("trust")).arg(to).status();
-    assert!(copied.unwrap().success());
+    assert_eq!(incarnation(&h2.status_until(led)), before);
 }
 
 fn etcd_password(site: &Site) -> String {
     fs::read_to_string(site.dir.join("etcd/password")).unwrap()
-}
-
-/// The fingerprint of site `hpc`, as another host or site shows it.
-fn fingerprint(site: &Site) -> Value {
-    let all = site.ok(&["site", "list", "--json"]);
-    let mut all = all.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    all.find(|site| site["name"] == "hpc").unwrap()["fingerprint"].clone()
 }
 
 /// D4: the disk of a host is stolen while a transfer runs. One command at a host that lives shuts
@@ -625,27 +581,27 @@ fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
     let Some(mut hosts) = Hosts::new() else { return };
     let [h1, mut h2, h3] = hosts.three();
     let lab = hosts.lab();
-    pair(&lab, &h1);
+    lab.pair(&h1);
     make_set(&lab.store.join("src"), 48, 200, seed());
     let limit = ["--bwlimit", "4MiB/s"];
     let args = [&["lab:data/src/", "hpc:data/dst"][..], &limit].concat();
     let id = h1.submit(&args);
     h1.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(0));
     let stolen = hosts.at("stolen");
-    copy_trust(&h2, &stolen);
+    h2.copy_trust(&stolen);
     let password = etcd_password(&h1);
     let own = format!("{}.1:7444", hosts.net).parse().unwrap();
     let other = format!("{}.3:7444", hosts.net).parse().unwrap();
-    let far = common_net::caller::address_of(&lab);
+    let far = lab.address();
     let load = "/peer/v1/own/load";
     let stores = "/site/v1/stores/data/peers";
     assert!(answered(&stolen, &h1, own, load) && answered(&stolen, &lab, far, stores));
-    let at = status_until(&h1, led)["cluster"]["leader"]["peer"].clone();
+    let at = h1.status_until(led)["cluster"]["leader"]["peer"].clone();
     let (leader, lives) = if at == "h3" { (&h3, &h1) } else { (&h1, &h3) };
     if at == "h2" {
-        signal(&h2, "STOP");
-        status_until(&h1, led_by_another("h2"));
-        signal(&h2, "CONT");
+        h2.signal(Signal::STOP);
+        h1.status_until(led_by_another("h2"));
+        h2.signal(Signal::CONT);
     }
     let there = leader.run(&["peer", "forget", "h2"]);
     assert_eq!(there.status.code(), Some(6), "it is there: {}", told(&there));
@@ -655,37 +611,37 @@ fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
     assert!(forgot.status.success(), "{}", lives.log_text());
     assert!(!told(&forgot).contains("did not answer"), "{}", told(&forgot));
     let issued = hosts.at("issued");
-    common_net::caller::issue_anew(&stolen, &issued, "hpc", "h9");
+    issue_anew(&stolen, &issued, "hpc", "h9");
     let shut = |trust: &Path| {
         !answered(trust, &h1, own, load)
             && !answered(trust, &h3, other, load)
             && !answered(trust, &lab, far, stores)
     };
-    wait_for("the stolen keys to open nothing", || shut(&stolen) && shut(&issued));
+    Wait::new("the stolen keys to open nothing").is(|| shut(&stolen) && shut(&issued));
     println!("shut out after {:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_secs(20));
     assert_ne!(etcd_password(&h1), password);
     assert_eq!(etcd_password(&h1), etcd_password(&h3));
-    assert_eq!(fingerprint(&h1), fingerprint(&h3));
-    assert_eq!(fingerprint(&h1), fingerprint(&lab));
+    assert_eq!(h1.listed("hpc")["fingerprint"], h3.listed("hpc")["fingerprint"]);
+    assert_eq!(h1.listed("hpc")["fingerprint"], lab.listed("hpc")["fingerprint"]);
     h2.kill();
     h1.wait_done(&id);
-    assert_same(&lab.store.join("src"), &h1.store.join("dst"));
-    status_until(&h1, |status| led(status) && healthy(status));
+    assert_same_files(&lab.store.join("src"), &h1.store.join("dst"));
+    h1.status_until(|status| led(status) && healthy(status));
     if let Some(id) = etcd_id(&h2.dir) {
         kill("KILL", id);
     }
     let anew = hosts.join_as(&h1, 4, "h2", &[]);
-    status_until(&anew, led);
+    anew.status_until(led);
     let id = lab.submit(&["lab:data/src/", "hpc:data/again"]);
     lab.wait_done(&id);
     // The other way round: each peer of the site hears of other keys of a paired one.
     let before = hosts.at("lab-before");
-    copy_trust(&lab, &before);
+    lab.copy_trust(&before);
     assert!(answered(&before, &h1, own, stores) && answered(&before, &h3, other, stores));
     lab.ok(&["site", "rotate"]);
     let shut = || !answered(&before, &h1, own, stores) && !answered(&before, &h3, other, stores);
-    wait_for("the old keys of lab to open nothing", shut);
+    Wait::new("the old keys of lab to open nothing").is(shut);
     let id = lab.submit(&["lab:data/src/", "hpc:data/third"]);
     lab.wait_done(&id);
 }
@@ -700,27 +656,25 @@ fn d5_an_operators_etcd_is_reached_by_tls_and_password() {
     let file = |name: &str| operators.dir.join(name).display().to_string();
     let mut far = Site::adopt("far", hosts.at("far"), hosts.at("store-far"));
     fs::create_dir(&far.store).unwrap();
-    let mut command = penstock();
-    command.args(["site", "init", "--name", "far", "--peer", "f1", "--listen=127.0.0.1:0"]);
-    command.args(["--etcd", &url, "--etcd-ca", &file("etcd/authority.pem")]);
-    command.args(["--etcd-cert", &file("etcd/client.pem"), "--etcd-key", &file("etcd/client.key")]);
-    command.args(["--etcd-user=root", "--etcd-password-file", &file("etcd/password")]);
-    command.arg("--journal").arg(hosts.at("journal-far")).arg("--dir").arg(&far.dir);
-    let output = command.arg(format!("--store=data={}", far.store.display())).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    let journal = hosts.at("journal-far").display().to_string();
+    let (ca, cert) = (file("etcd/authority.pem"), file("etcd/client.pem"));
+    far.init_with(
+        &[
+            &["--peer", "f1", "--listen=127.0.0.1:0", "--journal", &journal, "--etcd", &url][..],
+            &["--etcd-ca", &ca, "--etcd-cert", &cert, "--etcd-key", &file("etcd/client.key")],
+            &["--etcd-user=root", "--etcd-password-file", &file("etcd/password")],
+        ]
+        .concat(),
+    );
     far.start();
-    status_until(&far, leads);
-    let token = far.ok(&["site", "join"]);
-    let mut second = Site::adopt("far", hosts.at("far-2"), far.store.clone());
-    let mut command = penstock();
-    command.args(["site", "join", token.trim(), "--peer=f2", "--listen=127.0.0.1:0", "--dir"]);
-    assert!(command.arg(&second.dir).status().unwrap().success());
+    far.status_until(leads);
+    let mut second = far.add_peer(hosts.at("far-2"), "f2", &["--listen=127.0.0.1:0"]);
     second.start();
-    status_until(&second, |status| led(status) && healthy(status));
+    second.status_until(|status| led(status) && healthy(status));
     // Its tokens are void when it is started again.
     kill("KILL", etcd_id(&operators.dir).unwrap());
     for site in [&far, &second] {
-        status_until(site, |status| led(status) && healthy(status) && trouble(status).is_empty());
+        site.status_until(|status| led(status) && healthy(status) && trouble(status).is_empty());
     }
     let view = far.run(&["site", "takeover", "--i-have-fenced=f2"]);
     assert_eq!(view.status.code(), Some(6), "{}", told(&view));
@@ -743,7 +697,7 @@ fn e6_an_etcd_that_never_forgets_is_refused() {
         .spawn()
         .unwrap();
     let address = client.trim_start_matches("http://").to_owned();
-    wait_for("etcd", || std::net::TcpStream::connect(&address).is_ok());
+    Wait::new("etcd").is(|| std::net::TcpStream::connect(&address).is_ok());
     let dir = hosts.at("far");
     let mut command = penstock();
     command.args(["site", "init", "--name=far", "--listen=127.0.0.1:0", "--etcd", &client]);
@@ -779,26 +733,22 @@ fn a_host_without_its_etcd_waits_for_it() {
     let id = etcd_id(&h1.dir).unwrap();
     h1.kill();
     kill("KILL", id);
-    wait_for("the end of etcd", || etcd_id(&h1.dir).is_none());
+    Wait::new("the end of etcd").is(|| etcd_id(&h1.dir).is_none());
     let program = hosts.at("etcd-later");
-    let path = h1.dir.join("penstock.toml");
-    let config = fs::read_to_string(&path).unwrap();
     let own = "[cluster.own_etcd]\n";
-    assert!(config.contains(own), "{config}");
-    let line = format!("{own}program = \"{}\"\n", program.display());
-    fs::write(&path, config.replace(own, &line)).unwrap();
+    h1.reconfigure(own, &format!("{own}program = \"{}\"\n", program.display()));
     h1.start();
-    status_until(&h1, |status| trouble(status).contains("cannot be run"));
+    h1.status_until(|status| trouble(status).contains("cannot be run"));
     let which = Command::new("sh").args(["-c", "command -v etcd"]).output().unwrap();
     let which = String::from_utf8(which.stdout).unwrap();
     std::os::unix::fs::symlink(which.trim(), &program).unwrap();
-    status_until(&h1, |status| leads(status) && trouble(status).is_empty());
+    h1.status_until(|status| leads(status) && trouble(status).is_empty());
 }
 
 /// Promise: an operator who lacks etcd is told which package has it, before anything is made.
 #[test]
 fn a_missing_etcd_is_named_with_its_package() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let dir = root.path().join("h1");
     let mut command = penstock();
     command.args(["site", "init", "--name=hpc", "--peers=3", "--listen=127.0.0.1:0", "--dir"]);

@@ -9,11 +9,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{
-    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root, make_files,
-    rng, scratch, scratch_in_memory, tool,
+use penstock_testkit::{
+    Copy, Mount, Run, Scratch, Site, Slowly, assert_no_leftovers, assert_same, copy_with, figure,
+    is_root, make_files, rng, tool, two_sites,
 };
 use serde_json::Value;
 
@@ -185,7 +183,7 @@ fn j_a_copy_keeps_all_that_a_file_system_holds() {
         return;
     }
     for kind in ["tmpfs", "ext4", "xfs", "btrfs"] {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let disk = match kind {
             "tmpfs" => Mount::tmpfs(base.path(), "disk", 400),
             _ => Mount::on_loop(base.path(), "disk", kind, 400),
@@ -201,7 +199,7 @@ fn attributes_that_do_not_fit_are_counted() {
     if !is_root("mounts") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let roomy = Mount::on_loop(base.path(), "roomy", "xfs", 400);
     // Blocks of 1 KiB, of which one is all that attributes may fill.
     let narrow = Mount::on_loop(base.path(), "narrow", "ext4", 100);
@@ -228,7 +226,7 @@ fn many_attributes_arrive_where_there_is_room() {
     if !is_root("file systems of several kinds") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let roomy = Mount::on_loop(base.path(), "roomy", "xfs", 400);
     let narrow = Mount::on_loop(base.path(), "narrow", "ext4", 100);
     let source = roomy.path.join("src");
@@ -272,7 +270,7 @@ fn many_attributes_arrive_where_there_is_room() {
 /// Promise: a socket is no part of a data set, and is said to be left out.
 #[test]
 fn a_socket_is_left_out_and_said() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     fs::create_dir(&source).unwrap();
     let _socket = UnixListener::bind(source.join("socket")).unwrap();
@@ -288,7 +286,7 @@ fn a_socket_is_left_out_and_said() {
 /// copy is killed and goes on: no name becomes a file of its own, and none is missing.
 #[test]
 fn b6_hard_links_survive_a_kill_and_lie_in_many_pages() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     let mut rng = rng("hard links");
     make_files(&mut rng, &source, 2_000, 20_000, &[40 * MIB, 24 * MIB]);
@@ -322,7 +320,7 @@ fn b6_hard_links_survive_a_kill_and_lie_in_many_pages() {
 /// they can be read. The first name may be any that was met first.
 #[test]
 fn b6_names_of_a_file_that_fails_are_listed_and_copied_later() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
     if !is_root("a copy by another user") {
         return;
@@ -360,7 +358,7 @@ fn b6_names_of_a_file_that_fails_are_listed_and_copied_later() {
 #[test]
 fn g_memory_does_not_grow_with_hard_links() {
     let peak = |files: usize| {
-        let base = scratch_in_memory(2 << 30);
+        let base = Scratch::in_memory_for(2 << 30);
         let source = base.path().join("src");
         for at in 0..files {
             let (first, further) = (source.join(format!("a{}", at % 100)), source.join("zz"));
@@ -410,7 +408,7 @@ fn what_a_user_may_not_set_is_summed_up() {
     if !is_root("a copy by another user") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let (source, place) = (base.path().join("src"), base.path().join("to"));
     fs::create_dir_all(&place).unwrap();
@@ -460,7 +458,7 @@ fn what_is_not_to_be_preserved_is_not() {
     if !is_root("owners") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     fs::create_dir(&source).unwrap();
     script(
@@ -507,13 +505,13 @@ fn d7_another_site_brings_what_the_target_allows() {
     if !is_root("owners and devices") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let set = data_a.join("set");
     make_tree(&set);
-    let (_a, mut b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/closed/");
-    let view = b.wait(&id).expect(0).last;
+    let (_a, mut b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/closed/"]);
+    let view = b.follow(&id).expect(0).last;
     let told = view["progress"]["not_kept"].as_array().or(view["not_kept"].as_array()).unwrap();
     println!("{told:?}");
     let withheld = |class: &str| {
@@ -540,8 +538,8 @@ fn d7_another_site_brings_what_the_target_allows() {
     b.kill();
     allow_privileged(&b);
     b.start();
-    let id = b.submit("a:data/set/", "b:data/open/");
-    b.wait(&id).expect(0);
+    let id = b.submit(&["a:data/set/", "b:data/open/"]);
+    b.follow(&id).expect(0);
     assert_all_same(&set, &data_b.join("open"));
     // Removed by descent: a path is too long for others.
     tool("rm", &[&"-rf", &data_a, &data_b]);
@@ -549,22 +547,17 @@ fn d7_another_site_brings_what_the_target_allows() {
 
 /// Lets other sites bring owners and the like into a site's store.
 fn allow_privileged(site: &Site) {
-    let path = site.directory.join("penstock.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    let changed = if text.contains("allow_privileged = false") {
-        text.replace("allow_privileged = false", "allow_privileged = true")
-    } else {
-        text.replace("[[store]]\n", "[[store]]\nallow_privileged = true\n")
-    };
-    assert_ne!(text, changed);
-    fs::write(&path, changed).unwrap();
+    match site.config().contains("allow_privileged = false") {
+        true => site.reconfigure("allow_privileged = false", "allow_privileged = true"),
+        false => site.reconfigure("[[store]]\n", "[[store]]\nallow_privileged = true\n"),
+    }
 }
 
 /// C2: only the ctime of a file changes while the copy runs, by chmod or a backup's hard link: its
 /// data is kept, nothing is said to have changed at the source.
 #[test]
 fn c2_a_changed_ctime_alone_is_no_change_of_data() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     let mut rng = rng("ctime");
     make_files(&mut rng, &source, 200, 20_000, &[60 * MIB]);
@@ -585,7 +578,7 @@ fn c2_a_changed_ctime_alone_is_no_change_of_data() {
 /// it, whatever else has been there before.
 #[test]
 fn i_links_are_never_followed_out_of_the_target() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let outside = base.path().join("outside");
     for directory in [&source, &target, &outside] {
@@ -606,7 +599,7 @@ fn i_links_are_never_followed_out_of_the_target() {
 /// `--no-preserve xattrs` the entry is copied, and keeps its ACL.
 #[test]
 fn more_names_of_attributes_than_the_system_lists() {
-    let base = scratch_in_memory(8 << 20);
+    let base = Scratch::in_memory_for(8 << 20);
     fs::create_dir_all(base.path().join("top/below")).unwrap();
     fs::write(base.path().join("top/below/file"), b"content").unwrap();
     let paths = ["top", "top/below/file"].map(|path| base.path().join(path));

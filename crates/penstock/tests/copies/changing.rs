@@ -9,13 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, Ended, Run, assert_no_leftovers, assert_same, bytes_below, figure, files_below,
-    make_files, rng, scratch,
+use penstock_testkit::{
+    Copy, Ended, Mount, Run, Scratch, Signal, assert_no_leftovers, assert_same, bytes_below,
+    figure, files_below, make_files, rng, two_sites,
 };
-use rustix::process::Signal;
 
 const MIB: usize = 1 << 20;
 /// A rate at which none of the large files here is read to its end before they change, even on a
@@ -56,7 +53,7 @@ fn rewrite(path: &Path, size: usize) {
 #[test]
 fn c1_what_changes_once_arrives_in_its_new_version() {
     let mut rng = rng("changes once");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     make_files(&mut rng, &source, 100, 20_000, &[24 * MIB, 24 * MIB, 24 * MIB, 3 * MIB, 24 * MIB]);
     let ended = copy_while(base.path(), &source, || {
@@ -125,7 +122,7 @@ impl Drop for Writer {
 #[test]
 fn c1_what_changes_all_the_time_is_listed_and_the_old_version_stays() {
     let mut rng = rng("changes all the time");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 20, 20_000, &[3 * MIB]);
     fs::write(source.join("log"), vec![1; 4 * MIB]).unwrap();
@@ -151,7 +148,7 @@ fn c1_what_changes_all_the_time_is_listed_and_the_old_version_stays() {
 #[test]
 fn c2_a_chmod_arrives_and_costs_nothing() {
     let mut rng = rng("chmod");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     make_files(&mut rng, &source, 100, 20_000, &[3 * MIB; 10]);
     let total = bytes_below(&source);
@@ -182,7 +179,7 @@ fn c2_a_chmod_arrives_and_costs_nothing() {
 #[test]
 fn c2_a_time_that_is_put_back_hides_nothing() {
     let mut rng = rng("put back");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     make_files(&mut rng, &source, 5, 20_000, &[40 * MIB, 30 * MIB]);
     let ended = copy_while(base.path(), &source, || {
@@ -207,7 +204,7 @@ fn c1_a_file_rewritten_within_the_second_of_its_read_arrives_new() {
         println!("SKIPPED: needs root, for a loop device");
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mount = Mount::on_loop(base.path(), "coarse", "ext3", 64);
     let mut within = 0;
     for attempt in 0..3 {
@@ -250,7 +247,7 @@ fn b6_no_further_name_leads_to_what_took_the_place_of_the_first() {
     let mut rng = rng("first names");
     // Which of two names is the first is the scan's choice.
     for (replaced, untouched) in [("a", "b"), ("b", "a")] {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         make_files(&mut rng, &source, 5, 20_000, &[24 * MIB]);
         fs::write(source.join("a"), b"OLD CONTENT").unwrap();
@@ -274,24 +271,24 @@ fn b6_no_further_name_leads_to_what_took_the_place_of_the_first() {
 #[test]
 fn c1_changes_are_followed_between_sites() {
     let mut rng = rng("between sites");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 100, 20_000, &[24 * MIB; 4]);
-    let (a, b) = pair(base.path(), &source, &target);
+    let (a, b) = two_sites(base.path(), &source, &target);
     let submitted =
         b.ok(&["transfer", "submit", "a:data/", "b:data/", "--bwlimit", RATE]).trim().to_owned();
-    b.wait_until(&submitted, "the first bytes", |view| {
+    b.show_until(&submitted, |view| {
         view["progress"]["scan_complete"] == true
             && view["progress"]["bytes_verified"].as_u64() > Some(0)
     });
-    let daemon = rustix::process::Pid::from_raw(a.daemon_id() as i32).unwrap();
+    let daemon = rustix::process::Pid::from_raw(a.process() as i32).unwrap();
     rustix::process::kill_process(daemon, Signal::STOP).unwrap();
     rewrite(&source.join("dir0/large0"), 9 * MIB);
     rewrite(&source.join("dir1/large1"), 30 * MIB);
     rewrite(&source.join("dir2/large2"), 7);
     fs::set_permissions(source.join("dir3/large3"), fs::Permissions::from_mode(0o604)).unwrap();
     rustix::process::kill_process(daemon, Signal::CONT).unwrap();
-    let ended = b.wait(&submitted).expect(0);
+    let ended = b.follow(&submitted).expect(0);
     println!("{}", ended.last);
     assert_same(&source, &target);
 }

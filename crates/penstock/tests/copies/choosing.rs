@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
+use penstock_testkit::{Scratch, program, two_sites};
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
 struct Bed {
-    _work: tempfile::TempDir,
+    _work: Scratch,
     source: PathBuf,
     target: PathBuf,
     state: PathBuf,
@@ -22,7 +23,7 @@ struct Bed {
 
 impl Bed {
     fn new(files: &[&str]) -> Self {
-        let work = tempfile::tempdir().unwrap();
+        let work = Scratch::on_disk();
         let at = |name: &str| work.path().join(name);
         let bed =
             Self { source: at("source"), target: at("target"), state: at("state"), _work: work };
@@ -40,7 +41,7 @@ impl Bed {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        let mut command = Command::new(program());
         command
             .arg("copy")
             .arg(self.source.join(""))
@@ -162,7 +163,7 @@ fn sizes_and_times_choose_among_files() {
 fn a_single_file_is_chosen_by_its_name() {
     let bed = Bed::new(&["a.txt"]);
     let run = |exclude: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        let mut command = Command::new(program());
         command.arg("copy").arg(bed.source.join("a.txt")).arg(&bed.target).arg("--json");
         command.args(["--exclude", exclude]).env("PENSTOCK_STATE_HOME", &bed.state);
         summary(&command.output().unwrap())
@@ -241,14 +242,14 @@ fn d_a_copy_that_chooses_goes_on_whatever_it_chooses_then() {
 /// chosen.
 #[test]
 fn a_transfer_chooses_as_a_copy_does() {
-    let base = crate::common_crash::scratch();
+    let base = Scratch::on_disk();
     let data = |name: &str| base.path().join(name);
     let set = data("a").join("set");
     fs::create_dir_all(set.join("cache")).unwrap();
     for file in ["a.h5", "b.tmp", "cache/x", "large"] {
         fs::write(set.join(file), vec![1; if file == "large" { 4096 } else { 10 }]).unwrap();
     }
-    let (_a, b) = crate::common_crash::sites::pair(base.path(), &data("a"), &data("b"));
+    let (_a, b) = two_sites(base.path(), &data("a"), &data("b"));
     let rules = ["--exclude", "cache/", "--include", "*.h5", "--max-size", "1K"];
     let place = ["transfer", "submit", "a:data/set", "b:data/", "--wait", "--json"];
     let ended = b.ok(&[&place[..], &rules, &["--newer-than=1d", "--exclude=*.tmp"]].concat());

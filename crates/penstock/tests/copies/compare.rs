@@ -4,10 +4,9 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, Ended, Run, assert_no_leftovers, assert_same, bytes_below, files_below, make_files, rng,
-    scratch, tool,
+use penstock_testkit::{
+    Copy, Ended, Run, Scratch, assert_no_leftovers, assert_same, bytes_below, files_below,
+    make_files, rng, tool, two_sites,
 };
 
 const MIB: usize = 1 << 20;
@@ -45,7 +44,7 @@ fn rsync_says(source: &Path, target: &Path) -> String {
 #[test]
 fn what_is_in_the_files_decides() {
     let mut rng = rng("compare digest");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 100, 20_000, &[20 * MIB, 9 * MIB, 3 * MIB]);
     let copy = Copy::new(base.path());
@@ -80,19 +79,19 @@ fn what_is_in_the_files_decides() {
 #[test]
 fn sites_compare_by_digest_through_kills() {
     let mut rng = rng("compare digest between sites");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 200, 20_000, &[30 * MIB, 30 * MIB]);
     tool("cp", &[&"-r", &source, &target]);
     flip(&target.join("dir1/large1"));
-    let (mut a, mut b) = pair(base.path(), &source, &target);
+    let (mut a, mut b) = two_sites(base.path(), &source, &target);
     let args = ["transfer", "submit", "a:data/", "b:data/", "--sync", "--compare", "digest"];
     let id = b.ok(&args).trim().to_owned();
     b.kill();
     a.kill();
     a.start();
     b.start();
-    let ended = b.wait(&id).expect(0);
+    let ended = b.follow(&id).expect(0);
     println!("{}", ended.last);
     assert!(ended.figure("bytes") < bytes_below(&source) / 2, "{}", ended.last);
     assert_eq!(rsync_says(&source, &target), "");

@@ -6,13 +6,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{
-    Copy, Ended, Run, Slowly, assert_finals_right, assert_no_leftovers, assert_same, bytes_below,
-    figure, make_files, rng, scratch, scratch_in_memory,
+use penstock_testkit::{
+    Copy, Ended, Run, Scratch, Signal, Site, Slowly, assert_finals_right, assert_no_leftovers,
+    assert_same, bytes_below, figure, files_below, make_files, rng, two_sites,
 };
 use rand::RngExt as _;
-use rustix::process::Signal;
 
 const MIB: usize = 1 << 20;
 /// A report is committed within a second (A7), on a machine that is busy with other tests, or
@@ -34,7 +32,7 @@ fn committed_at_least(killed: &Ended, died: Instant) -> u64 {
 #[test]
 fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
     let mut rng = rng("copy killed");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 400, 200_000, &[150 * MIB, 100 * MIB + 1, 60 * MIB - 1]);
     let total = bytes_below(&source);
@@ -50,7 +48,7 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
         run.wait_for(|line| figure(line, "bytes") >= goal.min(total - 1));
         let running = run.watch_for(time);
         drop(slowly);
-        let ended = run.seen.back().is_some_and(|(_, line)| line["type"] == "summary");
+        let ended = run.seen().back().is_some_and(|(_, line)| line["type"] == "summary");
         if !running || ended {
             println!("kill {kill}, {time:?} after {goal}, came too late");
             finished = Some(run.end());
@@ -98,7 +96,7 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
 #[test]
 fn d_small_files_survive_kills() {
     let mut rng = rng("small files killed");
-    let base = scratch_in_memory(1 << 30);
+    let base = Scratch::in_memory_for(1 << 30);
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 20_000, 10_000, &[]);
     let total = bytes_below(&source);
@@ -134,7 +132,7 @@ fn d_small_files_survive_kills() {
 #[test]
 fn d_a_copy_that_is_killed_while_it_tidies_up_is_finished_by_the_next() {
     let mut rng = rng("copy killed at its end");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 100, 1000, &[]);
     let copy = Copy::new(base.path());
@@ -162,7 +160,7 @@ fn d_a_copy_that_is_killed_while_it_tidies_up_is_finished_by_the_next() {
 fn a_copy_that_is_interrupted_moves_nothing_twice() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut rng = rng("copy interrupted");
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         make_files(&mut rng, &source, 400, 100_000, &[64 * MIB, 64 * MIB, 64 * MIB]);
         let total = bytes_below(&source);
@@ -196,7 +194,7 @@ fn a_copy_that_is_interrupted_moves_nothing_twice() {
 
 /// Gives one file that has its final name another time at the source, and says which.
 fn touch_what_is_done(source: &Path, target: &Path) -> Option<PathBuf> {
-    let done = crate::common_crash::files_below(target);
+    let done = files_below(target);
     let mut names = done.iter().map(|path| path.strip_prefix(target).unwrap());
     let touched = names.find(|name| source.join(name).exists())?;
     println!("touched {}", touched.display());
@@ -230,18 +228,18 @@ fn strike(victim: Victim, a: &mut Site, b: &mut Site) {
 /// Kills daemons at random progress, and gives the summary of the transfer.
 fn transfer_with_kills(test: &str, victims: &[Victim]) {
     let mut rng = rng(test);
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let source = data_a.join("set");
     make_files(&mut rng, &source, 400, 200_000, &[100 * MIB, 80 * MIB + 1, 60 * MIB, 30 * MIB]);
     let total = bytes_below(&source);
-    let (mut a, mut b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/set/");
+    let (mut a, mut b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
     let step = total / (victims.len() as u64 + 1);
     for (at, victim) in victims.iter().enumerate() {
-        let slowly = Slowly::new(b.daemon_id());
+        let slowly = Slowly::new(b.process());
         let goal = rng.random_range(step * at as u64 / 2..step * (at as u64 + 1));
-        let view = b.wait_until(&id, "progress", |view| {
+        let view = b.show_until(&id, |view| {
             view["state"] == "done" || figure(&view["progress"], "bytes") > goal
         });
         let progress = &view["progress"];
@@ -254,7 +252,7 @@ fn transfer_with_kills(test: &str, victims: &[Victim]) {
         drop(slowly);
         strike(*victim, &mut a, &mut b);
     }
-    let summary = b.wait(&id).expect(0);
+    let summary = b.follow(&id).expect(0);
     let (verified, resumed) = (summary.figure("bytes_verified"), summary.figure("bytes_resumed"));
     let resent = summary.figure("bytes_resent");
     println!("{verified} verified in the last run, {resumed} resumed, {resent} sent again");
@@ -290,7 +288,7 @@ fn d_a_transfer_survives_kills_of_both_daemons() {
 #[test]
 fn c_pieces_in_parts_arrive_whole_and_with_the_same_digests() {
     let mut rng = rng("parts of pieces");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     let source = data_a.join("src");
     make_files(&mut rng, &source, 1500, 20_000, &[70 * MIB, 33 * MIB + 1, 20 * MIB - 1]);
@@ -299,17 +297,17 @@ fn c_pieces_in_parts_arrive_whole_and_with_the_same_digests() {
     for offset in [1 << 20, 17 << 20, (17 << 20) + 5000, 39 << 20] {
         sparse.write_all_at(b"island", offset).unwrap();
     }
-    let (mut near, mut far) = (Site::new(base.path(), "a", &data_a), None);
+    let (mut near, mut far) = (Site::at_port(base.path(), "a", &data_a), None);
     let mut lists = Vec::new();
     for way in ["0", "40"] {
         // The source sends small frames first over distance, and strides in parts.
         near.kill();
-        near.environment = vec![("PENSTOCK_TEST_RTT_MS".to_owned(), way.to_owned())];
+        near.environment = vec![("PENSTOCK_TEST_RTT_MS", way.to_owned())];
         near.start();
-        let mut b = Site::new(base.path(), if way == "0" { "b" } else { "c" }, &data_b);
-        b.environment.push(("PENSTOCK_TEST_RTT_MS".to_owned(), way.to_owned()));
+        let mut b = Site::at_port(base.path(), if way == "0" { "b" } else { "c" }, &data_b);
+        b.environment.push(("PENSTOCK_TEST_RTT_MS", way.to_owned()));
         b.start();
-        b.join(&near);
+        near.pair(&b);
         let list = base.path().join(format!("list-{way}"));
         let target = format!("{}:data/digests-{way}", b.name);
         let write = ["--wait", "--write-digests", list.to_str().unwrap()];
@@ -323,11 +321,11 @@ fn c_pieces_in_parts_arrive_whole_and_with_the_same_digests() {
     }
     assert_eq!(lists[0], lists[1], "the way changes no digest");
     let mut far = far.unwrap();
-    let id = far.submit("a:data/src/", "c:data/dst");
+    let id = far.submit(&["a:data/src/", "c:data/dst"]);
     let goal = bytes_below(&source) / 4;
-    far.wait_until(&id, "a quarter", |view| figure(&view["progress"], "bytes_verified") >= goal);
+    far.show_until(&id, |view| figure(&view["progress"], "bytes_verified") >= goal);
     far.kill();
     far.start();
-    let _ = far.wait(&id).expect(0);
+    let _ = far.follow(&id).expect(0);
     assert_same(&source, &data_b.join("dst"));
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{fs, io};
 
-use tempfile::TempDir;
+use penstock_testkit::{Scratch, program};
 
 fn penstock(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_penstock"))
+    Command::new(program())
         .arg("dataset")
         .args(args)
         .output()
@@ -17,8 +17,8 @@ fn penstock(args: &[&str]) -> Output {
 }
 
 /// Runs `dataset make` into a fresh directory and expects success.
-fn make(args: &[&str]) -> (TempDir, serde_json::Value) {
-    let dir = TempDir::new().expect("a temporary directory");
+fn make(args: &[&str]) -> (Scratch, serde_json::Value) {
+    let dir = Scratch::on_disk();
     let path = dir.path().to_str().expect("its name is UTF-8");
     let output = penstock(&[&["make", path, "--json"], args].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -75,7 +75,7 @@ fn a_large_file_is_the_same_with_any_number_of_threads() {
     let shape = ["--files", "1", "--size", "130M", "--layout", "flat"];
     let (one, _) = make(&[&shape[..], &["--threads", "1"]].concat());
     let (three, _) = make(&[&shape[..], &["--threads", "3"]].concat());
-    let read = |dir: &TempDir| fs::read(dir.path().join("f00000000")).expect("the one file");
+    let read = |dir: &Scratch| fs::read(dir.path().join("f00000000")).expect("the one file");
     let (one, three) = (read(&one), read(&three));
     assert_eq!(one.len(), 130 << 20);
     assert!(one == three, "threads changed the bytes");
@@ -173,7 +173,7 @@ fn content_does_not_compress() {
 /// Promise: wrong arguments end with code 2, say what is wrong, and make nothing.
 #[test]
 fn wrong_arguments_are_explained() {
-    let dir = TempDir::new().expect("a temporary directory");
+    let dir = Scratch::on_disk();
     let path = dir.path().join("set");
     let path = path.to_str().expect("UTF-8");
     let cases: [(&[&str], &str); 10] = [
@@ -222,7 +222,7 @@ fn a_directory_in_use_is_refused() {
 /// made.
 #[test]
 fn a_set_without_room_is_refused() {
-    let dir = TempDir::new().expect("a temporary directory");
+    let dir = Scratch::on_disk();
     let path = dir.path().join("set");
     let output =
         penstock(&["make", path.to_str().expect("UTF-8"), "--files", "1", "--size", "7000P"]);
@@ -235,11 +235,11 @@ fn a_set_without_room_is_refused() {
 /// summary that a script could take for success.
 #[test]
 fn an_interrupted_set_is_called_a_part() {
-    let dir = TempDir::new().expect("a temporary directory");
+    let dir = Scratch::on_disk();
     let path = dir.path().join("set");
     let path_text = path.to_str().expect("UTF-8");
     let shape = ["--files", "20000", "--size", "64K", "--layout", "flat", "--threads", "1"];
-    let child = Command::new(env!("CARGO_BIN_EXE_penstock"))
+    let child = Command::new(program())
         .args(["dataset", "make", path_text])
         .args(shape)
         .stderr(std::process::Stdio::piped())

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root, make_files,
-    rng, rsync_would, scratch, tool,
-};
 use penstock_proto::name::{OwnKind, RunTag, own_name};
+use penstock_testkit::{
+    Copy, Run, Scratch, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root,
+    make_files, rng, rsync_would, tool, two_sites,
+};
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
@@ -40,7 +39,7 @@ fn copied(base: &Path, more: usize) -> (PathBuf, PathBuf, Copy) {
 /// are not at the source are gone, and what is ours or of another transfer is not touched.
 #[test]
 fn what_is_not_at_the_source_goes() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path(), 1);
     fs::create_dir_all(target.join("gone/deep/deeper")).unwrap();
     fs::write(target.join("gone/deep/deeper/file"), "x").unwrap();
@@ -66,7 +65,7 @@ fn what_is_not_at_the_source_goes() {
 /// is deleted; what was to be moved is moved all the same.
 #[test]
 fn c3_too_much_is_not_deleted() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path(), 12);
     fs::write(source.join("new"), "new").unwrap();
     let refused = copy_with(&copy, &source, &target, &["--sync", "--delete"]).expect(6);
@@ -96,7 +95,7 @@ fn e_nothing_is_deleted_after_a_scan_error() {
     if !is_root("a directory that cannot be listed") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, _) = copied(base.path(), 2);
     tool("chown", &[&"-R", &"65534:65534", &target]);
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -114,7 +113,7 @@ fn e_nothing_is_deleted_after_a_scan_error() {
 /// Promise: options that make no sense together are refused before anything is touched.
 #[test]
 fn deleting_needs_the_whole_source() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path(), 1);
     let list = base.path().join("list");
     fs::write(&list, "d1\n").unwrap();
@@ -129,7 +128,7 @@ fn deleting_needs_the_whole_source() {
 /// structure, and is itself never deleted.
 #[test]
 fn what_goes_is_kept_in_the_backup_directory() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path(), 2);
     symlink("before", source.join("link")).unwrap();
     fs::write(source.join("large"), vec![1; 20 * MIB]).unwrap();
@@ -158,7 +157,7 @@ fn what_goes_is_kept_in_the_backup_directory() {
 #[test]
 fn d_a_deletion_that_is_killed_goes_on() {
     let mut rng = rng("delete killed");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 300, 10_000, &[10 * MIB]);
     let copy = Copy::new(base.path());
@@ -178,7 +177,7 @@ fn d_a_deletion_that_is_killed_goes_on() {
         let alive = run.wait_for(|line| figure(line, "skipped") > 0).is_some();
         let running = alive && run.watch_for(Duration::from_millis(rng.random_range(0..1500)));
         drop(slowly);
-        if !running || run.seen.back().is_some_and(|(_, line)| line["type"] == "summary") {
+        if !running || run.seen().back().is_some_and(|(_, line)| line["type"] == "summary") {
             run.end().expect(0);
             break;
         }
@@ -245,7 +244,7 @@ fn random_trees_stay_the_same_by_sync_and_delete() {
         return;
     }
     let mut rng = rng("random trees");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 60, 3_000, &[9 * MIB]);
     let copy = Copy::new(base.path());
@@ -265,14 +264,14 @@ fn random_trees_stay_the_same_by_sync_and_delete() {
 #[test]
 fn sites_delete_too() {
     let mut rng = rng("sites delete");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     make_files(&mut rng, &data_a.join("set"), 50, 5_000, &[]);
-    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
     let submit = |options: &[&str]| {
         let mut args = vec!["transfer", "submit", "a:data/set", "b:data/"];
         args.extend(options);
-        b.wait(b.ok(&args).trim())
+        b.follow(b.ok(&args).trim())
     };
     submit(&[]).expect(0);
     fs::write(data_b.join("set/surplus"), "x").unwrap();

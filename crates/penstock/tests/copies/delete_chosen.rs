@@ -5,9 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::{
-    Copy, assert_same, copy_with, is_root, make_files, rng, rsync_would, scratch,
+use penstock_testkit::{
+    Copy, Mount, Scratch, assert_same, copy_with, is_root, make_files, rng, rsync_would,
 };
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
@@ -43,7 +42,7 @@ fn would_change(source: &Path, target: &Path, options: &[&str]) -> Vec<String> {
 /// a directory that holds such a thing; what else is not at the source goes. The judge is rsync.
 #[test]
 fn what_is_excluded_is_protected() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path());
     let rules = ["--exclude", "*.tmp", "--exclude", "cache/"];
     for path in ["d0/f0.tmp", "d0/f0", "cache/kept"] {
@@ -97,7 +96,7 @@ fn random_trees_and_rules_agree_with_rsync() {
         return;
     }
     let mut rng = rng("rules");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 40, 2_000, &[]);
     let copy = Copy::new(base.path());
@@ -124,7 +123,7 @@ fn random_trees_and_rules_agree_with_rsync() {
 /// such a choice is refused together with `--delete` (exit 2), before anything is touched.
 #[test]
 fn c3_a_choice_that_names_do_not_tell_is_refused() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path());
     let list = base.path().join("list");
     fs::write(&list, "d1\n").unwrap();
@@ -149,7 +148,7 @@ fn c3_mounts_are_not_crossed_to_delete() {
     if !is_root("mounts at both sides") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path());
     for path in ["mounted/there before", "d0/mounted here/x", "surplus"] {
         write(&target, path);

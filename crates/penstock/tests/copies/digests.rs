@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common_crash::sites::pair;
-use crate::common_crash::{Copy, PATIENCE, Run, assert_same, make_files, rng, scratch};
+use penstock_testkit::{
+    Copy, PATIENCE, Run, Scratch, assert_same, is_root, make_files, program, rng, two_sites,
+};
 
 /// Every kind, and the program that judges it, where there is one.
 const JUDGES: [(&str, Option<&str>); 8] = [
@@ -49,7 +50,7 @@ fn judge(list: &Path, root: &Path, files: usize) {
                 command
             }
             None => {
-                let mut command = Command::new(crate::common_crash::BINARY);
+                let mut command = Command::new(program());
                 command.args(["verify", "--digest", kind, "--digest-list"]);
                 command
             }
@@ -93,7 +94,7 @@ fn make_set(root: &Path, test: &str) -> usize {
 /// by `copy`; python's zlib agrees with Adler-32.
 #[test]
 fn checksums_of_a_copy_are_those_of_other_programs() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let files = make_set(&source, "copy");
     let list = base.path().join("list");
@@ -120,7 +121,7 @@ fn checksums_of_a_copy_are_those_of_other_programs() {
 /// after the same command has gone on.
 #[test]
 fn a_proof_that_was_interrupted_is_no_proof() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (target, list) = (base.path().join("dst"), base.path().join("list"));
     let copy = Copy::new(base.path());
     let spawn = || {
@@ -146,10 +147,10 @@ fn a_proof_that_was_interrupted_is_no_proof() {
 /// The same between sites; the source's site gets the lists too.
 #[test]
 fn checksums_of_a_transfer_are_to_be_had_at_both_sites() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let files = make_set(&data_a.join("set"), "transfer");
-    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
     let list = base.path().join("list");
     let text = list.to_str().unwrap();
     let kinds = all_kinds();
@@ -166,7 +167,7 @@ fn checksums_of_a_transfer_are_to_be_had_at_both_sites() {
 /// sends nothing again, and the lists are whole.
 #[test]
 fn d_reading_again_goes_on_after_a_kill() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let list = base.path().join("list");
     make_files(&mut rng("killed"), &source, 5, 1000, &[200 << 20]);
@@ -193,10 +194,10 @@ fn d_reading_again_goes_on_after_a_kill() {
 /// where the page cache does not see it; only a read from storage does.
 #[test]
 fn a4_what_storage_lost_is_found_and_fetched_again() {
-    if !crate::common_crash::is_root("a file system on a loop device") {
+    if !is_root("a file system on a loop device") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (image, mount) = (base.path().join("image"), base.path().join("mount"));
     File::create(&image).unwrap().set_len(400 << 20).unwrap();
     fs::create_dir(&mount).unwrap();

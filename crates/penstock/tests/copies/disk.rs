@@ -5,11 +5,9 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, PATIENCE, Slowly, assert_finals_right, assert_same, bytes_below, figure, files_below,
-    is_root, make_files, rng, scratch,
+use penstock_testkit::{
+    Copy, Mount, PATIENCE, Scratch, Slowly, assert_finals_right, assert_same, bytes_below, figure,
+    files_below, is_root, make_files, rng, two_sites,
 };
 use serde_json::Value;
 
@@ -62,7 +60,7 @@ fn a_copy_into_a_full_target_says_so_and_goes_on_later() {
         return;
     }
     for kind in ["tmpfs", "ext4", "xfs"] {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let disk = match kind {
             "tmpfs" => Mount::tmpfs(base.path(), "disk", 300),
             _ => Mount::on_loop(base.path(), "disk", kind, 400),
@@ -79,23 +77,23 @@ fn a_transfer_into_a_full_target_waits_for_room() {
         return;
     }
     let mut rng = rng("transfer into full");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let disk = Mount::on_loop(base.path(), "disk", "ext4", 200);
     let (data_a, data_b) = (base.path().join("data-a"), disk.path.clone());
     let source = data_a.join("set");
     make_files(&mut rng, &source, 300, 200_000, &[60 * MIB]);
     let ballast = disk.path.join("ballast");
     fill(&ballast, 140 << 20);
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/set/");
-    let view = b.wait_until(&id, "a full disk", |view| reason_has(view, "the target is full"));
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
+    let view = b.show_until(&id, |view| reason_has(view, "the target is full"));
     assert_eq!(view["state"], "queued", "{view}");
     assert!(reason_has(&view, " free; ") && reason_has(&view, "still to be written"), "{view}");
     assert_eq!(figure(&view["progress"], "errors"), 0, "{view}");
     println!("{}", view["reason"]);
     assert_finals_right(&source, &data_b.join("set"));
     fs::remove_file(ballast).unwrap();
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
 }
 
@@ -107,26 +105,26 @@ fn a_transfer_waits_for_room_in_the_journal() {
         return;
     }
     let mut rng = rng("full journal");
-    let base = scratch();
+    let base = Scratch::on_disk();
     // All that the target's site keeps is on it.
     let disk = Mount::tmpfs(base.path(), "site-b", 64);
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let source = data_a.join("set");
     make_files(&mut rng, &source, 8000, 1000, &[]);
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
     let ballast = disk.path.join("ballast");
     let space = rustix::fs::statvfs(&disk.path).unwrap();
     fill(&ballast, space.f_bavail * space.f_frsize - (200 << 10));
-    let id = b.submit("a:data/set/", "b:data/set/");
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
     let full = |view: &Value| {
         let told = reason_has(view, "No space left") || reason_has(view, "disk is full");
         told && view["state"] == "queued"
     };
-    let view = b.wait_until(&id, "a full journal", full);
+    let view = b.show_until(&id, full);
     println!("{}", view["reason"]);
     assert_eq!(figure(&view["progress"], "errors"), 0, "{view}");
     fs::remove_file(ballast).unwrap();
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
 }
 
@@ -138,7 +136,7 @@ fn a_read_only_target_is_a_clear_error() {
         return;
     }
     let mut rng = rng("read-only");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let disk = Mount::tmpfs(base.path(), "disk", 400);
     let (source, target) = (base.path().join("src"), disk.path.join("dst"));
     make_files(&mut rng, &source, 100, 200_000, &[80 * MIB, 60 * MIB]);
@@ -183,26 +181,26 @@ fn a5_an_unmounted_target_store_is_offline_until_it_is_back() {
         return;
     }
     let mut rng = rng("unmounted target");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mut disk = Mount::on_loop(base.path(), "disk", "ext4", 500);
     let (data_a, data_b) = (base.path().join("data-a"), disk.path.clone());
     let source = data_a.join("set");
     make_files(&mut rng, &source, 300, 200_000, &[90 * MIB, 60 * MIB, 30 * MIB]);
-    let (_a, mut b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/set/");
-    let slowly = Slowly::new(b.daemon_id());
+    let (_a, mut b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
+    let slowly = Slowly::new(b.process());
     let moving = |view: &Value| figure(&view["progress"], "bytes") > 0;
-    b.wait_until(&id, "the first bytes", moving);
+    b.show_until(&id, moving);
     drop(slowly);
     b.kill();
     disk.unmount();
     b.start();
-    let view = b.wait_until(&id, "the store being offline", |view| reason_has(view, "offline"));
+    let view = b.show_until(&id, |view| reason_has(view, "offline"));
     println!("{}", view["reason"]);
     assert_ne!(view["state"], "failed", "{view}");
     assert_eq!(files_below(&disk.path).len(), 0, "something was written into the mount point");
     disk.mount();
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
 }
 
@@ -214,22 +212,22 @@ fn a5_a_target_store_that_is_taken_away_in_mid_transfer() {
         return;
     }
     let mut rng = rng("target taken away");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mut disk = Mount::on_loop(base.path(), "disk", "ext4", 500);
     let (data_a, data_b) = (base.path().join("data-a"), disk.path.clone());
     let source = data_a.join("set");
     make_files(&mut rng, &source, 300, 200_000, &[90 * MIB, 60 * MIB, 30 * MIB]);
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/set/");
-    let slowly = Slowly::new(b.daemon_id());
-    b.wait_until(&id, "the first bytes", |view| figure(&view["progress"], "bytes") > 0);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
+    let slowly = Slowly::new(b.process());
+    b.show_until(&id, |view| figure(&view["progress"], "bytes") > 0);
     disk.unmount_lazily();
     drop(slowly);
-    let view = b.wait_until(&id, "the store being offline", |view| reason_has(view, "offline"));
+    let view = b.show_until(&id, |view| reason_has(view, "offline"));
     assert_eq!(figure(&view["progress"], "errors"), 0, "{view}");
     assert_eq!(files_below(&disk.path).len(), 0, "something was written into the mount point");
     disk.mount();
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
 }
 
@@ -241,24 +239,24 @@ fn c3_a_source_store_that_is_taken_away_fails_no_item() {
         return;
     }
     let mut rng = rng("source taken away");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mut disk = Mount::on_loop(base.path(), "disk", "ext4", 500);
     let (data_a, data_b) = (disk.path.clone(), base.path().join("data-b"));
     let source = data_a.join("set");
     make_files(&mut rng, &source, 400, 200_000, &[90 * MIB, 60 * MIB, 30 * MIB]);
-    let (mut a, b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/set/");
-    let slowly = Slowly::new(b.daemon_id());
-    b.wait_until(&id, "the first bytes", |view| figure(&view["progress"], "bytes") > 0);
+    let (mut a, b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
+    let slowly = Slowly::new(b.process());
+    b.show_until(&id, |view| figure(&view["progress"], "bytes") > 0);
     a.kill();
     drop(slowly);
     disk.unmount();
     a.start();
-    let view = b.wait_until(&id, "the source being offline", |view| reason_has(view, "offline"));
+    let view = b.show_until(&id, |view| reason_has(view, "offline"));
     println!("{}", view["reason"]);
     assert_eq!(figure(&view["progress"], "errors"), 0, "{view}");
     disk.mount();
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
 }
 
@@ -267,12 +265,12 @@ fn c3_a_source_store_that_is_taken_away_fails_no_item() {
 #[test]
 fn c_a_host_without_descriptors_fails_no_item() {
     let mut rng = rng("no descriptors");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let source = data_a.join("set");
     make_files(&mut rng, &source, 1500, 60_000, &[]);
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
-    let daemon = b.daemon_id().to_string();
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
+    let daemon = b.process().to_string();
     let open_max = |most: &str| {
         let limit = format!("--nofile={most}:");
         let status = Command::new("prlimit").args(["--pid", &daemon, &limit]).status();
@@ -280,17 +278,17 @@ fn c_a_host_without_descriptors_fails_no_item() {
     };
     let submit = ["transfer", "submit", "a:data/set/", "b:data/set/", "--bwlimit", "100Mbit/s"];
     let id = b.ok(&submit).trim().to_owned();
-    b.wait_until(&id, "files", |view| figure(&view["progress"], "files") > 20);
+    b.show_until(&id, |view| figure(&view["progress"], "files") > 20);
     // Those that it has it keeps.
     open_max("8");
     let until = Instant::now() + PATIENCE;
-    let told = || fs::read_to_string(b.log()).unwrap();
+    let told = || b.log_text();
     // The log is all that it can still write to.
     while !told().contains("Too many open files") {
         assert!(Instant::now() < until, "it has descriptors");
         std::thread::sleep(Duration::from_millis(20));
     }
     open_max("4096");
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
 }

@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use penstock_testkit::{Scratch, program};
+
 /// Names that a list must escape, or that a reader might take for something else.
 const ODD: [&[u8]; 18] = [
     b"new\nline",
@@ -30,12 +32,12 @@ const ODD: [&[u8]; 18] = [
 ];
 
 struct Bed {
-    work: tempfile::TempDir,
+    work: Scratch,
 }
 
 impl Bed {
     fn new() -> Self {
-        Self { work: tempfile::tempdir().unwrap() }
+        Self { work: Scratch::on_disk() }
     }
 
     fn at(&self, path: impl AsRef<OsStr>) -> PathBuf {
@@ -51,7 +53,7 @@ impl Bed {
 
     /// The exit code, and what is said.
     fn copy(&self, arguments: &[&str]) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        let mut command = Command::new(program());
         command.arg("copy").args(arguments).current_dir(self.work.path());
         let output = command.env("PENSTOCK_STATE_HOME", self.at("state")).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())

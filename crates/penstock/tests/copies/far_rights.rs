@@ -5,22 +5,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::common_crash::scratch;
-use crate::common_crash::sites::{Site, pair};
+use penstock_testkit::{Scratch, Site, program, two_sites};
 
 /// Takes all rights but reading away in the one store of a site, whose daemon runs.
 fn take_rights(of: &Site) {
-    let path = of.directory.join("penstock.toml");
-    let text = fs::read_to_string(&path).unwrap();
+    let text = of.config();
     let line = |line: &&str| !line.starts_with("write =") && !line.starts_with("delete =");
     let kept: Vec<_> = text.lines().filter(line).collect();
-    fs::write(&path, kept.join("\n")).unwrap();
+    of.set_config(&kept.join("\n"));
 }
 
 fn refused(site: &Site, args: &[&str], told: &[&str]) {
-    let output = site.run(args);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(12), "{args:?}: {errors}");
+    let errors = site.fails(12, args);
     for words in told {
         assert!(errors.contains(words), "`{words}` is not in: {errors}");
     }
@@ -37,7 +33,7 @@ fn read(path: &Path) -> String {
 /// neither replaces nor deletes, whatever it asks for; one that may delete does both.
 #[test]
 fn a_site_may_do_what_it_was_given() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     fs::create_dir_all(data_a.join("set/sub")).unwrap();
     fs::create_dir_all(&data_b).unwrap();
@@ -50,7 +46,7 @@ fn a_site_may_do_what_it_was_given() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     fs::set_permissions(&data_b, fs::Permissions::from_mode(0o751)).unwrap();
     fs::set_permissions(data_a.join("set"), fs::Permissions::from_mode(0o700)).unwrap();
-    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
     let ask = |more: &[&'static str]| [&SUBMIT[..], &ROUTE[..], more].concat();
 
     take_rights(&b);
@@ -108,12 +104,12 @@ fn a_site_may_do_what_it_was_given() {
 /// nothing but reading where nothing is asked for.
 #[test]
 fn what_is_granted_is_said() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mut told = Vec::new();
     for (name, flags) in [("lab", &[][..]), ("hpc", &["--write=lab", "--delete=lab"])] {
         let data = base.path().join(format!("{name}-data"));
         fs::create_dir(&data).unwrap();
-        let mut command = std::process::Command::new(crate::common_crash::BINARY);
+        let mut command = std::process::Command::new(program());
         let store = format!("raw={}", data.display());
         command.args(["site", "init", "--name", name, "--listen=127.0.0.1:0", "--store", &store]);
         let dir = base.path().join(name);
@@ -130,7 +126,7 @@ fn what_is_granted_is_said() {
     let config = read(&base.path().join("hpc/penstock.toml"));
     assert!(config.contains("write = [\"lab\"]") && config.contains("delete = [\"lab\"]"));
     let (data_a, data_b) = (base.path().join("da"), base.path().join("db"));
-    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
     take_rights(&b);
     assert_eq!(b.run(&["site", "pair", "--write", "data"]).status.code(), Some(2));
     let token = a.ok(&["site", "pair"]);

@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::time::{Duration, Instant};
 
-use crate::common_crash::{Copy, copy_with, scratch};
+use penstock_testkit::{Copy, Scratch, copy_with};
 
 /// D2: a file of 1 TiB with 1 MiB of data is copied with a digest list and a receipt in the time of
 /// its data: its holes are not hashed, it is not in the list, and that is said. One whose holes are
 /// small is in the list, with the digest that `b3sum` finds.
 #[test]
 fn d2_holes_beyond_a_hundred_times_the_data_are_not_hashed() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir(&source).unwrap();
     let hollow = File::create(source.join("hollow")).unwrap();

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use penstock_net::trust::SiteAuthority;
 use penstock_proto::text;
+use penstock_testkit::{Scratch, program};
 use serde_json::{Value, json};
-
-use crate::common_crash::{BINARY, scratch};
 
 /// What a terminal, a log or a person would fall for.
 const HOSTILE: &str = "\x1b]0;PWN\x07\x1b[2J\u{9b}31m\x7f\r\nok: all verified\u{202e}gnp\
@@ -24,13 +23,13 @@ const COMMAND: &[u8; 32] = b"\r\nFLUSHALL\r\nCONFIG SET dir /x\r\n\r";
 
 /// A command in the place of ssh, which logs in nowhere and answers what is hostile.
 struct Fake {
-    work: tempfile::TempDir,
+    work: Scratch,
 }
 
 impl Fake {
     /// `answers` follow the first line of the far end as frames; `script` runs before.
     fn new(answers: &[Value], script: &str) -> Self {
-        let work = scratch();
+        let work = Scratch::on_disk();
         let mut said = b"\npenstock-ssh ready x\n".to_vec();
         for answer in answers {
             let json = serde_json::to_vec(answer).unwrap();
@@ -56,7 +55,7 @@ impl Fake {
     }
 
     fn copy(&self, options: &[&str]) -> Output {
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(program());
         command.args(["copy", "--ssh"]).arg(self.path("ssh")).args(options);
         command.arg("u@elsewhere.invalid:dir/").arg(self.path("out"));
         command.env("HOME", self.work.path()).current_dir(self.work.path());
@@ -205,8 +204,8 @@ fn lanes_are_dialled_where_the_user_says() {
 /// done; this end dials nothing.
 #[test]
 fn a_host_that_only_ssh_knows_dials_back() {
-    let work = scratch();
-    let (ssh, bin) = (work.path().join("ssh"), Path::new(BINARY).parent().unwrap());
+    let work = Scratch::on_disk();
+    let (ssh, bin) = (work.path().join("ssh"), Path::new(program()).parent().unwrap());
     let script = format!(
         "#!/bin/sh\nfor word; do [ \"$word\" = -G ] && exit 1; done\n\
          while [ \"$1\" != far.invalid ]; do shift; done\nshift\n\
@@ -219,7 +218,7 @@ fn a_host_that_only_ssh_knows_dials_back() {
     let (source, target) = (work.path().join("src"), work.path().join("dst"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "content").unwrap();
-    let output = Command::new(BINARY)
+    let output = Command::new(program())
         .args(["copy", "--ssh"])
         .arg(&ssh)
         .arg(source.join(""))

@@ -8,15 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, Ended, Run, Slowly, assert_no_leftovers, assert_same, bytes_below, copy_with, figure,
-    is_root, make_files, rng, rsync_would, scratch, scratch_in_memory, tool,
+use penstock_testkit::{
+    Copy, Ended, Run, Scratch, Signal, Slowly, assert_no_leftovers, assert_same, bytes_below,
+    copy_with, figure, is_root, make_files, rng, rsync_would, tool, two_sites,
 };
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
-use rustix::process::Signal;
 
 /// A copy of a source of which `swapped` has then been made at the target the other kind of thing:
 /// a directory with files for a file and for a link, a file and a link for a directory.
@@ -51,7 +49,7 @@ const IN_THE_WAY: u64 = 10;
 #[test]
 fn what_is_in_the_way_goes_with_delete() {
     for options in [&["--delete"][..], &["--sync", "--delete"]] {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (source, target, copy) = copied(base.path());
         let ended = copy_with(&copy, &source, &target, options).expect(0);
         assert_eq!(ended.figure("deleted"), IN_THE_WAY, "{}", ended.last);
@@ -65,7 +63,7 @@ fn what_is_in_the_way_goes_with_delete() {
 /// else is copied. What may not be replaced is not removed either.
 #[test]
 fn what_is_in_the_way_stays_without_delete() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path());
     for options in [&[][..], &["--sync"], &["--delete", "--if-exists=fail"]] {
         fs::write(source.join("d/f0"), "new").unwrap();
@@ -86,7 +84,7 @@ fn what_is_in_the_way_stays_without_delete() {
 /// all is deleted (exit 6): not what is in the way, and not the rest.
 #[test]
 fn c3_what_is_in_the_way_is_under_the_guards() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path());
     fs::write(target.join("d/surplus"), "x").unwrap();
     let most = (IN_THE_WAY).to_string();
@@ -117,7 +115,7 @@ fn c3_what_is_in_the_way_is_under_the_guards() {
 /// Promise: with `--backup-dir` what was in the way is kept, in the same structure.
 #[test]
 fn what_is_in_the_way_goes_to_the_backup_directory() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target, copy) = copied(base.path());
     copy_with(&copy, &source, &target, &["--delete", "--backup-dir", "old"]).expect(0);
     let old = target.join("old");
@@ -134,7 +132,7 @@ fn what_is_in_the_way_goes_to_the_backup_directory() {
 /// a target of which more than half would go is refused whatever page the conflict is on (C3).
 #[test]
 fn c3_pages_behind_wait_and_follow() {
-    let base = scratch_in_memory(1 << 30);
+    let base = Scratch::in_memory_for(1 << 30);
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     for directory in 0..12 {
         fs::create_dir_all(source.join(format!("d{directory:02}"))).unwrap();
@@ -195,7 +193,7 @@ fn swap(rng: &mut ChaCha8Rng, root: &Path, changes: usize) {
 #[test]
 fn d_random_swaps_survive_kills() {
     let mut rng = rng("swaps");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 200, 3_000, &[9 << 20]);
     let copy = Copy::new(base.path());
@@ -230,14 +228,14 @@ fn d_random_swaps_survive_kills() {
 /// Promise: between sites what is in the way goes under the same rules.
 #[test]
 fn sites_clear_the_way_too() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     make_files(&mut rng("sites in the way"), &data_a.join("set"), 50, 5_000, &[]);
-    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
     let submit = |options: &[&str]| {
         let mut args = vec!["transfer", "submit", "a:data/set", "b:data/"];
         args.extend(options);
-        b.wait(b.ok(&args).trim())
+        b.follow(b.ok(&args).trim())
     };
     submit(&[]).expect(0);
     fs::remove_file(data_b.join("set/nothing")).unwrap();
@@ -255,7 +253,7 @@ fn sites_clear_the_way_too() {
 /// ends the copy with what stands there and what to do; nothing is made through a link.
 #[test]
 fn what_stands_in_the_way_of_the_top_is_told() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     fs::create_dir(base.path().join("d")).unwrap();
     fs::write(base.path().join("d/f"), "1").unwrap();
@@ -313,7 +311,7 @@ fn devices_are_no_names_for_files() {
     if !is_root("device nodes") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     fs::write(base.path().join("f"), "content").unwrap();
     for name in make_special(base.path()) {
@@ -348,7 +346,7 @@ fn devices_within_the_target_stay_without_delete() {
     if !is_root("device nodes") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(&source).unwrap();
     fs::create_dir_all(&target).unwrap();
@@ -414,7 +412,7 @@ fn copied_while_names_are_taken(base: &Path, options: &[&str]) -> (Ended, Vec<Pa
 #[test]
 fn a_name_that_is_taken_meanwhile_stays() {
     for options in [["--if-exists", "fail"], ["--if-exists", "skip"], ["--if-exists", "newer"]] {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (ended, taken) = copied_while_names_are_taken(base.path(), &options);
         let ended = ended.expect(3);
         // If `second` was found first, the other name of its file fails with it.
@@ -436,7 +434,7 @@ fn a_name_that_is_taken_meanwhile_stays() {
 /// size of the one that was to get its name and times are not kept.
 #[test]
 fn a_file_of_the_same_size_that_is_made_meanwhile_stays_without_times() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng("same size"), &source, 1, 0, &[24 << 20]);
     let copy = Copy::new(base.path());
@@ -460,7 +458,7 @@ fn a_directory_of_an_overlay_is_one_store() {
     if !is_root("an overlay") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let at = |name: &str| base.path().join(name);
     for name in ["lower/data", "upper", "work", "merged", "src/d"] {
         fs::create_dir_all(at(name)).unwrap();
@@ -483,7 +481,7 @@ fn a_directory_of_an_overlay_is_one_store() {
 /// Promise: a single file may be copied to nowhere.
 #[test]
 fn a_single_file_is_discarded() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     fs::write(base.path().join("file"), "bytes").unwrap();
     let copy = Copy::new(base.path());
     let mut command =
@@ -495,7 +493,7 @@ fn a_single_file_is_discarded() {
 /// Promise (B9): where entries may be replaced, those that are made meanwhile are replaced too.
 #[test]
 fn a_name_that_is_taken_meanwhile_is_replaced_if_it_may_be() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (ended, _) = copied_while_names_are_taken(base.path(), &[]);
     ended.expect(0);
     assert_same(&base.path().join("src"), &base.path().join("dst"));

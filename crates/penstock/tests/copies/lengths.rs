@@ -4,11 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common_crash::{BINARY, Copy, Run, is_root, scratch, tool};
-use crate::common_fuse::Fuse;
+use penstock_testkit::{Copy, Fuse, Run, Scratch, is_root, program, tool};
 
 fn verify(source: &Path, target: &Path) -> Output {
-    Command::new(BINARY).arg("verify").args([source, target]).output().unwrap()
+    Command::new(program()).arg("verify").args([source, target]).output().unwrap()
 }
 
 fn assert_verified(source: &Path, target: &Path) {
@@ -21,7 +20,7 @@ fn assert_verified(source: &Path, target: &Path) {
 /// `--sync` never takes a stamp of such a file for proof that the content is the same.
 #[test]
 fn files_of_the_kernel_arrive_with_their_content() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     for (at, source) in ["/proc/version", "/proc/sys/kernel/ostype", "/sys/kernel/mm/ksm/run"]
         .iter()
@@ -56,7 +55,7 @@ fn files_of_the_kernel_arrive_with_their_content() {
 /// Promise: a tree of the kernel's is copied whole, and is the same afterwards.
 #[test]
 fn trees_of_the_kernel_arrive_with_their_content() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (copy, target) = (Copy::new(base.path()), base.path().join("t"));
     Run::spawn(&mut copy.command("/proc/sys/kernel/random/", &target)).end();
     assert_eq!(fs::read(target.join("poolsize")).unwrap().last(), Some(&b'\n'));
@@ -71,7 +70,7 @@ fn a_file_without_an_end_fails() {
     if !is_root("files without an end") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     let source = Path::new("/proc/self/pagemap");
     let ended = Run::spawn(&mut copy.command(source, base.path().join("t"))).end();
@@ -87,7 +86,7 @@ fn sizes_that_a_server_invents_are_not_believed() {
     if !is_root("FUSE") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (tree, mount) = (base.path().join("tree"), base.path().join("mount"));
     fs::create_dir_all(tree.join("d")).unwrap();
     fs::write(tree.join("d/text"), b"some text\n").unwrap();
@@ -119,7 +118,7 @@ fn a_scan_reads_no_file_without_bound() {
     if !is_root("FUSE") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (tree, mount) = (base.path().join("tree"), base.path().join("mount"));
     fs::create_dir_all(tree.join("d")).unwrap();
     fs::write(tree.join("d/stuck"), b"some text\n").unwrap();
@@ -149,7 +148,7 @@ fn a_scan_reads_no_file_without_bound() {
 fn a_log_of_the_kernel_is_not_waited_for() {
     let logs = ["/proc/kmsg", "/sys/kernel/tracing/trace_pipe"].map(Path::new);
     for (at, log) in logs.into_iter().filter(|log| fs::File::open(log).is_ok()).enumerate() {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (copy, target) = (Copy::new(base.path()), base.path().join(format!("t{at}")));
         let ended = Run::spawn(&mut copy.command(log, &target)).end();
         assert!(ended.code != 0 && ended.code != 5, "{} {}", ended.code, ended.errors);

@@ -1,59 +1,28 @@
 //! Limits hold, say so, and change nothing else: rate, lanes, metadata operations, CPUs.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
-use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{
-    Copy, Run, assert_same, is_root, make_files, program_of_others, rng, scratch, tool,
+use penstock_testkit::{
+    Copy, Run, Scratch, Signal, Site, assert_same, is_root, make_files, program, program_of_others,
+    rng, threads_named, tool, two_sites,
 };
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
 
-/// A copy that runs, and the events that it prints.
-struct Running {
-    child: Child,
-    events: std::io::Lines<BufReader<ChildStdout>>,
+/// Starts a copy of `src` to `dst`.
+fn copying(base: &Path, arguments: &[&str]) -> Run {
+    let mut command = Copy::new(base).command(base.join("src/"), base.join("dst"));
+    Run::spawn(command.args(arguments))
 }
 
-impl Running {
-    fn copy(base: &Path, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
-        command.arg("copy").arg(base.join("src/")).arg(base.join("dst"));
-        command.args(["--json"]).args(arguments).env("PENSTOCK_STATE_HOME", base.join("state"));
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let events = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, events }
-    }
-
-    /// The next event that is as wanted.
-    fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
-        let mut events = self.events.by_ref().map(|line| serde_json::from_str(&line.unwrap()));
-        events.find_map(|event| event.ok().filter(&wanted)).expect("the copy ended before that")
-    }
-
-    fn interrupt(&mut self) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    }
-
-    fn threads(&self, name: &str) -> usize {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let names = tasks.flatten().map(|task| fs::read_to_string(task.path().join("comm")));
-        names.flatten().filter(|comm| comm.starts_with(name)).count()
-    }
-
-    /// The summary, after a good end.
-    fn summary(mut self) -> Value {
-        let summary = self.until(|event| event["type"] == "summary");
-        assert!(self.child.wait().unwrap().success(), "{summary}");
-        summary
-    }
+/// The summary of a copy, after a good end.
+fn summary(copy: Run) -> Value {
+    copy.end().expect(0).last
 }
 
 fn large_source(base: &Path, bytes: usize) {
@@ -73,31 +42,29 @@ fn assert_rate(summary: &Value, limit: f64) {
 /// Promise: a copy moves at the rate that was set, and says that this is what limits it.
 #[test]
 fn a_copy_holds_its_rate_and_says_so() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     large_source(base.path(), 25 * MIB);
-    let mut copy = Running::copy(base.path(), &["--bwlimit", "80Mbit/s"]);
+    let mut copy = copying(base.path(), &["--bwlimit", "80Mbit/s"]);
     copy.until(|event| event["limit"] == "the limit that was set");
-    assert_rate(&copy.summary(), 80e6);
+    assert_rate(&summary(copy), 80e6);
     assert_same(&base.path().join("src"), &base.path().join("dst"));
 }
 
 /// Promise: many small files are held like a large one.
 #[test]
 fn small_files_hold_the_rate() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     make_files(&mut rng("limits"), &base.path().join("src"), 600, 40_000, &[]);
-    let copy = Running::copy(base.path(), &["--bwlimit", "5MB/s", "--durability", "none"]);
-    assert_rate(&copy.summary(), 40e6);
+    let copy = copying(base.path(), &["--bwlimit", "5MB/s", "--durability", "none"]);
+    assert_rate(&summary(copy), 40e6);
 }
 
 /// Promise: a rate without its unit is refused, and the message says how to write one.
 #[test]
 fn a_bare_number_is_no_rate() {
     for bad in ["60", "60M", "1kbit/s"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_penstock"))
-            .args(["copy", "a", "b", "--bwlimit", bad])
-            .output()
-            .unwrap();
+        let output =
+            Command::new(program()).args(["copy", "a", "b", "--bwlimit", bad]).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains("bit/s"), "{told}");
@@ -108,13 +75,13 @@ fn a_bare_number_is_no_rate() {
 /// it is.
 #[test]
 fn d_another_limit_resumes_the_same_copy() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     large_source(base.path(), 100 * MIB);
-    let mut slow = Running::copy(base.path(), &["--bwlimit", "160Mbit/s", "--max-lanes", "1"]);
+    let mut slow = copying(base.path(), &["--bwlimit", "160Mbit/s", "--max-lanes", "1"]);
     slow.until(|event| event["bytes_durable"].as_u64() > Some(20 << 20));
-    slow.interrupt();
-    assert_eq!(slow.child.wait().unwrap().code(), Some(130));
-    let summary = Running::copy(base.path(), &[]).summary();
+    slow.signal(Signal::INT);
+    slow.end().expect(130);
+    let summary = summary(copying(base.path(), &[]));
     assert!(summary["bytes_resumed"].as_u64() >= Some(20 << 20), "{summary}");
     assert_same(&base.path().join("src"), &base.path().join("dst"));
 }
@@ -123,26 +90,25 @@ fn d_another_limit_resumes_the_same_copy() {
 /// run on.
 #[test]
 fn lanes_and_cpus_are_bounded() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     large_source(base.path(), 64 * MIB);
     let arguments = ["--bwlimit", "200Mbit/s", "--max-lanes", "1", "--cpus", "1"];
-    let mut copy = Running::copy(base.path(), &arguments);
+    let mut copy = copying(base.path(), &arguments);
     copy.until(|event| event["bytes"].as_u64() > Some(MIB as u64));
-    assert_eq!(copy.threads("lane-"), 1);
-    let status = fs::read_to_string(format!("/proc/{}/status", copy.child.id())).unwrap();
+    assert_eq!(threads_named(&copy.id().to_string(), "lane-"), 1);
+    let status = fs::read_to_string(format!("/proc/{}/status", copy.id())).unwrap();
     let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
     assert!(!allowed.contains(['-', ',']), "more than one CPU: {allowed}");
-    copy.summary();
+    summary(copy);
 }
 
 /// Promise: `--max-metadata-ops` bounds what is looked up at the source and made at the target.
 #[test]
 fn metadata_operations_are_bounded() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     make_files(&mut rng("limits"), &base.path().join("src"), 60, 100, &[]);
     let begun = Instant::now();
-    let copy = Running::copy(base.path(), &["--max-metadata-ops", "30"]);
-    let summary = copy.summary();
+    let summary = summary(copying(base.path(), &["--max-metadata-ops", "30"]));
     let seconds = begun.elapsed().as_secs_f64();
     println!("60 files at 30 operations/s took {seconds:.2} s");
     // 60 look-ups, then 60 files made and named, but for one burst each.
@@ -153,13 +119,11 @@ fn metadata_operations_are_bounded() {
 /// Promise: a daemon keeps to the CPUs that its configuration grants it.
 #[test]
 fn a_daemon_keeps_to_its_cpus() {
-    let base = scratch();
-    let mut site = Site::new(base.path(), "a", &base.path().join("data"));
-    let file = site.directory.join("penstock.toml");
-    let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, format!("cpus = 1\n{text}")).unwrap();
+    let base = Scratch::on_disk();
+    let mut site = Site::at_port(base.path(), "a", &base.path().join("data"));
+    site.set_config(&format!("cpus = 1\n{}", site.config()));
     site.start();
-    let status = fs::read_to_string(format!("/proc/{}/status", site.daemon_id())).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", site.process())).unwrap();
     let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
     assert!(!allowed.contains(['-', ',']), "more than one CPU: {allowed}");
 }
@@ -172,13 +136,13 @@ fn submit(b: &Site, arguments: &[&str]) -> String {
 /// Promise: a transfer between sites holds its rate, by either encryption.
 #[test]
 fn a_transfer_holds_its_rate() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let data = |name: &str| base.path().join(name);
     make_files(&mut rng("limits"), &data("a").join("set"), 0, 0, &[25 * MIB]);
-    let (_a, b) = pair(base.path(), &data("a"), &data("b"));
+    let (_a, b) = two_sites(base.path(), &data("a"), &data("b"));
     let id = submit(&b, &["--bwlimit", "10MB/s", "--max-lanes", "2", "--max-metadata-ops", "500"]);
-    b.wait_until(&id, "the limit", |view| view["progress"]["limit"] == "the limit that was set");
-    let view = b.wait_until(&id, "its end", |view| view["state"] == "done");
+    b.show_until(&id, |view| view["progress"]["limit"] == "the limit that was set");
+    let view = b.show_until(&id, |view| view["state"] == "done");
     assert_rate(&view["progress"], 80e6);
 }
 
@@ -186,12 +150,12 @@ fn a_transfer_holds_its_rate() {
 /// kept over a restart, and another one ends it.
 #[test]
 fn a_limit_changes_while_the_transfer_runs() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let data = |name: &str| base.path().join(name);
     make_files(&mut rng("limits"), &data("a").join("set"), 0, 0, &[120 * MIB]);
-    let (a, mut b) = pair(base.path(), &data("a"), &data("b"));
+    let (a, mut b) = two_sites(base.path(), &data("a"), &data("b"));
     let id = submit(&b, &["--bwlimit", "8Mbit/s"]);
-    b.wait_until(&id, "bytes", |view| view["progress"]["bytes"].as_u64() > Some(0));
+    b.show_until(&id, |view| view["progress"]["bytes"].as_u64() > Some(0));
     a.ok(&["transfer", "limit", &id, "--bwlimit", "12Mbit/s"]);
     let kept = |view: &Value| view["options"]["limits"]["rate_bits_per_s"] == 12_000_000;
     assert!(kept(&b.show(&id)));
@@ -201,12 +165,12 @@ fn a_limit_changes_while_the_transfer_runs() {
     b.kill();
     b.start();
     assert!(kept(&b.show(&id)));
-    b.wait_until(&id, "going on", |view| view["progress"]["bytes_verified"].as_u64() > Some(0));
+    b.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(0));
     let begun = Instant::now();
     let refused = b.run(&["transfer", "limit", &id, "--bwlimit", "24"]);
     assert_eq!(refused.status.code(), Some(2));
     b.ok(&["transfer", "limit", &id, "--bwlimit", "none"]);
-    b.wait_until(&id, "its end", |view| view["state"] == "done");
+    b.show_until(&id, |view| view["state"] == "done");
     // At 12 Mbit/s the rest would have taken more than a minute.
     assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
     assert_same(&data("a").join("set"), &data("b").join("set"));
@@ -224,7 +188,7 @@ fn any_number_of_threads_is_enough_or_an_error() {
     }
     // A user whom no other test has, as the limit counts all processes of a user.
     const USER: &str = "54322";
-    let base = scratch();
+    let base = Scratch::on_disk();
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let source = base.path().join("src");
     make_files(&mut rng("threads"), &source, 20, 5_000, &[12 << 20]);
@@ -269,7 +233,7 @@ fn any_number_of_threads_is_enough_or_an_error() {
 /// them; with too few to begin it says so at once.
 #[test]
 fn few_descriptors_are_enough() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     for at in 0..300 {
         let directory = source.join(format!("s{at}"));
@@ -300,7 +264,7 @@ fn what_is_denied_is_not_offline() {
     if !is_root("other users") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     let open = |path: &Path, mode| {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();

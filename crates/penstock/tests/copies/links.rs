@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
-use crate::common_crash::{Copy, Run, copy_with, is_root, rsync_would, scratch, tool};
+use penstock_testkit::{Copy, Run, Scratch, copy_with, is_root, rsync_would, tool};
 
 /// B6, promise (c): where the first name of a file fails and an older file of its size stays there,
 /// no further name is made of that one, also where times are not kept and tell nothing. Needs root,
@@ -14,7 +14,7 @@ fn b6_a_failed_primary_gets_no_further_names() {
     if !is_root("a directory that may not be written") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
     for at in 0..20 {
@@ -54,7 +54,7 @@ fn b6_a_failed_primary_gets_no_further_names() {
 /// are by `--sync`, as rsync leaves them; once their content differs they are two.
 #[test]
 fn linked_at_the_target_only() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(&source).unwrap();
     fs::write(source.join("a"), "same").unwrap();

@@ -5,10 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common_crash::sites::Site;
-use crate::common_crash::{
-    BINARY, Copy, Run, assert_same, can_trace, files_below, is_root, make_files, rng, scratch,
-    traced,
+use penstock_testkit::{
+    Copy, Run, Scratch, Site, assert_same, can_trace, files_below, is_root, make_files, program,
+    rng, traced,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -37,7 +36,7 @@ fn a_copy_keeps_its_state_where_there_are_no_locks() {
     if !can_trace("a file system without locks") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     make_files(&mut rng("no locks"), &source, 20, 5_000, &[]);
     let cases: [&[&str]; 5] = [
@@ -67,7 +66,7 @@ fn copies_exclude_each_other_without_locks() {
     if !can_trace("a file system without locks") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng("claims"), &source, 20, 5_000, &[60 * MIB]);
     let (copy, contents) = (Copy::new(base.path()), format!("{}/", source.display()));
@@ -108,7 +107,7 @@ fn copies_exclude_each_other_where_some_have_locks() {
     if !can_trace("a file system without locks") || !is_root("process number spaces") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     make_files(&mut rng("mixed locks"), &source, 20, 5_000, &[60 * MIB]);
     let (copy, contents) = (Copy::new(base.path()), format!("{}/", source.display()));
@@ -152,7 +151,7 @@ fn is_ready(output: impl std::io::Read) -> bool {
 
 fn run_daemon(directory: &Path) -> Command {
     let mut command = traced(&["flock:error=ENOLCK"]);
-    command.args([BINARY, "daemon", "--dir"]).arg(directory);
+    command.args([program(), "daemon", "--dir"]).arg(directory);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -163,11 +162,11 @@ fn a_site_directory_without_locks_has_one_daemon() {
     if !can_trace("a file system without locks") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let data = base.path().join("data");
     fs::create_dir_all(data.join("src")).unwrap();
     fs::write(data.join("src/f"), "bytes").unwrap();
-    let site = Site::new(base.path(), "a", &data);
+    let site = Site::at_port(base.path(), "a", &data);
     let directory = base.path().join("site-a");
     let mut first = run_daemon(&directory).spawn().unwrap();
     assert!(is_ready(first.stdout.take().unwrap()));
@@ -177,8 +176,8 @@ fn a_site_directory_without_locks_has_one_daemon() {
     let number = fs::read_to_string(directory.join("lock")).unwrap();
     let number: i32 = number.trim().parse().unwrap();
     assert!(errors.contains(&format!("has a daemon already: process {number}")), "{errors}");
-    let id = site.submit("a:data/src/", "a:data/dst/");
-    site.wait(&id).expect(0);
+    let id = site.submit(&["a:data/src/", "a:data/dst/"]);
+    site.follow(&id).expect(0);
     assert_eq!(fs::read(data.join("dst/f")).unwrap(), b"bytes");
     kill_process(Pid::from_raw(number).unwrap(), Signal::TERM).unwrap();
     first.wait().unwrap();

@@ -8,10 +8,6 @@
 mod attributes;
 mod changing;
 mod choosing;
-mod common_crash;
-#[path = "../peers/common_fuse/mod.rs"]
-mod common_fuse;
-mod common_ssh;
 mod compare;
 mod crash;
 mod dataset;

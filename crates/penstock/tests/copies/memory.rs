@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common_crash::sites::{self, Site};
-use crate::common_crash::{
-    BINARY, Copy, Ended, PATIENCE, Run, make_files, rng, scratch, scratch_in_memory, tool,
+use penstock_testkit::{
+    Copy, Ended, PATIENCE, Run, Scratch, Site, make_files, program, rng, tool, two_sites,
 };
 
 const MIB: u64 = 1 << 20;
@@ -51,9 +50,9 @@ fn peak_of(copy: &Copy, source: &str, target: &str) -> (u64, Ended) {
 
 fn copy_small_files(files: u64) {
     // Two trees, and some KiB of a file system in memory for each file.
-    let base = scratch_in_memory(files * 16 * 1024);
+    let base = Scratch::in_memory_for(files * 16 * 1024);
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
-    let mut make = Command::new(BINARY);
+    let mut make = Command::new(program());
     make.args(["dataset", "make"]).arg(&source).args(["--layout", "tree", "--seed", "1"]);
     make.args(["--files", &files.to_string(), "--size", "64"]);
     assert!(make.output().unwrap().status.success());
@@ -74,7 +73,7 @@ fn g_memory_is_bounded_for_100_000_files() {
 /// at a time is bounded, and the bound is reached at some millions of entries.
 #[test]
 fn g_memory_does_not_grow_with_generated_entries() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     let small = if is_scale() { 1_000_000 } else { 20_000 };
     let generated = |files: u64| format!("mem:files={files},size=16,dirs={}", files / 1000);
@@ -98,7 +97,7 @@ fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64,
     const LANES: u64 = 1000;
     for site in [a, b] {
         // 5 sets the peak back to what is resident now (proc(5)).
-        fs::write(format!("/proc/{}/clear_refs", site.daemon_id()), "5").unwrap();
+        fs::write(format!("/proc/{}/clear_refs", site.process()), "5").unwrap();
     }
     let place = format!("b:data/{target}");
     let options = ["--lanes", "1000", "--piece-size", "1M", "--encryption", encryption];
@@ -118,7 +117,7 @@ fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64,
         // The daemon tells its figures once a second, and no event says that all lanes are up.
         std::thread::sleep(Duration::from_millis(50));
     }
-    let peak = |site: &Site| resident(site.daemon_id(), "VmHWM");
+    let peak = |site: &Site| resident(site.process(), "VmHWM");
     let peaks = (peak(a), peak(b));
     println!(
         "{encryption}: {} MiB at the source, {} MiB at the target, lanes up after {all_up:?}, {:?}",
@@ -127,7 +126,7 @@ fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64,
         started.elapsed()
     );
     assert!(all_up.is_some(), "the transfer ended before {LANES} lanes were up");
-    let (source, target) = (a.data.join("src"), b.data.join(target));
+    let (source, target) = (a.store.join("src"), b.store.join(target));
     tool("diff", &[&"--recursive", &"--no-dereference", &source, &target]);
     fs::remove_dir_all(&target).unwrap();
     peaks
@@ -137,20 +136,20 @@ fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64,
 /// of them come up: none is refused, none is lost.
 #[test]
 fn g_memory_is_bounded_for_1_000_lanes() {
-    let base = scratch_in_memory(4 << 30);
+    let base = Scratch::in_memory_for(4 << 30);
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     fs::create_dir_all(data_a.join("src")).unwrap();
     let mut rng = rng("g_memory_is_bounded_for_1_000_lanes");
     // Small files take long for what they weigh: lanes come up before all is moved.
     make_files(&mut rng, &data_a.join("src"), 80_000, 200, &[30 << 20; 32]);
-    let (a, b) = sites::pair(base.path(), &data_a, &data_b);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
     for encryption in ["tls", "off"] {
         let (at_source, at_target) = peaks_over_lanes(&a, &b, encryption, encryption);
         assert!(at_source > 0 && at_source <= 300 * MIB, "{} MiB", at_source / MIB);
         assert!(at_target > 0 && at_target <= 300 * MIB, "{} MiB", at_target / MIB);
     }
     for site in [&a, &b] {
-        let log = fs::read_to_string(site.log()).unwrap();
+        let log = site.log_text();
         // A lane that is being dialled when the transfer ends is given up by who dials it.
         let failed = |line: &&str| {
             ["refused", "lost", "not served"].iter().any(|word| line.contains(word))

@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{
-    Copy, Ended, PATIENCE, Run, Slowly, assert_finals_right, assert_no_leftovers, assert_same,
-    figure, files_below, is_root, make_files, rng, scratch, tool,
+use penstock_testkit::{
+    Copy, Ended, Mount, PATIENCE, Run, Scratch, Site, Slowly, assert_finals_right,
+    assert_no_leftovers, assert_same, figure, files_below, is_root, make_files, remember, rng,
+    tool, two_sites,
 };
 use rand::RngExt as _;
 
@@ -34,13 +33,6 @@ fn below(root: &Path) -> Vec<String> {
     let mut found: Vec<_> = String::from_utf8_lossy(&found).lines().map(str::to_owned).collect();
     found.sort();
     found
-}
-
-/// A copy by `cp`, to compare with what is left nowhere else.
-fn remember(source: &Path) -> PathBuf {
-    let kept = source.with_extension("as-it-was");
-    tool("cp", &[&"-a", &source, &kept]);
-    kept
 }
 
 /// A tree with everything in it that a user can make.
@@ -68,7 +60,7 @@ fn make_tree(base: &Path) -> (PathBuf, PathBuf) {
 #[test]
 fn a_moved_tree_is_gone_from_the_source() {
     for contents in [true, false] {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (source, target) = make_tree(base.path());
         let (kept, copy) = (remember(&source), Copy::new(base.path()));
         let count = below(&source).len() as u64 - 1; // the newline in a name
@@ -99,7 +91,7 @@ fn a_moved_tree_is_gone_from_the_source() {
 /// Promise: a single file moves as a tree does.
 #[test]
 fn a_single_file_moves() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     fs::write(base.path().join("file"), "bytes").unwrap();
     let mut command = copy.command(base.path().join("file"), base.path().join("moved"));
@@ -114,7 +106,7 @@ fn a_single_file_moves() {
 /// directories that it is in; that is no error, and is counted.
 #[test]
 fn what_was_not_moved_stays() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = make_tree(base.path());
     let copy = Copy::new(base.path());
     fs::write(source.join("dir0/keep.log"), "x").unwrap();
@@ -152,7 +144,7 @@ fn slow_move(copy: &Copy, source: &Path, target: &Path) -> Run {
 /// is listed, and the command exits with 4; all others go.
 #[test]
 fn c6_a_file_that_changed_after_it_was_moved_stays() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let copy = Copy::new(base.path());
     let run = slow_move(&copy, &source, &target);
@@ -173,7 +165,7 @@ fn c6_a_file_that_changed_after_it_was_moved_stays() {
 /// removing one name moves the change time of the others explains nothing then.
 #[test]
 fn c6_a_file_with_several_names_that_changed_stays() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let copy = Copy::new(base.path());
     fs::create_dir_all(source.join("names")).unwrap();
@@ -195,7 +187,7 @@ fn c6_a_file_with_several_names_that_changed_stays() {
 /// named it.
 #[test]
 fn what_only_leads_to_a_listed_file_stays() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(source.join("d/e/whole")).unwrap();
     fs::write(source.join("d/e/f"), "listed").unwrap();
@@ -211,7 +203,7 @@ fn what_only_leads_to_a_listed_file_stays() {
 /// Promise: a directory that received something meanwhile stays, with that in it; it is no error.
 #[test]
 fn a_directory_that_received_something_stays() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let copy = Copy::new(base.path());
     let run = slow_move(&copy, &source, &target);
@@ -226,7 +218,7 @@ fn a_directory_that_received_something_stays() {
 /// source, whatever the ledger says.
 #[test]
 fn what_is_not_at_the_target_any_more_stays() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let copy = Copy::new(base.path());
     let run = slow_move(&copy, &source, &target);
@@ -249,7 +241,7 @@ fn failed_items_stay() {
     if !is_root("a file that cannot be read") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(source.join("d")).unwrap();
     fs::write(source.join("d/secret"), "x").unwrap();
@@ -277,7 +269,7 @@ fn failed_items_stay() {
 /// Promise: what would lose data, or makes no sense, is refused before anything is touched.
 #[test]
 fn dangerous_combinations_are_refused() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "x").unwrap();
@@ -296,7 +288,7 @@ fn b8_a_tree_is_not_moved_onto_itself_by_another_mount() {
     if !is_root("a bind mount") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let source = base.path().join("src");
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "x").unwrap();
@@ -325,7 +317,7 @@ fn removes(run: &mut Run, source: &Path, all: usize, moment: Duration) -> bool {
 #[test]
 fn d_a_move_that_is_killed_goes_on() {
     let mut rng = rng("move killed");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 3_000, 300, &[9 * MIB]);
     let (kept, copy) = (remember(&source), Copy::new(base.path()));
@@ -364,7 +356,7 @@ fn d_a_move_that_is_killed_goes_on() {
 /// there last: it is at the source, or it was moved.
 #[test]
 fn c6_what_an_adversary_puts_there_is_never_lost() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir(&source).unwrap();
     let count = 1_500;
@@ -416,7 +408,7 @@ fn c3_a_source_that_is_unmounted_is_offline() {
     if !is_root("a tmpfs") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mut mount = Mount::tmpfs(base.path(), "src", 64);
     for at in 0..3_000 {
         fs::create_dir_all(mount.path.join(format!("d{}", at % 50))).unwrap();
@@ -437,11 +429,7 @@ fn c3_a_source_that_is_unmounted_is_offline() {
 
 /// The right to remove in the configuration of a site's one store.
 fn allow_removal(site: &Site, by: &str) {
-    let path = site.directory.join("penstock.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains("[[store]]"), "{text}");
-    fs::write(&path, text.replace("[[store]]", &format!("[[store]]\nremove = [\"{by}\"]")))
-        .unwrap();
+    site.reconfigure("[[store]]", &format!("[[store]]\nremove = [\"{by}\"]"));
 }
 
 fn submit_move(site: &Site, source: &str, target: &str) -> String {
@@ -452,25 +440,25 @@ fn submit_move(site: &Site, source: &str, target: &str) -> String {
 /// transfer fails with exit 12 before anything is touched, and says what to do.
 #[test]
 fn c4_a_site_without_the_right_may_not_move() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     let mut rng = rng("sites right");
     make_files(&mut rng, &data_a.join("set"), 20, 5_000, &[]);
     let (mut a, mut b) =
-        (Site::new(base.path(), "a", &data_a), Site::new(base.path(), "b", &data_b));
+        (Site::at_port(base.path(), "a", &data_a), Site::at_port(base.path(), "b", &data_b));
     allow_removal(&a, "c");
     a.start();
     b.start();
-    b.join(&a);
+    a.pair(&b);
     for site in [&a, &b] {
         let id = submit_move(site, "a:data/set/", "b:data/copy/");
-        let ended = site.wait(&id).expect(12);
+        let ended = site.follow(&id).expect(12);
         assert!(ended.errors.contains("may not remove"), "{}", ended.errors);
     }
     assert!(!data_b.join("copy").exists(), "nothing was moved");
     assert_eq!(files_below(&data_a.join("set")).len(), 21);
-    let id = b.submit("a:data/set/", "b:data/copy/");
-    b.wait(&id).expect(0);
+    let id = b.submit(&["a:data/set/", "b:data/copy/"]);
+    b.follow(&id).expect(0);
     assert_same(&data_a.join("set"), &data_b.join("copy"));
 }
 
@@ -478,7 +466,7 @@ fn c4_a_site_without_the_right_may_not_move() {
 /// receipt and `show` say how much.
 #[test]
 fn sites_move_too() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     let mut rng = rng("sites move");
     for set in ["one", "two", "three"] {
@@ -488,11 +476,11 @@ fn sites_move_too() {
     fs::write(data_a.join("single"), "bytes").unwrap();
     let kept = remember(&data_a);
     let (mut a, mut b) =
-        (Site::new(base.path(), "a", &data_a), Site::new(base.path(), "b", &data_b));
+        (Site::at_port(base.path(), "a", &data_a), Site::at_port(base.path(), "b", &data_b));
     allow_removal(&a, "b");
     a.start();
     b.start();
-    b.join(&a);
+    a.pair(&b);
     // A pipe is a device node to a target that allows none from elsewhere: it stays (D7).
     let same = |set: &str, target: &Path| {
         fs::remove_file(kept.join(set).join("pipe")).unwrap();
@@ -508,7 +496,7 @@ fn sites_move_too() {
     for (site, set) in [(&a, "one"), (&b, "two")] {
         let target = format!("b:data/{set}");
         let id = submit_move(site, &format!("a:data/{set}/"), &target);
-        let ended = site.wait(&id).expect(0);
+        let ended = site.follow(&id).expect(0);
         let left = below(&data_a.join(set));
         assert!(left.is_empty() || left == ["pipe"], "{left:?}");
         assert_eq!(ended.figure("stayed"), left.len() as u64, "{}", ended.last);
@@ -521,11 +509,11 @@ fn sites_move_too() {
         same(set, &data_b.join(set));
     }
     let id = submit_move(&b, "a:data/single", "b:data/moved");
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert!(!data_a.join("single").exists());
     assert_eq!(fs::read(data_b.join("moved")).unwrap(), b"bytes");
     let id = submit_move(&a, "a:data/three/", "a:data/four");
-    a.wait(&id).expect(0);
+    a.follow(&id).expect(0);
     assert_eq!(below(&data_a.join("three")), [""; 0]);
     same("three", &data_a.join("four"));
 }
@@ -534,23 +522,23 @@ fn sites_move_too() {
 /// and ends with everything at the target and an empty source.
 #[test]
 fn d_daemons_that_are_killed_while_they_move_go_on() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     let mut rng = rng("sites killed");
     let source = data_a.join("set");
     make_files(&mut rng, &source, 3_000, 300, &[]);
     let kept = remember(&source);
     let (mut a, mut b) =
-        (Site::new(base.path(), "a", &data_a), Site::new(base.path(), "b", &data_b));
+        (Site::at_port(base.path(), "a", &data_a), Site::at_port(base.path(), "b", &data_b));
     allow_removal(&a, "b");
     a.start();
     b.start();
-    b.join(&a);
+    a.pair(&b);
     let id = submit_move(&b, "a:data/set/", "b:data/set");
     let mut kills = 0;
     for kill_a in [true, false, true] {
         let all = files_below(&source).len();
-        let slowly = Slowly::with_stops(a.daemon_id(), Duration::from_millis(25));
+        let slowly = Slowly::with_stops(a.process(), Duration::from_millis(25));
         let until = Instant::now() + PATIENCE;
         while files_below(&source).len() >= all && all > 0 {
             assert!(Instant::now() < until, "nothing is removed: {}", b.show(&id));
@@ -564,7 +552,7 @@ fn d_daemons_that_are_killed_while_they_move_go_on() {
         killed.start();
     }
     assert!(kills > 0, "none was killed while it removed");
-    let ended = b.wait(&id).expect(0);
+    let ended = b.follow(&id).expect(0);
     println!("{}", ended.last);
     assert_eq!(below(&source), [""; 0], "the source is empty");
     assert_same(&kept, &data_b.join("set"));
@@ -573,22 +561,19 @@ fn d_daemons_that_are_killed_while_they_move_go_on() {
 /// Promise: from a store that is read-only nothing is moved, not by the site's own users either.
 #[test]
 fn a_read_only_store_is_not_emptied() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     fs::create_dir_all(data_a.join("set")).unwrap();
     fs::write(data_a.join("set/file"), "x").unwrap();
-    let (mut a, b) = pair(base.path(), &data_a, &data_b);
+    let (mut a, b) = two_sites(base.path(), &data_a, &data_b);
     drop(b);
     a.kill();
-    let path = a.directory.join("penstock.toml");
-    let text = fs::read_to_string(&path).unwrap();
+    a.reconfigure("read_only = false", "read_only = true");
     let other = format!("[[store]]\nname = \"other\"\npath = \"{}\"\n", data_b.display());
-    let only = text.replace("read_only = false", "read_only = true");
-    assert!(only != text, "{text}");
-    fs::write(&path, format!("{only}\n{other}")).unwrap();
+    a.set_config(&format!("{}\n{other}", a.config()));
     a.start();
     let id = submit_move(&a, "a:data/set/", "a:other/set");
-    let ended = a.wait(&id).expect(6);
+    let ended = a.follow(&id).expect(6);
     assert!(ended.errors.contains("read-only"), "{}", ended.errors);
     assert_eq!(fs::read(data_a.join("set/file")).unwrap(), b"x");
 }

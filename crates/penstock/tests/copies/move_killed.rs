@@ -8,12 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use penstock_proto::name;
-
-use crate::common_crash::{
-    BINARY, Copy, Run, assert_no_leftovers, assert_same, can_trace, files_below, scratch, tool,
-    traced,
+use penstock_testkit::{
+    Copy, Run, Scratch, SshHost, SshOptions, assert_no_leftovers, assert_same, assert_same_files,
+    can_trace, files_below, program, remember, traced,
 };
-use crate::common_ssh::{Host, Special, assert_same_tree};
 
 /// The system calls of a removal: the one that puts an item aside, and the one that removes.
 const STEPS: [&str; 2] = ["renameat2", "unlinkat"];
@@ -27,9 +25,7 @@ fn make_source(source: &Path) -> PathBuf {
     }
     fs::write(source.join("empty"), "").unwrap();
     std::os::unix::fs::symlink("d/one", source.join("link")).unwrap();
-    let kept = source.with_extension("as-it-was");
-    tool("cp", &[&"-a", &source, &kept]);
-    kept
+    remember(source)
 }
 
 /// strace(1) that kills the program at this call of a step in the source.
@@ -79,12 +75,12 @@ fn c6_a_move_that_is_killed_at_any_step_ends() {
         return;
     }
     at_each_step(|step, call| {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         let (kept, copy) = (make_source(&source), Copy::new(base.path()));
         let contents = format!("{}/", source.display());
         let mut command = killed_at(step, call, &source);
-        command.args([BINARY, "copy", "--json", "--remove-source", &contents]).arg(&target);
+        command.args([program(), "copy", "--json", "--remove-source", &contents]).arg(&target);
         command.env("PENSTOCK_STATE_HOME", copy.state());
         let killed = Run::spawn(&mut command).end().code != 0;
         assert_nothing_lost(&kept, &source, &target);
@@ -107,12 +103,12 @@ fn c6_another_copy_gives_names_back() {
     }
     for options in [&["--sync"][..], &["--remove-source", "--exclude", "*"]] {
         at_each_step(|step, call| {
-            let base = scratch();
+            let base = Scratch::on_disk();
             let (source, target) = (base.path().join("src"), base.path().join("dst"));
             let (kept, copy) = (make_source(&source), Copy::new(base.path()));
             let contents = format!("{}/", source.display());
             let mut command = killed_at(step, call, &source);
-            command.args([BINARY, "copy", "--json", "--remove-source", &contents]).arg(&target);
+            command.args([program(), "copy", "--json", "--remove-source", &contents]).arg(&target);
             command.env("PENSTOCK_STATE_HOME", copy.state());
             let killed = Run::spawn(&mut command).end().code != 0;
             if killed {
@@ -122,7 +118,7 @@ fn c6_another_copy_gives_names_back() {
                 assert_eq!(files_below(&source).len(), before);
                 assert_no_leftovers(&source);
                 assert_nothing_lost(&kept, &source, &target);
-                assert_same_tree(&kept, &target);
+                assert_same_files(&kept, &target);
                 copy.assert_no_state();
             }
             killed
@@ -137,13 +133,13 @@ fn c6_a_move_whose_target_was_removed_begins_anew() {
     if !can_trace("kills at system calls") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let copy = Copy::new(base.path());
     make_source(&source);
     let contents = format!("{}/", source.display());
     let mut command = killed_at("unlinkat", 3, &source);
-    command.args([BINARY, "copy", "--json", "--remove-source", &contents]).arg(&target);
+    command.args([program(), "copy", "--json", "--remove-source", &contents]).arg(&target);
     command.env("PENSTOCK_STATE_HOME", copy.state());
     assert_ne!(Run::spawn(&mut command).end().code, 0);
     let left = files_below(&source).len();
@@ -159,27 +155,28 @@ fn c6_a_move_whose_target_was_removed_begins_anew() {
 }
 
 /// Runs a move by ssh whose source process is killed at a call of a step; returns whether it was.
-fn move_by_ssh(host: &Host, push: bool, number: usize, at: (&str, u32)) -> bool {
+fn move_by_ssh(host: &SshHost, push: bool, number: usize, at: (&str, u32)) -> bool {
     let root = host.path(&format!("{number}-{}-{}-{push}", at.0, at.1));
     let (source, target) = (root.join("src"), root.join("dst"));
     let kept = make_source(&source);
-    let program = host.path("bin/penstock");
-    let _ = fs::remove_file(&program);
+    let far_program = host.path("bin/penstock");
+    let _ = fs::remove_file(&far_program);
     let mut traced = killed_at(at.0, at.1, &source);
     let words: Vec<String> = std::iter::once(traced.get_program())
         .chain(traced.get_args())
         .map(|word| format!("'{}'", word.to_str().unwrap()))
         .collect();
     let far = if push { String::new() } else { words.join(" ") };
-    fs::write(&program, format!("#!/bin/sh\nexec {far} '{BINARY}' \"$@\"\n")).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let by = |far: &str| format!("#!/bin/sh\nexec {far} '{}' \"$@\"\n", program());
+    fs::write(&far_program, by(&far)).unwrap();
+    fs::set_permissions(&far_program, fs::Permissions::from_mode(0o755)).unwrap();
     let name = |path: &Path, remote: bool, end: &str| {
         let path = format!("{}{end}", path.display());
         if remote { format!("127.0.0.1:{path}") } else { path }
     };
     let words = ["--remove-source", &name(&source, !push, "/"), &name(&target, push, "")];
     let first = if push {
-        traced.args([BINARY, "copy", "--json", "--ssh", &host.ssh()]).args(words);
+        traced.args([program(), "copy", "--json", "--ssh", &host.ssh()]).args(words);
         host.place(&mut traced);
         Run::spawn(&mut traced).end()
     } else {
@@ -188,7 +185,7 @@ fn move_by_ssh(host: &Host, push: bool, number: usize, at: (&str, u32)) -> bool 
     let killed = first.code != 0;
     assert_nothing_lost(&kept, &source, &target);
     if killed {
-        fs::write(&program, format!("#!/bin/sh\nexec '{BINARY}' \"$@\"\n")).unwrap();
+        fs::write(&far_program, by("")).unwrap();
         host.run(&words).expect(0);
     }
     assert_moved(&kept, &source, &target);
@@ -207,7 +204,7 @@ fn c6_a_move_by_ssh_that_is_killed_at_any_step_ends() {
     if !can_trace("kills at system calls") {
         return;
     }
-    let host = Host::start(&Special::default());
+    let host = SshHost::start(&SshOptions::default());
     for push in [true, false] {
         let mut number = 0;
         at_each_step(|step, call| {

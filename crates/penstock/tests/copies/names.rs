@@ -8,9 +8,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, Run, assert_no_leftovers, assert_same, is_root, make_files, rng, scratch, tool,
+use penstock_testkit::{
+    Copy, Run, Scratch, assert_no_leftovers, assert_same, is_root, make_files, rng, tool, two_sites,
 };
 
 /// A tree of everything odd.
@@ -82,7 +81,7 @@ fn assert_still_sparse(target: &Path) {
 /// Promise (j), D2, B5: `copy` keeps names, links, modes, times and holes.
 #[test]
 fn j_a_copy_keeps_every_odd_name_mode_and_hole() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_odd_tree(&source);
     let copy = Copy::new(base.path());
@@ -102,15 +101,15 @@ fn j_a_copy_keeps_every_odd_name_mode_and_hole() {
 /// Promise (j): a transfer between sites keeps them too; `-P` names nothing that was not there.
 #[test]
 fn j_a_transfer_keeps_every_odd_name_mode_and_hole() {
-    if !crate::common_crash::is_root("odd modes over the wire") {
+    if !is_root("odd modes over the wire") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     make_odd_tree(&data_a.join("set"));
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/set/");
-    b.wait(&id).expect(0);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
+    b.follow(&id).expect(0);
     // D7: the right to run as another user stays at its site.
     let setuid = |data: &Path| data.join("set/setuid");
     let mode = fs::metadata(setuid(&data_b)).unwrap().mode() & 0o7777;
@@ -126,7 +125,7 @@ fn j_a_transfer_keeps_every_odd_name_mode_and_hole() {
 /// Promise: a digest list names odd files as `sha256sum` and `b3sum` escape them.
 #[test]
 fn j_a_digest_list_holds_names_that_are_no_text() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("new\nline"), b"1").unwrap();
@@ -134,7 +133,7 @@ fn j_a_digest_list_holds_names_that_are_no_text() {
     fs::write(source.join("plain"), b"3").unwrap();
     let (copy, list) = (Copy::new(base.path()), base.path().join("list"));
     let mut command = copy.command(format!("{}/", source.display()), &target);
-    crate::common_crash::Run::spawn(command.arg("--write-digests").arg(&list)).end().expect(0);
+    Run::spawn(command.arg("--write-digests").arg(&list)).end().expect(0);
     let text = fs::read_to_string(&list).unwrap();
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(text.contains("  new\\nline\n") && text.contains("  back\\\\slash\n"), "{text}");
@@ -156,7 +155,7 @@ fn a1_a_user_replaces_a_file_that_is_read_only() {
     if !is_root("a copy by another user") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, place) = (base.path().join("src"), base.path().join("to"));
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
     fs::create_dir(&place).unwrap();

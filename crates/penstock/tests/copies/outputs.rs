@@ -9,16 +9,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::{can_trace, is_root, program_of_others, tool};
+use penstock_testkit::{Mount, Scratch, can_trace, is_root, program, program_of_others};
 
 struct Bed {
-    work: tempfile::TempDir,
+    work: Scratch,
 }
 
 impl Bed {
     fn new() -> Self {
-        let bed = Self { work: tempfile::tempdir().unwrap() };
+        let bed = Self { work: Scratch::on_disk() };
         fs::create_dir(bed.at("s")).unwrap();
         fs::write(bed.at("s/f"), b"bytes").unwrap();
         bed
@@ -29,7 +28,7 @@ impl Bed {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        let mut command = Command::new(program());
         command.arg("copy").args(["s/", "o"]).args(arguments).current_dir(self.work.path());
         command.env("PENSTOCK_STATE_HOME", self.at("state"));
         command
@@ -235,7 +234,7 @@ fn e8_two_outputs_of_one_name_are_refused() {
 fn e8_an_output_spares_what_is_copied() {
     let bed = Bed::new();
     let copy = |receipt: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        let mut command = Command::new(program());
         command.args(["copy", "s/f", "g", "--receipt", receipt]).current_dir(bed.work.path());
         command.env("PENSTOCK_STATE_HOME", bed.at("state")).output().unwrap()
     };
@@ -244,23 +243,6 @@ fn e8_an_output_spares_what_is_copied() {
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));
         assert_eq!(fs::read(bed.at("s/f")).unwrap(), b"bytes");
         assert!(!bed.at("g").exists());
-    }
-}
-
-/// A file mounted at the name of another one: a new file cannot take its name.
-struct Bound(PathBuf);
-
-impl Bound {
-    fn new(file: &Path, at: &Path) -> Self {
-        fs::write(at, "").unwrap();
-        tool("mount", &[&"--bind", &file, &at]);
-        Self(at.to_owned())
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
@@ -288,7 +270,7 @@ fn e8_a_full_disk_keeps_the_old_output() {
     let old = "old\n".repeat(1000);
     fs::write(full.path.join("list"), &old).unwrap();
     fs::write(full.path.join("kept"), &old).unwrap();
-    let _bound = Bound::new(&full.path.join("kept"), &bed.at("bound"));
+    let _bound = Mount::bind(&full.path.join("kept"), &bed.at("bound"));
     let mut ballast = fs::File::create(full.path.join("ballast")).unwrap();
     while std::io::Write::write_all(&mut ballast, &[0; 4096]).is_ok() {}
     for name in ["full/list", "bound"] {
@@ -320,7 +302,7 @@ fn e8_a_killed_command_keeps_the_old_outputs() {
     for name in ["replaced", "kept"] {
         fs::write(bed.at(name), "old").unwrap();
     }
-    let _bound = Bound::new(&bed.at("kept"), &bed.at("bound"));
+    let _bound = Mount::bind(&bed.at("kept"), &bed.at("bound"));
     for name in ["replaced", "bound"] {
         let mut command = bed.command(&["--write-digests", "pipe", "--receipt", name]);
         let mut copying = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -380,10 +362,10 @@ fn e8_outputs_need_no_proc() {
         return;
     }
     let bed = Bed::new();
-    let ran = |program: &str, arguments: &[&str], name: &str| {
+    let ran = |by: &str, arguments: &[&str], name: &str| {
         fs::write(bed.at(name), "old").unwrap();
-        let mut command = Command::new(program);
-        command.args(arguments).arg(env!("CARGO_BIN_EXE_penstock")).args(["copy", "s/", "o"]);
+        let mut command = Command::new(by);
+        command.args(arguments).arg(program()).args(["copy", "s/", "o"]);
         command.args(["--receipt", name]).current_dir(bed.work.path());
         let ran = command.env("PENSTOCK_STATE_HOME", bed.at("state")).output().unwrap();
         assert!(ran.status.success(), "{}", told(&ran));

@@ -9,12 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use penstock_proto::name::{OwnKind, RunTag, STORE_PRIVATE_NAME, own, own_name};
-
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    BINARY, Copy, Run, copy_with, figure, files_below, is_root, program_of_others, scratch,
+use penstock_testkit::{
+    Copy, Ended, Run, Scratch, SshHost, copy_with, figure, files_below, is_root, program,
+    program_of_others, two_sites,
 };
-use crate::common_ssh::Host;
 
 /// A tree of names that a user may give, though Penstock's own begin alike.
 fn make_home(root: &Path) {
@@ -49,7 +47,7 @@ fn own_path(kind: OwnKind, number: u8) -> PathBuf {
 }
 
 fn run(base: &Path, args: &[&dyn AsRef<OsStr>]) -> Output {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program());
     command.args(args.iter().map(|arg| arg.as_ref())).current_dir(base);
     command.env("PENSTOCK_STATE_HOME", base.join("state")).output().unwrap()
 }
@@ -63,7 +61,7 @@ fn text(bytes: &[u8]) -> String {
 /// the source.
 #[test]
 fn names_of_users_are_carried() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("home"), base.path().join("backup"));
     make_home(&source);
     let copy = Copy::new(base.path());
@@ -98,7 +96,7 @@ fn names_of_users_are_carried() {
 /// lack what that copy has still to write. Who excludes it by name has no failure.
 #[test]
 fn an_unfinished_file_at_the_source_is_told() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(source.join("d")).unwrap();
     fs::create_dir_all(&target).unwrap();
@@ -154,7 +152,7 @@ fn an_unfinished_file_at_the_source_is_told() {
 /// it is not copied, not verified, not deleted, and that is counted and no failure.
 #[test]
 fn the_private_directory_of_a_store_is_no_item() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let private = OsStr::from_bytes(STORE_PRIVATE_NAME);
     fs::create_dir_all(source.join("d").join(private)).unwrap();
@@ -176,7 +174,7 @@ fn the_private_directory_of_a_store_is_no_item() {
 /// another's, whose own directories stay.
 #[test]
 fn names_of_users_are_carried_between_hosts() {
-    let host = Host::start(&Default::default());
+    let host = SshHost::start(&Default::default());
     host.install();
     make_home(&host.path("local/from"));
     for args in [["from/", &host.remote("to")], [&host.remote("to/"), "back"]] {
@@ -186,20 +184,20 @@ fn names_of_users_are_carried_between_hosts() {
     assert_eq!(files(&host.path("local/back")), files(&host.path("local/from")));
     host.assert_nothing_left();
 
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     make_home(&data_a);
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
     for _ in 0..2 {
-        let id = b.submit("a:data/", "b:data/");
-        b.wait(&id).expect(0);
+        let id = b.submit(&["a:data/", "b:data/"]);
+        b.follow(&id).expect(0);
         let private = |path: &PathBuf| !path.starts_with(OsStr::from_bytes(STORE_PRIVATE_NAME));
         let arrived: Vec<_> = files(&data_b).into_iter().filter(private).collect();
         assert_eq!(arrived, files(&data_a));
     }
     let half = own_path(OwnKind::File, 1);
     fs::write(data_a.join("mail").join(&half), "half").unwrap();
-    let ended = b.wait(&b.submit("a:data/", "b:data/")).expect(3);
+    let ended = b.follow(&b.submit(&["a:data/", "b:data/"])).expect(3);
     assert_eq!(ended.figure("errors"), 1, "{}", ended.last);
     assert!(!data_b.join("mail").join(&half).exists());
 }
@@ -246,7 +244,7 @@ fn many_users_copy_into_one_directory() {
     if !is_root("many users") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     set_mode(base.path(), 0o755);
     let (shared, big) = (base.path().join("shared"), base.path().join("big"));
     fs::create_dir(&shared).unwrap();
@@ -284,7 +282,7 @@ fn the_top_of_a_target_need_not_be_writable() {
     if !is_root("many users") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     set_mode(base.path(), 0o755);
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     for root in [&source, &target] {
@@ -316,7 +314,7 @@ fn a_target_without_a_marker_is_resumed() {
     if !is_root("many users") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     set_mode(base.path(), 0o755);
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(source.join("d")).unwrap();
@@ -358,7 +356,7 @@ fn a_target_without_a_marker_is_resumed() {
 
 /// A copy that is killed as soon as bytes move, in a process whose home is `home`.
 fn killed_copy(home: &Path, source: &Path, target: &Path) {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program());
     command.args(["copy", "--json", "--bwlimit", "1MiB/s"]).arg(source).arg(target.join(""));
     command.env("HOME", home).env_remove("PENSTOCK_STATE_HOME").env_remove("XDG_STATE_HOME");
     let mut run = Run::spawn(&mut command);
@@ -366,8 +364,8 @@ fn killed_copy(home: &Path, source: &Path, target: &Path) {
     run.kill();
 }
 
-fn copy_at_home(home: &Path, args: &[&dyn AsRef<OsStr>]) -> crate::common_crash::Ended {
-    let mut command = Command::new(BINARY);
+fn copy_at_home(home: &Path, args: &[&dyn AsRef<OsStr>]) -> Ended {
+    let mut command = Command::new(program());
     command.args(["copy", "--json"]).args(args.iter().map(|arg| arg.as_ref()));
     command.env("HOME", home).env_remove("PENSTOCK_STATE_HOME").env_remove("XDG_STATE_HOME");
     Run::spawn(&mut command).end()
@@ -378,7 +376,7 @@ fn copy_at_home(home: &Path, args: &[&dyn AsRef<OsStr>]) -> crate::common_crash:
 /// counts for no limit, and directories that hold it stay without an error.
 #[test]
 fn the_state_of_runs_is_never_moved() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (home, other) = (base.path().join("h"), base.path().join("h2"));
     for at in 0..20 {
         fs::create_dir_all(home.join("a")).unwrap();
@@ -424,7 +422,7 @@ fn the_state_of_runs_is_never_moved() {
 /// a user's files, and files that a move has put aside.
 #[test]
 fn what_dead_runs_have_left_is_removed() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (big, target) = (base.path().join("big"), base.path().join("dst"));
     fs::create_dir_all(target.join("d")).unwrap();
     fs::write(&big, vec![7; 8 << 20]).unwrap();
@@ -467,7 +465,7 @@ fn what_dead_runs_have_left_is_removed() {
 /// like.
 #[test]
 fn files_in_a_store_of_a_daemon_are_kept() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let store = base.path().join("store");
     let private = store.join(OsStr::from_bytes(STORE_PRIVATE_NAME));
     fs::create_dir_all(store.join("d/e")).unwrap();

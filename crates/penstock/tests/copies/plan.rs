@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::sites::pair;
-use crate::common_crash::{BINARY, Copy, Run, Slowly, assert_same, make_files, rng, scratch, tool};
+use penstock_testkit::{
+    Copy, Run, Scratch, Slowly, assert_same, make_files, program, rng, tool, two_sites,
+};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
@@ -27,7 +28,7 @@ fn everything(root: &Path) -> String {
 
 /// Runs `penstock copy` with these arguments to its end.
 fn penstock(copy: &Copy, args: &[&dyn AsRef<OsStr>]) -> Output {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program());
     command.arg("copy").args(args.iter().map(|arg| arg.as_ref()));
     command.env("PENSTOCK_STATE_HOME", copy.state()).current_dir(&copy.base).output().unwrap()
 }
@@ -158,7 +159,7 @@ fn mutate(rng: &mut ChaCha8Rng, root: &Path, round: usize) {
 #[test]
 fn a_plan_says_just_what_a_run_does() {
     let mut rng = rng("just what");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 150, 4_000, &[300_000]);
     let copy = Copy::new(base.path());
@@ -223,7 +224,7 @@ fn a_plan_says_just_what_a_run_does() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let mut rng = rng("nothing");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 60, 4_000, &[300_000]);
     make_files(&mut rng, &target, 90, 4_000, &[]);
@@ -260,7 +261,7 @@ fn a_dry_run_writes_nothing() {
 /// would, with exit 6.
 #[test]
 fn c3_a_plan_that_would_delete_too_much_says_so() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(&source).unwrap();
     fs::create_dir_all(&target).unwrap();
@@ -282,7 +283,7 @@ fn c3_a_plan_that_would_delete_too_much_says_so() {
 
 /// A source and a target that differ in all ways, and the plan that brings them in step.
 struct Planned {
-    _base: tempfile::TempDir,
+    _base: Scratch,
     copy: Copy,
     source: PathBuf,
     target: PathBuf,
@@ -291,7 +292,7 @@ struct Planned {
 
 impl Planned {
     fn new() -> Self {
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         fs::create_dir_all(source.join("d/new")).unwrap();
         fs::create_dir_all(target.join("d/old")).unwrap();
@@ -434,7 +435,7 @@ fn a_changed_world_stops_a_plan_before_anything_is_done() {
 /// deleted, its successor as what will fail; and a plan with it is followed.
 #[test]
 fn what_is_in_the_way_is_told() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(source.join("dir/inner")).unwrap();
     fs::create_dir_all(target.join("file/inner")).unwrap();
@@ -516,7 +517,7 @@ fn a_plan_that_is_not_whole_is_not_followed() {
 #[test]
 fn d_a_plan_is_followed_on_after_kill() {
     let mut rng = rng("followed on");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 3_000, 9_000, &[60 << 20, 40 << 20]);
     make_files(&mut rng, &target, 3_400, 9_000, &[1 << 20]);
@@ -527,7 +528,7 @@ fn d_a_plan_is_followed_on_after_kill() {
     let plan = base.path().join("plan");
     fs::write(&plan, made.stdout).unwrap();
     let follow = || {
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(program());
         command.args(["copy", "--json", "--plan"]).arg(&plan).current_dir(base.path());
         command.env("PENSTOCK_STATE_HOME", copy.state());
         command
@@ -559,17 +560,17 @@ fn d_a_plan_is_followed_on_after_kill() {
 #[test]
 fn plans_between_sites_are_made_and_followed() {
     let mut rng = rng("sites plan");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     let (source, target) = (data_a.join("set"), data_b.join("set"));
     make_files(&mut rng, &source, 200, 20_000, &[17 << 20]);
-    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
     let told = b.ok(&["transfer", "submit", "-n", "a:data/set", "b:data/"]);
     assert!(told.contains("copy       dir0/small0"), "{told}");
     assert!(told.contains("nothing is known of the rate"), "{told}");
     assert_eq!(fs::read_dir(&data_b).unwrap().count(), 0, "a plan writes nothing");
-    let first = b.submit("a:data/set", "b:data/");
-    b.wait(&first).expect(0);
+    let first = b.submit(&["a:data/set", "b:data/"]);
+    b.follow(&first).expect(0);
     fs::write(source.join("dir1/small1"), b"changed").unwrap();
     fs::remove_file(source.join("dir2/small2")).unwrap();
     fs::write(source.join("dir3/new"), vec![7; 1000]).unwrap();

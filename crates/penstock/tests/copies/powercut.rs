@@ -1,11 +1,9 @@
 //! Power cuts: a file system on a loop device stops in mid-write and forgets what it had not
 //! logged; the daemon is killed; the host "boots" again under another boot id. Needs root.
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{
-    Slowly, assert_finals_right, assert_same, bytes_below, figure, is_root, make_files, rng,
-    scratch,
+use penstock_testkit::{
+    Mount, Scratch, Site, Slowly, assert_finals_right, assert_no_leftovers, assert_same,
+    bytes_below, figure, is_root, make_files, rng, tool, two_sites,
 };
 use rand::RngExt as _;
 
@@ -27,7 +25,7 @@ fn transfer_with_power_cuts(test: &str, kind: &str, ledger: Ledger, cuts: u64) {
         return;
     }
     let mut rng = rng(test);
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mut disk = Mount::on_loop(base.path(), "disk", kind, 900);
     let (data_a, data_b) = (base.path().join("data-a"), disk.path.join("data"));
     let source = data_a.join("set");
@@ -35,14 +33,14 @@ fn transfer_with_power_cuts(test: &str, kind: &str, ledger: Ledger, cuts: u64) {
     let total = bytes_below(&source);
     let place = if ledger == Ledger::SameDisk { &disk.path } else { base.path() };
     let (a, mut b) = pair_at(base.path(), place, &data_a, &data_b);
-    crate::common_crash::tool("sync", &[]);
-    let id = b.submit("a:data/set/", "b:data/set/");
+    tool("sync", &[]);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
     let mut resumed = 0;
     for cut in 0..cuts {
-        let slowly = Slowly::new(b.daemon_id());
+        let slowly = Slowly::new(b.process());
         // In turn: when more is durable than at the last cut, and at any moment.
         let goal = (resumed + rng.random_range(0..total / 3)).min(total - 1);
-        let view = b.wait_until(&id, "progress", |view| {
+        let view = b.show_until(&id, |view| {
             let (bytes, durable) = ("bytes", "bytes_durable");
             let name = if cut % 2 == 0 { durable } else { bytes };
             let wanted = if cut % 2 == 0 { resumed } else { goal };
@@ -68,18 +66,18 @@ fn transfer_with_power_cuts(test: &str, kind: &str, ledger: Ledger, cuts: u64) {
         };
         println!("{finals} files have their names, and all are right");
         let boot = format!("{:032x}", rng.random::<u128>());
-        b.environment = vec![("PENSTOCK_TEST_BOOT_ID".to_owned(), boot)];
+        b.environment = vec![("PENSTOCK_TEST_BOOT_ID", boot)];
         b.start();
         assert!(view["state"] != "done" || cut > 0, "the transfer ended before the power went");
         if view["state"] == "done" {
             break;
         }
     }
-    let summary = b.wait(&id).expect(0);
+    let summary = b.follow(&id).expect(0);
     let (verified, again) = (summary.figure("bytes_verified"), summary.figure("bytes_resumed"));
     println!("in the last run {verified} of {total} sent, {again} resumed or read back");
     assert_same(&source, &data_b.join("set"));
-    crate::common_crash::assert_no_leftovers(&data_b);
+    assert_no_leftovers(&data_b);
     drop((a, b));
 }
 
@@ -91,12 +89,12 @@ fn pair_at(
     data_b: &std::path::Path,
 ) -> (Site, Site) {
     if place == base {
-        return pair(base, data_a, data_b);
+        return two_sites(base, data_a, data_b);
     }
-    let (mut a, mut b) = (Site::new(base, "a", data_a), Site::new(place, "b", data_b));
+    let (mut a, mut b) = (Site::at_port(base, "a", data_a), Site::at_port(place, "b", data_b));
     a.start();
     b.start();
-    b.join(&a);
+    a.pair(&b);
     (a, b)
 }
 

@@ -5,13 +5,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use penstock_testkit::{Scratch, program};
+
 /// Bytes of the file, which take some seconds at [`LIMIT`].
 const BYTES: usize = 6 << 20;
 const LIMIT: &str = "2MB/s";
 
 /// Output of a copy on a terminal of script(1); `None` if there is no such program here.
 fn on_a_terminal(work: &Path, options: &str, term: &str) -> Option<String> {
-    let (program, state) = (env!("CARGO_BIN_EXE_penstock"), work.join("state"));
+    let (program, state) = (program(), work.join("state"));
     let _ = fs::remove_dir_all(work.join("o"));
     let line = format!("stty cols 90; {program} copy --bwlimit {LIMIT} {options} s/ o");
     let mut script = Command::new("script");
@@ -33,7 +35,7 @@ fn percents(text: &str) -> BTreeSet<u32> {
 /// one file is one piece; `--no-progress`, `TERM=dumb` and no terminal show nothing of it.
 #[test]
 fn a_terminal_shows_bytes_as_they_come() {
-    let work = tempfile::tempdir().unwrap();
+    let work = Scratch::on_disk();
     fs::create_dir(work.path().join("s")).unwrap();
     let bytes: Vec<u8> = (0..BYTES).map(|at| (at * 31 % 251) as u8).collect();
     fs::write(work.path().join("s/f"), bytes).unwrap();
@@ -51,7 +53,7 @@ fn a_terminal_shows_bytes_as_they_come() {
         assert!(percents(&text).is_empty() && !text.contains('\x1b'), "{options} {term}: {text}");
     }
     fs::remove_dir_all(work.path().join("o")).unwrap();
-    let mut plain = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    let mut plain = Command::new(program());
     plain.args(["copy", "--bwlimit", LIMIT, "s/", "o"]).current_dir(work.path());
     let plain = plain.env("PENSTOCK_STATE_HOME", work.path().join("state")).output().unwrap();
     let said = String::from_utf8_lossy(&plain.stderr);

@@ -6,12 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{BINARY, Copy, Run, copy_with, make_files, rng, scratch, tool};
+use penstock_testkit::{
+    Copy, Run, Scratch, Site, copy_with, make_files, program, rng, tool, two_sites,
+};
 use serde_json::{Value, json};
 
 fn check(receipt: &Path, more: &[&str]) -> Output {
-    Command::new(BINARY).args(["receipt", "check"]).arg(receipt).args(more).output().unwrap()
+    Command::new(program()).args(["receipt", "check"]).arg(receipt).args(more).output().unwrap()
 }
 
 fn assert_check(receipt: &Path, more: &[&str], exit: i32) -> String {
@@ -23,7 +24,7 @@ fn assert_check(receipt: &Path, more: &[&str], exit: i32) -> String {
 }
 
 fn authority(site: &Site) -> PathBuf {
-    site.directory.join("trust/authority.pem")
+    site.dir.join("trust/authority.pem")
 }
 
 /// The root digest of docs/protocol.md, computed from a digest list by `b3sum` and Python's sort.
@@ -131,7 +132,7 @@ fn no_signature_is_missed(receipt: &Value, base: &Path, trust: &[&str]) {
 /// restarts and the source's pages; whoever alters any field of it is found out.
 #[test]
 fn a_receipt_is_true_and_cannot_be_altered() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let set = data_a.join("set");
     make_files(&mut rng("receipt"), &set, 30, 60_000, &[20 << 20]);
@@ -140,7 +141,7 @@ fn a_receipt_is_true_and_cannot_be_altered() {
     // B6: every name of a file is in the lists, and in the root.
     fs::hard_link(set.join("back\\slash"), set.join("another name")).unwrap();
     fs::hard_link(set.join("dir0/small0"), set.join("dir1/small0 too")).unwrap();
-    let (mut a, mut b) = pair(base.path(), &data_a, &data_b);
+    let (mut a, mut b) = two_sites(base.path(), &data_a, &data_b);
     let (list, file) = (base.path().join("list"), base.path().join("receipt.json"));
     let (list_text, file_text) = (list.to_str().unwrap(), file.to_str().unwrap());
     let submit = ["transfer", "submit", "a:data/set/", "b:data/set/", "--wait"];
@@ -203,7 +204,7 @@ fn a_receipt_is_true_and_cannot_be_altered() {
 /// renamed file and a missing one are found by `--against`.
 #[test]
 fn a_copy_has_a_receipt_of_its_user() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng("copy receipt"), &source, 20, 10_000, &[]);
     fs::write(source.join("plain"), b"content").unwrap();
@@ -243,12 +244,12 @@ fn a_copy_has_a_receipt_of_its_user() {
 /// and where something was left as it was, `check` says that it cannot judge, not that it is wrong.
 #[test]
 fn d2_what_a_receipt_cannot_judge_it_calls_unknown() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     fs::create_dir_all(data_a.join("set")).unwrap();
     fs::write(data_a.join("set/plain"), b"plain").unwrap();
     fs::File::create(data_a.join("set/sparse")).unwrap().set_len(30 << 20).unwrap();
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
     let file = base.path().join("receipt.json");
     let text = file.to_str().unwrap();
     for (target, options, exit) in [
@@ -270,7 +271,7 @@ fn d2_what_a_receipt_cannot_judge_it_calls_unknown() {
 /// tells exactly which files it covers, and whether these are as they were; another list is wrong.
 #[test]
 fn a_list_that_the_receipt_proves_tells_what_is_covered() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     for name in ["a", "b", "kept"] {
         fs::create_dir_all(&source).unwrap();
@@ -304,16 +305,16 @@ fn a_list_that_the_receipt_proves_tells_what_is_covered() {
 /// Promise (c): a transfer that has failed items has a receipt that says so.
 #[test]
 fn a_receipt_tells_what_failed() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     fs::create_dir_all(data_a.join("set")).unwrap();
     fs::write(data_a.join("set/good"), b"good").unwrap();
     fs::write(data_a.join("set/bad"), b"bad").unwrap();
     // A directory stands where the file is to go.
     fs::create_dir_all(data_b.join("set/bad/inside")).unwrap();
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
-    let id = b.submit("a:data/set/", "b:data/set/");
-    b.wait(&id).expect(3);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
+    let id = b.submit(&["a:data/set/", "b:data/set/"]);
+    b.follow(&id).expect(3);
     let receipt: Value = serde_json::from_str(&b.ok(&["transfer", "receipt", &id])).unwrap();
     assert_eq!(receipt["receipt"]["state"], "failed");
     assert_eq!(receipt["receipt"]["facts"]["failed"], 1);

@@ -7,15 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use penstock_testkit::{
+    Copy, Ended, Run, Scratch, Signal, assert_no_leftovers, assert_same, bytes_below, figure,
+    files_below, make_files, rng, tool, two_sites,
+};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
-use rustix::process::Signal;
-
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, Ended, Run, assert_no_leftovers, assert_same, bytes_below, figure, files_below,
-    make_files, rng, scratch, scratch_in_memory, tool,
-};
 
 const MIB: usize = 1 << 20;
 /// Slow enough to be interrupted.
@@ -24,7 +21,7 @@ const SLOWLY: [&str; 2] = ["--bwlimit", "20MiB/s"];
 const SMALL_DONE: usize = 12;
 
 struct World {
-    _base: tempfile::TempDir,
+    _base: Scratch,
     source: PathBuf,
     target: PathBuf,
     copy: Copy,
@@ -32,10 +29,10 @@ struct World {
 
 impl World {
     fn new(rng: &mut ChaCha8Rng) -> Self {
-        Self::at(scratch(), rng)
+        Self::at(Scratch::on_disk(), rng)
     }
 
-    fn at(base: tempfile::TempDir, rng: &mut ChaCha8Rng) -> Self {
+    fn at(base: Scratch, rng: &mut ChaCha8Rng) -> Self {
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         make_files(rng, &source, 300, 200_000, &[70 * MIB, 40 * MIB + 1]);
         let copy = Copy::new(base.path());
@@ -168,7 +165,7 @@ fn a_resumed_copy_lists_what_there_is_now() {
 fn a_half_done_file_goes_on_unless_it_changed() {
     for changed in [false, true] {
         let mut rng = rng("half done");
-        let base = scratch();
+        let base = Scratch::on_disk();
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         make_files(&mut rng, &source, 0, 1, &[200 * MIB]);
         let copy = Copy::new(base.path());
@@ -271,7 +268,7 @@ fn other_options_finish_what_was_begun() {
 #[test]
 fn d_runs_that_are_killed_young_make_progress() {
     let mut rng = rng("killed young");
-    let world = World::at(scratch_in_memory(400 << 20), &mut rng);
+    let world = World::at(Scratch::in_memory_for(400 << 20), &mut rng);
     let total = bytes_below(&world.source);
     let (mut verified, mut is_done) = (0, false);
     for _ in 0..6 {
@@ -305,22 +302,22 @@ fn d_runs_that_are_killed_young_make_progress() {
 #[test]
 fn a_paused_transfer_goes_on_with_what_there_is_now() {
     let mut rng = rng("paused transfer");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let source = data_a.join("set");
     make_files(&mut rng, &source, 200, 200_000, &[80 * MIB, 40 * MIB]);
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
     let submit = ["transfer", "submit", "a:data/set/", "b:data/set/", "--sync", "--delete"];
     let id = b.ok(&[&submit[..], &SLOWLY].concat()).trim().to_owned();
     let moving = |view: &serde_json::Value| figure(&view["progress"], "bytes_durable") > 20 << 20;
-    b.wait_until(&id, "progress", moving);
+    b.show_until(&id, moving);
     b.ok(&["transfer", "pause", &id]);
-    b.wait_until(&id, "pause", |view| view["state"] == "paused");
+    b.show_until(&id, |view| view["state"] == "paused");
     fs::write(source.join("dir1/added"), "new").unwrap();
     fs::write(source.join("dir1/small1"), "rewritten").unwrap();
     fs::remove_file(source.join("dir2/small2")).unwrap();
     b.ok(&["transfer", "resume", &id]);
-    let ended = b.wait(&id).expect(0);
+    let ended = b.follow(&id).expect(0);
     assert!(ended.figure("bytes_resumed") > 10 << 20, "{}", ended.last);
     assert_same(&source, &data_b.join("set"));
     assert_no_leftovers(&data_b);
@@ -331,18 +328,18 @@ fn a_paused_transfer_goes_on_with_what_there_is_now() {
 #[test]
 fn a_restarted_source_is_listed_again() {
     let mut rng = rng("restarted source");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
     let source = data_a.join("set");
     make_files(&mut rng, &source, 200, 200_000, &[80 * MIB, 40 * MIB]);
-    let (mut a, b) = pair(base.path(), &data_a, &data_b);
+    let (mut a, b) = two_sites(base.path(), &data_a, &data_b);
     let submit = ["transfer", "submit", "a:data/set/", "b:data/set/", "--sync", "--delete"];
     let id = b.ok(&[&submit[..], &SLOWLY].concat()).trim().to_owned();
     let moving = |view: &serde_json::Value| {
         figure(&view["progress"], "bytes_durable") > 20 << 20
             && view["progress"]["scan_complete"] == true
     };
-    b.wait_until(&id, "progress", moving);
+    b.show_until(&id, moving);
     a.kill();
     fs::write(source.join("dir1/added"), "new").unwrap();
     fs::write(source.join("dir1/small1"), "rewritten").unwrap();
@@ -350,7 +347,7 @@ fn a_restarted_source_is_listed_again() {
     fs::remove_file(source.join("dir3/small3")).unwrap();
     fs::create_dir(source.join("dir3/small3")).unwrap();
     a.start();
-    b.wait(&id).expect(0);
+    b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
     assert_no_leftovers(&data_b);
 }
@@ -446,7 +443,7 @@ fn a_damaged_state_is_begun_anew() {
     for damaged in ["state.sqlite", "id", "journal/pages/00000000.page", "journal/logs"] {
         let mut rng = rng("state damaged");
         // In memory, where a sync waits for no disk: the copy is to be interrupted in time.
-        let world = World::at(scratch_in_memory(700 << 20), &mut rng);
+        let world = World::at(Scratch::in_memory_for(700 << 20), &mut rng);
         world.interrupt(&[], 40 << 20);
         let states = fs::read_dir(world.copy.state().join("copy")).unwrap();
         let state = states.map(|entry| entry.unwrap().path()).next().unwrap();
@@ -510,7 +507,7 @@ fn a_damaged_table_of_proofs_is_dropped() {
     for (at, damage) in damages.iter().enumerate() {
         let mut rng = rng("damaged proofs");
         // In memory, where a sync waits for no disk: the copy is to be interrupted in time.
-        let world = World::at(scratch_in_memory(700 << 20), &mut rng);
+        let world = World::at(Scratch::in_memory_for(700 << 20), &mut rng);
         world.interrupt(&[], 40 << 20);
         world.interrupt(&[], 60 << 20);
         let tables = tables(&world.copy);
@@ -532,7 +529,7 @@ fn a_damaged_table_of_proofs_is_dropped() {
 /// source stays as it is and is listed in the same order.
 #[test]
 fn interruptions_do_not_pile_up_state() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir(&source).unwrap();
     for at in 0..2_000 {

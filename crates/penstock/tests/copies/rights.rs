@@ -5,17 +5,15 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::sites::pair;
-use crate::common_crash::{Copy, Ended, Run, can_trace, is_root, scratch, tool};
+use penstock_testkit::{Copy, Ended, Mount, Run, Scratch, can_trace, is_root, tool, two_sites};
 use serde_json::Value;
 
 /// A user without an account.
 const USER: u32 = 54_321;
 
 /// A directory that the user can reach and work in.
-fn reachable() -> tempfile::TempDir {
-    let base = scratch();
+fn reachable() -> Scratch {
+    let base = Scratch::on_disk();
     fs::set_permissions(base.path(), Permissions::from_mode(0o777)).unwrap();
     base
 }
@@ -119,10 +117,10 @@ fn a_directory_that_keeps_its_attributes_fails_no_transfer() {
     let disk = Mount::on_loop(base.path(), "disk", "ext4", 64);
     let (data_a, data_b) = (base.path().join("data-a"), disk.path.clone());
     make_tree(&data_a.join("set"));
-    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let (_a, b) = two_sites(base.path(), &data_a, &data_b);
     let submit = || {
         let id = b.ok(&["transfer", "submit", "a:data/set/", "b:data/set/", "--sync"]);
-        b.wait(id.trim()).expect(0)
+        b.follow(id.trim()).expect(0)
     };
     submit();
     tool("touch", &[&"-d", &"2002-02-03", &data_a.join("set/s")]);
@@ -236,7 +234,7 @@ fn devices_that_may_not_be_made_are_failed_items() {
     if !is_root("devices") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(source.join("d")).unwrap();
     fs::write(source.join("d/f"), "bytes").unwrap();

@@ -2,142 +2,38 @@
 //! Every test makes its own sites in a temporary directory and ends only the processes it started.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::PathText;
-use penstock_net::trust::{
-    ALPN_HTTP1, CipherSuite, PeerCertificate, Purpose, TrustStore, client_config, peer_server_name,
-};
+use penstock_net::trust::{CipherSuite, Purpose};
 use penstock_proto::slicing::Slicing;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use serde_json::Value;
+use penstock_testkit::{Scratch, Site, assert_same_files, request, talk};
+use rustls::ClientConfig;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
-
-/// One site with one store, `data`.
-struct Site {
-    name: &'static str,
-    directory: PathBuf,
-    data: PathBuf,
-    daemon: Option<Child>,
-    address: SocketAddr,
+/// Makes a site below `base`, and starts its daemon.
+fn site(base: &Path, name: &'static str) -> Site {
+    let mut site = Site::at_port(base, name, &base.join(format!("{name}-data")));
+    site.start();
+    site
 }
 
-impl Site {
-    /// Makes a site below `base`, and starts its daemon on a free port.
-    fn new(base: &Path, name: &'static str) -> Self {
-        let (directory, data) = (base.join(name), base.join(format!("{name}-data")));
-        fs::create_dir_all(&data).unwrap();
-        let address = "127.0.0.1:0".parse().unwrap();
-        let mut site = Self { name, directory, data, daemon: None, address };
-        let store = format!("data={}", site.data.display());
-        let init = ["site", "init", "--name", name, "--listen", "127.0.0.1:0", "--store", &store];
-        site.ok(&[&init[..], &["--write=*", "--delete=*"]].concat());
-        site.start();
-        site
-    }
-
-    /// Starts the daemon where it listened before, and waits until it says that it is ready.
-    fn start(&mut self) {
-        let mut daemon = Command::new(BINARY)
-            .args(["daemon", "--listen", &self.address.to_string(), "--dir"])
-            .arg(&self.directory)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with(&format!("ready: site {} peer dtn1", self.name)), "{line:?}");
-        self.address = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
-        self.daemon = Some(daemon);
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            daemon.kill().unwrap();
-            daemon.wait().unwrap();
-        }
-    }
-
-    /// Runs a command at this site, with a limit in time.
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new("timeout")
-            .args(["--signal=INT", "90", BINARY])
-            .args(args)
-            .arg("--dir")
-            .arg(&self.directory)
-            .current_dir(self.directory.parent().unwrap())
-            .output()
-            .unwrap()
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {errors}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Runs a command that must fail with `code`; gives what it says.
-    fn fails(&self, code: i32, args: &[&str]) -> String {
-        let output = self.run(args);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
-        errors
-    }
-
-    fn token(&self) -> String {
-        self.ok(&["site", "pair"]).trim().to_owned()
-    }
-
-    fn json(&self, args: &[&str]) -> Vec<Value> {
-        let mut all = args.to_vec();
-        all.push("--json");
-        self.ok(&all).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    /// The state and reason of a transfer as this site shows it.
-    fn state(&self, id: &str) -> (String, String) {
-        let view = &self.json(&["transfer", "show", id])[0];
-        let text = |field: &str| view[field].as_str().unwrap().to_owned();
-        (text("state"), text("reason"))
-    }
-
-    /// Follows a transfer until an event satisfies `enough`; gives that event.
-    fn watch(&self, id: &str, enough: impl Fn(&Value) -> bool) -> Value {
-        let mut watch = Command::new("timeout")
-            .args(["90", BINARY, "transfer", "watch", id, "--json", "--dir"])
-            .arg(&self.directory)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-        let found = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            let event: Value = serde_json::from_str(&line).unwrap();
-            enough(&event).then_some(event)
-        });
-        let _ = watch.kill();
-        watch.wait().unwrap();
-        found.expect("such an event comes")
-    }
+fn token(site: &Site) -> String {
+    site.ok(&["site", "pair"]).trim().to_owned()
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        self.kill();
-    }
+/// The state and reason of a transfer as a site shows it.
+fn state(site: &Site, id: &str) -> (String, String) {
+    let view = site.show(id);
+    let text = |field: &str| view[field].as_str().unwrap().to_owned();
+    (text("state"), text("reason"))
 }
 
 fn two_paired(base: &Path) -> (Site, Site) {
-    let (lab, hpc) = (Site::new(base, "lab"), Site::new(base, "hpc"));
-    hpc.ok(&["site", "pair", &lab.token()]);
+    let (lab, hpc) = (site(base, "lab"), site(base, "hpc"));
+    hpc.ok(&["site", "pair", &token(&lab)]);
     (lab, hpc)
 }
 
@@ -149,30 +45,25 @@ fn write_files(directory: &Path, count: usize) {
     }
 }
 
-fn assert_same(a: &Path, b: &Path) {
-    let output = Command::new("diff").arg("-r").args([a, b]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-}
-
 /// D5: a token pairs two sites once, both see each other's fingerprint, and nobody else gets in by
 /// it: not with a wrong one, not with the same one again, not as a third site.
 #[test]
 fn d5_a_token_pairs_two_sites_once() {
-    let base = tempfile::tempdir().unwrap();
-    let (lab, hpc) = (Site::new(base.path(), "lab"), Site::new(base.path(), "hpc"));
-    let spy = Site::new(base.path(), "spy");
-    let token = lab.token();
-    assert!(lab.fails(2, &["site", "pair", &token]).contains("this very site"));
-    spy.fails(2, &["site", "pair", &token[..token.len() - 4]]);
-    let said = hpc.ok(&["site", "pair", &token]);
+    let base = Scratch::on_disk();
+    let (lab, hpc) = (site(base.path(), "lab"), site(base.path(), "hpc"));
+    let spy = site(base.path(), "spy");
+    let used = token(&lab);
+    assert!(lab.fails(2, &["site", "pair", &used]).contains("this very site"));
+    spy.fails(2, &["site", "pair", &used[..used.len() - 4]]);
+    let said = hpc.ok(&["site", "pair", &used]);
     for site in [&lab, &hpc] {
         let fingerprint =
-            site.json(&["site", "list"])[0]["fingerprint"].as_str().unwrap().to_owned();
+            site.lines(&["site", "list", "--json"])[0]["fingerprint"].as_str().unwrap().to_owned();
         assert!(said.contains(&fingerprint), "{said}");
     }
-    spy.fails(12, &["site", "pair", &token]);
+    spy.fails(12, &["site", "pair", &used]);
     let names = |site: &Site| -> Vec<String> {
-        let sites = site.json(&["site", "list"]);
+        let sites = site.lines(&["site", "list", "--json"]);
         sites.iter().map(|site| site["name"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(
@@ -183,9 +74,9 @@ fn d5_a_token_pairs_two_sites_once() {
     let refused = spy.fails(12, &["transfer", "submit", "spy:data/x", "lab:data/x"]);
     assert!(refused.contains("not paired"), "{refused}");
     // Who has another token, which is used up, uses up no try of one that he has not seen.
-    let first = lab.token();
+    let first = token(&lab);
     for _ in 0..5 {
-        assert!(hpc.fails(12, &["site", "pair", &token]).contains("token"));
+        assert!(hpc.fails(12, &["site", "pair", &used]).contains("token"));
     }
     spy.ok(&["site", "pair", &first]);
 }
@@ -194,36 +85,36 @@ fn d5_a_token_pairs_two_sites_once() {
 /// what arrives is what was sent.
 #[test]
 fn transfers_go_both_ways_and_show_at_both_sites() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (lab, hpc) = two_paired(base.path());
-    write_files(&lab.data.join("run"), 120);
-    write_files(&hpc.data.join("result"), 80);
+    write_files(&lab.store.join("run"), 120);
+    write_files(&hpc.store.join("result"), 80);
     let there = lab.ok(&["transfer", "submit", "lab:data/run", "hpc:data/in/"]);
     let back = lab.ok(&["transfer", "submit", "hpc:data/result/", "lab:data/back"]);
     for (id, files) in [(there.trim(), 120), (back.trim(), 80)] {
         for site in [&lab, &hpc] {
-            let summary = site.watch(id, |event| event["type"] == "summary");
+            let summary = site.watch(id).until(|event| event["type"] == "summary");
             assert_eq!((&summary["state"], &summary["exit"]), (&"done".into(), &"done".into()));
             assert_eq!(summary["files"], files);
             assert_eq!(summary["bytes_verified"], summary["bytes_found"]);
             site.ok(&["transfer", "wait", &id[..10]]);
-            assert_eq!(site.json(&["transfer", "list"]).len(), 2);
+            assert_eq!(site.lines(&["transfer", "list", "--json"]).len(), 2);
         }
     }
-    assert_same(&lab.data.join("run"), &hpc.data.join("in/run"));
-    assert_same(&hpc.data.join("result"), &lab.data.join("back"));
+    assert_same_files(&lab.store.join("run"), &hpc.store.join("in/run"));
+    assert_same_files(&hpc.store.join("result"), &lab.store.join("back"));
     for site in [&lab, &hpc] {
-        assert!(site.json(&["transfer", "orphans"]).is_empty());
-        assert_eq!(fs::read_dir(site.directory.join("source")).unwrap().count(), 0);
+        assert!(site.lines(&["transfer", "orphans", "--json"]).is_empty());
+        assert_eq!(fs::read_dir(site.dir.join("source")).unwrap().count(), 0);
     }
 }
 
 /// Promise: a digest list is to be had at either site, and names every file; XXH3 has none (D3).
 #[test]
 fn d3_a_digest_list_comes_from_the_site_that_has_it() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (lab, hpc) = two_paired(base.path());
-    write_files(&lab.data.join("run"), 30);
+    write_files(&lab.store.join("run"), 30);
     let list = base.path().join("digests");
     let list = list.to_str().unwrap();
     let submit = ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait"];
@@ -244,7 +135,9 @@ fn d3_a_digest_list_comes_from_the_site_that_has_it() {
     let other = other.to_str().unwrap();
     hpc.ok(&["transfer", "digests", id.trim(), "--output", other]);
     assert_eq!(fs::read_to_string(other).unwrap(), text);
-    assert!(hpc.json(&["transfer", "orphans", "--remove"])[0]["removed"].as_bool().unwrap());
+    assert!(
+        hpc.lines(&["transfer", "orphans", "--remove", "--json"])[0]["removed"].as_bool().unwrap()
+    );
     lab.fails(6, &["transfer", "digests", id.trim(), "--output", other]);
 }
 
@@ -252,13 +145,13 @@ fn d3_a_digest_list_comes_from_the_site_that_has_it() {
 /// refused to others by its id, exit 6; when the source is back it goes on by itself.
 #[test]
 fn b8_a_transfer_waits_for_its_source_and_guards_its_target() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (mut lab, hpc) = two_paired(base.path());
-    write_files(&lab.data.join("run"), 10);
+    write_files(&lab.store.join("run"), 10);
     lab.kill();
     let id = hpc.ok(&["transfer", "submit", "lab:data/run/", "hpc:data/a/b"]);
     let id = id.trim();
-    hpc.watch(id, |event| {
+    hpc.watch(id).until(|event| {
         let reason = event["reason"].as_str().unwrap_or_default();
         reason.contains("`lab` cannot be reached") && reason.contains("next attempt in")
     });
@@ -270,28 +163,28 @@ fn b8_a_transfer_waits_for_its_source_and_guards_its_target() {
     assert!(refused.contains("overlap"), "{refused}");
     lab.start();
     hpc.ok(&["transfer", "wait", id]);
-    assert_same(&lab.data.join("run"), &hpc.data.join("a/b"));
+    assert_same_files(&lab.store.join("run"), &hpc.store.join("a/b"));
 }
 
 /// Promise: pause, resume and cancel work from the other site too, and survive both daemons.
 #[test]
 fn a_paused_transfer_stays_paused_through_a_restart() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (mut lab, mut hpc) = two_paired(base.path());
-    write_files(&lab.data.join("run"), 10);
+    write_files(&lab.store.join("run"), 10);
     lab.kill();
     let id = hpc.ok(&["transfer", "submit", "lab:data/run", "hpc:data/in"]);
     let id = id.trim();
     hpc.ok(&["transfer", "pause", id]);
-    hpc.watch(id, |event| event["state"] == "paused");
+    hpc.watch(id).until(|event| event["state"] == "paused");
     hpc.kill();
     hpc.start();
     lab.start();
-    assert_eq!(hpc.state(id).0, "paused");
+    assert_eq!(state(&hpc, id).0, "paused");
     hpc.fails(6, &["transfer", "retry", id]);
     hpc.ok(&["transfer", "resume", &id[..8]]);
     hpc.ok(&["transfer", "wait", id]);
-    assert_same(&lab.data.join("run"), &hpc.data.join("in/run"));
+    assert_same_files(&lab.store.join("run"), &hpc.store.join("in/run"));
     let done = lab.fails(6, &["transfer", "cancel", id]);
     assert!(done.contains("done"), "the source sees and asks, the owner decides: {done}");
 }
@@ -300,11 +193,11 @@ fn a_paused_transfer_stays_paused_through_a_restart() {
 /// the rest has moved.
 #[test]
 fn failed_items_are_listed_for_files_from() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (lab, hpc) = two_paired(base.path());
-    write_files(&lab.data.join("run"), 5);
+    write_files(&lab.store.join("run"), 5);
     // A directory where a file is to be: that one item cannot get its name.
-    fs::create_dir_all(hpc.data.join("in/sub/f3/keep")).unwrap();
+    fs::create_dir_all(hpc.store.join("in/sub/f3/keep")).unwrap();
     let args = ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait"];
     let said = hpc.fails(3, &args);
     let list = fs::read_dir(base.path())
@@ -314,29 +207,29 @@ fn failed_items_are_listed_for_files_from() {
     let list = list.expect("a list is written");
     assert!(said.contains(&*list.file_name().unwrap().to_string_lossy()), "{said}");
     assert_eq!(fs::read_to_string(&list).unwrap(), "sub/f3\n");
-    assert_eq!(fs::read(hpc.data.join("in/sub/f4")).unwrap(), vec![4; 1 + 4 * 977]);
-    let failed = &hpc.json(&["transfer", "list"])[0]["id"];
+    assert_eq!(fs::read(hpc.store.join("in/sub/f4")).unwrap(), vec![4; 1 + 4 * 977]);
+    let failed = &hpc.lines(&["transfer", "list", "--json"])[0]["id"];
     let failed = failed.as_str().unwrap();
     hpc.ok(&["transfer", "cancel", failed]);
-    hpc.watch(failed, |event| event["state"] == "cancelled");
-    let names = fs::read_dir(hpc.data.join("in/sub")).unwrap();
+    hpc.watch(failed).until(|event| event["state"] == "cancelled");
+    let names = fs::read_dir(hpc.store.join("in/sub")).unwrap();
     let left = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(left.filter(|name| name.starts_with(".pst-")).count(), 0, "nothing temporary");
-    fs::remove_dir_all(hpc.data.join("in/sub/f3")).unwrap();
+    fs::remove_dir_all(hpc.store.join("in/sub/f3")).unwrap();
     let list = list.to_str().unwrap();
     let again =
         ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait", "--files-from", list];
     hpc.ok(&again);
-    assert_same(&lab.data.join("run"), &hpc.data.join("in"));
+    assert_same_files(&lab.store.join("run"), &hpc.store.join("in"));
 }
 
 /// Promise (c), E7: the list of failed items is complete between sites too, however long it is, at
 /// the target's site and at the source's.
 #[test]
 fn e7_a_list_of_failures_between_sites_is_complete() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (lab, hpc) = two_paired(base.path());
-    write_files(&lab.data.join("run"), 1);
+    write_files(&lab.store.join("run"), 1);
     let names: Vec<_> = (0..1_500).map(|number| format!("late/{number:05} \\ \u{e9}")).collect();
     let wanted = base.path().join("wanted");
     fs::write(&wanted, names.join("\0")).unwrap();
@@ -354,31 +247,31 @@ fn e7_a_list_of_failures_between_sites_is_complete() {
     assert!(said.contains("1500 of 1501 items failed"), "{said}");
     let escaped: Vec<_> = names.iter().map(|name| name.replace('\\', "\\\\")).collect();
     assert_eq!(list(&said), escaped);
-    let id = &hpc.json(&["transfer", "list"])[0]["id"];
+    let id = &hpc.lines(&["transfer", "list", "--json"])[0]["id"];
     let id = id.as_str().unwrap();
     assert_eq!(list(&lab.fails(3, &["transfer", "wait", id])), escaped);
     let shown = hpc.ok(&["transfer", "show", id]);
     assert!(shown.lines().last().unwrap().ends_with(" more"), "{shown}");
-    fs::create_dir(lab.data.join("run/late")).unwrap();
+    fs::create_dir(lab.store.join("run/late")).unwrap();
     for name in &names {
-        fs::write(lab.data.join("run").join(name), name).unwrap();
+        fs::write(lab.store.join("run").join(name), name).unwrap();
     }
     let from = format!("--files-from={}", base.path().join("list").display());
     hpc.ok(&["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait", &from]);
-    assert_same(&lab.data.join("run/late"), &hpc.data.join("in/late"));
+    assert_same_files(&lab.store.join("run/late"), &hpc.store.join("in/late"));
 }
 
 /// Promise: one daemon per site directory, and a port that is taken is told; both exit 7.
 #[test]
 fn a8_a_second_daemon_and_a_taken_port_are_refused() {
-    let base = tempfile::tempdir().unwrap();
-    let lab = Site::new(base.path(), "lab");
+    let base = Scratch::on_disk();
+    let lab = site(base.path(), "lab");
     let said = lab.fails(7, &["daemon"]);
-    let process = lab.daemon.as_ref().unwrap().id().to_string();
+    let process = lab.process().to_string();
     assert!(said.contains(&process), "{said}");
     lab.fails(6, &["site", "init", "--name", "lab"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let other = Site::new(base.path(), "other");
+    let other = site(base.path(), "other");
     let mut other = other;
     other.kill();
     let address = taken.local_addr().unwrap().to_string();
@@ -456,23 +349,20 @@ fn what_names_nothing_is_told() {
 /// its socket is gone.
 #[test]
 fn sigterm_ends_a_daemon_in_time() {
-    let base = tempfile::tempdir().unwrap();
-    let mut lab = Site::new(base.path(), "lab");
-    let mut daemon = lab.daemon.take().unwrap();
+    let base = Scratch::on_disk();
+    let mut lab = site(base.path(), "lab");
     let began = std::time::Instant::now();
-    let pid = daemon.id().to_string();
-    assert!(Command::new("kill").arg(pid).status().unwrap().success());
-    assert!(daemon.wait().unwrap().success());
+    lab.stop();
     assert!(began.elapsed() < Duration::from_secs(20));
-    assert!(!lab.directory.join("penstock.sock").exists());
+    assert!(!lab.dir.join("penstock.sock").exists());
 }
 
 /// Promise: an order for a site of several peers says at a site of one that it has one, and what to
 /// do instead; no answer is a bare path of the API.
 #[test]
 fn a_site_of_one_peer_says_so_to_orders_for_several() {
-    let base = tempfile::tempdir().unwrap();
-    let lab = Site::new(base.path(), "lab");
+    let base = Scratch::on_disk();
+    let lab = site(base.path(), "lab");
     let sqlite = "this site has one peer and keeps its state in SQLite";
     for (order, texts) in [
         (&["site", "recover"][..], [sqlite, "no etcd to recover", "from a backup"]),
@@ -494,7 +384,7 @@ fn a_site_of_one_peer_says_so_to_orders_for_several() {
         let said = lab.fails(2, &["transfer", "show", id]);
         assert!(said.contains("hexadecimal digits") && !said.contains("/api/"), "{id:?}: {said}");
     }
-    let peers = lab.json(&["peer", "list"]);
+    let peers = lab.peers();
     assert_eq!(peers.len(), 1, "{peers:?}");
     assert_eq!(peers[0]["peer"], "dtn1");
     assert_eq!((&peers[0]["presence"], &peers[0]["load"]["leads"]), (&"up".into(), &true.into()));
@@ -502,67 +392,34 @@ fn a_site_of_one_peer_says_so_to_orders_for_several() {
     lab.ok(&["site", "rotate"]);
 }
 
-/// Sends one request to a site's port over TLS, as `client` says, and gives the whole reply.
-fn talk(address: SocketAddr, client: &ClientConfig, request: &str) -> std::io::Result<String> {
-    let mut config = client.clone();
-    config.alpn_protocols = vec![ALPN_HTTP1.to_vec()];
-    let connection = ClientConnection::new(Arc::new(config), peer_server_name()).unwrap();
-    let tcp = TcpStream::connect(address)?;
-    tcp.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut tls = StreamOwned::new(connection, tcp);
-    tls.write_all(request.as_bytes())?;
-    let mut reply = Vec::new();
-    match tls.read_to_end(&mut reply) {
-        // The server closes without TLS's goodbye; the reply is whole by its length.
-        Err(error) if reply.is_empty() => return Err(error),
-        _ => {}
-    }
-    Ok(String::from_utf8_lossy(&reply).into_owned())
-}
-
-fn request(path: &str, version: &str) -> String {
-    format!(
-        "GET /site/v1{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-         penstock-site-version: {version}\r\n\r\n"
-    )
-}
-
-/// The TLS configuration of a site's own peer, for talking to `to`.
-fn client_of(site: &Site, to: &Site) -> Arc<ClientConfig> {
-    let identity = PeerCertificate::load(&site.directory.join("trust")).unwrap();
-    let other = PeerCertificate::load(&to.directory.join("trust")).unwrap();
-    let trust = Arc::new(TrustStore::new(identity.authority().clone()).unwrap());
-    trust.pin(other.authority().clone()).unwrap();
-    let suites = CipherSuite::preferred();
-    client_config(Purpose::SiteApi, &identity, &trust, None, &suites).unwrap()
-}
-
 /// Promise: a site of another version is told so, by both versions; a wrong certificate, none, and
 /// a pairing that was ended get nothing.
 #[test]
 fn d4_who_is_not_paired_or_not_of_this_version_gets_nothing() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (lab, hpc) = two_paired(base.path());
-    let spy = Site::new(base.path(), "spy");
-    let paired = client_of(&hpc, &lab);
-    let reply = talk(lab.address, &paired, &request("/health", "1")).unwrap();
+    let spy = site(base.path(), "spy");
+    let paired = hpc.tls_towards(&lab, Purpose::SiteApi);
+    let health = request("GET /site/v1/health", "");
+    let reply = talk(&paired, lab.address(), &health).unwrap();
     assert!(reply.starts_with("HTTP/1.1 200") && reply.contains("\"site\":\"lab\""), "{reply}");
-    let reply = talk(lab.address, &paired, &request("/health", "9")).unwrap();
+    let reply = talk(&paired, lab.address(), &health.replace("version: 1", "version: 9")).unwrap();
     assert!(reply.starts_with("HTTP/1.1 426") && reply.contains("version 9"), "{reply}");
-    let show = format!("/transfers/{}", "0".repeat(32));
-    let reply = talk(lab.address, &paired, &request(&show, "1")).unwrap();
+    let show = request(&format!("GET /site/v1/transfers/{}", "0".repeat(32)), "");
+    let reply = talk(&paired, lab.address(), &show).unwrap();
     assert!(reply.starts_with("HTTP/1.1 404"), "{reply}");
-    let foreign = talk(lab.address, &client_of(&spy, &lab), &request("/health", "1"));
+    let foreign = spy.tls_towards(&lab, Purpose::SiteApi);
+    let foreign = talk(&foreign, lab.address(), &health);
     assert!(foreign.is_err(), "a certificate of a site that is not paired: {foreign:?}");
-    let authority = penstock_net::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
+    let authority = lab.authority();
     let anonymous = penstock_net::trust::pairing_client_config(
         authority.fingerprint(),
         &CipherSuite::preferred(),
     );
-    let reply = talk(lab.address, &anonymous.unwrap(), &request(&show, "1")).unwrap();
+    let reply = talk(&anonymous.unwrap(), lab.address(), &show).unwrap();
     assert!(reply.starts_with("HTTP/1.1 403"), "{reply}");
     lab.ok(&["site", "unpair", "hpc"]);
-    let ended = talk(lab.address, &paired, &request("/health", "1"));
+    let ended = talk(&paired, lab.address(), &health);
     assert!(ended.is_err(), "a pairing that was ended: {ended:?}");
     let said = hpc.fails(12, &["transfer", "submit", "hpc:data/x", "lab:data/x"]);
     let words = ["trust", "refuses", "not paired"];
@@ -577,24 +434,19 @@ fn scan(site: &Site, client: &ClientConfig, method: &str, path: &str, body: &str
 
 /// Sends a request with a body; gives the reply.
 fn ask(site: &Site, client: &ClientConfig, method: &str, path: &str, body: &str) -> String {
-    let request = format!(
-        "{method} /site/v1{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-         penstock-site-version: 1\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    talk(site.address, client, &request).unwrap()
+    let line = format!("{method} /site/v1{path}");
+    talk(client, site.address(), &request(&line, body)).unwrap()
 }
 
 /// C4: a scan is for the site that opened it alone: no other site may open, read or drop it, and
 /// nobody but this site itself one of its own transfers.
 #[test]
 fn c4_a_scan_is_for_the_site_that_opened_it() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (mut lab, hpc) = two_paired(base.path());
-    let spy = Site::new(base.path(), "spy");
-    spy.ok(&["site", "pair", &lab.token()]);
-    write_files(&lab.data.join("run"), 3);
+    let spy = site(base.path(), "spy");
+    spy.ok(&["site", "pair", &token(&lab)]);
+    write_files(&lab.store.join("run"), 3);
     let own = lab.ok(&["transfer", "submit", "lab:data/run/", "lab:data/copy"]);
     let own = own.trim();
     lab.ok(&["transfer", "wait", own]);
@@ -613,7 +465,8 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
         };
         serde_json::to_string(&open).unwrap()
     };
-    let (friend, foe) = (client_of(&hpc, &lab), client_of(&spy, &lab));
+    let (friend, foe) =
+        (hpc.tls_towards(&lab, Purpose::SiteApi), spy.tls_towards(&lab, Purpose::SiteApi));
     assert_eq!(scan(&lab, &foe, "POST", "", &open(own)), "403");
     assert_eq!(scan(&lab, &foe, "GET", &format!("/{own}/pages/0"), ""), "404");
     assert_eq!(scan(&lab, &foe, "DELETE", &format!("/{own}"), ""), "404");
@@ -631,16 +484,16 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
     assert_eq!(scan(&lab, &friend, "GET", &first, ""), "200");
     assert_eq!(scan(&lab, &friend, "DELETE", &all, ""), "204");
     assert_eq!(scan(&lab, &friend, "GET", &first, ""), "404");
-    assert_eq!(fs::read_dir(lab.directory.join("source")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(lab.dir.join("source")).unwrap().count(), 0);
 }
 
 /// Promise: a list of files of some megabytes is taken by both APIs; what a stranger sends is not
 /// read beyond what pairing needs.
 #[test]
 fn bodies_are_as_long_as_they_need_to_be() {
-    let base = tempfile::tempdir().unwrap();
+    let base = Scratch::on_disk();
     let (lab, hpc) = two_paired(base.path());
-    write_files(&lab.data.join("run"), 2);
+    write_files(&lab.store.join("run"), 2);
     let list = base.path().join("list");
     let absent = format!("{}\n", "x".repeat(200)).repeat(15_000);
     fs::write(&list, format!("sub/f1\n{absent}")).unwrap();
@@ -648,9 +501,9 @@ fn bodies_are_as_long_as_they_need_to_be() {
     let args = ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--files-from", list];
     // By way of the other site: its own API, the owner's, and the scan's.
     let id = lab.ok(&args);
-    lab.watch(id.trim(), |event| event["type"] == "summary");
-    assert!(hpc.data.join("in/sub/f1").exists());
-    let authority = penstock_net::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
+    lab.watch(id.trim()).until(|event| event["type"] == "summary");
+    assert!(hpc.store.join("in/sub/f1").exists());
+    let authority = lab.authority();
     let stranger = penstock_net::trust::pairing_client_config(
         authority.fingerprint(),
         &CipherSuite::preferred(),
@@ -658,7 +511,7 @@ fn bodies_are_as_long_as_they_need_to_be() {
     let (client, body) = (stranger.unwrap(), |bytes: usize| format!("\"{}\"", "x".repeat(bytes)));
     let reply = ask(&lab, &client, "POST", "/pair", &body(20_000));
     assert!(reply.contains("used up, or too old"), "no token is open, so no body is read: {reply}");
-    lab.token();
+    token(&lab);
     let reply = ask(&lab, &client, "POST", "/pair", &body(20_000));
     assert!(reply.contains("length limit"), "{reply}");
     let request = format!(
@@ -667,6 +520,6 @@ fn bodies_are_as_long_as_they_need_to_be() {
          ffffff\r\n{}",
         body(1 << 20)
     );
-    let reply = talk(lab.address, &client, &request);
+    let reply = talk(&client, lab.address(), &request);
     assert!(reply.is_err() || reply.is_ok_and(|reply| !reply.contains("HTTP/1.1 200")));
 }

@@ -6,12 +6,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::common_crash::{
-    Copy, Ended, Run, Slowly, assert_no_leftovers, assert_same, bytes_below, figure, files_below,
-    is_root, make_files, rng, scratch, tool,
+use penstock_testkit::{
+    Copy, Ended, Run, Scratch, Signal, Slowly, assert_no_leftovers, assert_same, bytes_below,
+    figure, files_below, is_root, make_files, rng, tool,
 };
 use rand::seq::SliceRandom as _;
-use rustix::process::Signal;
 
 const MIB: usize = 1 << 20;
 
@@ -78,7 +77,7 @@ fn unreadable_items_fail_alone() {
         return;
     }
     let mut rng = rng("unreadable");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, place) = (base.path().join("src"), base.path().join("to"));
     make_files(&mut rng, &source, 50, 50_000, &[20 * MIB]);
     fs::create_dir(source.join("locked")).unwrap();
@@ -144,7 +143,7 @@ fn change(path: &Path, how: Change) {
 /// arrive half old and half new.
 fn copy_while_changing(how: Change) {
     let mut rng = rng(&format!("{how:?}"));
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     // Files of one piece each, of packs, and of many pieces.
     let mut sizes = vec![3 * MIB; 40];

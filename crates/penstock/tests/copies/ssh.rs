@@ -5,15 +5,17 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
-use crate::common_crash::{Ended, Run, figure, is_root, tool};
-use crate::common_ssh::{Host, Special, assert_same_tree, make_tree};
+use penstock_testkit::{
+    Ended, Run, SshHost, SshOptions, assert_same_files, figure, is_root, make_small_tree, program,
+    tool,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Enough that a run can be broken in its middle.
 const LARGE: &str = "mem:files=24,size=32M";
 
-fn installed() -> Host {
-    let host = Host::start(&Special::default());
+fn installed() -> SshHost {
+    let host = SshHost::start(&SshOptions::default());
     host.install();
     host
 }
@@ -27,7 +29,7 @@ fn assert_done(ended: Ended) -> Ended {
 
 /// Runs a copy until some of it is durable at the target. That is so after two seconds, and the
 /// rate is such that most of `LARGE` is left to break then, however fast this machine is.
-fn begin(host: &Host, arguments: &[&str]) -> Run {
+fn begin(host: &SshHost, arguments: &[&str]) -> Run {
     let mut run = host.spawn(&[arguments, &["--bwlimit", "400Mbit/s"]].concat());
     run.wait_for(|event| event["bytes_durable"].as_u64().unwrap_or(0) > 0)
         .expect("it ended before anything was durable");
@@ -40,13 +42,13 @@ fn begin(host: &Host, arguments: &[&str]) -> Run {
 #[test]
 fn trees_and_files_go_both_ways() {
     let host = installed();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     assert_done(host.run(&["tree", "127.0.0.1:in/"]));
-    assert_same_tree(&host.path("local/tree"), &host.path("home/in/tree"));
+    assert_same_files(&host.path("local/tree"), &host.path("home/in/tree"));
     assert_done(host.run(&["tree/", &host.remote("contents")]));
-    assert_same_tree(&host.path("local/tree"), &host.path("contents"));
+    assert_same_files(&host.path("local/tree"), &host.path("contents"));
     assert_done(host.run(&["127.0.0.1:~/in/tree/", "back"]));
-    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    assert_same_files(&host.path("local/tree"), &host.path("local/back"));
     assert_done(host.run(&["tree/large", &host.remote("renamed")]));
     assert_done(host.run(&["127.0.0.1:in/tree/sub/file7", "."]));
     assert_eq!(fs::read(host.path("local/file7")).unwrap(), b"7\n");
@@ -58,14 +60,14 @@ fn trees_and_files_go_both_ways() {
 #[test]
 fn c6_moves_go_both_ways() {
     let host = installed();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     tool("cp", &[&"-a", &host.path("local/tree"), &host.path("as-it-was")]);
     let empty = |root: &std::path::Path| fs::read_dir(root).unwrap().next().is_none();
     assert_done(host.run(&["--remove-source", "tree/", &host.remote("there")]));
-    assert_same_tree(&host.path("as-it-was"), &host.path("there"));
+    assert_same_files(&host.path("as-it-was"), &host.path("there"));
     assert!(empty(&host.path("local/tree")), "the source at this host is empty");
     assert_done(host.run(&["--remove-source", &host.remote("there/"), "back"]));
-    assert_same_tree(&host.path("as-it-was"), &host.path("local/back"));
+    assert_same_files(&host.path("as-it-was"), &host.path("local/back"));
     assert!(empty(&host.path("there")), "the source at the other host is empty");
     host.assert_nothing_left();
 }
@@ -113,15 +115,15 @@ fn e7_lists_of_failures_are_complete_over_ssh() {
 #[test]
 fn closed_ports_lead_through_ssh() {
     let host = installed();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let ended = assert_done(host.run(&["--ports", &port, "tree/", &host.remote("there")]));
     assert!(ended.errors.contains("moving through ssh"), "{}", ended.errors);
-    assert_same_tree(&host.path("local/tree"), &host.path("there"));
+    assert_same_files(&host.path("local/tree"), &host.path("there"));
     let ended = assert_done(host.run(&["--ports", &port, &host.remote("there/"), "back"]));
     assert!(ended.errors.contains("moving through ssh"), "{}", ended.errors);
-    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    assert_same_files(&host.path("local/tree"), &host.path("local/back"));
     host.assert_nothing_left();
 }
 
@@ -131,21 +133,21 @@ fn closed_ports_lead_through_ssh() {
 fn e5_the_far_end_dials_where_it_cannot_be_dialled() {
     // 192.0.2.0/24 is for documentation (RFC 5737): nobody can listen there.
     let profile = "export SSH_CONNECTION='127.0.0.1 5 192.0.2.1 22'\n";
-    let host = Host::start(&Special { profile, sshd: "AllowTcpForwarding no" });
+    let host = SshHost::start(&SshOptions { profile, sshd: "AllowTcpForwarding no" });
     host.install();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     assert_done(host.run(&["tree/", &host.remote("there")]));
-    assert_same_tree(&host.path("local/tree"), &host.path("there"));
+    assert_same_files(&host.path("local/tree"), &host.path("there"));
     assert_done(host.run(&[&host.remote("there/"), "back"]));
-    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    assert_same_files(&host.path("local/tree"), &host.path("local/back"));
     host.assert_nothing_left();
 }
 
 /// Promise: where not even ssh may forward, the error says what was tried and what to do.
 #[test]
 fn no_way_for_lanes_is_a_clear_error() {
-    let special = Special { sshd: "AllowTcpForwarding no", ..Special::default() };
-    let host = Host::start(&special);
+    let special = SshOptions { sshd: "AllowTcpForwarding no", ..SshOptions::default() };
+    let host = SshHost::start(&special);
     host.install();
     fs::write(host.path("local/file"), "data").unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -170,7 +172,7 @@ fn d_a_killed_local_end_is_resumed() {
         assert!(ended.errors.contains("resuming"), "{}", ended.errors);
         assert!(figure(&ended.last, "bytes_resumed") > 0, "{}", ended.last);
     }
-    assert_same_tree(&host.path("t"), &host.path("local/p"));
+    assert_same_files(&host.path("t"), &host.path("local/p"));
     host.assert_nothing_runs();
 }
 
@@ -190,7 +192,7 @@ fn d_a_killed_far_end_is_resumed() {
         let ended = assert_done(host.run(&arguments));
         assert!(figure(&ended.last, "bytes_resumed") > 0, "{}", ended.last);
     }
-    assert_same_tree(&host.path("t"), &host.path("local/p"));
+    assert_same_files(&host.path("t"), &host.path("local/p"));
     host.assert_nothing_left();
 }
 
@@ -232,8 +234,8 @@ fn an_interrupt_stops_both_ends_in_order() {
 /// Promise: Ctrl-C while ssh still logs in ends both, at once.
 #[test]
 fn an_interrupt_ends_a_login() {
-    let special = Special { sshd: "ForceCommand sleep 600", profile: "" };
-    let host = Host::start(&special);
+    let special = SshOptions { sshd: "ForceCommand sleep 600", profile: "" };
+    let host = SshHost::start(&special);
     fs::write(host.path("local/file"), "data").unwrap();
     let run = host.spawn(&["file", &host.remote("there")]);
     host.wait_for_process("ControlPersist");
@@ -246,7 +248,7 @@ fn an_interrupt_ends_a_login() {
 /// and its digest is compared; a damaged one is sent again.
 #[test]
 fn the_program_is_sent_where_it_is_missing() {
-    let host = Host::start(&Special::default());
+    let host = SshHost::start(&SshOptions::default());
     fs::write(host.path("local/file"), "data").unwrap();
     let to = host.remote("there/");
     let ended = assert_done(host.run(&["file", &to]));
@@ -296,7 +298,7 @@ fn cpus_are_bounded_at_the_far_end() {
 /// last stay, what is not ours is not touched.
 #[test]
 fn old_programs_are_removed_when_one_is_sent() {
-    let host = Host::start(&Special::default());
+    let host = SshHost::start(&SshOptions::default());
     fs::write(host.path("local/file"), "data").unwrap();
     let cache = host.path("home/.cache/penstock/bin");
     fs::create_dir_all(&cache).unwrap();
@@ -323,7 +325,7 @@ fn old_programs_are_removed_when_one_is_sent() {
 /// what they say, and the errors tell what to do.
 #[test]
 fn another_release_is_not_used() {
-    let host = Host::start(&Special::default());
+    let host = SshHost::start(&SshOptions::default());
     let other = host.path("bin/penstock");
     fs::write(&other, "#!/bin/sh\necho penstock 9.9.9\nexit 2\n").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
@@ -337,7 +339,7 @@ fn another_release_is_not_used() {
     assert!(!host.path("home/.cache").exists());
     let ended = assert_done(host.run(&["file", &to]));
     assert!(ended.errors.contains("sending this one"), "{}", ended.errors);
-    let binary = crate::common_crash::BINARY;
+    let binary = program();
     assert_done(host.run(&["--no-bootstrap", "--remote-penstock", binary, "file", &to]));
     host.assert_nothing_left();
 }
@@ -346,18 +348,18 @@ fn another_release_is_not_used() {
 #[test]
 fn a_chatty_profile_is_skipped() {
     let profile = "echo welcome to this host; printf 'no newline at the end'; echo oops >&2\n";
-    let host = Host::start(&Special { profile, ..Special::default() });
+    let host = SshHost::start(&SshOptions { profile, ..SshOptions::default() });
     host.install();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     assert_done(host.run(&["tree/", &host.remote("there")]));
-    assert_same_tree(&host.path("local/tree"), &host.path("there"));
+    assert_same_files(&host.path("local/tree"), &host.path("there"));
 }
 
 /// Promise: a shell that runs no commands is told from an ssh that fails, with what it printed.
 #[test]
 fn a_shell_that_runs_nothing_is_reported() {
-    let special = Special { sshd: "ForceCommand echo This account is closed.", profile: "" };
-    let host = Host::start(&special);
+    let special = SshOptions { sshd: "ForceCommand echo This account is closed.", profile: "" };
+    let host = SshHost::start(&special);
     fs::write(host.path("local/file"), "data").unwrap();
     let ended = host.run(&["file", &host.remote("there")]).expect(7);
     assert!(ended.errors.contains("This account is closed"), "{}", ended.errors);
@@ -371,7 +373,7 @@ fn a_failed_login_is_not_authorised() {
     fs::write(host.path("local/file"), "data").unwrap();
     let to = host.remote("there");
     let run = |ssh: &str| {
-        let mut command = std::process::Command::new(crate::common_crash::BINARY);
+        let mut command = std::process::Command::new(program());
         command.args(["copy", "--json", "--ssh", ssh, "file", &to]);
         host.place(&mut command);
         Run::spawn(&mut command).end()
@@ -380,7 +382,7 @@ fn a_failed_login_is_not_authorised() {
     assert!(ended.errors.contains("Permission denied"), "{}", ended.errors);
     fs::write(host.path("unknown"), "").unwrap();
     let ended = run(&host.ssh_with("user", "unknown")).expect(12);
-    assert!(ended.errors.contains("Host key verification failed"), "{}", ended.errors);
+    assert!(ended.errors.contains("SshHost key verification failed"), "{}", ended.errors);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ended = run(&format!("{} -o Port={closed}", host.ssh().replace(" -p ", " -o X=")));
     assert_ne!(ended.code, 0);
@@ -424,7 +426,7 @@ fn any_runtime_directory_will_do() {
 #[test]
 fn b8_errors_at_the_other_host_name_it() {
     let host = installed();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     let ended = host.run(&[&host.remote("missing"), "."]).expect(4);
     assert!(ended.errors.contains("at 127.0.0.1: cannot examine the source"), "{}", ended.errors);
     let ended = host.run(&["tree", "127.0.0.1:/proc/version/x"]).expect(7);
@@ -466,7 +468,7 @@ fn a_full_target_is_said_and_resumed() {
 #[test]
 fn lists_of_the_far_end_come_here() {
     let host = installed();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     for (from, to) in [("tree/", host.remote("there")), (&host.remote("there/"), "back".into())] {
         let lists = ["--write-digests", "list", "--also-digest", "sha256,crc32c"];
         assert_done(host.run(&[&[from, &to], &lists[..]].concat()));
@@ -490,7 +492,7 @@ fn lists_of_the_far_end_come_here() {
 #[test]
 fn options_go_with_the_copy() {
     let host = installed();
-    make_tree(&host.path("local/tree"));
+    make_small_tree(&host.path("local/tree"));
     let to = host.remote("there");
     let receipt = ["--receipt", "receipt.json", "--sync"];
     for (from, to) in [("tree/", to.as_str()), (&format!("{to}/"), "back")] {
@@ -499,13 +501,13 @@ fn options_go_with_the_copy() {
         assert_eq!((ended.figure("files"), ended.figure("skipped")), (200, 2), "{}", ended.last);
         let again = assert_done(host.run(&[[from, to].as_slice(), &receipt].concat()));
         assert_eq!(again.figure("bytes_verified"), 0, "{}", again.last);
-        let mut check = std::process::Command::new(crate::common_crash::BINARY);
+        let mut check = std::process::Command::new(program());
         check.args(["receipt", "check", "receipt.json"]);
         host.place(&mut check);
         Run::spawn(&mut check).end().expect(0);
     }
     assert!(!host.path("there/sub/nothing").exists());
-    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    assert_same_files(&host.path("local/tree"), &host.path("local/back"));
     host.assert_nothing_runs();
 }
 
@@ -515,7 +517,7 @@ fn options_go_with_the_copy() {
 fn d7_attributes_are_kept_as_on_one_host() {
     let host = installed();
     let tree = host.path("local/tree");
-    make_tree(&tree);
+    make_small_tree(&tree);
     let mode = |name: &str, bits| {
         fs::set_permissions(tree.join(name), fs::Permissions::from_mode(bits)).unwrap();
     };

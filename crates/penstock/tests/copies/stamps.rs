@@ -5,10 +5,9 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::mounts::Mount;
-use crate::common_crash::sites::pair;
-use crate::common_crash::{BINARY, Copy, copy_with, is_root, scratch, tool};
-use crate::common_ssh::{Host, Special};
+use penstock_testkit::{
+    Copy, Mount, Scratch, SshHost, SshOptions, copy_with, is_root, program, tool, two_sites,
+};
 
 fn set_time(path: &Path, seconds: u64, nanoseconds: u32) {
     let time = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
@@ -31,7 +30,7 @@ fn make_tree(root: &Path) {
 }
 
 fn verify_attributes(source: &Path, target: &Path) {
-    tool(BINARY, &[&"verify", &"--attributes", &source.join(""), &target]);
+    tool(program(), &[&"verify", &"--attributes", &source.join(""), &target]);
 }
 
 /// Promise (C9): a target with stamps of a second, and a source with them, are up to date after one
@@ -42,7 +41,7 @@ fn stamps_of_a_second_are_compared_in_seconds() {
     if !is_root("a file system with stamps of a second") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let coarse = Mount::on_loop(base.path(), "coarse", "ext3", 64);
     let (fine, target) = (base.path().join("fine"), coarse.path.join("target"));
     make_tree(&fine);
@@ -79,7 +78,7 @@ fn stamps_of_a_second_are_compared_in_seconds() {
 /// was changed within that second is another version.
 #[test]
 fn a_whole_second_is_no_coarse_stamp() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("a"), base.path().join("b"));
     for (root, text, nanoseconds) in [(&source, "new", 700_000_000), (&target, "old", 0)] {
         fs::create_dir(root).unwrap();
@@ -100,7 +99,7 @@ fn a_time_that_does_not_fit_is_told_and_is_no_other_version() {
     if !is_root("a file system that ends in 2038") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let small = Mount::on_loop(base.path(), "small", "ext3", 64);
     let memory = Mount::tmpfs(base.path(), "memory", 8);
     let (source, target) = (memory.path.join("src"), small.path.join("dst"));
@@ -132,18 +131,18 @@ fn stamps_of_a_second_are_compared_so_at_other_hosts() {
     if !is_root("a file system with stamps of a second") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     let coarse = Mount::on_loop(base.path(), "coarse", "ext3", 64);
     let data_a = base.path().join("data-a");
     make_tree(&data_a.join("set"));
-    let (_a, b) = pair(base.path(), &data_a, &coarse.path);
+    let (_a, b) = two_sites(base.path(), &data_a, &coarse.path);
     for files in [9, 0] {
         let id = b.ok(&["transfer", "submit", "a:data/set/", "b:data/set/", "--sync"]);
         let id = id.trim().to_owned();
-        let ended = b.wait(&id).expect(0);
+        let ended = b.follow(&id).expect(0);
         assert_eq!(ended.figure("files"), files, "{}", ended.last);
     }
-    let host = Host::start(&Special::default());
+    let host = SshHost::start(&SshOptions::default());
     host.install();
     make_tree(&host.path("local/tree"));
     let target = format!("127.0.0.1:{}", coarse.path.join("ssh").display());

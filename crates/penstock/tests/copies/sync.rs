@@ -6,10 +6,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::sites::pair;
-use crate::common_crash::{
-    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, files_below,
-    make_files, rng, scratch, tool,
+use penstock_testkit::{
+    Copy, Run, Scratch, Slowly, assert_no_leftovers, assert_same, copy_with, figure, files_below,
+    make_files, rng, tool, two_sites,
 };
 use rand::RngExt as _;
 
@@ -32,7 +31,7 @@ fn inodes(root: &Path) -> Vec<(PathBuf, u64, i64)> {
 #[test]
 fn what_is_the_same_stays_as_it_is() {
     let mut rng = rng("same");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 300, 20_000, &[30 * MIB, 20 * MIB + 1]);
     let copy = Copy::new(base.path());
@@ -56,7 +55,7 @@ fn what_is_the_same_stays_as_it_is() {
 #[test]
 fn what_differs_is_moved_and_nothing_else() {
     let mut rng = rng("differs");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 100, 5_000, &[9 * MIB, 12 * MIB]);
     symlink("one", source.join("text")).unwrap();
@@ -86,7 +85,7 @@ fn what_differs_is_moved_and_nothing_else() {
 /// `--sync` says first what is the same; what is refused is listed (exit 3) and not touched.
 #[test]
 fn names_that_are_taken_are_treated_as_asked() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir_all(source.join("d")).unwrap();
     fs::create_dir_all(target.join("d")).unwrap();
@@ -138,7 +137,7 @@ fn names_that_are_taken_are_treated_as_asked() {
 #[test]
 fn d_a_sync_that_is_killed_goes_on_where_it_was() {
     let mut rng = rng("sync killed");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 400, 100_000, &[40 * MIB, 30 * MIB, 20 * MIB]);
     let copy = Copy::new(base.path());
@@ -161,7 +160,7 @@ fn d_a_sync_that_is_killed_goes_on_where_it_was() {
         let alive = run.wait_for(|line| figure(line, "files") >= kill * 10).is_some();
         let running = alive && run.watch_for(Duration::from_millis(rng.random_range(0..900)));
         drop(slowly);
-        if !running || run.seen.back().is_some_and(|(_, line)| line["type"] == "summary") {
+        if !running || run.seen().back().is_some_and(|(_, line)| line["type"] == "summary") {
             run.end().expect(0);
             break;
         }
@@ -187,17 +186,17 @@ fn d_a_sync_that_is_killed_goes_on_where_it_was() {
 #[test]
 fn sites_sync_too() {
     let mut rng = rng("sites sync");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
     make_files(&mut rng, &data_a.join("set"), 200, 20_000, &[9 * MIB]);
-    let (a, b) = pair(base.path(), &data_a, &data_b);
-    let first = b.submit("a:data/set", "b:data/");
-    b.wait(&first).expect(0);
+    let (a, b) = two_sites(base.path(), &data_a, &data_b);
+    let first = b.submit(&["a:data/set", "b:data/"]);
+    b.follow(&first).expect(0);
     let files = files_below(&data_a.join("set")).len() as u64;
     let sync = |options: &[&str]| {
         let mut args = vec!["transfer", "submit", "a:data/set", "b:data/"];
         args.extend(options);
-        b.wait(b.ok(&args).trim())
+        b.follow(b.ok(&args).trim())
     };
     let again = sync(&["--sync"]).expect(0);
     assert_eq!((again.figure("files"), again.figure("skipped")), (0, files), "{}", again.last);
@@ -215,7 +214,7 @@ fn sites_sync_too() {
 /// it is another thing gets nothing of it.
 #[test]
 fn what_stays_gets_attributes_only_if_it_is_the_same() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir(&source).unwrap();
     tool("mkfifo", &[&"-m", &"0600", &source.join("pipe")]);
@@ -241,7 +240,7 @@ fn what_stays_gets_attributes_only_if_it_is_the_same() {
 /// first name of a file is not given its further names: they are listed as failed.
 #[test]
 fn b6_what_was_left_is_no_first_name() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     fs::create_dir(&source).unwrap();
     fs::write(source.join("one"), b"new").unwrap();

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::{Copy, Run, assert_no_leftovers, is_root, rng, scratch, tool};
+use penstock_testkit::{Copy, Run, Scratch, assert_no_leftovers, files_below, is_root, rng, tool};
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
@@ -231,7 +231,7 @@ fn judged(source: &Path, target: &Path) -> String {
 /// Blocks that the files below a directory hold, each inode once.
 fn blocks(root: &Path) -> u64 {
     let mut seen = std::collections::HashSet::new();
-    let files = crate::common_crash::files_below(root);
+    let files = files_below(root);
     let metas = files.iter().map(|path| fs::metadata(path).unwrap());
     metas.filter(|meta| seen.insert(meta.ino())).map(|meta| meta.blocks()).sum()
 }
@@ -249,7 +249,7 @@ fn sync(copy: &Copy, source: &str, target: &Path) -> Run {
 fn a_changing_tree_is_followed_through_kills() {
     let root = is_root("the owners of a changing tree");
     let mut rng = rng("changing tree");
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let copy = Copy::new(base.path());
     let contents = format!("{}/", source.display());

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::common_crash::{Copy, Ended, Run, is_root, scratch, tool};
+use penstock_testkit::{Copy, Ended, Run, Scratch, is_root, tool};
 
 fn directory(path: &Path, mode: u32) {
     fs::create_dir_all(path).unwrap();
@@ -12,8 +12,8 @@ fn directory(path: &Path, mode: u32) {
 }
 
 /// A home of mode 0711 and a drop box of mode 0733, both root's, and a directory of `nobody`.
-fn places() -> (tempfile::TempDir, Copy) {
-    let base = scratch();
+fn places() -> (Scratch, Copy) {
+    let base = Scratch::on_disk();
     directory(base.path(), 0o777);
     let copy = Copy::new(base.path());
     for (name, mode) in [("home/pub", 0o755), ("home", 0o711), ("drop", 0o733), ("own/in", 0o755)] {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use crate::common_crash::{BINARY, is_root, make_files, program_of_others, rng, scratch, tool};
+use penstock_testkit::{Scratch, is_root, make_files, program, program_of_others, rng, tool};
 use rand::RngExt as _;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ struct Verified {
 }
 
 fn verify(args: &[&dyn AsRef<OsStr>]) -> Verified {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program());
     command.args(["verify", "--json"]).args(args.iter().map(|arg| arg.as_ref()));
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -70,7 +70,7 @@ fn two_trees(base: &Path, test: &str) -> (PathBuf, PathBuf) {
 /// same is not told. A difference in the last byte of a large file's last extent counts too.
 #[test]
 fn every_kind_of_difference_between_trees_is_told() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = two_trees(base.path(), "differences");
     let (from, to) = (contents(&source), contents(&target));
     let same = verify(&[&from, &to, &"--attributes"]);
@@ -121,7 +121,7 @@ fn every_kind_of_difference_between_trees_is_told() {
 /// Random mutations, each of which `diff -r` finds too: nothing escapes, nothing is made up.
 #[test]
 fn random_mutations_are_found_as_diff_finds_them() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let mut random = rng("mutations");
     let (source, target) = (base.path().join("a"), base.path().join("b"));
     make_files(&mut random, &source, 200, 3_000, &[]);
@@ -167,7 +167,7 @@ fn random_mutations_are_found_as_diff_finds_them() {
 /// Slashes mean what they mean to `copy`; a single file is compared with where `copy` puts it.
 #[test]
 fn slashes_mean_what_they_mean_to_copy() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, into) = (base.path().join("set"), base.path().join("into"));
     fs::create_dir_all(source.join("d")).unwrap();
     fs::create_dir(&into).unwrap();
@@ -187,7 +187,7 @@ fn slashes_mean_what_they_mean_to_copy() {
 /// `--attributes` compares what `rsync -aX` would: mode, owner, nanoseconds, extended attributes.
 #[test]
 fn attributes_are_compared_when_asked_for() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, target) = (base.path().join("a"), base.path().join("b"));
     fs::create_dir(&source).unwrap();
     for name in ["mode", "time", "xattr", "owner"] {
@@ -220,7 +220,7 @@ fn what_cannot_be_read_is_no_match() {
     if !is_root("a verifier without rights") {
         return;
     }
-    let base = scratch();
+    let base = Scratch::on_disk();
     fs::set_permissions(base.path(), Permissions::from_mode(0o755)).unwrap();
     let (source, target) = (base.path().join("a"), base.path().join("b"));
     fs::create_dir(&source).unwrap();
@@ -241,7 +241,7 @@ fn what_cannot_be_read_is_no_match() {
 /// list that does not say it is found by its content; `--digest` decides where that is not wanted.
 #[test]
 fn lists_of_other_programs_are_checked() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let (source, _) = two_trees(base.path(), "lists");
     let list = base.path().join("list");
     let make = |program: &str| {
@@ -295,7 +295,7 @@ fn lists_of_other_programs_are_checked() {
 /// holds.
 #[test]
 fn an_empty_file_does_not_settle_a_kind() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let directory = base.path().join("tree");
     fs::create_dir(&directory).unwrap();
     let mut lines = String::new();
@@ -316,7 +316,7 @@ fn an_empty_file_does_not_settle_a_kind() {
 /// Promise (i): a list that names something outside of the directory leads nowhere.
 #[test]
 fn i_a_list_leads_nowhere_else() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let directory = base.path().join("d");
     fs::create_dir(&directory).unwrap();
     fs::write(base.path().join("secret"), b"").unwrap();

@@ -6,12 +6,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use penstock_lab::Lab;
+use penstock_testkit::{make_set, seed, stamps};
 use serde_json::Value;
 
-use crate::common_failover::{
-    IN_FLIGHT, MIB, RATE, THERE, World, begin_of, bring_up, carried, stamps,
-};
-use crate::common_net::{make_set, seed};
+use crate::transfer::{IN_FLIGHT, LabTransfer, MIB, RATE, THERE, begin_of, bring_up, carried};
 
 /// Three target peers, whose grants are over soon.
 const SHARED: [&str; 4] = ["--peers", "1,3", "--grant-seconds", "5"];
@@ -27,13 +25,13 @@ const MOST: u64 = 72 * MIB;
 const SLOW: [&str; 2] = ["--bwlimit=2MiB/s", "--piece-size=1M"];
 
 /// Sets the limit of the transfer.
-fn limit(world: &World, rate: &str) {
+fn limit(world: &LabTransfer, rate: &str) {
     let rate = format!("--bwlimit={rate}");
     world.lab.call("b0", &["transfer", "limit", &world.id, &rate]).unwrap();
 }
 
 /// Lets a slow transfer bring what makes a bound mean something, and has it slow again.
-fn hasten(world: &mut World) {
+fn hasten(world: &mut LabTransfer) {
     limit(world, "8MiB/s");
     world.until_there(THERE);
     limit(world, "2MiB/s");
@@ -51,7 +49,7 @@ fn has_share(host: &str, bytes: u64) -> impl Fn(&Value) -> bool {
 
 /// Starts a transfer that is followed at b1, and waits until a peer has a share of it that neither
 /// leads nor is b1, and so much is `there`; gives its name.
-fn begin_with_a_busy_follower(test: &str, there: u64) -> Option<(World, String)> {
+fn begin_with_a_busy_follower(test: &str, there: u64) -> Option<(LabTransfer, String)> {
     let mut world = begin_of(test, "b1", LARGE_MIB, &SHARED)?;
     let leader = world.wait_for("a controller", |lab| lab.leader("b1"));
     let other = ["b0", "b2"].into_iter().find(|host| *host != leader).unwrap().to_owned();
@@ -61,7 +59,7 @@ fn begin_with_a_busy_follower(test: &str, there: u64) -> Option<(World, String)>
 }
 
 /// An event says that a peer is lost, one why, and that its part of the transfer goes to others.
-fn assert_told_of_loss(world: &World, lost: &str) {
+fn assert_told_of_loss(world: &LabTransfer, lost: &str) {
     world.told("b1", "peer-lost", &[&format!("`{lost}` is lost"), "lease"]);
     let out = format!("`{lost}` is out");
     let told = world.told(
@@ -73,7 +71,7 @@ fn assert_told_of_loss(world: &World, lost: &str) {
 }
 
 /// Wakes a daemon that was stopped, and asserts that it follows the others and changes nothing.
-fn wake_and_compare(world: &World, host: &str) {
+fn wake_and_compare(world: &LabTransfer, host: &str) {
     let before = stamps(&world.lab.store('b'));
     world.lab.continue_daemon(host).unwrap();
     let is_back = |lab: &Lab| {
@@ -146,13 +144,13 @@ fn b1_a_target_peer_wakes_after_the_source_file_was_rewritten() {
 }
 
 /// The peers of a site, as `peer list` says at one of them.
-fn peers(world: &World, at: &str) -> Vec<Value> {
+fn peers(world: &LabTransfer, at: &str) -> Vec<Value> {
     let text = world.lab.call(at, &["peer", "list", "--json"]).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// What a peer has in hand of transfers, as `peer list` says at another one.
-fn tasks(world: &World, at: &str, peer: &str) -> usize {
+fn tasks(world: &LabTransfer, at: &str, peer: &str) -> usize {
     let view = peers(world, at).into_iter().find(|view| view["peer"] == peer).unwrap();
     view["load"]["tasks"].as_array().unwrap_or_else(|| panic!("{view}")).len()
 }
@@ -227,7 +225,7 @@ fn a5_the_store_is_unmounted_at_one_target_peer() {
     assert_eq!(summary["errors"], Value::from(0), "{summary}");
     world.told("b1", "store-offline", &["store `data` is offline"]);
     world.told("b1", "peer-out", &[&format!("`{lost}` is out"), "offline", "other peers"]);
-    let nothing_beneath = |world: &World| {
+    let nothing_beneath = |world: &LabTransfer| {
         let beneath = fs::read_dir(world.lab.root().join("mnt-b")).unwrap().count();
         assert_eq!(beneath, 0, "something was written where the store was not");
     };

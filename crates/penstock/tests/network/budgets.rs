@@ -11,14 +11,12 @@ use penstock_net::trust::Purpose;
 use penstock_net::{ConnectError, LaneStream};
 use penstock_proto::frame::{FrameKind, Header};
 use penstock_proto::id::TransferId;
+use penstock_testkit::{LOOK, PATIENCE, Scratch, Site, make_set, seed, walk};
 use serde_json::json;
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::common_net::{LOOK, PATIENCE, Site, make_set, pair, scratch, seed, walk};
 use crate::doors::Kept;
 use crate::hostile::{BadSource, Hostile, Told, ask_for_largest, endless, problem, status_of};
-use crate::trust::{authority, config_of};
 
 /// How long a short transfer, or a command, may take beside an attack. Alone a transfer takes a
 /// second on a machine with nothing else to do, and a command some milliseconds.
@@ -31,18 +29,18 @@ struct Scene {
     c: Site,
     address: SocketAddr,
     runtime: Runtime,
-    _root: TempDir,
+    _root: Scratch,
 }
 
 impl Scene {
     fn new() -> Self {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let [mut a, mut b, mut c] = ["a", "b", "c"].map(|name| Site::init(root.path(), name, None));
         let address = a.start();
         b.start();
         c.start();
-        pair(&a, &b);
-        pair(&a, &c);
+        a.pair(&b);
+        a.pair(&c);
         make_set(&a.store.join("src"), 12, 20, seed());
         Self { a, b, c, address, runtime: runtime(), _root: root }
     }
@@ -142,11 +140,10 @@ fn d4_bodies_of_a_site_take_little_memory() {
 #[test]
 fn d4_rights_are_looked_at_before_a_body() {
     let mut scene = Scene::new();
-    let config = scene.a.dir.join("penstock.toml");
-    let text = fs::read_to_string(&config).unwrap();
+    let text = scene.a.config();
     let mut lines: Vec<_> = text.lines().filter(|line| !line.starts_with("read =")).collect();
     lines.push("read = [\"c\"]");
-    fs::write(&config, lines.join("\n")).unwrap();
+    scene.a.set_config(&lines.join("\n"));
     scene.a.stop();
     scene.address = scene.a.start();
     let hostile = scene.hostile();
@@ -278,16 +275,16 @@ fn d4_a_trial_of_paths_scans_no_ports() {
 /// not at all: the transfer fails, and says why.
 #[test]
 fn a_source_that_breaks_the_protocol_is_given_up() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let told = Arc::<OnceLock<Told>>::default();
     let bad = BadSource::start(Arc::clone(&told));
     let mut a = Site::init(root.path(), "a", Some(bad.address));
     let mut b = Site::init(root.path(), "b", None);
     let upstream = a.start();
-    let other = authority(&b).certificate().to_vec();
+    let other = b.authority().certificate().to_vec();
     assert!(told.set(Told { upstream, keys: a.dir.join("trust"), other }).is_ok());
     b.start();
-    pair(&a, &b);
+    a.pair(&b);
     make_set(&a.store.join("src"), 2, 20, seed());
     let id = b.submit(&["a:data/src/", "b:data/dst"]);
     let summary = b.wait(&id);
@@ -391,7 +388,7 @@ fn a_target_that_breaks_the_protocol_is_held_back() {
 #[ignore = "takes a minute of all processors"]
 fn measured_handshakes() {
     let scene = Scene::new();
-    let config = config_of(&scene.b, &scene.a, Purpose::SiteApi);
+    let config = scene.b.tls_towards(&scene.a, Purpose::SiteApi);
     let (done, end) = (AtomicUsize::new(0), Instant::now() + Duration::from_secs(60));
     let mut by_second = Vec::new();
     std::thread::scope(|scope| {

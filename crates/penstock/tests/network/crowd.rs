@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use penstock_net::trust::{CipherSuite, pairing_client_config, peer_server_name};
 use penstock_net::{LocalBind, SocketOptions};
+use penstock_testkit::Site;
 use rustls::{ClientConfig, ClientConnection};
-
-use crate::common_net::Site;
-use crate::trust::authority;
 
 /// A TLS record that promises a ClientHello of 508 bytes, and its first bytes.
 const HELLO_BEGINS: [u8; 9] = [22, 3, 1, 2, 0, 1, 0, 1, 252];
@@ -44,7 +42,7 @@ impl Crowd {
     /// Connects from one address to a site, and returns when all have been opened once.
     pub(super) fn start(from: IpAddr, to: SocketAddr, site: &Site, kinds: Kinds) -> Self {
         penstock_sys::raise_file_limit();
-        let fingerprint = authority(site).fingerprint();
+        let fingerprint = site.authority().fingerprint();
         let tls = pairing_client_config(fingerprint, &CipherSuite::preferred()).unwrap();
         let mut crowd = Self { stop: Arc::default(), opened: Arc::default(), threads: Vec::new() };
         let (all, ready) = std::sync::mpsc::channel();

@@ -3,11 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
+use penstock_testkit::{Arrival, ProxiedPair, assert_same_files, random_file, seed};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
-
-use crate::common_net::proxy::Arrival;
-use crate::common_net::{World, assert_same, random_file, seed};
 
 /// Long beside all that a busy machine adds, so that what is waited for can be told from that.
 const ONE_WAY: Duration = Duration::from_millis(400);
@@ -36,7 +34,7 @@ fn middle(arrivals: &[Arrival], from: f64, to: f64) -> &[Arrival] {
 fn a_long_way_does_not_idle_the_link() {
     const RATE: f64 = 40e6;
     let seed = seed();
-    let world = World::new();
+    let world = ProxiedPair::start();
     let source = world.a.store.join("large.bin");
     random_file(&source, 64 << 20, &mut ChaCha8Rng::seed_from_u64(seed));
     for proxy in world.proxies() {
@@ -74,7 +72,7 @@ fn a_long_way_does_not_idle_the_link() {
 #[test]
 fn small_files_cost_few_round_trips() {
     let mut rng = ChaCha8Rng::seed_from_u64(seed());
-    let world = World::new();
+    let world = ProxiedPair::start();
     for number in 0..2000 {
         let path = world.a.store.join(format!("src/{}/{number}", number % 10));
         random_file(&path, 4096, &mut rng);
@@ -89,7 +87,7 @@ fn small_files_cost_few_round_trips() {
     let waits = waits.count();
     println!("{waits} round trips of silence, {:.1} s", summary["seconds"]);
     assert!(waits <= 12, "{waits} round trips of silence");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise: the first page of small files does not wait for a connection to speed up: what a far
@@ -97,7 +95,7 @@ fn small_files_cost_few_round_trips() {
 #[test]
 fn pages_of_a_far_site_come_compressed() {
     const FILES: u64 = 4000;
-    let mut world = World::new();
+    let mut world = ProxiedPair::start();
     // Whether a site is far is judged by its quickest answer, and there was one without delay.
     world.b.stop();
     world.proxies().iter().for_each(|proxy| proxy.set_delay(Duration::from_millis(50)));
@@ -112,14 +110,14 @@ fn pages_of_a_far_site_come_compressed() {
     let passed: u64 = world.proxy_a.take_arrivals().iter().map(|arrival| arrival.bytes).sum();
     let beside = passed - world.proxy_a.lane_bytes();
     assert!(beside < FILES * 71 / 3, "{beside} bytes beside the lanes, of {passed}");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise: a daemon that is told to end while it waits for another site ends in order: it says
 /// nothing of panics. The source hears of the end of a transfer after the user does.
 #[test]
 fn ending_while_another_site_is_asked_breaks_nothing() {
-    let mut world = World::new();
+    let mut world = ProxiedPair::start();
     fs::write(world.a.store.join("one"), b"1").unwrap();
     world.proxies().iter().for_each(|proxy| proxy.set_delay(ONE_WAY));
     let id = world.b.submit(&["a:data/one", "b:data/one"]);

@@ -2,11 +2,9 @@
 //! they should be. The tests with firewalls and cuts need root, iproute2 and /dev/net/tun, and say
 //! so where they are missing.
 
-use std::fs;
 use std::process::Output;
 
-use crate::common_lab::{LabWorld, can_run};
-use crate::common_net::{Site, World, scratch, told};
+use penstock_testkit::{LabPair, ProxiedPair, Scratch, Site, can_run_lab, told};
 use serde_json::Value;
 
 const TWO: &str = r#"
@@ -41,11 +39,10 @@ fn what(findings: &[Value]) -> String {
 /// what to do; the exit code tells scripts, and each finding is one JSON object.
 #[test]
 fn a5_a_store_that_is_not_there_is_said() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let mut site = Site::init(root.path(), "lab", None);
-    let path = site.dir.join("penstock.toml");
     let more = "\n[[store]]\nname = \"gone\"\npath = \"/nonexistent/store\"\n";
-    fs::write(&path, fs::read_to_string(&path).unwrap() + more).unwrap();
+    site.set_config(&(site.config() + more));
     site.start();
     let output = site.run(&["doctor", "--json"]);
     assert_eq!(output.status.code(), Some(7), "{}", told(&output));
@@ -64,7 +61,7 @@ fn a5_a_store_that_is_not_there_is_said() {
 /// end; a connection that opens and then passes nothing is not called good.
 #[test]
 fn a_path_that_opens_and_passes_nothing_is_not_good() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     let well = world.b.run(&["doctor", "--pair", "a", "--all"]);
     println!("{}", told(&well));
     assert!(well.status.success(), "{}", told(&well));
@@ -91,10 +88,10 @@ fn a_path_that_opens_and_passes_nothing_is_not_good() {
 /// reaches this end over the same two addresses and listens there, the other does not.
 #[test]
 fn a_firewall_is_told_from_a_cut() {
-    if !can_run("a_firewall_is_told_from_a_cut") {
+    if !can_run_lab("a_firewall_is_told_from_a_cut") {
         return;
     }
-    let world = LabWorld::new("doctor", &["--nics", "3", "--rtt", "2ms"], TWO);
+    let world = LabPair::up("doctor", &["--nics", "3", "--rtt", "2ms"], TWO);
     let well = world.b.run(&["doctor", "--pair", "a", "--all"]);
     println!("{}", told(&well));
     assert!(
@@ -126,10 +123,10 @@ fn a_firewall_is_told_from_a_cut() {
     let back = "ip rule del pref 10; ip -6 rule del pref 10";
     world.lab.inside("a0", "sh").args(["-ec", back]).output().unwrap();
 
-    world.lab.ok("cut", &["b0.net1"]);
+    world.lab.tell("cut b0.net1").unwrap();
     let found = findings(&world.b.run(&["doctor", "--pair", "a", "--json"]));
     println!("{}", what(&found));
-    world.lab.ok("restore", &["b0.net1"]);
+    world.lab.tell("restore b0.net1").unwrap();
     let cut = of(&found, "path");
     let cut = cut.iter().filter(|finding| finding["level"] == "warning");
     let words: Vec<_> = cut.map(|finding| finding["what"].as_str().unwrap()).collect();

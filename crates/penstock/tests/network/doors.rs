@@ -18,12 +18,12 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::LaneId;
 use penstock_sys::EventFd;
+use penstock_testkit::{LOOK, PATIENCE, ProxiedPair, Scratch, Site, make_set, seed, told, walk};
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
-use crate::common_net::{LOOK, PATIENCE, Site, World, make_set, pair, scratch, seed, told, walk};
 use crate::crowd::{Crowd, Kinds};
-use crate::trust::{authority, capability, config_of, name, now};
+use crate::trust::{capability, name, now};
 
 /// How soon a connection must be gone whose right has ended. A busy machine is allowed for.
 pub(super) const CUT_MAX: Duration = Duration::from_secs(5);
@@ -104,10 +104,10 @@ pub(super) const FOR_PAIRED: &str = "/site/v1/stores/data/peers";
 /// nor by a fresh handshake.
 #[test]
 fn d4_old_keys_are_never_the_new_site() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (a, mut b, address) = sites(root.path());
-    pair(&a, &b);
-    let old = config_of(&b, &a, Purpose::SiteApi);
+    a.pair(&b);
+    let old = b.tls_towards(&a, Purpose::SiteApi);
     let mut resuming = (*old).clone();
     resuming.alpn_protocols = vec![b"http/1.1".to_vec()];
     resuming.resumption = Resumption::in_memory_sessions(8);
@@ -120,25 +120,25 @@ fn d4_old_keys_are_never_the_new_site() {
     assert_eq!(again.0.conn.handshake_kind(), Some(HandshakeKind::Full), "a session was resumed");
     assert_eq!(again.get(FOR_PAIRED).unwrap(), 200);
     b.kill();
-    let elsewhere = scratch();
+    let elsewhere = Scratch::in_memory();
     let mut anew = Site::init(elsewhere.path(), "b", None);
     anew.start();
     a.ok(&["site", "unpair", "b"]);
-    pair(&a, &anew);
+    a.pair(&anew);
     let took = standing.until_cut();
     println!("cut after {took:?}");
     assert!(took < CUT_MAX);
     let refused = |kept: io::Result<Kept>| kept.and_then(|mut kept| kept.get(FOR_PAIRED));
     assert!(refused(with_ticket()).is_err(), "a ticket of the old keys is the new site");
     assert!(refused(Kept::open(&old, address)).is_err(), "the old keys are the new site");
-    let new = config_of(&anew, &a, Purpose::SiteApi);
+    let new = anew.tls_towards(&a, Purpose::SiteApi);
     assert_eq!(Kept::open(&new, address).unwrap().get(FOR_PAIRED).unwrap(), 200);
 }
 
 /// A lane of `b` to `a` for a transfer that runs, by a capability that is good for `seconds`.
-fn lane_for(world: &World, id: &str, seconds: u64) -> LaneStream {
+fn lane_for(world: &ProxiedPair, id: &str, seconds: u64) -> LaneStream {
     let transfer = id.parse().unwrap();
-    let key = authority(&world.a);
+    let key = world.a.authority();
     let hello = Hello {
         protocol: penstock_proto::version::VersionRange::FIRST,
         lane: LaneId(900),
@@ -147,7 +147,7 @@ fn lane_for(world: &World, id: &str, seconds: u64) -> LaneStream {
         digest: DigestKind::Blake3,
         capability: capability(key.capability_key(), transfer, "b", now() + seconds),
     };
-    let config = config_of(&world.b, &world.a, Purpose::Lane);
+    let config = world.b.tls_towards(&world.a, Purpose::Lane);
     let (bind, options) = (LocalBind::default(), SocketOptions::default());
     let (site, limit) = (name("a"), Duration::from_secs(20));
     let address = world.proxy_a.upstream();
@@ -175,8 +175,8 @@ fn until_lane_ends(mut lane: LaneStream) -> Duration {
 }
 
 /// A transfer from `a` to `b` that is slow enough to be looked at.
-fn under_way() -> (World, String) {
-    let world = World::new();
+fn under_way() -> (ProxiedPair, String) {
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 24, 50, seed());
     world.proxy_a.set_rate(Some(8e6));
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
@@ -232,9 +232,9 @@ fn kinds() -> Kinds {
 /// from: another address, or the very one from which sites come.
 #[test]
 fn d4_a_crowd_stops_neither_transfers_nor_pairing() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (a, b, address) = sites(root.path());
-    pair(&a, &b);
+    a.pair(&b);
     let mut c = Site::init(root.path(), "c", None);
     c.start();
     make_set(&a.store.join("src"), 0, 20, seed());
@@ -245,7 +245,7 @@ fn d4_a_crowd_stops_neither_transfers_nor_pairing() {
         b.ok(&["transfer", "submit", from_a, &to_b, "--wait"]);
         let transferred = began.elapsed();
         let began = Instant::now();
-        pair(&a, &c);
+        a.pair(&c);
         let paired = began.elapsed();
         println!(
             "beside a crowd from {from} ({} connections opened): transferred in {transferred:?}, \
@@ -269,12 +269,12 @@ fn resident(process: u32) -> u64 {
 /// begins and never ends.
 #[test]
 fn d4_anonymous_bodies_take_little_memory() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let mut a = Site::init(root.path(), "a", None);
     let address = a.start();
     // A token that is open: otherwise nothing of a body would be read.
     a.ok(&["site", "pair"]);
-    let tls = pairing_client_config(authority(&a).fingerprint(), &CipherSuite::preferred());
+    let tls = pairing_client_config(a.authority().fingerprint(), &CipherSuite::preferred());
     let tls = tls.unwrap();
     let before = resident(a.process());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -312,7 +312,7 @@ fn d4_anonymous_bodies_take_little_memory() {
 /// D4: the log has a line for the first refusal of an address, and a count of the rest.
 #[test]
 fn d4_refusals_are_counted_in_the_log() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let mut a = Site::init(root.path(), "a", None);
     let address = a.start();
     for _ in 0..300 {
@@ -333,7 +333,7 @@ fn d4_refusals_are_counted_in_the_log() {
 /// Promise: a token need not be on a command line, where other users of the host can read it.
 #[test]
 fn a_token_is_read_from_standard_input_or_a_file() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (a, b, _) = sites(root.path());
     let token = a.ok(&["site", "pair"]);
     let mut command = b.command(&["site", "pair", "-"]);
@@ -359,7 +359,7 @@ fn a_token_is_read_from_standard_input_or_a_file() {
 /// Promise: no key of a daemon reaches a core file.
 #[test]
 fn a_daemon_leaves_no_core() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let mut a = Site::init(root.path(), "a", None);
     a.start();
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", a.process())).unwrap();
@@ -371,10 +371,10 @@ fn a_daemon_leaves_no_core() {
 /// D5: the holder of a token pairs its own site, and no other whose authority it has seen.
 #[test]
 fn d5_a_token_enters_no_authority_of_another_site() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (a, b, address) = sites(root.path());
     let c = Site::init(root.path(), "c", None);
-    let (issuer, thief, victim) = (authority(&a), authority(&b), authority(&c));
+    let (issuer, thief, victim) = (a.authority(), b.authority(), c.authority());
     let token: PairingToken = a.ok(&["site", "pair"]).trim().parse().unwrap();
     let tls = pairing_client_config(issuer.fingerprint(), &CipherSuite::preferred()).unwrap();
     let enter = |shown: &SiteAuthority, signer: &SiteAuthority| {
@@ -401,14 +401,12 @@ fn d5_a_token_enters_no_authority_of_another_site() {
 /// Promise: a source that wants encryption gets it: the target alone cannot do without.
 #[test]
 fn a_source_refuses_lanes_that_are_not_encrypted() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (mut a, mut b) = (Site::init(root.path(), "a", None), Site::init(root.path(), "b", None));
-    let path = a.dir.join("penstock.toml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text + "encryption = \"required\"\n").unwrap();
+    a.set_config(&(a.config() + "encryption = \"required\"\n"));
     a.start();
     b.start();
-    pair(&a, &b);
+    a.pair(&b);
     make_set(&a.store.join("src"), 0, 5, seed());
     let submit = |more: &[&str]| {
         let args = ["transfer", "submit", "a:data/src/", "b:data/dst", "--wait"];

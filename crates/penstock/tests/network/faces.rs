@@ -4,9 +4,11 @@ use std::fs;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use penstock_testkit::{
+    ProxiedPair, Scratch, Site, assert_same_files, make_set, random_file, seed, told,
+};
 use serde_json::Value;
 
-use crate::common_net::{Site, World, assert_same, make_set, random_file, scratch, seed, told};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
@@ -14,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 /// each with its version, the last with all fields of a summary; and so are the other commands'.
 #[test]
 fn json_is_json_lines_with_the_documented_fields() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 1, 20, seed());
     for site in [&world.a, &world.b] {
         let target = format!("b:data/{}", site.name);
@@ -77,7 +79,7 @@ fn fails(output: &Output, code: i32, says: &[&str], hint: &str) {
 /// Promise: what is wrong is told as error, cause and hint, with the documented exit code.
 #[test]
 fn errors_say_what_why_and_what_next() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     fs::write(world.a.store.join("file"), "x").unwrap();
     let lone = Site::init(world.root.path(), "lone", None);
     fails(&lone.run(&["transfer", "list"]), 5, &["no daemon", "cause: "], "penstock daemon");
@@ -128,9 +130,9 @@ fn errors_say_what_why_and_what_next() {
 /// side dials; nothing is sent to it.
 #[test]
 fn d4_a_wrong_certificate_is_told() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     fs::write(world.a.store.join("file"), "x").unwrap();
-    let elsewhere = scratch();
+    let elsewhere = Scratch::in_memory();
     let mut imposter = Site::init(elsewhere.path(), "b", None);
     world.proxy_b.set_upstream(imposter.start());
     world.proxy_b.reset();
@@ -147,7 +149,7 @@ fn d4_a_wrong_certificate_is_told() {
 /// Promise: `--write-digests` gives the BLAKE3 digest of each file as `b3sum --check` reads it.
 #[test]
 fn a_digest_list_is_what_b3sum_checks() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 17, 60, seed());
     let list = world.root.path().join("list");
     let list_text = list.to_str().unwrap();
@@ -162,7 +164,7 @@ fn a_digest_list_is_what_b3sum_checks() {
         assert_eq!(there.to_hex().as_str(), digest, "{path}");
     }
     assert_eq!(lines.lines().count(), 65, "every file is listed once");
-    assert_same(&world.a.store.join("src"), &target);
+    assert_same_files(&world.a.store.join("src"), &target);
     match Command::new("b3sum").arg("--check").arg(&list).current_dir(&target).output() {
         Ok(output) => assert!(output.status.success(), "{}", told(&output)),
         Err(error) => println!("not checked with b3sum: {error}"),
@@ -174,7 +176,7 @@ fn a_digest_list_is_what_b3sum_checks() {
 /// that is busy, one of many is quick.
 #[test]
 fn the_end_of_a_transfer_is_told_at_once() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     let mut rng = ChaCha8Rng::seed_from_u64(seed());
     random_file(&world.a.store.join("src/file"), 1000, &mut rng);
     for site in [&world.a, &world.b] {
@@ -195,7 +197,7 @@ fn the_end_of_a_transfer_is_told_at_once() {
 #[test]
 fn a_scan_ends_over_two_sites_with_a_thousand_long_errors() {
     const MISSING: usize = 1000;
-    let world = World::new();
+    let world = ProxiedPair::start();
     fs::create_dir(world.a.store.join("src")).unwrap();
     fs::write(world.a.store.join("src/there"), b"1").unwrap();
     let directories = [&[0xff; 200], b"/".as_slice()].concat().repeat(5);

@@ -14,12 +14,12 @@ use penstock_proto::frame::{Fetch, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::{LaneId, TransferId};
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::Slicing;
+use penstock_testkit::{PATIENCE, Site};
 use reqwest::{Body, Client, RequestBuilder, Response};
 use rustls::server::Acceptor;
 use serde_json::{Value, json};
 
-use crate::common_net::{PATIENCE, Site};
-use crate::trust::{authority, capability, config_of, name, now};
+use crate::trust::{capability, name, now};
 
 /// Site `b`, or whichever has these keys, as the enemy of `a`.
 pub(super) struct Hostile<'a> {
@@ -36,7 +36,7 @@ impl<'a> Hostile<'a> {
 
     /// A client with a connection of its own.
     pub(super) fn client(&self) -> Client {
-        let tls = config_of(self.site, self.a, Purpose::SiteApi);
+        let tls = self.site.tls_towards(self.a, Purpose::SiteApi);
         let client = Client::builder().tls_backend_preconfigured((*tls).clone()).no_proxy();
         client.build().unwrap()
     }
@@ -97,7 +97,7 @@ impl<'a> Hostile<'a> {
 
     /// A lane for a transfer whose scan is open.
     pub(super) fn lane(&self, id: TransferId, lane: u32) -> Result<LaneStream, ConnectError> {
-        let key = authority(self.a);
+        let key = self.a.authority();
         let hello = Hello {
             protocol: penstock_proto::version::VersionRange::FIRST,
             lane: LaneId(lane),
@@ -106,7 +106,7 @@ impl<'a> Hostile<'a> {
             digest: DigestKind::Blake3,
             capability: capability(key.capability_key(), id, self.site.name, now() + 3600),
         };
-        let config = config_of(self.site, self.a, Purpose::Lane);
+        let config = self.site.tls_towards(self.a, Purpose::Lane);
         let (bind, options) = (LocalBind::default(), SocketOptions::default());
         penstock_net::connect(self.address, &bind, &config, &name("a"), &hello, PATIENCE, &options)
             .map(|(lane, _)| lane)

@@ -8,11 +8,9 @@ use std::time::{Duration, Instant};
 
 use penstock_net::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
 use penstock_proto::text;
+use penstock_testkit::{LOOK, PATIENCE, ProxiedPair, Site, make_set, seed, told};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
-
-use crate::common_net::{LOOK, PATIENCE, Site, World, make_set, seed, told};
-use crate::trust::authority;
 
 const HOSTILE: &str = "\x1b]0;PWN\x07\x1b[2J\u{9b}31m\x7f\r\nok: all verified\u{202e}gnp\
                        \u{2028}\u{200b}\u{feff}\n2026-01-01T00:00:00.000000Z  INFO forged";
@@ -27,7 +25,7 @@ impl Impostor {
     fn start(site: &Site, other: &Site, body: String) -> Self {
         let identity = PeerCertificate::load(&site.dir.join("trust")).unwrap();
         let trust = Arc::new(TrustStore::new(identity.authority().clone()).unwrap());
-        trust.pin(authority(other).certificate().clone()).unwrap();
+        trust.pin(other.authority().certificate().clone()).unwrap();
         let suites = CipherSuite::preferred();
         let config = server_config(Purpose::SiteApi, &identity, &trust, &suites).unwrap();
         let mut config = (*config).clone();
@@ -90,7 +88,7 @@ fn assert_shown(what: &str, text: &str) {
 /// line of the log, and are not kept at their length: at each place where they are told.
 #[test]
 fn a_hostile_sites_words_are_escaped_everywhere() {
-    let mut world = World::new();
+    let mut world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 1, 3, seed());
     let problem = json!({
         "code": HOSTILE, "title": HOSTILE, "detail": HOSTILE.repeat(5_000), "hint": HOSTILE,

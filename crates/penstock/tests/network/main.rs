@@ -7,11 +7,6 @@
 #![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
 
 mod budgets;
-#[allow(unreachable_pub, reason = "helpers as those of other test binaries are")]
-mod common_lab;
-#[path = "../common_net/mod.rs"]
-#[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
-mod common_net;
 mod crowd;
 mod distance;
 mod doctor;
@@ -28,16 +23,17 @@ mod trust;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common_net::proxy::{flips_in, flips_in_records};
-use common_net::stream::{FlipPlan, Part};
-use common_net::{World, assert_same, make_set, random_file, seed};
+use penstock_testkit::{
+    FlipPlan, Part, ProxiedPair, assert_same_files, flips_in, flips_in_records, make_set,
+    random_file, seed,
+};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
 /// Moves a set from `a` to `b` while bits are flipped, and gives the flips and the summary.
 fn move_damaged(plan: FlipPlan, options: &[&str]) -> (u64, serde_json::Value) {
     let seed = seed();
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 24, 300, seed);
     world.proxy_a.set_flips(Some(plan), seed);
     let args: Vec<_> = ["a:data/src/", "b:data/dst"].iter().chain(options).copied().collect();
@@ -46,7 +42,7 @@ fn move_damaged(plan: FlipPlan, options: &[&str]) -> (u64, serde_json::Value) {
     let flips = world.proxy_a.flips();
     println!("{flips} bits flipped; {} lanes", world.proxy_a.counts().lanes.load(Ordering::SeqCst));
     assert!(flips > 0, "nothing was damaged");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
     (flips, summary)
 }
 
@@ -96,9 +92,9 @@ fn d3_flipped_framing_ends_a_clear_lane() {
 }
 
 /// A transfer of which 4 MiB have come, over a network that is slow enough to be in its way.
-fn under_way() -> (World, String) {
+fn under_way() -> (ProxiedPair, String) {
     let seed = seed();
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 40, 300, seed);
     world.proxy_a.set_rate(Some(40e6));
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
@@ -125,7 +121,7 @@ fn a_cut_network_heals_by_itself() {
     let summary = world.b.wait_done(&id);
     println!("done {:.1} s after it healed", healed.elapsed().as_secs_f64());
     assert!(healed.elapsed() < Duration::from_secs(90), "it was slow to notice");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
     let resent = summary["bytes_resent"].as_u64().unwrap();
     assert!(resent < 40 << 20, "{resent} bytes sent again: more than was in flight");
 }
@@ -145,14 +141,14 @@ fn a_silent_black_hole_is_noticed() {
     world.b.wait_done(&id);
     println!("done after {:.1} s", holed.elapsed().as_secs_f64());
     assert!(holed.elapsed() < Duration::from_secs(110), "it was slow to notice");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise (f): a lane that needs longer for one stride than silence is allowed is slow, not dead.
 #[test]
 fn a_slow_link_is_not_taken_for_a_dead_one() {
     let seed = seed();
-    let world = World::new();
+    let world = ProxiedPair::start();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     random_file(&world.a.store.join("src/file"), 700 << 10, &mut rng);
     // A stride of 512 KiB takes 23 s, beyond the 20 s of silence that end a lane.
@@ -161,5 +157,5 @@ fn a_slow_link_is_not_taken_for_a_dead_one() {
     let summary = world.b.wait_done(&id);
     println!("{:.1} s", summary["seconds"]);
     assert_eq!(summary["bytes_resent"], 0, "a living lane was cut: {summary}");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common_lab::{LabWorld, can_run, wait_for};
-use crate::common_net::still::{Moment, Still};
-use crate::common_net::{World, seed, told};
+use penstock_testkit::{
+    LabPair, Moment, ProxiedPair, Still, Wait, assert_same_files, can_run_lab, seed, told,
+    verified_at_least,
+};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
@@ -60,25 +61,17 @@ const GIVEN_UP_MAX: Duration = Duration::from_secs(3);
 
 /// Says something about a link to the emulator, and asserts that a path of site b is given up as
 /// `state` within the promised time, as an event of the transfer says.
-fn assert_given_up(world: &LabWorld, id: &str, tell: (&str, &[&str]), state: &str) {
+fn assert_given_up(world: &LabPair, id: &str, tell: &str, state: &str) {
     let (still, begun) = (Still::watch(), Moment::now());
-    world.lab.ok(tell.0, tell.1);
-    let words = format!("state=\"{state}\"");
-    let said = || world.b.log_text().contains(&words).then_some(());
-    wait_for(said, || format!("no path is {state}"));
+    world.lab.tell(tell).unwrap();
+    world.b.until_log(&format!("state=\"{state}\""));
     let told = || {
-        let text = world.b.ok(&["transfer", "events", id, "--json"]);
-        let mut events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let events = world.b.lines(&["transfer", "events", id, "--json"]);
+        let mut events = events.iter();
         events.find(|event| event["kind"] == format!("path-{state}"))?["at_ms"].as_u64()
     };
-    let event = wait_for(told, || format!("no event says that a path is {state}"));
+    let event = Wait::new(format!("an event of a path that is {state}")).some(told);
     still.assert_soon(&begun, event, GIVEN_UP_MAX);
-}
-
-/// Two trees must hold the same.
-fn assert_same(from: &Path, to: &Path) {
-    let output = Command::new("diff").arg("-r").args([from, to]).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
 }
 
 fn paths_of(view: &Value) -> Vec<&Value> {
@@ -106,7 +99,7 @@ fn controls_of_senders(process: &str, ss: impl Fn() -> Command) -> Vec<String> {
             .collect();
         (!controls.is_empty()).then_some(controls)
     };
-    wait_for(found, || "nothing is sent".into())
+    Wait::new("a lane that sends").some(found)
 }
 
 /// On a host whose default is BBR lanes within a site never begin with it, as nothing makes them
@@ -115,7 +108,7 @@ fn controls_of_senders(process: &str, ss: impl Fn() -> Command) -> Vec<String> {
 fn lanes_over_a_short_path_are_never_paced() {
     let default = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let expected = if default.trim() == "bbr" { "cubic" } else { default.trim() };
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 64, 0, seed());
     let id = world.b.submit(&["a:data/src/", "b:data/dst", "--bwlimit=16MiB/s"]);
     let controls =
@@ -129,11 +122,11 @@ fn lanes_over_a_short_path_are_never_paced() {
 /// CUBIC has a quarter of the rate.
 #[test]
 fn lanes_over_a_long_path_have_the_hosts_congestion_control() {
-    if !can_run("lanes_over_a_long_path_have_the_hosts_congestion_control") {
+    if !can_run_lab("lanes_over_a_long_path_have_the_hosts_congestion_control") {
         return;
     }
     let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "20ms"];
-    let world = LabWorld::new("control", &options, TWO);
+    let world = LabPair::up("control", &options, TWO);
     let default = world.lab.inside("a0", "sysctl").args(["-n", CONTROL]).output().unwrap();
     let default = String::from_utf8(default.stdout).unwrap();
     make_set(&world.a.store.join("src"), 64, 0, seed());
@@ -141,7 +134,7 @@ fn lanes_over_a_long_path_have_the_hosts_congestion_control() {
     let controls = controls_of_senders("\"penstock\"", || world.lab.inside("a0", "ss"));
     println!("the host has {}: {controls:?}", default.trim());
     assert!(controls.iter().all(|name| name == default.trim()));
-    world.b.until_done(&id);
+    world.b.wait_done(&id);
 }
 
 /// E5: data goes over both data interfaces at once, by their own counters, and management carries
@@ -149,24 +142,24 @@ fn lanes_over_a_long_path_have_the_hosts_congestion_control() {
 /// both ends; the receipt names the networks.
 #[test]
 fn e5_every_data_interface_carries_and_management_is_silent() {
-    if !can_run("e5_every_data_interface_carries_and_management_is_silent") {
+    if !can_run_lab("e5_every_data_interface_carries_and_management_is_silent") {
         return;
     }
     let options = ["--nics", "3", "--rate", "0,40m,40m", "--rtt", "1ms"];
-    let world = LabWorld::new("two", &options, TWO);
+    let world = LabPair::up("two", &options, TWO);
     make_set(&world.a.store.join("src"), 32, 300, seed());
     let interfaces = ["net0", "net1", "net2"];
-    let before = interfaces.map(|device| world.lab.bytes("b0", device));
+    let before = interfaces.map(|device| world.lab.bytes("b0", device).unwrap());
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    let view = world.b.until_done(&id);
-    let after = interfaces.map(|device| world.lab.bytes("b0", device));
+    let summary = world.b.wait_done(&id);
+    let after = interfaces.map(|device| world.lab.bytes("b0", device).unwrap());
     let carried: Vec<u64> =
         after.iter().zip(before).map(|(after, before)| after - before).collect();
-    println!("{carried:?} bytes over {interfaces:?}; {}", view["progress"]["seconds"]);
+    println!("{carried:?} bytes over {interfaces:?}; {}", summary["seconds"]);
     let data = carried[1] + carried[2];
     assert!(carried[1..].iter().all(|bytes| bytes * 5 >= data), "{carried:?}");
     assert!(carried[0] < 3 * MIB, "management has carried {} bytes", carried[0]);
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 
     let receipt = world.b.ok(&["transfer", "receipt", &id]);
     assert!(receipt.contains("%net1 on network fast0"), "{receipt}");
@@ -185,11 +178,11 @@ fn e5_every_data_interface_carries_and_management_is_silent() {
 /// with two in one subnet, both carry all the same: lanes are bound to interfaces at both ends.
 #[test]
 fn e5_routes_do_not_choose_the_interface() {
-    if !can_run("e5_routes_do_not_choose_the_interface") {
+    if !can_run_lab("e5_routes_do_not_choose_the_interface") {
         return;
     }
     let options = ["--nics", "3", "--rate", "0,40m,40m", "--rtt", "1ms"];
-    let world = LabWorld::new("routes", &options, TWO);
+    let world = LabPair::up("routes", &options, TWO);
     for host in ["a0", "b0"] {
         // Loose: what comes by another interface than the route says is taken.
         for device in ["all", "net1", "net2"] {
@@ -212,43 +205,43 @@ fn e5_routes_do_not_choose_the_interface() {
         assert!(route.contains("dev net1"), "the routes do not lead elsewhere: {route}");
     }
     make_set(&world.a.store.join("src"), 32, 50, seed());
-    let before = ["net1", "net2"].map(|device| world.lab.bytes("b0", device));
+    let before = ["net1", "net2"].map(|device| world.lab.bytes("b0", device).unwrap());
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    world.b.until_done(&id);
-    let after = ["net1", "net2"].map(|device| world.lab.bytes("b0", device));
+    world.b.wait_done(&id);
+    let after = ["net1", "net2"].map(|device| world.lab.bytes("b0", device).unwrap());
     let carried = [after[0] - before[0], after[1] - before[1]];
     println!("{carried:?} bytes over net1 and net2");
     let data: u64 = carried.iter().sum();
     assert!(carried.iter().all(|bytes| bytes * 5 >= data), "{carried:?}");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise (d): an interface that is cut in the middle costs what was in flight on it: the transfer
 /// goes on over the other one, and over both again once it is restored; nothing is missing.
 #[test]
 fn d_a_cut_interface_is_survived_and_taken_back() {
-    if !can_run("d_a_cut_interface_is_survived_and_taken_back") {
+    if !can_run_lab("d_a_cut_interface_is_survived_and_taken_back") {
         return;
     }
     let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "2ms"];
-    let world = LabWorld::new("cut", &options, TWO);
+    let world = LabPair::up("cut", &options, TWO);
     make_set(&world.a.store.join("src"), 320, 100, seed());
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    world.b.until_bytes(&id, 20 * MIB);
-    assert_given_up(&world, &id, ("cut", &["b0.net1"]), "dead");
-    world.b.until_bytes(&id, 60 * MIB);
+    world.b.watch(&id).until(verified_at_least(20 * MIB));
+    assert_given_up(&world, &id, "cut b0.net1", "dead");
+    world.b.watch(&id).until(verified_at_least(60 * MIB));
     let path = |view: &Value| paths_of(view)[0].clone();
     let dead = path(&world.b.paths("a"));
     assert_eq!((&dead["state"], &dead["reachable"]), (&"dead".into(), &false.into()), "{dead}");
     let why = dead["why"].as_str().unwrap();
     assert!(why.contains("no SYN-ACK from a 10.51.1.1:7444 within 3 s: firewall at a"), "{why}");
-    let before = world.lab.bytes("b0", "net1");
-    world.lab.ok("restore", &["b0.net1"]);
+    let before = world.lab.bytes("b0", "net1").unwrap();
+    world.lab.tell("restore b0.net1").unwrap();
     let restored = Instant::now();
-    let flowed = || world.lab.bytes("b0", "net1") - before;
-    wait_for(|| (flowed() > 8 * MIB).then_some(()), || format!("{} bytes flow again", flowed()));
+    let flowed = || world.lab.bytes("b0", "net1").unwrap() - before;
+    Wait::new("8 MiB that flow again").is(|| flowed() > 8 * MIB);
     println!("8 MiB over it {:.1} s after it was restored", restored.elapsed().as_secs_f64());
-    let view = world.b.until_done(&id);
+    let summary = world.b.wait_done(&id);
     let events = world.b.ok(&["transfer", "events", &id]);
     println!("{events}");
     assert!(
@@ -256,36 +249,36 @@ fn d_a_cut_interface_is_survived_and_taken_back() {
         "{events}"
     );
     assert!(events.contains("path-back") && events.contains("carries again"), "{events}");
-    let resent = view["progress"]["bytes_resent"].as_u64().unwrap();
+    let resent = summary["bytes_resent"].as_u64().unwrap();
     println!("{resent} bytes sent twice");
     assert!(resent <= 32 * MIB, "{resent} bytes sent twice");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise (f): an interface that brings next to nothing does not hold up a transfer: what it owes
 /// comes over the other one, and it is said which one crawls.
 #[test]
 fn f_a_crawling_interface_is_emptied() {
-    if !can_run("f_a_crawling_interface_is_emptied") {
+    if !can_run_lab("f_a_crawling_interface_is_emptied") {
         return;
     }
     let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "2ms"];
-    let world = LabWorld::new("crawl", &options, TWO);
+    let world = LabPair::up("crawl", &options, TWO);
     make_set(&world.a.store.join("src"), 192, 100, seed());
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    world.b.until_bytes(&id, 30 * MIB);
-    assert_given_up(&world, &id, ("set", &["net1", "rate=100k"]), "crawling");
-    let view = world.b.until_done(&id);
+    world.b.watch(&id).until(verified_at_least(30 * MIB));
+    assert_given_up(&world, &id, "set net1 rate=100k", "crawling");
+    let summary = world.b.wait_done(&id);
     let events = world.b.ok(&["transfer", "events", &id]);
     assert!(events.contains(" crawls: ") && events.contains("emptied"), "{events}");
     // At 100 kbit/s a single MiB takes 84 s, and several are on the way.
-    let seconds = view["progress"]["seconds"].as_f64().unwrap();
+    let seconds = summary["seconds"].as_f64().unwrap();
     let view = world.b.paths("a");
     println!("{seconds} s; {view}");
     // That its queue is full of what nobody waits for any more makes dials time out, too.
     assert_ne!(paths_of(&view)[0]["state"], "carrying", "{view}");
     assert!(seconds < 100.0, "{seconds} s");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Issue 5: an interface that is twenty times as slow as the other one, all the time, carries what
@@ -293,49 +286,49 @@ fn f_a_crawling_interface_is_emptied() {
 /// would wait at the end.
 #[test]
 fn a_slow_interface_keeps_its_share() {
-    if !can_run("a_slow_interface_keeps_its_share") {
+    if !can_run_lab("a_slow_interface_keeps_its_share") {
         return;
     }
     let options = ["--nics", "3", "--rate", "0,80m,4m", "--rtt", "1ms"];
-    let world = LabWorld::new("slow", &options, TWO);
+    let world = LabPair::up("slow", &options, TWO);
     make_set(&world.a.store.join("src"), 80, 50, seed());
-    let before = world.lab.bytes("b0", "net2");
+    let before = world.lab.bytes("b0", "net2").unwrap();
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    let view = world.b.until_done(&id);
-    let carried = world.lab.bytes("b0", "net2") - before;
-    let seconds = view["progress"]["seconds"].as_f64().unwrap();
-    println!("{carried} bytes over the slow one in {seconds} s; {view}");
+    let summary = world.b.wait_done(&id);
+    let carried = world.lab.bytes("b0", "net2").unwrap() - before;
+    let seconds = summary["seconds"].as_f64().unwrap();
+    println!("{carried} bytes over the slow one in {seconds} s; {summary}");
     let log = world.b.log_text();
     assert!(!log.contains("path abandoned"), "{log}");
     // 4 Mbit/s beside 80, and a greater part only where it is not the links that limit.
     assert!(carried > MIB && carried < 30 * MIB, "{carried} bytes of 80 MiB");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise: IPv6 carries as IPv4 does, alone as well.
 #[test]
 fn ipv6_alone_carries() {
-    if !can_run("ipv6_alone_carries") {
+    if !can_run_lab("ipv6_alone_carries") {
         return;
     }
     let six = "\n[[network]]\nname = \"six\"\nprefix = \"fd50:1::/32\"\n\
                [[network]]\nname = \"mgmt\"\nrole = \"control\"\ninterface = \"net0\"\n";
-    let world = LabWorld::new("six", &["--nics", "2"], six);
+    let world = LabPair::up("six", &["--nics", "2"], six);
     make_set(&world.a.store.join("src"), 8, 50, seed());
-    let before = world.lab.bytes("b0", "net1");
+    let before = world.lab.bytes("b0", "net1").unwrap();
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    world.b.until_done(&id);
-    assert!(world.lab.bytes("b0", "net1") - before > 8 * MIB);
+    world.b.wait_done(&id);
+    assert!(world.lab.bytes("b0", "net1").unwrap() - before > 8 * MIB);
     let receipt = world.b.ok(&["transfer", "receipt", &id]);
     assert!(receipt.contains("fd50:1::2:1%net1 on network six"), "{receipt}");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise: a port where nobody listens is told from a path that is cut; a lane that comes to an
 /// address of a management network is refused, and the transfer says why it waits.
 #[test]
 fn what_is_wrong_with_a_path_is_said() {
-    if !can_run("what_is_wrong_with_a_path_is_said") {
+    if !can_run_lab("what_is_wrong_with_a_path_is_said") {
         return;
     }
     // What site a tells of itself is wrong: a port without a listener, and its management address.
@@ -344,7 +337,7 @@ fn what_is_wrong_with_a_path_is_said() {
         .replace("prefix = ", "advertise = [\"10.50.1.1:7444\"]\ninterface = \"net1\"\nprefix = ");
     let two = TWO.replace("interface = \"net0\"", "interface = \"net7\"");
     let two = two.replace("10.51.0.0/16", "10.50.0.0/16");
-    let mut world = LabWorld::with("wrong", &["--nics", "3"], [&wrong, &two]);
+    let mut world = LabPair::with("wrong", &["--nics", "3"], [&wrong, &two]);
     make_set(&world.a.store.join("src"), 1, 5, seed());
     let view = world.b.paths("a");
     let why = |to: &str| {
@@ -356,7 +349,7 @@ fn what_is_wrong_with_a_path_is_said() {
     assert!(refused.contains("refused: no daemon of a is listening at 10.52.1.1:9"), "{refused}");
     assert_eq!(why("10.50.1.1:7444"), "", "requests are taken there");
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    world.b.until(&id, |view| {
+    world.b.show_until(&id, |view| {
         let reason = view["reason"].to_string() + &view["progress"].to_string();
         reason.contains("which is not for data (role control)") || reason.contains("refused")
     });
@@ -366,14 +359,14 @@ fn what_is_wrong_with_a_path_is_said() {
     let right = world.a.config().split("[[network]]").next().unwrap().to_owned() + TWO;
     let right = right.replace("0.0.0.0:7444", "0.0.0.0:7555");
     world.a.kill();
-    fs::write(world.a.dir.join("penstock.toml"), right).unwrap();
+    world.a.set_config(&right);
     let right = world.b.config().split("[[network]]").next().unwrap().to_owned() + TWO;
-    fs::write(world.b.dir.join("penstock.toml"), right).unwrap();
+    world.b.set_config(&right);
     world.b.kill();
-    world.b.start(&world.lab);
-    world.a.start(&world.lab);
-    world.b.until_done(&id);
+    world.b.start();
+    world.a.start();
+    world.b.wait_done(&id);
     let listed = world.b.ok(&["site", "list"]);
     assert!(listed.contains("10.50.1.1:7555"), "{listed}");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }

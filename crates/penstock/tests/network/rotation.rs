@@ -1,58 +1,17 @@
 //! Other keys for a site, while it works: what the old ones open afterwards, and what goes on.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
-use penstock_net::trust::{
-    CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config,
+use penstock_net::trust::{PeerCertificate, Purpose, SiteAuthority};
+use penstock_testkit::{
+    ProxiedPair, Scratch, Wait, assert_same_files, make_set, penstock, seed, tls, told,
 };
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 
-use crate::common_net::{
-    LOOK, PATIENCE, Site, World, assert_same, make_set, pair, penstock, scratch, seed, told,
-};
 use crate::doors::{CUT_MAX, FOR_PAIRED, Kept, sites};
-use crate::trust::name;
-
-/// The trust directory of a site as a thief takes it along.
-fn stolen(site: &Site, to: &Path) {
-    let copied = Command::new("cp").arg("-r").arg(site.dir.join("trust")).arg(to).status();
-    assert!(copied.unwrap().success());
-}
-
-/// Who has this trust directory, towards `other`.
-fn as_peer(trust: &Path, other: &Site, purpose: Purpose) -> Arc<ClientConfig> {
-    with(&PeerCertificate::load(trust).unwrap(), other, purpose)
-}
-
-fn with(identity: &PeerCertificate, other: &Site, purpose: Purpose) -> Arc<ClientConfig> {
-    let trust = Arc::new(TrustStore::new(identity.authority()).unwrap());
-    let authority = SiteAuthority::load(&other.dir.join("trust")).unwrap();
-    trust.pin(authority.certificate().clone()).unwrap();
-    let suites = CipherSuite::preferred();
-    client_config(purpose, identity, &trust, Some(name(other.name)), &suites).unwrap()
-}
-
-/// What `site list` at `at` says of a site.
-fn listed(at: &Site, of: &str) -> Value {
-    let text = at.ok(&["site", "list", "--json"]);
-    let mut views = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    views.find(|view| view["name"] == of).unwrap()
-}
-
-fn until(what: &str, is: impl Fn() -> bool) -> Duration {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(LOOK);
-    }
-    began.elapsed()
-}
 
 /// A statement that `by` is followed by `next`, as the body of a request.
 fn statement(by: &SiteAuthority, next: &SiteAuthority, sequence: u64) -> String {
@@ -74,7 +33,7 @@ fn statement(by: &SiteAuthority, next: &SiteAuthority, sequence: u64) -> String 
 /// no further statement. Transfers go on in both directions, and receipts of before still check.
 #[test]
 fn d4_a_rotation_shuts_the_old_keys_out_and_stops_no_transfer() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     let (a, b) = (&world.a, &world.b);
     make_set(&a.store.join("small"), 1, 5, seed());
     let before = b.submit(&["a:data/small/", "b:data/small"]);
@@ -91,8 +50,8 @@ fn d4_a_rotation_shuts_the_old_keys_out_and_stops_no_transfer() {
     b.show_until(&there, moves);
     a.show_until(&back, moves);
     let thief = world.root.path().join("thief");
-    stolen(a, &thief);
-    let old = as_peer(&thief, b, Purpose::SiteApi);
+    a.copy_trust(&thief);
+    let old = tls(&PeerCertificate::load(&thief).unwrap(), b, Purpose::SiteApi);
     let address = world.proxy_b.upstream();
     let mut standing = Kept::open(&old, address).unwrap();
     assert_eq!(standing.get(FOR_PAIRED).unwrap(), 200);
@@ -100,10 +59,10 @@ fn d4_a_rotation_shuts_the_old_keys_out_and_stops_no_transfer() {
     let took = standing.until_cut();
     println!("cut after {took:?}");
     assert!(took < CUT_MAX);
-    let new = listed(a, "a")["fingerprint"].as_str().unwrap().to_owned();
+    let new = a.listed("a")["fingerprint"].as_str().unwrap().to_owned();
     assert_eq!(said.trim(), format!("fingerprint {new}"));
-    assert_eq!(listed(b, "a")["fingerprint"], *new);
-    assert_eq!(listed(a, "b")["unheard"], false);
+    assert_eq!(b.listed("a")["fingerprint"], *new);
+    assert_eq!(a.listed("b")["unheard"], false);
     let refused = |config: &Arc<ClientConfig>| {
         Kept::open(config, address).and_then(|mut kept| kept.get(FOR_PAIRED)).is_err()
     };
@@ -111,8 +70,8 @@ fn d4_a_rotation_shuts_the_old_keys_out_and_stops_no_transfer() {
     let authority = SiteAuthority::load(&thief).unwrap();
     let identity = PeerCertificate::load(&thief).unwrap();
     let issued = authority.issue_peer(identity.peer()).unwrap();
-    assert!(refused(&with(&issued, b, Purpose::SiteApi)), "the old authority still issues");
-    let ours = as_peer(&a.dir.join("trust"), b, Purpose::SiteApi);
+    assert!(refused(&tls(&issued, b, Purpose::SiteApi)), "the old authority still issues");
+    let ours = a.tls_towards(b, Purpose::SiteApi);
     let mut ours = Kept::open(&ours, address).unwrap();
     assert_eq!(ours.get(FOR_PAIRED).unwrap(), 200);
     let next = authority.succeed().unwrap();
@@ -120,11 +79,11 @@ fn d4_a_rotation_shuts_the_old_keys_out_and_stops_no_transfer() {
         let told = ours.ask("POST", "/site/v1/keys", &statement(&authority, &next, sequence));
         assert_ne!(told.unwrap(), 200, "the old authority states other keys");
     }
-    assert_eq!(listed(b, "a")["fingerprint"], *new);
+    assert_eq!(b.listed("a")["fingerprint"], *new);
     b.wait_done(&there);
     a.wait_done(&back);
-    assert_same(&a.store.join("src"), &b.store.join("dst"));
-    assert_same(&b.store.join("src"), &a.store.join("dst"));
+    assert_same_files(&a.store.join("src"), &b.store.join("dst"));
+    assert_same_files(&b.store.join("src"), &a.store.join("dst"));
     let kept = a.dir.join("trust/authority-0.pem");
     let authority_b = b.dir.join("trust/authority.pem");
     let mut check = penstock();
@@ -138,9 +97,9 @@ fn d4_a_rotation_shuts_the_old_keys_out_and_stops_no_transfer() {
 /// heard.
 #[test]
 fn a_site_that_was_away_follows_when_it_is_back() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (mut a, mut b, address) = sites(root.path());
-    pair(&a, &b);
+    a.pair(&b);
     b.stop();
     let output = a.run(&["site", "rotate"]);
     assert!(output.status.success(), "{}", told(&output));
@@ -151,40 +110,39 @@ fn a_site_that_was_away_follows_when_it_is_back() {
     a.kill();
     a.start_with(&["--listen", &address.to_string()]);
     assert_eq!(
-        (listed(&a, "a")["keys"].as_u64(), &listed(&a, "b")["unheard"]),
+        (a.listed("a")["keys"].as_u64(), &a.listed("b")["unheard"]),
         (Some(2), &true.into())
     );
     b.start();
     // Its address is another one, which it tells by itself.
-    let took = until("it hears", || listed(&a, "b")["unheard"] == false);
-    println!("heard after {took:?}");
-    assert_eq!(listed(&b, "a")["fingerprint"], listed(&a, "a")["fingerprint"]);
+    Wait::new("it to hear").is(|| a.listed("b")["unheard"] == false);
+    assert_eq!(b.listed("a")["fingerprint"], a.listed("a")["fingerprint"]);
     make_set(&a.store.join("src"), 1, 20, seed());
     let id = b.submit(&["a:data/src/", "b:data/dst"]);
     b.wait_done(&id);
-    assert_same(&a.store.join("src"), &b.store.join("dst"));
+    assert_same_files(&a.store.join("src"), &b.store.join("dst"));
 }
 
 /// Promise: of two statements with one number the first that a site accepts is the only one. The
 /// other one changes nothing, and the log says that fingerprints are to be compared.
 #[test]
 fn the_first_statement_wins() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (a, b, _) = sites(root.path());
-    pair(&a, &b);
+    a.pair(&b);
     let address: std::net::SocketAddr =
-        listed(&b, "b")["addresses"][0].as_str().unwrap().parse().unwrap();
+        b.listed("b")["addresses"][0].as_str().unwrap().parse().unwrap();
     let trust = a.dir.join("trust");
     let authority = SiteAuthority::load(&trust).unwrap();
     let next = authority.succeed().unwrap();
-    let thief = as_peer(&trust, &b, Purpose::SiteApi);
+    let thief = a.tls_towards(&b, Purpose::SiteApi);
     let mut thief = Kept::open(&thief, address).unwrap();
     let stated = thief.ask("POST", "/site/v1/keys", &statement(&authority, &next, 1)).unwrap();
     assert_eq!(stated, 200, "{}", b.log_text());
     let theirs = next.fingerprint().to_string();
-    assert_eq!(listed(&b, "a")["fingerprint"], *theirs);
+    assert_eq!(b.listed("a")["fingerprint"], *theirs);
     let output = a.run(&["site", "rotate"]);
     assert!(told(&output).contains("site `b` does not know"), "{}", told(&output));
-    assert_eq!(listed(&b, "a")["fingerprint"], *theirs);
-    assert_eq!(listed(&a, "b")["unheard"], true);
+    assert_eq!(b.listed("a")["fingerprint"], *theirs);
+    assert_eq!(a.listed("b")["unheard"], true);
 }

@@ -3,14 +3,14 @@
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use crate::common_net::World;
+use penstock_testkit::{Counts, ProxiedPair};
 
 /// A line of the data, and part of a name: neither may be seen where it is said to be encrypted.
 const SECRET: &[u8] = b"fluoride-marzipan-7719";
 
 /// How often the secret is seen on lanes, and elsewhere, as content and in a name.
 fn seen(options: &[&str]) -> (u64, u64) {
-    let world = World::new();
+    let world = ProxiedPair::start();
     world.proxies().iter().for_each(|proxy| proxy.search(SECRET));
     let name = String::from_utf8(SECRET.to_vec()).unwrap();
     fs::create_dir(world.a.store.join("src")).unwrap();
@@ -22,9 +22,7 @@ fn seen(options: &[&str]) -> (u64, u64) {
     let id = world.a.submit(&args);
     world.b.wait_done(&id);
     assert_eq!(fs::read(world.b.store.join("dst/small")).unwrap(), SECRET);
-    let sum = |at: fn(&crate::common_net::proxy::Counts) -> u64| {
-        world.proxies().iter().map(|proxy| at(proxy.counts())).sum()
-    };
+    let sum = |at: fn(&Counts) -> u64| world.proxies().iter().map(|proxy| at(proxy.counts())).sum();
     (
         sum(|counts| counts.found_on_lanes.load(Ordering::SeqCst)),
         sum(|counts| counts.found_elsewhere.load(Ordering::SeqCst)),

@@ -3,16 +3,15 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use penstock_testkit::{PATIENCE, ProxiedPair, assert_same_files, make_set, seed};
 use serde_json::Value;
-
-use crate::common_net::{PATIENCE, World, assert_same, make_set, seed};
 
 /// Promise: peers are symmetric. Transfers run in both directions at once, submitted at either
 /// site, a few at a time; both sites list and show all of them alike, and all arrive.
 #[test]
 fn many_transfers_run_both_ways_and_both_sites_show_them() {
     let seed = seed();
-    let world = World::new();
+    let world = ProxiedPair::start();
     for (number, site) in [&world.a, &world.b].into_iter().enumerate() {
         for set in 0..6 {
             make_set(
@@ -52,8 +51,8 @@ fn many_transfers_run_both_ways_and_both_sites_show_them() {
     }
     for set in 0..6 {
         let (src, dst) = (format!("src{set}"), format!("dst{set}"));
-        assert_same(&world.a.store.join(&src), &world.b.store.join(&dst));
-        assert_same(&world.b.store.join(&src), &world.a.store.join(&dst));
+        assert_same_files(&world.a.store.join(&src), &world.b.store.join(&dst));
+        assert_same_files(&world.b.store.join(&src), &world.a.store.join(&dst));
     }
 }
 
@@ -62,7 +61,7 @@ fn many_transfers_run_both_ways_and_both_sites_show_them() {
 #[test]
 fn a_paused_transfer_stands_still_and_goes_on() {
     let seed = seed();
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 40, 100, seed);
     world.proxy_a.set_rate(Some(40e6));
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
@@ -86,7 +85,7 @@ fn a_paused_transfer_stands_still_and_goes_on() {
     world.b.ok(&["transfer", "resume", &id]);
     let summary = world.b.wait_done(&id);
     assert!(summary["bytes_resumed"].as_u64().unwrap() >= done, "{done} before, {summary}");
-    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+    assert_same_files(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
 /// Promise: a cancelled transfer leaves nothing behind: no temporary file, no marker, no ledger,
@@ -94,7 +93,7 @@ fn a_paused_transfer_stands_still_and_goes_on() {
 #[test]
 fn a_cancelled_transfer_leaves_nothing() {
     let seed = seed();
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 40, 400, seed);
     for (number, paused) in [(0, false), (1, true)] {
         world.proxy_a.set_rate(Some(40e6));
@@ -127,7 +126,7 @@ fn a_cancelled_transfer_leaves_nothing() {
 /// however much of the data set the target has no room for yet.
 #[test]
 fn totals_are_known_when_the_scan_has_ended() {
-    let world = World::new();
+    let world = ProxiedPair::start();
     let block = vec![7; 1 << 20];
     let mut file = std::fs::File::create(world.a.store.join("large")).unwrap();
     // More than the 256 MiB that are granted ahead.

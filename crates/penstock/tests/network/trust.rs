@@ -1,22 +1,17 @@
 //! Lanes and site requests of whoever has no right to them, between real sites.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use penstock_net::trust::{
-    CapabilityKey, CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config,
-    peer_server_name,
-};
+use penstock_net::trust::{CapabilityKey, Purpose};
 use penstock_net::{ConnectError, LocalBind, SocketOptions};
 use penstock_proto::capability::Capability;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{Framing, Hello, Refusal, RefusalCode};
 use penstock_proto::id::{LaneId, Name, TransferId};
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
-
-use crate::common_net::{Site, World, assert_same, make_set, pair, seed};
+use penstock_testkit::{ProxiedPair, Site, assert_same_files, make_set, request, seed, talk};
+use rustls::ClientConfig;
 
 pub(super) fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -24,19 +19,6 @@ pub(super) fn name(text: &str) -> Name {
 
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
-}
-
-pub(super) fn authority(site: &Site) -> SiteAuthority {
-    SiteAuthority::load(&site.dir.join("trust")).unwrap()
-}
-
-/// The TLS configuration of a site's own peer towards `a`.
-pub(super) fn config_of(site: &Site, a: &Site, purpose: Purpose) -> Arc<ClientConfig> {
-    let identity = PeerCertificate::load(&site.dir.join("trust")).unwrap();
-    let trust = Arc::new(TrustStore::new(identity.authority().clone()).unwrap());
-    trust.pin(authority(a).certificate().clone()).unwrap();
-    let suites = CipherSuite::preferred();
-    client_config(purpose, &identity, &trust, Some(name("a")), &suites).unwrap()
 }
 
 /// Dials lanes to `a` as one site.
@@ -72,24 +54,6 @@ impl Spy {
     }
 }
 
-/// Sends a request to `a` as a site does, and gives the reply as it comes.
-fn request(config: &Arc<ClientConfig>, address: SocketAddr, line: &str) -> String {
-    let mut config = (**config).clone();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let connection = ClientConnection::new(Arc::new(config), peer_server_name()).unwrap();
-    let tcp = TcpStream::connect(address).unwrap();
-    tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut stream = StreamOwned::new(connection, tcp);
-    let text = format!(
-        "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\npenstock-site-version: 1\r\n\r\n"
-    );
-    stream.write_all(text.as_bytes()).unwrap();
-    let mut reply = Vec::new();
-    // A server that closes without a TLS alert has still said all it had to say.
-    let _ = stream.read_to_end(&mut reply);
-    String::from_utf8_lossy(&reply).into_owned()
-}
-
 pub(super) fn capability(
     key: &CapabilityKey,
     transfer: TransferId,
@@ -110,7 +74,7 @@ pub(super) fn capability(
 /// A running transfer from `a` to `b`, slow enough to be looked at, and a third site `c` that is
 /// paired with `a` and has nothing to do with it.
 struct Scene {
-    world: World,
+    world: ProxiedPair,
     c: Site,
     id: String,
     transfer: TransferId,
@@ -118,11 +82,11 @@ struct Scene {
 }
 
 fn scene() -> Scene {
-    let world = World::new();
+    let world = ProxiedPair::start();
     make_set(&world.a.store.join("src"), 12, 50, seed());
     let mut c = Site::init(world.root.path(), "c", None);
     c.start();
-    pair(&world.a, &c);
+    world.a.pair(&c);
     world.proxy_a.set_rate(Some(16e6));
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
     world.b.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(0));
@@ -135,7 +99,7 @@ impl Scene {
     fn end(self) {
         self.world.proxy_a.set_rate(None);
         self.world.b.wait_done(&self.id);
-        assert_same(&self.world.a.store.join("src"), &self.world.b.store.join("dst"));
+        assert_same_files(&self.world.a.store.join("src"), &self.world.b.store.join("dst"));
     }
 }
 
@@ -145,9 +109,9 @@ impl Scene {
 #[test]
 fn c4_a_lane_needs_a_capability_of_its_own() {
     let scene = scene();
-    let keys = authority(&scene.world.a);
+    let keys = scene.world.a.authority();
     let key = keys.capability_key();
-    let foreign = authority(&scene.c);
+    let foreign = scene.c.authority();
     let own = TransferId([7; 16]);
     let later = now() + 3600;
     let hello = |transfer, capability| Hello {
@@ -158,8 +122,8 @@ fn c4_a_lane_needs_a_capability_of_its_own() {
         digest: DigestKind::Blake3,
         capability,
     };
-    let spy = |site| Spy {
-        config: config_of(site, &scene.world.a, Purpose::Lane),
+    let spy = |site: &Site| Spy {
+        config: site.tls_towards(&scene.world.a, Purpose::Lane),
         address: scene.address,
     };
     let (b, c) = (spy(&scene.world.b), spy(&scene.c));
@@ -184,7 +148,7 @@ fn c4_a_lane_needs_a_capability_of_its_own() {
 #[test]
 fn another_protocol_version_is_named() {
     let scene = scene();
-    let key = authority(&scene.world.a);
+    let key = scene.world.a.authority();
     let capability = capability(key.capability_key(), scene.transfer, "b", now() + 3600);
     let hello = Hello {
         protocol: penstock_proto::version::VersionRange { oldest: 98, newest: 99 },
@@ -195,7 +159,7 @@ fn another_protocol_version_is_named() {
         capability,
     };
     let b = Spy {
-        config: config_of(&scene.world.b, &scene.world.a, Purpose::Lane),
+        config: scene.world.b.tls_towards(&scene.world.a, Purpose::Lane),
         address: scene.address,
     };
     b.refused(&hello, RefusalCode::Version, "98-99");
@@ -206,7 +170,7 @@ fn another_protocol_version_is_named() {
 #[test]
 fn d4_a_third_site_sees_nothing_of_a_transfer() {
     let scene = scene();
-    let config = config_of(&scene.c, &scene.world.a, Purpose::SiteApi);
+    let config = scene.c.tls_towards(&scene.world.a, Purpose::SiteApi);
     let id = &scene.id;
     for (line, status) in [
         (format!("GET /site/v1/scans/{id}/pages/0"), "403"),
@@ -214,11 +178,11 @@ fn d4_a_third_site_sees_nothing_of_a_transfer() {
         (format!("POST /site/v1/transfers/{id}/cancel"), "404"),
         (format!("GET /site/v1/transfers/{id}/digests"), "404"),
     ] {
-        let reply = request(&config, scene.address, &line);
+        let reply = talk(&config, scene.address, &request(&line, "")).unwrap();
         assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{line}: {reply}");
     }
     // It is not told whether there is such a scan, and nothing happens to it.
-    request(&config, scene.address, &format!("DELETE /site/v1/scans/{id}"));
+    let _ = talk(&config, scene.address, &request(&format!("DELETE /site/v1/scans/{id}"), ""));
     scene.end();
 }
 

@@ -4,17 +4,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
+use penstock_testkit::{
+    Etcd, Scratch, Signal, Site, Wait, assert_same_files, make_set, random_file, seed, told,
+};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use tempfile::TempDir;
-
-use crate::common_cluster::{Etcd, first_peer, signal, status_until};
-use crate::common_net::{
-    LOOK, PATIENCE, Site, assert_same, make_set, pair, penstock, random_file, scratch, seed, told,
-};
 
 /// A site `lab` whose controller `h1` has the store `data`, and whose peers `h2` and `h3` have the
 /// store `far`; and a site `hpc` of one peer.
@@ -24,36 +20,28 @@ struct World {
     hpc: Site,
     far: PathBuf,
     _etcd: Etcd,
-    _root: TempDir,
+    _root: Scratch,
 }
 
 /// A peer that has the store `far` alone.
 fn join_with_far(root: &Path, at: &Site, peer: &str, far: &Path) -> Site {
-    let token = at.ok(&["site", "join"]);
-    let dir = root.join(format!("{}-{peer}", at.name));
-    let mut site = Site::adopt(at.name, dir.clone(), far.to_owned());
-    let mut command = penstock();
-    command.args(["site", "join", token.trim(), "--peer", peer, "--listen", "127.0.0.1:0"]);
-    let output = command.arg("--dir").arg(&dir).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    let file = dir.join("penstock.toml");
-    let text = fs::read_to_string(&file).unwrap();
-    let path = text.lines().find(|line| line.starts_with("path = ")).unwrap().to_owned();
-    let store = format!("path = \"{}\"\nremove = [\"*\"]", far.display());
-    let text = text.replace("name = \"data\"", "name = \"far\"").replace(&path, &store);
-    fs::write(&file, &text).unwrap();
+    let mut site = at.add_loopback_peer(root, peer);
+    site.store = far.to_owned();
+    let text = site.config();
+    let path = text.lines().find(|line| line.starts_with("path = ")).unwrap();
+    site.reconfigure(path, &format!("path = \"{}\"\nremove = [\"*\"]", far.display()));
+    site.reconfigure("name = \"data\"", "name = \"far\"");
     // The same address again after a restart, as on any host.
     let address = site.start();
-    let listen = format!("listen = \"{address}\"");
-    fs::write(&file, text.replace("listen = \"127.0.0.1:0\"", &listen)).unwrap();
+    site.reconfigure("listen = \"127.0.0.1:0\"", &format!("listen = \"{address}\""));
     site
 }
 
 impl World {
     fn new() -> Option<Self> {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let etcd = Etcd::start(root.path(), 1)?;
-        let h1 = first_peer(root.path(), "lab", &etcd);
+        let h1 = Site::first_peer(root.path(), "lab", &etcd);
         let far = root.path().join("store-far");
         fs::create_dir(&far).unwrap();
         let join = |peer| join_with_far(root.path(), &h1, peer, &far);
@@ -65,11 +53,11 @@ impl World {
                 peers.iter().filter(has).count() == count
             }
         };
-        status_until(&h1, world_has(2));
-        assert_eq!(status_until(&h1, |_| true)["cluster"]["is_leader"], true);
+        h1.status_until(world_has(2));
+        assert_eq!(h1.status_until(|_| true)["cluster"]["is_leader"], true);
         let mut hpc = Site::init(root.path(), "hpc", None);
         hpc.start();
-        pair(&hpc, &h1);
+        hpc.pair(&h1);
         Some(Self { h1, far_peers, hpc, far, _etcd: etcd, _root: root })
     }
 
@@ -86,18 +74,13 @@ impl World {
     /// Waits until the controller has said that a peer lists a data set, so many times; gives the
     /// peers in turn.
     fn listed_by(&self, times: usize) -> Vec<String> {
-        let began = Instant::now();
-        loop {
-            let log = fs::read_to_string(self.h1.dir.join("daemon.log")).unwrap();
+        Wait::new(format!("{times} peers that list")).until(|| {
+            let log = self.h1.log_text();
             let lines = log.lines().filter(|line| line.contains("a peer lists a data set"));
             let peer = |line: &str| line.split("peer=").nth(1).unwrap()[..2].to_owned();
             let peers: Vec<_> = lines.map(peer).collect();
-            if peers.len() >= times {
-                return peers;
-            }
-            assert!(began.elapsed() < PATIENCE, "waited in vain: {log}");
-            std::thread::sleep(LOOK);
-        }
+            if peers.len() >= times { Ok(peers) } else { Err(log) }
+        })
     }
 }
 
@@ -117,7 +100,7 @@ fn c_a_data_set_is_read_whoever_leads() {
     fs::hard_link(set.join("small/1/1.bin"), set.join("linked")).unwrap();
     world.hpc.wait_done(&world.submit(&["--piece-size=1M"]));
     let copy = world.hpc.store.join("set");
-    assert_same(&set, &copy);
+    assert_same_files(&set, &copy);
     assert_eq!(copy.join("linked").metadata().unwrap().nlink(), 2);
     // From any peer of the site; nothing is left to do, or just what differs.
     let again = ["lab:far/set", "hpc:data/", "--sync"];
@@ -130,10 +113,10 @@ fn c_a_data_set_is_read_whoever_leads() {
     assert!(plan.status.success(), "{}", told(&plan));
     let digests = [&again[..], &["--compare=digest"]].concat();
     world.hpc.wait_done(&world.hpc.submit(&digests));
-    assert_same(&set, &copy);
+    assert_same_files(&set, &copy);
     // Within the site: no peer has both stores.
     let summary = world.h1.wait_done(&world.h1.submit(&["lab:far/set", "lab:data/"]));
-    assert_same(&set, &world.h1.store.join("set"));
+    assert_same_files(&set, &world.h1.store.join("set"));
     println!("{summary}");
     // A move, by a site that may.
     fs::create_dir(world.far.join("moved")).unwrap();
@@ -174,9 +157,9 @@ fn a12_b4_whoever_lists_may_sleep_or_die() {
     watch.until(found_at_least(300));
     let first = world.listed_by(1)[0].clone();
     let other = if first == "h2" { "h3" } else { "h2" };
-    signal(world.peer(&first), "STOP");
+    world.peer(&first).signal(Signal::STOP);
     assert_eq!(world.listed_by(2)[1], other, "the other one goes on");
-    signal(world.peer(&first), "CONT");
+    world.peer(&first).signal(Signal::CONT);
     watch.until(found_at_least(1_000));
     world.peer(other).kill();
     assert_eq!(world.listed_by(3)[2], first, "the first one goes on");
@@ -192,6 +175,6 @@ fn a12_b4_whoever_lists_may_sleep_or_die() {
     assert_eq!(world.listed_by(4)[3], other);
     let summary = world.hpc.wait_done(&id);
     println!("{summary}");
-    assert_same(&set, &world.hpc.store.join("set"));
+    assert_same_files(&set, &world.hpc.store.join("set"));
     assert_eq!(summary["files"], 3_000, "{summary}");
 }

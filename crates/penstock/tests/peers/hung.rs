@@ -17,29 +17,25 @@ use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores};
 use penstock_proto::id::{PeerId, TransferId};
 use penstock_proto::slicing::Slicing;
 use penstock_store::IoMode;
-
-use crate::common_fuse::Fuse;
-use crate::common_moosefs::MooseFs;
-use crate::common_net::still::Still;
-use crate::common_shared::{Shared, bytes};
-use crate::moosefs::scratch;
+use penstock_testkit::{
+    Fuse, InProcessSite, MooseFs, PATIENCE, Scratch, Still, Wait, bytes, threads_named,
+};
 
 /// Twice as long a call may give no sign of life.
 const GRANT: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Two peers of a site with a client of their own each; none where MooseFS cannot be run.
 struct World {
-    site: Shared,
+    site: InProcessSite,
     moose: MooseFs,
-    _root: tempfile::TempDir,
+    _root: Scratch,
 }
 
 fn begin() -> Option<World> {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let moose = MooseFs::start(root.path(), 2, 2)?;
     fs::create_dir(moose.path(0).join("store")).unwrap();
-    let mut site = Shared::new(GRANT);
+    let mut site = InProcessSite::new(GRANT);
     site.target = moose.path(1).join("store");
     site.options.limits.rate_bits_per_s = Some((6 * 8) << 20);
     fill(&site.source());
@@ -67,24 +63,13 @@ fn fill(base: &Path) {
 
 impl World {
     fn wait_for(&self, what: &str, mut is: impl FnMut() -> bool) {
-        let began = Instant::now();
-        while !is() {
-            let view = self.site.control.view();
-            assert!(began.elapsed() < PATIENCE, "{what}: waited in vain: {view:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let view = || format!("{:?}", self.site.control.view());
+        Wait::new(what).until(|| if is() { Ok(()) } else { Err(view()) });
     }
 }
 
-/// How many threads of this process have names that begin so.
-fn threads(wanted: &str) -> usize {
-    let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
-    let names = threads.filter_map(|it| fs::read_to_string(it.path().join("comm")).ok());
-    names.filter(|name| name.starts_with(wanted)).count()
-}
-
 fn has_thread(wanted: &str) -> bool {
-    threads(wanted) > 0
+    threads_named("self", wanted) > 0
 }
 
 /// E2, A9, promise (d): one of two peers hangs in its store in the middle: it is taken out, the
@@ -188,7 +173,7 @@ fn read_pages(source: &SourceService, transfer: u8) -> u64 {
 /// its pages when it answers.
 #[test]
 fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let (tree, sound) = (root.path().join("tree"), root.path().join("sound"));
     for base in [&tree, &sound] {
         for file in 0..200 {
@@ -216,9 +201,7 @@ fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
         })
     };
     let asked: Vec<_> = (0..20).map(|number| ask(1 + number % 10)).collect();
-    while threads("store") < 8 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    Wait::new("8 threads of the store").is(|| threads_named("self", "store") >= 8);
     let (began, still) = (Instant::now(), Still::watch());
     source.open_scan(&scan_request(20, "sound")).unwrap();
     assert_eq!(read_pages(&source, 20), 221);
@@ -243,7 +226,11 @@ fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
     }
     assert!(hung > 0, "nobody was told what it is");
     // 40 requests; eight hang, and perhaps some of another test's.
-    assert!(threads("store") <= 16, "{} threads hang", threads("store"));
+    assert!(
+        threads_named("self", "store") <= 16,
+        "{} threads hang",
+        threads_named("self", "store")
+    );
     fuse.latency.set_lookup(Duration::ZERO);
     fuse.latency.hang(false);
     let began = Instant::now();

@@ -5,18 +5,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "seeds, what was measured, and what a test saw that fails")]
 
-#[path = "../common_cluster/mod.rs"]
-#[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
-mod common_cluster;
-#[allow(unreachable_pub, reason = "helpers as those of other test binaries are")]
-mod common_fuse;
-#[allow(unreachable_pub, reason = "helpers as those of other test binaries are")]
-mod common_moosefs;
-#[path = "../common_net/mod.rs"]
-#[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
-mod common_net;
-#[path = "../common_shared/mod.rs"]
-mod common_shared;
 mod far_source;
 mod hung;
 mod moosefs;

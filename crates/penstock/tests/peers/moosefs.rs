@@ -8,15 +8,12 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common_moosefs::MooseFs;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::units::FileTime;
 use penstock_store::{
     Attributes, IoMode, Kind, LeftOver, PosixOptions, PosixStore, StoreError, Target, WriteFile,
 };
-use rand::{Rng as _, SeedableRng as _};
-use rand_chacha::ChaCha8Rng;
-use tempfile::TempDir;
+use penstock_testkit::{MooseFs, Scratch, bytes, seed};
 
 const MIB: usize = 1 << 20;
 const HOSTS: usize = 3;
@@ -28,7 +25,7 @@ const MTIME: FileTime = FileTime { seconds: 1_500_000_000, nanoseconds: 0 };
 struct Shared {
     stores: Vec<PosixStore>,
     moose: MooseFs,
-    _root: TempDir,
+    _root: Scratch,
 }
 
 impl Shared {
@@ -37,7 +34,7 @@ impl Shared {
     }
 
     fn with(io: IoMode) -> Option<Self> {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let moose = MooseFs::start(root.path(), 2, HOSTS)?;
         std::fs::create_dir(moose.path(0).join("store")).unwrap();
         let stores = (0..HOSTS).map(|host| open(&moose.path(host).join("store"), io)).collect();
@@ -77,23 +74,8 @@ impl Shared {
     }
 }
 
-pub(crate) fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-    tempfile::Builder::new().prefix("penstock-moose").tempdir_in(parent).unwrap()
-}
-
 fn open(root: &Path, io: IoMode) -> PosixStore {
     PosixStore::open(root, PosixOptions { io, ..PosixOptions::default() }).unwrap()
-}
-
-fn random_bytes(length: usize) -> Vec<u8> {
-    let given = std::env::var("PENSTOCK_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(rand::random);
-    println!("PENSTOCK_TEST_SEED={seed}");
-    let mut bytes = vec![0; length];
-    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
-    bytes
 }
 
 fn read_all(store: &PosixStore, name: &[u8]) -> Vec<u8> {
@@ -154,7 +136,7 @@ fn a3_a5_c1_hosts_agree_on_what_the_store_is() {
 #[test]
 fn b1_a_file_that_three_hosts_write_at_once_arrives_whole() {
     let Some(shared) = Shared::new() else { return };
-    let bytes = random_bytes(48 * MIB + 12_345);
+    let bytes = bytes(seed(), 48 * MIB + 12_345);
     let (temporary, name) = (&b".pst-many"[..], &b"many.bin"[..]);
     // Whoever comes first makes it; the names are looked up before, so that "not there" is cached.
     for store in &shared.stores {
@@ -247,7 +229,7 @@ fn b1_b5_only_one_host_makes_a_name() {
 #[test]
 fn a9_a_host_may_lose_its_client_in_the_middle_of_a_shared_file() {
     let Some(mut shared) = Shared::new() else { return };
-    let bytes = random_bytes(24 * MIB);
+    let bytes = bytes(seed(), 24 * MIB);
     let temporary = &b".pst-lost"[..];
     let files = shared.write_half(temporary, &bytes);
     shared.moose.kill_client(0);
@@ -277,7 +259,7 @@ fn a9_a_host_may_lose_its_client_in_the_middle_of_a_shared_file() {
 #[test]
 fn d_a_chunk_server_may_die_in_the_middle() {
     let Some(mut shared) = Shared::new() else { return };
-    let bytes = random_bytes(24 * MIB);
+    let bytes = bytes(seed(), 24 * MIB);
     let temporary = &b".pst-chunk"[..];
     let files = shared.write_half(temporary, &bytes);
     let began = Instant::now();
@@ -300,7 +282,7 @@ fn d_a_chunk_server_may_die_in_the_middle() {
 #[test]
 fn a9_a_host_that_has_looked_shows_what_was_written_since() {
     let Some(shared) = Shared::new() else { return };
-    let bytes = random_bytes(24 * MIB);
+    let bytes = bytes(seed(), 24 * MIB);
     let temporary = &b".pst-looked"[..];
     for (host, file) in shared.write_half(temporary, &bytes).into_iter().enumerate() {
         file.close(true).unwrap_or_else(|error| panic!("host {host}: {error}"));
@@ -330,7 +312,7 @@ fn a9_a_host_that_has_looked_shows_what_was_written_since() {
 fn b6_b7_d7_what_it_does_not_do_is_gone_without() {
     let Some(shared) = Shared::with(IoMode::Direct) else { return };
     let [one, other] = [&shared.stores[0], &shared.stores[1]];
-    let bytes = random_bytes(3 * MIB + 77);
+    let bytes = bytes(seed(), 3 * MIB + 77);
     let mut file = one.create_temporary(one.root(), b".pst-d", LeftOver::Replace).unwrap();
     file.make_direct().unwrap();
     for (number, piece) in bytes.chunks(MIB).enumerate() {

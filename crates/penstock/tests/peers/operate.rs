@@ -1,14 +1,14 @@
 //! What operators of a site of several peers do and see: `peer list`, `peer drain`, `site status`,
-//! events, the shares of a transfer. Real daemons, a real etcd. Needs no privileges; skips, loudly,
-//! where etcd is not installed.
+//! events, the shares of a transfer. Real daemons, a real etcd.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::common_cluster::{Etcd, first_peer, join, signal, status_until};
-use crate::common_net::{PATIENCE, Site, assert_same, lab, make_set, scratch, seed, told};
+use penstock_testkit::{
+    Etcd, Scratch, Signal, Site, Wait, assert_same_files, make_set, penstock, seed, told,
+    verified_at_least,
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
@@ -18,54 +18,30 @@ struct World {
     h2: Site,
     lab: Site,
     etcd: Etcd,
-    root: TempDir,
+    root: Scratch,
 }
 
 impl World {
     fn new() -> Option<Self> {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let etcd = Etcd::start(root.path(), 1)?;
-        let h1 = first_peer(root.path(), "hpc", &etcd);
-        let h2 = join(root.path(), &h1, "h2");
-        let lab = lab(root.path(), &h1);
+        let h1 = Site::first_peer(root.path(), "hpc", &etcd);
+        let h2 = h1.join(root.path(), "h2");
+        let lab = h1.paired_lab(root.path());
         Some(Self { h1, h2, lab, etcd, root })
     }
 }
 
-/// The peers of a site, as one of them lists them.
-fn peers(at: &Site) -> Vec<Value> {
-    let text = at.ok(&["peer", "list", "--json"]);
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 fn peer(at: &Site, name: &str) -> Value {
-    let found = peers(at).into_iter().find(|peer| peer["peer"] == name);
+    let found = at.peers().into_iter().find(|peer| peer["peer"] == name);
     found.unwrap_or_else(|| panic!("there is no peer {name}"))
-}
-
-/// Looks again and again until `look` gives something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
-        // What is waited for happens in other processes, which tell nobody.
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn events(at: &Site) -> Vec<Value> {
-    let text = at.ok(&["site", "events", "--json", "--limit", "1000"]);
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn has_event(at: &Site, kind: &str, subject: &str) -> bool {
     let of = |event: &Value| {
         event["kind"] == kind && event["subject"].as_str().unwrap().starts_with(subject)
     };
-    events(at).iter().any(of)
+    at.events().iter().any(of)
 }
 
 /// Promise: whichever peer is asked, `peer list` names all with their stores, which are the same
@@ -79,12 +55,12 @@ fn a_lost_peer_is_seen_and_one_that_is_back() {
     let id = world.h1.submit(&["lab:data/tiny", "hpc:data/x/"]);
     world.h1.wait_done(&id);
     // Stores have identities by now; each peer looks again now and then.
-    until("both peers to reach the store", || {
-        let all = peers(&world.h2);
+    Wait::new("both peers to reach the store").some(|| {
+        let all = world.h2.peers();
         all.iter().all(|peer| peer["stores"][0]["is"] == "same").then_some(())
     });
     for at in [&world.h1, &world.h2] {
-        let all = peers(at);
+        let all = at.peers();
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(all[0]["controller_since"].as_u64().unwrap() > 0, "{}", all[0]);
         assert_eq!(all[1]["controller_since"], 0);
@@ -98,7 +74,7 @@ fn a_lost_peer_is_seen_and_one_that_is_back() {
     println!("{}", told(&well));
 
     world.h2.kill();
-    let lost = until("the lost peer", || {
+    let lost = Wait::new("the lost peer").some(|| {
         Some(peer(&world.h1, "h2")).filter(|peer| peer["presence"] == "lost" && peer["since"] != 0)
     });
     println!("{lost}");
@@ -107,11 +83,11 @@ fn a_lost_peer_is_seen_and_one_that_is_back() {
     let text = told(&status);
     assert!(text.contains("it works, with 1 warning") && text.contains("h2"), "{text}");
     println!("{text}\n{}", world.h1.ok(&["peer", "list"]));
-    until("the event", || has_event(&world.h1, "peer-lost", "h2").then_some(()));
+    Wait::new("the event").is(|| has_event(&world.h1, "peer-lost", "h2"));
 
     world.h2.start();
-    until("all to be well", || world.h1.run(&["site", "status"]).status.success().then_some(()));
-    until("the event", || has_event(&world.h1, "peer-joined", "h2").then_some(()));
+    Wait::new("all to be well").is(|| world.h1.run(&["site", "status"]).status.success());
+    Wait::new("the event").is(|| has_event(&world.h1, "peer-joined", "h2"));
     println!("{}", world.h1.ok(&["site", "events"]));
 }
 
@@ -126,7 +102,7 @@ fn a_peer_is_drained_in_the_middle_of_a_transfer() {
     make_set(&world.lab.store.join("set"), 96, 300, seed());
     let limits = ["--bwlimit=2MiB/s", "--piece-size=1M"];
     let id = world.h2.submit(&[&["lab:data/set", "hpc:data/"][..], &limits].concat());
-    world.h2.watch(&id).until(|event| event["bytes"].as_u64().unwrap_or(0) >= 4 * MIB);
+    world.h2.watch(&id).until(verified_at_least(4 * MIB));
     let begun = Instant::now();
     let drained = world.h2.run(&["peer", "drain", "h1", "--wait", "--json"]);
     println!("drained in {:.1} s: {}", begun.elapsed().as_secs_f64(), told(&drained));
@@ -135,9 +111,8 @@ fn a_peer_is_drained_in_the_middle_of_a_transfer() {
     assert_eq!(view["controller_since"], 0, "{view}");
     assert!(view["load"]["tasks"].as_array().unwrap().is_empty(), "{view}");
     // Between two controllers, and until the drained one hears of the other, there is none.
-    until("the other to lead", || {
-        (peer(&world.h1, "h2")["controller_since"].as_u64().unwrap() > 0).then_some(())
-    });
+    Wait::new("the other to lead")
+        .some(|| (peer(&world.h1, "h2")["controller_since"].as_u64().unwrap() > 0).then_some(()));
 
     let refused = world.h1.run(&["peer", "drain", "h2"]);
     assert_eq!(refused.status.code(), Some(6), "{}", told(&refused));
@@ -146,18 +121,18 @@ fn a_peer_is_drained_in_the_middle_of_a_transfer() {
     assert!(text.contains(&id), "{text}");
     world.h2.ok(&["transfer", "limit", &id, "--bwlimit", "none"]);
     let summary = world.h2.wait_done(&id);
-    assert_same(&world.lab.store.join("set"), &world.h2.store.join("set"));
+    assert_same_files(&world.lab.store.join("set"), &world.h2.store.join("set"));
     println!("{} bytes sent again", summary["bytes_resent"]);
     assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "it goes on where it was: {summary}");
 
     // The mark is the site's, not the daemon's.
     world.h1.kill();
     world.h1.start();
-    until("it to be there", || {
+    Wait::new("it to be there").some(|| {
         Some(peer(&world.h2, "h1")).filter(|h1| h1["presence"] == "up" && !h1["draining"].is_null())
     });
     world.h2.ok(&["peer", "drain", "h1", "--undo"]);
-    until("the mark to be gone", || peer(&world.h1, "h1")["draining"].is_null().then_some(()));
+    Wait::new("the mark to be gone").is(|| peer(&world.h1, "h1")["draining"].is_null());
     let unknown = world.h2.run(&["peer", "drain", "h9"]);
     assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
     assert!(told(&unknown).contains("known peers: h1, h2"), "{}", told(&unknown));
@@ -179,25 +154,25 @@ fn a_source_peer_is_drained() {
     // So that the store has an identity, which says that both peers reach the same.
     make_set(&world.lab.store.join("tiny"), 1, 3, seed());
     world.h1.wait_done(&world.h1.submit(&["lab:data/tiny", "hpc:data/"]));
-    until("both peers to reach the store", || {
-        peers(&world.h2).iter().all(|peer| peer["stores"][0]["is"] == "same").then_some(())
+    Wait::new("both peers to reach the store").some(|| {
+        world.h2.peers().iter().all(|peer| peer["stores"][0]["is"] == "same").then_some(())
     });
     // The limit keeps it running until all is seen that is to be seen.
     let id =
         world.lab.submit(&["hpc:data/back", "lab:data/", "--bwlimit=2MiB/s", "--piece-size=1M"]);
-    world.lab.watch(&id).until(|event| event["bytes"].as_u64().unwrap_or(0) >= 4 * MIB);
+    world.lab.watch(&id).until(verified_at_least(4 * MIB));
     println!("{}", world.lab.ok(&["transfer", "show", &id]));
     let served = |name: &str| peer(&world.h1, name)["load"]["lanes_served"].as_u64().unwrap();
     println!("h1 serves {} lanes, h2 {}", served("h1"), served("h2"));
     // The lab is the target: it has the paths, one to each peer here.
-    until("a path to each peer", || {
+    Wait::new("a path to each peer").some(|| {
         let show = world.lab.show(&id);
         let paths = show["shares"][0]["paths"].as_array().cloned().unwrap_or_default();
         let carries = paths.iter().any(|path| path["state"] == "carrying");
         (paths.len() == 2 && carries).then_some(())
     });
     // And the source sees them too.
-    until("the source to see the shares", || {
+    Wait::new("the source to see the shares").some(|| {
         let view = world.h2.show(&id);
         view["shares"][0]["peer"].is_string().then_some(())
     });
@@ -206,7 +181,7 @@ fn a_source_peer_is_drained() {
     assert_eq!(served("h2"), 0);
     world.lab.ok(&["transfer", "limit", &id, "--bwlimit", "none"]);
     world.lab.wait_done(&id);
-    assert_same(&world.h1.store.join("back"), &world.lab.store.join("back"));
+    assert_same_files(&world.h1.store.join("back"), &world.lab.store.join("back"));
 }
 
 /// Promise: without etcd `site status` still answers, at any peer, says what is wrong, and exits 7;
@@ -215,7 +190,7 @@ fn a_source_peer_is_drained() {
 fn status_says_what_is_wrong_without_etcd() {
     let Some(mut world) = World::new() else { return };
     world.etcd.kill(0);
-    let status = until("the loss to be seen", || {
+    let status = Wait::new("the loss to be seen").some(|| {
         let status = world.h2.run(&["site", "status"]);
         (status.status.code() == Some(7)).then_some(status)
     });
@@ -223,15 +198,15 @@ fn status_says_what_is_wrong_without_etcd() {
     println!("{text}");
     assert!(text.contains("etcd http://127.0.0.1") && text.contains("majority"), "{text}");
     world.etcd.resume(0);
-    until("all to be well", || world.h2.run(&["site", "status"]).status.success().then_some(()));
-    signal(&world.h1, "STOP");
-    until("it to be silent or lost", || {
+    Wait::new("all to be well").is(|| world.h2.run(&["site", "status"]).status.success());
+    world.h1.signal(Signal::STOP);
+    Wait::new("it to be silent or lost").some(|| {
         let h1 = peer(&world.h2, "h1");
         ["silent", "lost"].iter().any(|state| h1["presence"] == *state).then_some(())
     });
-    signal(&world.h1, "CONT");
+    world.h1.signal(Signal::CONT);
     let back = |status: &Value| status["level"] == "ok" || status["level"] == "note";
-    status_until(&world.h2, back);
+    world.h2.status_until(back);
 }
 
 /// Promise: a peer that is gone for good can be forgotten, and one that is there cannot.
@@ -241,9 +216,9 @@ fn a_peer_is_forgotten_only_when_it_is_gone() {
     let refused = world.h1.run(&["peer", "forget", "h2"]);
     assert_eq!(refused.status.code(), Some(6), "{}", told(&refused));
     world.h2.kill();
-    until("it to be lost", || (peer(&world.h1, "h2")["presence"] == "lost").then_some(()));
+    Wait::new("it to be lost").is(|| peer(&world.h1, "h2")["presence"] == "lost");
     world.h1.ok(&["peer", "forget", "h2"]);
-    until("it to be forgotten", || (peers(&world.h1).len() == 1).then_some(()));
+    Wait::new("it to be forgotten").is(|| world.h1.peers().len() == 1);
     assert!(world.h1.run(&["site", "status"]).status.success());
 }
 
@@ -267,7 +242,7 @@ fn doctor_looks_at_etcd_and_needs_no_daemon() {
     world.h2.kill();
     let without = findings(&world.h2);
     assert!(has(&without, "daemon") && has(&without, "etcd"), "{without:?}");
-    let bare = crate::common_net::penstock()
+    let bare = penstock()
         .args(["doctor", "--dir"])
         .arg(world.root.path().join("nothing"))
         .output()

@@ -1,8 +1,7 @@
 //! Two transfers never write to one place, whichever peers of a site they are submitted to. Real
 //! daemons, a real etcd; skips, loudly, where etcd is not installed.
 
-use crate::common_cluster::{Etcd, first_peer, join, status_until};
-use crate::common_net::{Site, assert_same, lab, make_set, scratch, seed, told};
+use penstock_testkit::{Etcd, Scratch, Site, assert_same_files, make_set, seed, told};
 
 /// Whether a submission was taken; a refusal must be exit 6 and name the transfer `other`, if that
 /// is given.
@@ -22,11 +21,11 @@ fn is_taken(at: &Site, target: &str, other: Option<&str>) -> bool {
 /// controller knows what is taken.
 #[test]
 fn b8_overlapping_targets_are_refused_at_any_peer_and_after_a_failover() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let Some(etcd) = Etcd::start(root.path(), 1) else { return };
-    let mut h1 = first_peer(root.path(), "hpc", &etcd);
-    let h2 = join(root.path(), &h1, "h2");
-    let mut lab = lab(root.path(), &h2);
+    let mut h1 = Site::first_peer(root.path(), "hpc", &etcd);
+    let h2 = h1.join(root.path(), "h2");
+    let mut lab = h2.paired_lab(root.path());
     make_set(&lab.store.join("set"), 1, 20, seed());
     // Nothing can begin, so that all of them wait.
     lab.kill();
@@ -41,7 +40,7 @@ fn b8_overlapping_targets_are_refused_at_any_peer_and_after_a_failover() {
     });
     assert_eq!(taken.iter().filter(|taken| **taken).count(), 1, "{taken:?}");
     h1.kill();
-    status_until(&h2, |status| status["cluster"]["is_leader"] == true);
+    h2.status_until(|status| status["cluster"]["is_leader"] == true);
     for target in overlapping {
         assert!(!is_taken(&h2, target, Some(&id)));
     }
@@ -51,7 +50,7 @@ fn b8_overlapping_targets_are_refused_at_any_peer_and_after_a_failover() {
         h2.wait_done(transfer["id"].as_str().unwrap());
     }
     for target in ["a/b", "c", "d"] {
-        assert_same(&lab.store.join("set"), &h2.store.join(target));
+        assert_same_files(&lab.store.join("set"), &h2.store.join(target));
     }
     // What has ended is in nobody's way.
     assert!(is_taken(&h2, "hpc:data/a", None));

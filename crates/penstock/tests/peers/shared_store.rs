@@ -4,14 +4,14 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use crate::common_cluster::{Etcd, first_peer, join, status_until};
-use crate::common_moosefs::MooseFs;
-use crate::common_net::{PATIENCE, Site, assert_same, lab, make_set, scratch, seed, walk};
+use penstock_testkit::{
+    Etcd, MooseFs, PATIENCE, Scratch, Site, assert_no_leftovers, assert_same_files, make_set, seed,
+    tool, verified_at_least,
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 /// Longer than a client keeps attributes, or to itself that it has ended a write.
@@ -34,18 +34,15 @@ struct World {
     lab: Site,
     moose: MooseFs,
     _etcd: Etcd,
-    _root: TempDir,
+    _root: Scratch,
 }
 
 /// Has a host use the shared file system by its own client.
 fn move_to_client(site: &mut Site, mount: &Path, root: &Path) {
     site.stop();
-    let path = site.dir.join("penstock.toml");
-    let text = fs::read_to_string(&path).unwrap();
     let (store, journal) = (mount.join("store"), mount.join("journal"));
-    let text = text.replace(&text_of(&root.join("store-hpc")), &text_of(&store));
-    let text = text.replace(&text_of(&root.join("journal-hpc")), &text_of(&journal));
-    fs::write(&path, text).unwrap();
+    site.reconfigure(&text_of(&root.join("store-hpc")), &text_of(&store));
+    site.reconfigure(&text_of(&root.join("journal-hpc")), &text_of(&journal));
     site.store = store;
 }
 
@@ -55,21 +52,16 @@ fn text_of(path: &Path) -> String {
 
 impl World {
     fn new() -> Option<Self> {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let etcd = Etcd::start(root.path(), 1)?;
         let moose = MooseFs::start(root.path(), 2, 3)?;
-        let mut first = first_peer(root.path(), "hpc", &etcd);
-        let second = join(root.path(), &first, "h2");
-        let third = join(root.path(), &first, "h3");
+        let mut first = Site::first_peer(root.path(), "hpc", &etcd);
+        let second = first.join(root.path(), "h2");
+        let third = first.join(root.path(), "h3");
         let shared = moose.path(0);
         fs::create_dir(shared.join("store")).unwrap();
         // What marks the journal as the one of this site goes with it.
-        let made = std::process::Command::new("cp")
-            .arg("-a")
-            .arg(root.path().join("journal-hpc"))
-            .arg(shared.join("journal"))
-            .status();
-        assert!(made.unwrap().success());
+        tool("cp", &[&"-a", &root.path().join("journal-hpc"), &shared.join("journal")]);
         move_to_client(&mut first, &shared, root.path());
         let mut hosts = vec![first, second, third];
         for (host, site) in hosts.iter_mut().enumerate().skip(1) {
@@ -77,12 +69,10 @@ impl World {
         }
         for site in &mut hosts {
             site.start();
-            status_until(site, |status| !status["cluster"]["leader"].is_null());
+            site.status_until(|status| !status["cluster"]["leader"].is_null());
         }
-        status_until(&hosts[0], |status| {
-            status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 3)
-        });
-        let lab = lab(root.path(), &hosts[1]);
+        hosts[0].until_peers(3);
+        let lab = hosts[1].paired_lab(root.path());
         Some(Self { hosts, lab, moose, _etcd: etcd, _root: root })
     }
 
@@ -104,7 +94,7 @@ impl World {
     }
 
     fn leader(&self) -> usize {
-        let status = status_until(&self.hosts[1], |status| !status["cluster"]["leader"].is_null());
+        let status = self.hosts[1].status_until(|status| !status["cluster"]["leader"].is_null());
         let name = status["cluster"]["leader"]["peer"].as_str().unwrap().to_owned();
         ["h1", "h2", "h3"].iter().position(|peer| *peer == name).unwrap()
     }
@@ -136,13 +126,8 @@ impl World {
                     std::thread::sleep(LOOK_AGAIN);
                 }
             }
-            assert_same(&self.lab.store.join("set"), &store.join("set"));
-            let mut left = Vec::new();
-            walk(store, &mut |path| {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
-            });
-            assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+            assert_same_files(&self.lab.store.join("set"), &store.join("set"));
+            assert_no_leftovers(store);
         }
     }
 
@@ -198,10 +183,6 @@ fn large_files() -> impl Iterator<Item = String> {
     others.chain(["large.bin".to_owned()])
 }
 
-fn bytes_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
-    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
-}
-
 /// A3, A12: with store and journal in a distributed file system, the host that leads is killed in
 /// the middle: another goes on with pages, logs and temporary files as its own client shows them.
 /// What was durable is not sent again, and how it was made durable is said.
@@ -212,7 +193,7 @@ fn a12_another_host_goes_on_through_its_own_client() {
     let leader = world.leader();
     let others: Vec<usize> = (0..3).filter(|host| *host != leader).collect();
     let at = others[0];
-    world.hosts[at].watch(&id).until(bytes_at_least(10 * MIB));
+    world.hosts[at].watch(&id).until(verified_at_least(10 * MIB));
     world.hosts[leader].kill();
     let summary = world.hosts[at].wait_done(&id);
     world.assert_whole(&others);
@@ -230,7 +211,7 @@ fn a12_who_loses_the_journal_leads_no_more() {
     let name = format!("h{}", leader + 1);
     let at = (leader + 1) % 3;
     world.moose.kill_client(leader);
-    status_until(&world.hosts[at], |status| {
+    world.hosts[at].status_until(|status| {
         let now = status["cluster"]["leader"]["peer"].as_str();
         now.is_some_and(|now| now != name)
     });
@@ -245,7 +226,7 @@ fn a12_who_loses_the_journal_leads_no_more() {
 fn d_a_chunk_server_of_the_targets_file_system_may_die() {
     let Some(mut world) = World::new() else { return };
     let id = world.submit(1, 24, &["--bwlimit=8MiB/s"]);
-    world.hosts[1].watch(&id).until(bytes_at_least(8 * MIB));
+    world.hosts[1].watch(&id).until(verified_at_least(8 * MIB));
     world.moose.kill_chunk_server(1);
     world.hosts[1].wait_done(&id);
     world.assert_whole(&[0, 1, 2]);
@@ -261,7 +242,7 @@ fn b2_one_host_may_lose_its_client_while_all_move_one_transfer() {
     let leader = world.leader();
     let id = world.submit(leader, 40, &["--bwlimit=4MiB/s"]);
     let lost = (leader + 1) % 3;
-    world.hosts[leader].watch(&id).until(bytes_at_least(12 * MIB));
+    world.hosts[leader].watch(&id).until(verified_at_least(12 * MIB));
     world.moose.kill_client(lost);
     // The master keeps a chunk to which the lost client wrote for itself for two minutes: until
     // then calls of the others hang that touch it.

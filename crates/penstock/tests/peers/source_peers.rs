@@ -4,18 +4,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common_cluster::{Etcd, first_peer, signal, status_until};
-use crate::common_fuse::Fuse;
-use crate::common_net::still::Still;
-use crate::common_net::{
-    LOOK, PATIENCE, Site, assert_same, make_set, pair, penstock, random_file, scratch, seed, told,
+use penstock_testkit::{
+    Etcd, Fuse, Moment, Scratch, Signal, Site, Still, assert_same_files, make_set, number,
+    random_file, seed, verified_at_least,
 };
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
@@ -28,29 +25,22 @@ struct World {
 
 impl World {
     /// The peers reach the store at these paths; the first of them leads.
-    fn new(root: &TempDir, paths: &[PathBuf]) -> Option<Self> {
+    fn new(root: &Scratch, paths: &[PathBuf]) -> Option<Self> {
         let etcd = Etcd::start(root.path(), 1)?;
-        let first = first_peer(root.path(), "lab", &etcd);
+        let first = Site::first_peer(root.path(), "lab", &etcd);
         let mut peers = vec![first];
         if paths[0] != peers[0].store {
             move_store(&mut peers[0], &paths[0]);
-            status_until(&peers[0], |status| status["cluster"]["is_leader"] == true);
+            peers[0].status_until(|status| status["cluster"]["is_leader"] == true);
         }
         for (number, path) in paths.iter().enumerate().skip(1) {
             let peer = join_with_store(root.path(), &peers[0], &format!("h{}", number + 1), path);
             peers.push(peer);
         }
-        let count = peers.len();
-        for peer in &peers {
-            status_until(peer, |status| {
-                let there = status["cluster"]["peers"].as_array();
-                there.is_some_and(|there| there.len() == count)
-                    && !status["cluster"]["leader"].is_null()
-            });
-        }
+        peers.iter().for_each(|peer| drop(peer.until_peers(peers.len())));
         let mut hpc = Site::init(root.path(), "hpc", None);
         hpc.start();
-        pair(&hpc, &peers[1]);
+        hpc.pair(&peers[1]);
         Some(Self { peers, hpc, _etcd: etcd })
     }
 
@@ -65,16 +55,6 @@ impl World {
         self.peers[peer].log_text()
     }
 
-    /// Waits until the daemon of a peer has said this.
-    fn until_log(&self, peer: usize, words: &str) {
-        let began = Instant::now();
-        while !self.log(peer).contains(words) {
-            assert!(began.elapsed() < PATIENCE, "`{words}` was not said: {}", self.log(peer));
-            // A log tells nobody that it has grown.
-            std::thread::sleep(LOOK);
-        }
-    }
-
     /// Bytes that the daemon of a peer has read from its store and elsewhere.
     fn bytes_read(&self, peer: usize) -> u64 {
         let path = format!("/proc/{}/io", self.peers[peer].process());
@@ -83,8 +63,8 @@ impl World {
         line.and_then(|bytes| bytes.trim().parse().ok()).unwrap()
     }
 
-    fn assert_same(&self, set: &Path) {
-        assert_same(set, &self.hpc.store.join("set"));
+    fn assert_same_files(&self, set: &Path) {
+        assert_same_files(set, &self.hpc.store.join("set"));
     }
 }
 
@@ -96,66 +76,39 @@ fn move_store(site: &mut Site, path: &Path) {
 }
 
 fn configure_store(site: &mut Site, path: &Path) {
-    let file = site.dir.join("penstock.toml");
-    let text = fs::read_to_string(&file).unwrap();
-    let line = text.lines().find(|line| line.starts_with("path = ")).unwrap().to_owned();
-    fs::write(&file, text.replace(&line, &format!("path = \"{}\"", path.display()))).unwrap();
+    let text = site.config();
+    let line = text.lines().find(|line| line.starts_with("path = ")).unwrap();
+    site.reconfigure(line, &format!("path = \"{}\"", path.display()));
     site.store = path.to_owned();
 }
 
 fn join_with_store(root: &Path, at: &Site, peer: &str, path: &Path) -> Site {
-    let token = at.ok(&["site", "join"]);
-    let dir = root.join(format!("{}-{peer}", at.name));
-    let mut site = Site::adopt(at.name, dir.clone(), at.store.clone());
-    let mut command = penstock();
-    command.args(["site", "join", token.trim(), "--peer", peer, "--listen", "127.0.0.1:0"]);
-    let output = command.arg("--dir").arg(&dir).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    let mut site = at.add_loopback_peer(root, peer);
     configure_store(&mut site, path);
     site.start();
     site
-}
-
-fn verified_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
-    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
-}
-
-/// What all processors of this machine had to do since it was started, and all that there was of
-/// them, in ticks.
-fn processors() -> (u64, u64) {
-    let text = fs::read_to_string("/proc/stat").unwrap();
-    let line = text.lines().next().unwrap();
-    let ticks: Vec<u64> =
-        line.split_whitespace().skip(1).take(8).map(|word| word.parse().unwrap()).collect();
-    let all: u64 = ticks.iter().sum();
-    (all - ticks[3] - ticks[4], all)
 }
 
 /// Watches a transfer to its end; gives the summary, and the longest time without more bytes. A
 /// time in which other tests had all processors for themselves, or this machine stood still, does
 /// not count: it tells nothing of what is tested.
 fn watch_gaps(site: &Site, id: &str) -> (Value, Duration) {
-    let (mut bytes, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
-    let (mut before, still) = (processors(), Still::watch());
-    let mut watch = site.watch(id);
-    let summary = loop {
-        let event = watch.next().expect("the events end with a summary");
-        let now = event["bytes"].as_u64().unwrap_or(0);
+    let (mut bytes, mut longest) = (0, Duration::ZERO);
+    let (mut since, still) = (Moment::now(), Still::watch());
+    let summary = site.watch(id).until(|event| {
+        let now = number(event, "bytes");
         if now > bytes {
-            let (gap, after) = (since.elapsed(), processors());
-            let busy = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
+            let (gap, busy) = (since.at.elapsed(), 1.0 - since.idle());
             if gap > Duration::from_secs(3) {
                 println!("{gap:?} without more bytes, processors busy to {:.0} %", busy * 100.0);
             }
             if busy < 0.9 && gap > longest {
-                longest = longest.max(still.elapsed(since));
+                longest = longest.max(still.elapsed(since.at));
             }
-            (bytes, since, before) = (now, Instant::now(), after);
+            (bytes, since) = (now, Moment::now());
         }
-        if event["type"] == "summary" {
-            break event;
-        }
-    };
+        event["type"] == "summary"
+    });
     assert_eq!(summary["state"], "done", "{summary}");
     (summary, longest)
 }
@@ -185,7 +138,7 @@ fn mounts_of(tree: &Path, root: &Path, count: u64) -> Option<Vec<Fuse>> {
 /// it no file has changed.
 #[test]
 fn c1_peers_with_other_inode_numbers_share_a_scan() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let tree = root.path().join("tree");
     small_files(&tree.join("set"), 150, 20);
     fs::hard_link(tree.join("set/1/1/3"), tree.join("set/2/2/linked")).unwrap();
@@ -194,7 +147,7 @@ fn c1_peers_with_other_inode_numbers_share_a_scan() {
     let Some(world) = World::new(&root, &paths) else { return };
     let id = world.submit(&[]);
     let summary = world.hpc.wait_done(&id);
-    world.assert_same(&tree.join("set"));
+    world.assert_same_files(&tree.join("set"));
     assert_eq!(summary["errors"].as_array().map(Vec::len).unwrap_or(0), 0, "{summary}");
     let log = world.log(0);
     let told = log.lines().find(|line| line.contains("another peer has listed"));
@@ -207,7 +160,7 @@ fn c1_peers_with_other_inode_numbers_share_a_scan() {
 /// others; nothing stops for long, and little is sent twice.
 #[test]
 fn d_a_source_peer_may_die_in_the_middle() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let store = root.path().join("store-lab");
     let Some(mut world) = World::new(&root, &[store.clone(), store.clone(), store.clone()]) else {
         return;
@@ -217,7 +170,7 @@ fn d_a_source_peer_may_die_in_the_middle() {
     world.hpc.watch(&id).until(verified_at_least(10 * MIB));
     world.peers[2].kill();
     let (summary, longest) = watch_gaps(&world.hpc, &id);
-    world.assert_same(&store.join("set"));
+    world.assert_same_files(&store.join("set"));
     println!("longest gap {longest:?}; {summary}");
     assert!(longest < Duration::from_secs(10), "{longest:?}");
     assert!(summary["bytes_resent"].as_u64().unwrap_or(0) <= 24 * MIB, "{summary}");
@@ -226,7 +179,7 @@ fn d_a_source_peer_may_die_in_the_middle() {
 /// Issue 5 (3): all source peers carry a share, of large files and of small ones.
 #[test]
 fn all_source_peers_carry_a_share() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let store = root.path().join("store-lab");
     let Some(world) = World::new(&root, &[store.clone(), store.clone(), store.clone()]) else {
         return;
@@ -241,7 +194,7 @@ fn all_source_peers_carry_a_share() {
     let before: Vec<_> = (0..3).map(|peer| world.bytes_read(peer)).collect();
     let id = world.submit(&["--bwlimit=12MiB/s"]);
     world.hpc.wait_done(&id);
-    world.assert_same(&store.join("set"));
+    world.assert_same_files(&store.join("set"));
     let read: Vec<_> = (0..3).map(|peer| (world.bytes_read(peer) - before[peer]) / MIB).collect();
     println!("MiB read by each source peer: {read:?}");
     assert!(read.iter().all(|mib| *mib >= 4), "{read:?}");
@@ -251,7 +204,7 @@ fn all_source_peers_carry_a_share() {
 /// would wait.
 #[test]
 fn one_slow_source_peer_slows_its_share_only() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let tree = root.path().join("tree");
     let mut rng = ChaCha8Rng::seed_from_u64(seed());
     for number in 0..4 {
@@ -264,7 +217,7 @@ fn one_slow_source_peer_slows_its_share_only() {
     let before = [0, 1].map(|peer| world.bytes_read(peer));
     let id = world.submit(&["--piece-size=4M"]);
     let summary = world.hpc.wait_done(&id);
-    world.assert_same(&tree.join("set"));
+    world.assert_same_files(&tree.join("set"));
     let read = [0, 1].map(|peer| (world.bytes_read(peer) - before[peer]) / MIB);
     println!("MiB read by each, the second being slow: {read:?}; {summary}");
     assert!(read[1] * 2 < read[0], "{read:?}");
@@ -274,7 +227,7 @@ fn one_slow_source_peer_slows_its_share_only() {
 /// failed or vanished, and the others serve.
 #[test]
 fn c3_a_store_unmounted_at_one_source_peer_fails_nothing() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let tree = root.path().join("tree");
     make_set(&tree.join("set"), 48, 400, seed());
     let Some(mount) = Fuse::mount(&tree, &root.path().join("mount"), 5 << 40) else { return };
@@ -284,7 +237,7 @@ fn c3_a_store_unmounted_at_one_source_peer_fails_nothing() {
     mount.unmount();
     mount.latency.break_down();
     let (summary, longest) = watch_gaps(&world.hpc, &id);
-    world.assert_same(&tree.join("set"));
+    world.assert_same_files(&tree.join("set"));
     println!("longest gap {longest:?}; {summary}");
     let log = world.log(1);
     assert!(log.contains("offline"), "{log}");
@@ -295,7 +248,7 @@ fn c3_a_store_unmounted_at_one_source_peer_fails_nothing() {
 /// runs goes on by the other peer, and what is asked for then is listed there, and not as empty.
 #[test]
 fn c3_a_store_unmounted_at_the_sources_controller_is_listed_by_another() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let tree = root.path().join("tree");
     small_files(&tree.join("set"), 200, 20);
     let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
@@ -308,21 +261,21 @@ fn c3_a_store_unmounted_at_the_sources_controller_is_listed_by_another() {
     mounts[0].latency.break_down();
     mounts[1].latency.set_lookup(Duration::from_millis(1));
     let summary = world.hpc.wait_done(&id);
-    world.assert_same(&tree.join("set"));
+    world.assert_same_files(&tree.join("set"));
     println!("{summary}");
     assert_eq!(summary["files_found"].as_u64(), Some(4_000), "{summary}");
-    status_until(&world.peers[0], |status| status["cluster"]["is_leader"] == true);
+    world.peers[0].status_until(|status| status["cluster"]["is_leader"] == true);
     let whole = world.hpc.submit(&["lab:data/", "hpc:data/whole"]);
     let summary = world.hpc.wait_done(&whole);
     assert_eq!(summary["files_found"].as_u64(), Some(4_000), "{summary}");
-    assert_same(&tree.join("set"), &world.hpc.store.join("whole/set"));
+    assert_same_files(&tree.join("set"), &world.hpc.store.join("whole/set"));
 }
 
 /// What becomes of a shared scan whose controller is lost in the middle of it: the next one goes on
 /// from the pages that were sealed, nothing is listed twice or left out, and no file has changed
 /// because its inode number is another one there.
 fn lose_the_sources_controller(lose: impl Fn(&mut Site)) {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let tree = root.path().join("tree");
     small_files(&tree.join("set"), 200, 20);
     let Some(mounts) = mounts_of(&tree, root.path(), 3) else { return };
@@ -334,11 +287,11 @@ fn lose_the_sources_controller(lose: impl Fn(&mut Site)) {
     latency(Duration::from_millis(40));
     let id = world.submit(&[]);
     world.hpc.watch(&id).until(verified_at_least(1));
-    world.until_log(0, "another peer lists too");
+    world.peers[0].until_log("another peer lists too");
     lose(&mut world.peers[0]);
     latency(Duration::from_millis(1));
     let (summary, longest) = watch_gaps(&world.hpc, &id);
-    world.assert_same(&tree.join("set"));
+    world.assert_same_files(&tree.join("set"));
     println!("longest gap {longest:?}; {summary}");
     assert_eq!(summary["files"].as_u64(), Some(4_000), "{summary}");
     assert_eq!(summary["bytes"], summary["bytes_found"], "files were taken for changed ones");
@@ -354,13 +307,13 @@ fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
 /// Issue 5 (4), A12, B4: the same where it stands still, and all that is connected to it hangs.
 #[test]
 fn a12_the_sources_controller_may_stand_still_in_the_middle_of_a_shared_scan() {
-    lose_the_sources_controller(|site| signal(site, "STOP"));
+    lose_the_sources_controller(|site| site.signal(Signal::STOP));
 }
 
 /// A11: what one peer of the source cannot read, another reads: nothing has failed at the end.
 #[test]
 fn a11_what_one_source_peer_cannot_read_another_does() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let tree = root.path().join("tree");
     small_files(&tree.join("set"), 20, 20);
     let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
@@ -369,5 +322,5 @@ fn a11_what_one_source_peer_cannot_read_another_does() {
     mounts[1].latency.break_reads();
     let summary = world.hpc.wait_done(&world.submit(&[]));
     assert_eq!((summary["files"].as_u64(), summary["errors"].as_u64()), (Some(400), Some(0)));
-    world.assert_same(&tree.join("set"));
+    world.assert_same_files(&tree.join("set"));
 }

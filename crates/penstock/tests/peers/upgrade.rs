@@ -7,8 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common_cluster::{Etcd, first_peer, join, status_until};
-use crate::common_net::{Site, assert_same, make_set, pair, scratch, seed, told};
+use penstock_testkit::{
+    Etcd, Scratch, Site, assert_same_files, make_set, seed, told, verified_at_least,
+};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -18,10 +19,6 @@ const NEXT: &[&str] = &["--next-version"];
 fn upgrade(site: &mut Site) {
     site.stop();
     site.start_with(NEXT);
-}
-
-fn bytes_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
-    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
 }
 
 /// Which way of cutting the pages of a journal have: a number behind magic, transfer, page number
@@ -48,50 +45,51 @@ fn knows_next(status: &Value, peer: &str) -> bool {
 /// used once all know it. A host that was left behind then takes no part, and says why.
 #[test]
 fn a10_hosts_are_upgraded_one_at_a_time_while_transfers_run() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let Some(etcd) = Etcd::start(root.path(), 1) else { return };
-    let mut h1 = first_peer(root.path(), "hpc", &etcd);
-    let mut h2 = join(root.path(), &h1, "h2");
-    let mut h3 = join(root.path(), &h1, "h3");
+    let mut h1 = Site::first_peer(root.path(), "hpc", &etcd);
+    let mut h2 = h1.join(root.path(), "h2");
+    let mut h3 = h1.join(root.path(), "h3");
     let mut lab = Site::init(root.path(), "lab", None);
     let address = lab.start().to_string();
-    pair(&lab, &h2);
+    lab.pair(&h2);
     let journal = root.path().join("journal-hpc").join("journal");
     let seed = seed();
     for (number, set) in ["one", "two", "three", "four"].into_iter().enumerate() {
         make_set(&lab.store.join(set), 24, 300, seed.wrapping_add(number as u64));
     }
-    let same = |set: &str, at: &Site| assert_same(&lab_set(root.path(), set), &at.store.join(set));
+    let same =
+        |set: &str, at: &Site| assert_same_files(&lab_set(root.path(), set), &at.store.join(set));
 
     // The controller's host is neither the first nor the last one.
     let first = submit(&h2, "one");
-    h2.watch(&first).until(bytes_at_least(2 * MIB));
+    h2.watch(&first).until(verified_at_least(2 * MIB));
     upgrade(&mut h3);
-    status_until(&h3, |status| knows_next(status, "h3"));
+    h3.status_until(|status| knows_next(status, "h3"));
     upgrade(&mut h1);
-    status_until(&h1, |status| knows_next(status, "h1"));
+    h1.status_until(|status| knows_next(status, "h1"));
     assert_eq!(h3.show(&first)["state"], "running", "it is too fast for this test");
     upgrade(&mut h2);
-    let status = status_until(&h2, |status| knows_next(status, "h2"));
+    let status = h2.status_until(|status| knows_next(status, "h2"));
     assert_eq!(status["cluster"]["format"], 1, "no host can have settled: {status}");
-    h2.watch(&first).until(bytes_at_least(4 * MIB));
+    h2.watch(&first).until(verified_at_least(4 * MIB));
     assert!(slicers(&journal, &first).iter().all(|version| *version == 1));
     h3.wait_done(&first);
     same("one", &h3);
 
     // All hosts of this site know it; the other site does not.
-    status_until(&h1, |status| status["cluster"]["format"] == 2);
+    h1.status_until(|status| status["cluster"]["format"] == 2);
     let second = submit(&h1, "two");
-    h1.watch(&second).until(bytes_at_least(2 * MIB));
+    h1.watch(&second).until(verified_at_least(2 * MIB));
     lab.stop();
     lab.start_with(&[NEXT, &["--listen", &address]].concat());
-    h1.watch(&second).until(bytes_at_least(4 * MIB));
+    h1.watch(&second).until(verified_at_least(4 * MIB));
     assert!(slicers(&journal, &second).iter().all(|version| *version == 1));
     h1.wait_done(&second);
     same("two", &h1);
 
     let third = submit(&lab, "three");
-    h2.watch(&third).until(bytes_at_least(2 * MIB));
+    h2.watch(&third).until(verified_at_least(2 * MIB));
     let cut = slicers(&journal, &third);
     assert!(!cut.is_empty() && cut.iter().all(|version| *version == 2), "{cut:?}");
     // Another host goes on with pages that were cut in the new way.
@@ -128,7 +126,7 @@ fn submit(at: &Site, set: &str) -> String {
 }
 
 fn leads(site: &Site) -> bool {
-    status_until(site, |_| true)["cluster"]["is_leader"] == true
+    site.status_until(|_| true)["cluster"]["is_leader"] == true
 }
 
 /// The first host goes back to the older release, too late.
@@ -136,7 +134,7 @@ fn one_host_is_left_behind(h1: &mut Site, h2: &mut Site) {
     h1.stop();
     h2.stop();
     h1.start();
-    let trouble = status_until(h1, |status| {
+    let trouble = h1.status_until(|status| {
         status["cluster"]["trouble"].as_str().is_some_and(|text| text.contains("format 2"))
     });
     assert_eq!(trouble["cluster"]["is_leader"], false, "{trouble}");
@@ -156,7 +154,7 @@ fn lab_set(root: &Path, set: &str) -> PathBuf {
 /// leaves it alone.
 #[test]
 fn an_older_release_leaves_a_newer_state_alone() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let mut lab = Site::init(root.path(), "lab", None);
     lab.start_with(NEXT);
     lab.stop();

@@ -1,27 +1,16 @@
 //! One transfer shared by the peers of its target's site: real daemons, a real etcd, one directory
-//! as their store. Needs no privileges; skips, loudly, where etcd is not installed.
-#![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
-#![allow(dead_code, reason = "helpers that other test binaries use")]
-
-#[allow(unreachable_pub, reason = "helpers of one test binary")]
-mod common_cluster;
-#[allow(unreachable_pub, reason = "helpers of several test binaries")]
-mod common_net;
+//! as their store.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use common_cluster::{Etcd, first_peer, join, signal, signal_process, status_until};
-use common_net::{Site, assert_same, lab, make_set, scratch, seed, walk};
+use penstock_testkit::{
+    Etcd, Scratch, Signal, Site, Slowly, assert_no_leftovers, assert_same_files, figure, make_set,
+    seed, stamps, walk,
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 /// What most transfers of these tests are limited to, in bytes per second.
@@ -31,21 +20,21 @@ const RATE: u64 = 12 * MIB;
 struct World {
     peers: Vec<Site>,
     lab: Site,
-    etcd: Etcd,
-    root: TempDir,
+    _etcd: Etcd,
+    root: Scratch,
 }
 
 impl World {
     fn new(count: usize) -> Option<Self> {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let etcd = Etcd::start(root.path(), 1)?;
-        let mut peers = vec![first_peer(root.path(), "hpc", &etcd)];
+        let mut peers = vec![Site::first_peer(root.path(), "hpc", &etcd)];
         for number in 2..=count {
-            let peer = join(root.path(), &peers[0], &format!("h{number}"));
+            let peer = peers[0].join(root.path(), &format!("h{number}"));
             peers.push(peer);
         }
-        let lab = lab(root.path(), &peers[0]);
-        Some(Self { peers, lab, etcd, root })
+        let lab = peers[0].paired_lab(root.path());
+        Some(Self { peers, lab, _etcd: etcd, root })
     }
 
     /// Large files of so many MiB, and so many small ones, at the source.
@@ -68,13 +57,8 @@ impl World {
     }
 
     fn assert_whole(&self) {
-        assert_same(&self.lab.store.join("set"), &self.target());
-        let mut left = Vec::new();
-        walk(&self.peers[0].store, &mut |path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
-        });
-        assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+        assert_same_files(&self.lab.store.join("set"), &self.target());
+        assert_no_leftovers(&self.peers[0].store);
     }
 }
 
@@ -91,15 +75,10 @@ fn all_moved(count: usize, bytes: u64) -> impl Fn(&Value) -> bool {
     move |event| shares(event).values().filter(|share| **share >= bytes).count() >= count
 }
 
-fn number(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().unwrap_or_else(|| panic!("no `{key}` in {value}"))
-}
-
 /// Follows a transfer to its end: the greatest share of each peer, and the summary.
 fn follow(at: &Site, id: &str) -> (BTreeMap<String, u64>, Value) {
     let mut greatest = BTreeMap::new();
-    let mut watch = at.watch(id);
-    while let Some(event) = watch.next() {
+    for event in at.watch(id) {
         for (peer, share) in shares(&event) {
             let known: &mut u64 = greatest.entry(peer).or_default();
             *known = share.max(*known);
@@ -112,21 +91,10 @@ fn follow(at: &Site, id: &str) -> (BTreeMap<String, u64>, Value) {
     panic!("the events of {id} ended")
 }
 
-/// Every file with what would tell that somebody has touched it.
-fn stamps(root: &Path) -> BTreeMap<PathBuf, (u64, u32, i64, i64, u64)> {
-    let mut stamps = BTreeMap::new();
-    walk(root, &mut |path| {
-        let meta = fs::symlink_metadata(path).unwrap();
-        let stamp = (meta.ino(), meta.mode(), meta.mtime(), meta.mtime_nsec(), meta.len());
-        stamps.insert(path.to_owned(), stamp);
-    });
-    stamps
-}
-
 /// Who leads, and since when.
 fn leader(world: &World) -> Value {
     let leads = |status: &Value| !status["cluster"]["leader"].is_null();
-    status_until(&world.peers[0], leads)["cluster"]["leader"].clone()
+    world.peers[0].status_until(leads)["cluster"]["leader"].clone()
 }
 
 /// Moves a set with `count` peers, all of which must carry a good part of it.
@@ -138,14 +106,14 @@ fn all_carry(count: usize, large_mib: usize, small: usize) {
     let (shares, summary) = follow(&world.peers[0], &id);
     println!("{shares:?} {summary}");
     world.assert_whole();
-    let total = number(&summary, "bytes");
+    let total = figure(&summary, "bytes");
     let least = total / (count as u64 * 8);
     assert_eq!(shares.len(), count);
     assert!(shares.values().all(|share| *share >= least), "a peer carried little: {shares:?}");
-    let there = number(&summary, "bytes_verified") + number(&summary, "bytes_resumed");
+    let there = figure(&summary, "bytes_verified") + figure(&summary, "bytes_resumed");
     assert!(there >= total, "{summary}");
     if leader(&world) == before {
-        assert_eq!(number(&summary, "bytes_resent"), 0, "{summary}");
+        assert_eq!(figure(&summary, "bytes_resent"), 0, "{summary}");
         assert_eq!(there, total, "{summary}");
     } else {
         println!("NOT JUDGED: what is sent twice, as the machine stood still past a lease");
@@ -158,34 +126,6 @@ fn two_peers_share_one_huge_file() {
     all_carry(2, 96, 0);
 }
 
-/// Stops a daemon for nineteen twentieths of the time for as long as it lives, and wakes it then.
-struct Slowed(Arc<AtomicBool>, Option<JoinHandle<()>>);
-
-impl Slowed {
-    fn new(peer: &Site) -> Self {
-        let (over, process) = (Arc::<AtomicBool>::default(), peer.process());
-        let ends = Arc::clone(&over);
-        let thread = std::thread::spawn(move || {
-            while !ends.load(Ordering::Acquire) {
-                signal_process(process, "STOP");
-                std::thread::sleep(Duration::from_millis(380));
-                signal_process(process, "CONT");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
-        Self(over, Some(thread))
-    }
-}
-
-impl Drop for Slowed {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-        if let Some(thread) = self.1.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 /// Issue 5, B3: three peers have parts of a limit. One of them becomes twenty times as slow:
 /// it slows its own share, and the end waits for no more than what it had asked for, as the events
 /// tell.
@@ -196,7 +136,7 @@ fn b3_a_slow_peer_slows_only_its_share() {
     let id = world.submit(0);
     let moved = world.peers[0].watch(&id).until(all_moved(3, 10 * MIB));
     println!("{:?}", shares(&moved));
-    let slowed = Slowed::new(&world.peers[2]);
+    let slowed = Slowly::new(world.peers[2].process());
     let (mut last, mut behind) = (BTreeMap::new(), 0);
     let mut watch = world.peers[0].watch(&id);
     let summary = loop {
@@ -231,7 +171,7 @@ fn d_a_target_peer_may_be_killed() {
     world.peers[1].kill();
     let (_, summary) = follow(&world.peers[0], &id);
     world.assert_whole();
-    let (total, verified) = (number(&summary, "bytes"), number(&summary, "bytes_verified"));
+    let (total, verified) = (figure(&summary, "bytes"), figure(&summary, "bytes_verified"));
     // What it had in hand, and what it had written since its last sync.
     let bound = total / 2;
     println!("{} bytes again; at most {bound} may be", verified.saturating_sub(total));
@@ -246,14 +186,14 @@ fn b1_a_target_peer_that_wakes_after_its_grant_changes_nothing() {
     world.make(96, 0);
     let id = world.submit(0);
     world.peers[0].watch(&id).until(all_moved(2, 3 * MIB));
-    signal(&world.peers[1], "STOP");
+    world.peers[1].signal(Signal::STOP);
     follow(&world.peers[0], &id);
     world.assert_whole();
     let before = stamps(&world.target());
-    signal(&world.peers[1], "CONT");
+    world.peers[1].signal(Signal::CONT);
     // It takes part in the site again, and nothing of its task is left.
-    status_until(&world.peers[1], |status| status["cluster"]["trouble"] == "");
-    status_until(&world.peers[0], |status| {
+    world.peers[1].status_until(|status| status["cluster"]["trouble"] == "");
+    world.peers[0].status_until(|status| {
         status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 2)
     });
     assert_eq!(stamps(&world.target()), before);
@@ -268,9 +208,9 @@ fn b4_a_target_peer_that_wakes_within_its_grant_keeps_nobody_waiting() {
     world.make(96, 0);
     let id = world.submit(0);
     world.peers[0].watch(&id).until(all_moved(2, 3 * MIB));
-    signal(&world.peers[1], "STOP");
+    world.peers[1].signal(Signal::STOP);
     std::thread::sleep(Duration::from_millis(2500));
-    signal(&world.peers[1], "CONT");
+    world.peers[1].signal(Signal::CONT);
     follow(&world.peers[0], &id);
     world.assert_whole();
 }
@@ -283,7 +223,7 @@ fn b1_no_byte_of_an_old_version_reaches_a_new_one() {
     world.make(96, 0);
     let id = world.submit(0);
     world.peers[0].watch(&id).until(all_moved(2, 3 * MIB));
-    signal(&world.peers[1], "STOP");
+    world.peers[1].signal(Signal::STOP);
     // Every large file is another one now.
     let mut large = Vec::new();
     walk(&world.lab.store.join("set"), &mut |path| {
@@ -299,8 +239,8 @@ fn b1_no_byte_of_an_old_version_reaches_a_new_one() {
     follow(&world.peers[0], &id);
     world.assert_whole();
     let before = stamps(&world.target());
-    signal(&world.peers[1], "CONT");
-    status_until(&world.peers[0], |status| {
+    world.peers[1].signal(Signal::CONT);
+    world.peers[0].status_until(|status| {
         status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 2)
     });
     assert_eq!(stamps(&world.target()), before);
@@ -319,7 +259,7 @@ fn b4_the_controller_may_be_killed_while_all_move() {
     let (shares, summary) = follow(&world.peers[1], &id);
     println!("{shares:?} {summary}");
     world.assert_whole();
-    assert!(number(&summary, "bytes_resumed") > 0, "{summary}");
+    assert!(figure(&summary, "bytes_resumed") > 0, "{summary}");
 }
 
 /// Failover (10): a peer that comes while a transfer runs takes a part of it.
@@ -330,7 +270,7 @@ fn a_peer_that_comes_takes_a_part() {
     // Slow until it is there, however long it takes to come.
     let id = world.submit_at(1, 3 * MIB);
     world.peers[0].watch(&id).until(all_moved(2, MIB));
-    let h3 = join(world.root.path(), &world.peers[0], "h3");
+    let h3 = world.peers[0].join(world.root.path(), "h3");
     world.peers.push(h3);
     let has_part = |event: &Value| shares(event).get("h3").is_some_and(|share| *share > MIB);
     world.peers[0].watch(&id).until(has_part);

@@ -1,12 +1,10 @@
-//! A site of several target peers in one process: each with stores of its own, all on one
+//! A site of several target peers in this process: each with stores of its own, all on one
 //! directory. Peers can be killed, made deaf and drained while a run goes on.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -36,22 +34,24 @@ use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, Incarnation};
 use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::name::STORE_PRIVATE_NAME;
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::Instant;
 
-/// No wait of a test is longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+use crate::scratch::Scratch;
+use crate::tree::assert_same;
+use crate::wait::PATIENCE;
 
 /// Something that happens once, in the middle of a run.
 type Happening = Box<dyn FnOnce() + Send>;
 
-/// Where it happens at a peer.
+/// A place in the work of a peer at which something happens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum At {
+pub enum At {
     /// Before it looks for what is to be deleted.
     Find,
-    /// When it has found that.
+    /// After it has found that.
     Found,
     /// Before it looks again at anything when all is moved.
     LookAgain,
@@ -59,41 +59,43 @@ pub(crate) enum At {
     Stop,
 }
 
-/// What a peer is made to suffer, and what was seen of it.
+/// Faults that a peer is made to suffer, and counts of what it did.
 #[derive(Default)]
-pub(crate) struct Fate {
-    /// Nothing of it is heard, and nothing reaches it.
+pub struct Fate {
+    /// No word of it arrives, and none reaches it.
     deaf: AtomicBool,
     killed: AtomicBool,
     /// The tenure that its task was told is over, for good.
     untenured: Mutex<Arc<AtomicBool>>,
-    /// Of all that have it, the first that gives a name is deaf from then on.
+    /// A flag of several peers: of them the first that gives a name is deaf from then on.
     deaf_at_name: Mutex<Option<Arc<AtomicBool>>>,
-    pub(crate) starts: AtomicU32,
-    pub(crate) stops: AtomicU32,
+    /// Tasks that were started.
+    pub starts: AtomicU32,
+    /// Tasks that were stopped.
+    pub stops: AtomicU32,
     /// Tasks that were left behind by a controller that is one no more.
-    pub(crate) left: AtomicU32,
+    pub left: AtomicU32,
     /// Pieces that it fetched though it had reported them already.
-    pub(crate) twice: AtomicU32,
-    /// Stopped in order, it says that a thread of it hangs.
-    pub(crate) hangs: AtomicBool,
-    /// It begins no task: a call to its store hangs.
-    pub(crate) refuses: AtomicBool,
+    pub twice: AtomicU32,
+    /// The peer reports that a thread hangs when it is stopped in order.
+    pub hangs: AtomicBool,
+    /// The peer begins no task: a call to its store hangs.
+    pub refuses: AtomicBool,
     /// Bits per second that it can do, whatever it may; 0 for no bound.
-    pub(crate) able: AtomicU64,
-    /// The shares that it was told.
-    pub(crate) told: Mutex<Vec<Share>>,
+    pub able: AtomicU64,
+    /// The shares that it was given.
+    pub told: Mutex<Vec<Share>>,
     /// errno(3) with which all that it writes, or gives a name, is said to fail; 0 for none.
-    pub(crate) fails: AtomicU16,
-    /// How often that was said.
-    pub(crate) failed: AtomicU32,
-    /// It can put nothing right.
-    pub(crate) read_only: AtomicBool,
-    /// How often files were to be looked at here that a lost peer may have written to late.
-    pub(crate) mends: AtomicU32,
-    /// It asks for work only when it is woken, has reported something, or was just given some: not
-    /// because time has passed.
-    pub(crate) only_woken: AtomicBool,
+    pub fails: AtomicU16,
+    /// Failures that were reported for that.
+    pub failed: AtomicU32,
+    /// The peer can put nothing right.
+    pub read_only: AtomicBool,
+    /// Requests to look again at files that a lost peer may have written to late.
+    pub mends: AtomicU32,
+    /// The peer asks for work only when it is woken, has reported something, or was just given some:
+    /// not because time has passed.
+    pub only_woken: AtomicBool,
     awake: Mutex<bool>,
     asked: Condvar,
     happens: Mutex<BTreeMap<At, VecDeque<Happening>>>,
@@ -105,35 +107,35 @@ pub(crate) struct Fate {
 
 impl Fate {
     /// Waits until it has written so many pieces.
-    pub(crate) fn wait_written(&self, pieces: usize) {
+    pub fn wait_written(&self, pieces: usize) {
         let written = self.written.lock().unwrap();
         let few = |written: &mut BTreeSet<PieceRef>| written.len() < pieces;
         let (written, waited) = self.news.wait_timeout_while(written, PATIENCE, few).unwrap();
         assert!(!waited.timed_out(), "only {} of {pieces} pieces were written", written.len());
     }
 
-    /// The pieces that it wrote, as far as that was heard.
-    pub(crate) fn written(&self) -> BTreeSet<PieceRef> {
+    /// Returns the pieces that it wrote, as far as it could report them.
+    pub fn written(&self) -> BTreeSet<PieceRef> {
         self.written.lock().unwrap().clone()
     }
 
-    /// Nothing is heard of it from now on, and nothing reaches it.
-    pub(crate) fn make_deaf(&self, deaf: bool) {
+    /// Cuts it off from now on, or no more.
+    pub fn make_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::Release);
     }
 
-    /// What its task was told of the tenure has run out; that of a later task holds.
-    pub(crate) fn end_tenure(&self) {
+    /// Ends the tenure that its task was told; that of a later task holds.
+    pub fn end_tenure(&self) {
         self.untenured.lock().unwrap().store(true, Ordering::Release);
     }
 
-    /// The first of those with the same `name` that gives one is deaf before it says so.
-    pub(crate) fn be_deaf_at_name(&self, name: &Arc<AtomicBool>) {
+    /// Cuts off the first of the peers with the same flag that names a file, before it reports that.
+    pub fn be_deaf_at_name(&self, name: &Arc<AtomicBool>) {
         *self.deaf_at_name.lock().unwrap() = Some(Arc::clone(name));
     }
 
-    /// Makes something happen, when it comes there; behind what was set to happen there before.
-    pub(crate) fn happens(&self, at: At, happening: impl FnOnce() + Send + 'static) {
+    /// Makes something happen once, when it comes there, after what was set to happen there before.
+    pub fn happens(&self, at: At, happening: impl FnOnce() + Send + 'static) {
         let mut happens = self.happens.lock().unwrap();
         happens.entry(at).or_default().push_back(Box::new(happening));
     }
@@ -157,8 +159,7 @@ impl Fate {
         }
     }
 
-    /// Has what was done fail, as far as is said: an entry of a pack, an extent, or a large file's
-    /// name.
+    /// Makes a report one of a failure: of an entry of a pack, an extent, or a large file's name.
     fn spoil(&self, report: &mut Report) {
         let errno = self.fails.load(Ordering::Acquire);
         if errno == 0 {
@@ -177,8 +178,8 @@ impl Fate {
         self.failed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// As `kill -9`: what it has not said is never said.
-    pub(crate) fn kill(&self) {
+    /// Kills it as by `kill -9`: it reports no more.
+    pub fn kill(&self) {
         self.killed.store(true, Ordering::Release);
         self.make_deaf(true);
         if let Some(task) = self.task.lock().unwrap().take() {
@@ -186,8 +187,8 @@ impl Fate {
         }
     }
 
-    /// It says that it cannot go on.
-    pub(crate) fn break_with(&self, problem: Problem) {
+    /// Has it report that it cannot go on.
+    pub fn break_with(&self, problem: Problem) {
         let control = self.control.lock().unwrap().clone();
         control.expect("the peer has a task").broken(problem);
     }
@@ -331,10 +332,10 @@ impl Task for TestTask {
     }
 }
 
-/// One target peer.
-pub(crate) struct TestPeer {
+/// A target peer with a fate.
+struct TestPeer {
     service: TargetService,
-    pub(crate) fate: Arc<Fate>,
+    fate: Arc<Fate>,
 }
 
 impl TargetPeer for TestPeer {
@@ -390,11 +391,11 @@ impl TargetPeer for TestPeer {
     }
 }
 
-/// Who takes part.
-pub(crate) struct TestPeers {
+/// The peers that take part.
+struct TestPeers {
     members: Mutex<Vec<Member>>,
     grant: Mutex<Duration>,
-    /// What the run has said of its peers.
+    /// News of its peers, as the run has told them.
     told: Mutex<Vec<(String, PartNews)>>,
 }
 
@@ -449,21 +450,24 @@ impl HeadStore for Unhurried {
     }
 }
 
-/// Source and target, and the peers between them.
-pub(crate) struct Shared {
-    base: tempfile::TempDir,
-    /// Where the target is looked at.
-    pub(crate) target: PathBuf,
+/// A site of several target peers in this process, and the source of a transfer.
+pub struct InProcessSite {
+    base: Scratch,
+    /// Root of the target, as the test sees it.
+    pub target: PathBuf,
     peers: Arc<TestPeers>,
     all: Mutex<BTreeMap<String, Arc<TestPeer>>>,
     id: TransferId,
-    pub(crate) options: TransferOptions,
-    pub(crate) extent_bytes: u64,
-    pub(crate) control: Arc<RunControl>,
+    /// Options of the transfer.
+    pub options: TransferOptions,
+    /// Size of an extent.
+    pub extent_bytes: u64,
+    /// Control and view of the run.
+    pub control: Arc<RunControl>,
     /// The tenure of the controller of the next run.
-    pub(crate) fence: Fence,
+    pub fence: Fence,
     /// Commits are made when one is urgent, never because time has passed.
-    pub(crate) unhurried: bool,
+    pub unhurried: bool,
 }
 
 fn name(text: &str) -> Name {
@@ -481,10 +485,10 @@ fn store(name: &Name, path: &Path, read_only: bool) -> StoreSpec {
     }
 }
 
-impl Shared {
-    /// Peers with grants of `grant`; none is there yet.
-    pub(crate) fn new(grant: Duration) -> Self {
-        let base = tempfile::tempdir().unwrap();
+impl InProcessSite {
+    /// Makes a site without peers, which is to give grants of `grant`.
+    pub fn new(grant: Duration) -> Self {
+        let base = Scratch::on_disk();
         fs::create_dir(base.path().join("src")).unwrap();
         fs::create_dir(base.path().join("dst")).unwrap();
         Self {
@@ -505,11 +509,13 @@ impl Shared {
         }
     }
 
-    pub(crate) fn source(&self) -> PathBuf {
+    /// Returns the root of the source.
+    pub fn source(&self) -> PathBuf {
         self.base.path().join("src")
     }
 
-    pub(crate) fn target(&self) -> PathBuf {
+    /// Returns the root of the target.
+    pub fn target(&self) -> PathBuf {
         self.target.clone()
     }
 
@@ -520,13 +526,13 @@ impl Shared {
         ]))
     }
 
-    /// A peer comes; none of them is the controller's own, so that all have grants.
-    pub(crate) fn join(&self, peer: &str) -> Arc<Fate> {
+    /// Adds a peer. None of them is the controller's own, so that all have grants.
+    pub fn join(&self, peer: &str) -> Arc<Fate> {
         self.join_at(peer, &self.target)
     }
 
-    /// The same with the target at a place of its own.
-    pub(crate) fn join_at(&self, peer: &str, target: &Path) -> Arc<Fate> {
+    /// Adds a peer with the target at a place of its own.
+    pub fn join_at(&self, peer: &str, target: &Path) -> Arc<Fate> {
         let service = TargetService::new(self.stores(target), None, SocketOptions::default());
         let fate = Arc::<Fate>::default();
         let test = Arc::new(TestPeer { service, fate: Arc::clone(&fate) });
@@ -544,29 +550,29 @@ impl Shared {
     }
 
     /// Changes what is known of a peer.
-    pub(crate) fn change(&self, peer: &str, change: impl Fn(&mut Member)) {
+    pub fn change(&self, peer: &str, change: impl Fn(&mut Member)) {
         let mut members = self.peers.members.lock().unwrap();
         members.iter_mut().filter(|member| member.name == peer).for_each(change);
     }
 
-    /// The grants of the next run.
-    pub(crate) fn set_grant(&self, grant: Duration) {
+    /// Sets the grants of the next run.
+    pub fn set_grant(&self, grant: Duration) {
         *self.peers.grant.lock().unwrap() = grant;
     }
 
-    /// What was said of a peer's part, in order.
-    pub(crate) fn told(&self, peer: &str) -> Vec<PartNews> {
+    /// Returns the news of a peer's part, in order.
+    pub fn told(&self, peer: &str) -> Vec<PartNews> {
         let told = self.peers.told.lock().unwrap();
         told.iter().filter(|(of, _)| of == peer).map(|(_, news)| news.clone()).collect()
     }
 
-    /// A peer is not there any more.
-    pub(crate) fn leave(&self, peer: &str) {
+    /// Removes a peer.
+    pub fn leave(&self, peer: &str) {
         self.peers.members.lock().unwrap().retain(|member| member.name != peer);
     }
 
-    /// The controller of the next run has a tenure of its own, which is over when this is false.
-    pub(crate) fn lead(&mut self, epoch: u64) -> Arc<AtomicBool> {
+    /// Gives the controller of the next run a tenure of its own, which is over when this is false.
+    pub fn lead(&mut self, epoch: u64) -> Arc<AtomicBool> {
         let holds = Arc::new(AtomicBool::new(true));
         let tenure = Arc::clone(&holds);
         self.fence = Fence::new(epoch, Arc::new(move || tenure.load(Ordering::Acquire)));
@@ -574,7 +580,7 @@ impl Shared {
     }
 
     /// Starts a run, or takes it up again.
-    pub(crate) fn run(&self) -> JoinHandle<RunOutcome> {
+    pub fn run(&self) -> JoinHandle<RunOutcome> {
         let state = self.base.path().join("state");
         fs::create_dir_all(&state).unwrap();
         let id = PeerId { site: name("lab"), peer: name("one") };
@@ -620,27 +626,27 @@ impl Shared {
         std::thread::spawn(move || runner::run(input))
     }
 
-    /// How many transfers have a ledger.
-    pub(crate) fn ledgers(&self) -> usize {
+    /// Counts the transfers that have a ledger.
+    pub fn ledgers(&self) -> usize {
         let state = self.base.path().join("state/state.db");
         SqliteState::open(&state).unwrap().ledgers().unwrap().len()
     }
 
     /// Starts the run of a move whose controller leads until all is moved, and nothing is removed.
-    pub(crate) fn run_until_moved(&mut self, epoch: u64, one: &Fate) -> JoinHandle<RunOutcome> {
+    pub fn run_until_moved(&mut self, epoch: u64, one: &Fate) -> JoinHandle<RunOutcome> {
         let tenure = self.lead(epoch);
         one.happens(At::LookAgain, move || tenure.store(false, Ordering::Release));
         self.run()
     }
 
-    /// What is committed of the pages.
-    pub(crate) fn heads(&self) -> Vec<PageHead> {
+    /// Returns the committed heads of the pages.
+    pub fn heads(&self) -> Vec<PageHead> {
         let heads = SqliteState::open(&self.base.path().join("state/state.db")).unwrap();
         heads.load(self.id).unwrap().pages
     }
 
-    /// Under which name a peer makes an entry of the first page that is a link.
-    pub(crate) fn temporary_name(&self, path: &str, peer: &str) -> OsString {
+    /// Returns the name under which a peer makes an entry of the first page that is a link.
+    pub fn temporary_name(&self, path: &str, peer: &str) -> OsString {
         let encoded = self.base.path().join("state/journal/pages/00000000.page");
         let encoded = fs::read(encoded).unwrap();
         let page = Page::decode(&encoded).unwrap();
@@ -660,85 +666,20 @@ impl Shared {
         OsString::from_vec(temporary_name(&key).to_vec())
     }
 
-    /// Runs to the end: done, the trees are alike, and nothing of ours is left.
-    pub(crate) fn end(&self, run: JoinHandle<RunOutcome>) {
+    /// Waits for the end of a run: done, the trees the same, and nothing of ours left.
+    pub fn end(&self, run: JoinHandle<RunOutcome>) {
         let outcome = run.join().unwrap();
         let view = self.control.view();
         assert_eq!(outcome, RunOutcome::Done, "{view:?}");
         self.compare();
     }
 
-    /// The trees are alike, and nothing of ours is left but the identity of the store.
-    pub(crate) fn compare(&self) {
-        let (mut there, mut here) = (BTreeMap::new(), BTreeMap::new());
-        list(&self.source(), Path::new(""), &mut there);
-        list(&self.target(), Path::new(""), &mut here);
-        here.retain(|path, _| !path.starts_with(".penstock-store-7q2mv0kd9j"));
-        let names = |tree: &BTreeMap<PathBuf, Entry>| tree.keys().cloned().collect::<BTreeSet<_>>();
-        let (there_names, here_names) = (names(&there), names(&here));
-        assert_eq!(
-            here_names.symmetric_difference(&there_names).collect::<Vec<_>>(),
-            Vec::<&PathBuf>::new()
-        );
-        for (path, expected) in &there {
-            let found = &here[path];
-            assert!(found == expected, "{}: {found:?}, not {expected:?}", path.display());
-        }
-        let private = fs::read_dir(self.target().join(".penstock-store-7q2mv0kd9j")).unwrap();
+    /// Asserts that the trees are the same, and nothing of ours is left but the store's identity.
+    pub fn compare(&self) {
+        assert_same(&self.source(), &self.target());
+        let private = self.target().join(OsStr::from_bytes(STORE_PRIVATE_NAME));
+        let private = fs::read_dir(private).unwrap();
         let private: Vec<_> = private.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(private, ["store"], "a marker is left");
     }
-}
-
-/// What is compared of an item.
-#[derive(PartialEq, Eq)]
-struct Entry {
-    mode: u32,
-    mtime: (i64, i64),
-    size: u64,
-    links: u64,
-    bytes: blake3::Hash,
-}
-
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { mode, mtime, size, links, bytes } = self;
-        write!(f, "mode {mode:o}, {mtime:?}, {size} B, {links} names, {bytes}")
-    }
-}
-
-fn list(base: &Path, at: &Path, all: &mut BTreeMap<PathBuf, Entry>) {
-    for entry in fs::read_dir(base.join(at)).unwrap() {
-        let entry = entry.unwrap();
-        let path = at.join(entry.file_name());
-        let meta = fs::symlink_metadata(entry.path()).unwrap();
-        let bytes = match meta.file_type() {
-            kind if kind.is_file() => blake3::hash(&fs::read(entry.path()).unwrap()),
-            kind if kind.is_symlink() => {
-                blake3::hash(fs::read_link(entry.path()).unwrap().as_os_str().as_encoded_bytes())
-            }
-            _ => blake3::hash(b""),
-        };
-        let directory = meta.is_dir();
-        let seen = Entry {
-            mode: meta.mode(),
-            mtime: (meta.mtime(), meta.mtime_nsec()),
-            size: if directory { 0 } else { meta.size() },
-            links: if directory { 0 } else { meta.nlink() },
-            bytes,
-        };
-        if directory && !path.starts_with(".penstock-store-7q2mv0kd9j") {
-            list(base, &path, all);
-        }
-        all.insert(path, seen);
-    }
-}
-
-/// Bytes that are nowhere alike.
-pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes());
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
 }

@@ -4,6 +4,8 @@
 //! delay does not limit what is on the way. The links of all connections of a proxy share one rate
 //! per direction, as behind one bottleneck.
 
+mod stream;
+
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::stream::{FlipPlan, Flipper, Framer, Part, Searcher};
+pub use stream::{FlipPlan, Part};
+use stream::{Flipper, Framer, Searcher};
+
+use crate::scratch::Scratch;
+use crate::site::Site;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks on the way per direction of a connection.
 const CHUNKS_MAX: usize = 4096;
-/// What waits in front of a bottleneck, as time.
+/// Most that waits in front of a bottleneck, as time.
 const BACKLOG: Duration = Duration::from_millis(30);
 /// The lanes' protocol in the ClientHello.
 const ALPN_LANE: &[u8] = b"penstock-lane/1";
@@ -30,9 +36,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A chunk that came to a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
+    /// The moment.
     pub at: Instant,
+    /// Its length.
     pub bytes: u64,
-    /// How long the bottleneck had nothing to do before.
+    /// Time in which the bottleneck had nothing to do before.
     pub idle: Duration,
 }
 
@@ -44,7 +52,7 @@ struct LinkState {
     arrivals: Vec<Arrival>,
 }
 
-/// One direction.
+/// A direction.
 #[derive(Debug)]
 struct Link(Mutex<LinkState>);
 
@@ -65,7 +73,7 @@ impl Link {
         }
     }
 
-    /// When bytes that come now reach the other end.
+    /// Returns when bytes that come now reach the other end.
     fn pass(&self, bytes: usize) -> Instant {
         let mut state = lock(&self.0);
         let now = Instant::now();
@@ -77,16 +85,18 @@ impl Link {
     }
 }
 
-/// What passed.
+/// Counts of what has passed.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Bytes from the dialled side on lanes.
     pub lane_bytes: AtomicU64,
     /// Lanes that were dialled.
     pub lanes: AtomicU64,
+    /// Bits that were flipped.
     pub flips: AtomicU64,
-    /// Finds of the pattern on lanes, and elsewhere.
+    /// Finds of the pattern on lanes.
     pub found_on_lanes: AtomicU64,
+    /// Finds of the pattern elsewhere.
     pub found_elsewhere: AtomicU64,
 }
 
@@ -126,7 +136,7 @@ struct Inner {
 pub struct Proxy(Arc<Inner>);
 
 impl Proxy {
-    /// A proxy that takes connections; they are held until it knows where to.
+    /// Starts to take connections; they are held until the proxy knows where to.
     pub fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let inner = Arc::new(Inner {
@@ -147,25 +157,28 @@ impl Proxy {
         Self(inner)
     }
 
+    /// Returns where it listens.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
+    /// Sets where connections lead.
     pub fn set_upstream(&self, address: SocketAddr) {
         *lock(&self.0.upstream) = Some(address);
     }
 
+    /// Returns where connections lead.
     pub fn upstream(&self) -> SocketAddr {
         lock(&self.0.upstream).unwrap()
     }
 
-    /// One way each, for all that passes from now on.
+    /// Sets the delay of each direction, for all that passes from now on.
     pub fn set_delay(&self, delay: Duration) {
         lock(&self.0.up.0).delay = delay;
         lock(&self.0.down.0).delay = delay;
     }
 
-    /// Bits per second of each direction; `None`: as fast as it goes.
+    /// Sets the bits per second of each direction; `None` is no limit.
     pub fn set_rate(&self, bits_per_s: Option<f64>) {
         for link in [&self.0.up, &self.0.down] {
             let mut state = lock(&link.0);
@@ -208,19 +221,22 @@ impl Proxy {
         self.0.refusing.store(false, Ordering::SeqCst);
     }
 
+    /// Returns what has passed.
     pub fn counts(&self) -> &Counts {
         &self.0.counts
     }
 
+    /// Returns the bytes from the dialled side on lanes.
     pub fn lane_bytes(&self) -> u64 {
         self.0.counts.lane_bytes.load(Ordering::SeqCst)
     }
 
+    /// Returns how many bits were flipped.
     pub fn flips(&self) -> u64 {
         self.0.counts.flips.load(Ordering::SeqCst)
     }
 
-    /// What came from the dialled side since the last call.
+    /// Returns what came from the dialled side since the last call.
     pub fn take_arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut lock(&self.0.down.0).arrivals)
     }
@@ -360,12 +376,45 @@ fn write(conn: &Conn, down: bool, queue: &Receiver<(Instant, Vec<u8>)>) {
     }
 }
 
-/// A plan for lanes under TLS: anywhere behind the handshake.
+/// Returns a plan for lanes under TLS: anywhere behind the handshake.
 pub fn flips_in_records(every: u64, most: u64) -> FlipPlan {
     FlipPlan { lanes: true, part: Part::Record, spared: 32 * 1024, every, most }
 }
 
-/// A plan for clear lanes.
+/// Returns a plan for clear lanes.
 pub fn flips_in(part: Part, every: u64, most: u64) -> FlipPlan {
     FlipPlan { lanes: true, part, spared: 0, every, most }
+}
+
+/// Two sites, `a` and `b`, paired through the proxies that each of them advertises.
+pub struct ProxiedPair {
+    /// The first site.
+    pub a: Site,
+    /// The second site.
+    pub b: Site,
+    /// The proxy in front of `a`.
+    pub proxy_a: Proxy,
+    /// The proxy in front of `b`.
+    pub proxy_b: Proxy,
+    /// The directory of all.
+    pub root: Scratch,
+}
+
+impl ProxiedPair {
+    /// Makes and starts all.
+    pub fn start() -> Self {
+        let root = Scratch::in_memory();
+        let (proxy_a, proxy_b) = (Proxy::start(), Proxy::start());
+        let mut a = Site::init(root.path(), "a", Some(proxy_a.address()));
+        let mut b = Site::init(root.path(), "b", Some(proxy_b.address()));
+        proxy_a.set_upstream(a.start());
+        proxy_b.set_upstream(b.start());
+        a.pair(&b);
+        Self { a, b, proxy_a, proxy_b, root }
+    }
+
+    /// Returns both proxies.
+    pub fn proxies(&self) -> [&Proxy; 2] {
+        [&self.proxy_a, &self.proxy_b]
+    }
 }

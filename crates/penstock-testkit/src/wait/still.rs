@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long each sleep is, of which it is seen how much longer it took.
+/// Time of each sleep; the rest of what it took is lateness.
 const TICK: Duration = Duration::from_millis(50);
-/// What every machine is late by now and then.
+/// Lateness that every machine has now and then.
 const USUAL: Duration = Duration::from_millis(200);
 
 /// Share of their time that processors must have been idle for a bound on time to be judged that
 /// was not kept: else whoever was to keep it may have waited for one.
 const IDLE_LEAST: f64 = 0.1;
 
-/// CPU time of this machine in ticks: all, and idle.
+/// Returns the CPU time of this machine in ticks: all, and idle.
 pub fn cpu_time() -> (u64, u64) {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
@@ -26,6 +26,7 @@ pub fn cpu_time() -> (u64, u64) {
 
 /// A moment from which something may take so long.
 pub struct Moment {
+    /// The moment by the clock of this process.
     pub at: Instant,
     /// Milliseconds since 1970, as events have them.
     ms: u64,
@@ -33,13 +34,14 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// Returns this moment.
     pub fn now() -> Self {
         let ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
         Self { at: Instant::now(), ms, cpu: cpu_time() }
     }
 
-    /// How much of the time since then processors were idle.
-    fn idle(&self) -> f64 {
+    /// Returns the share of the time since then in which processors were idle.
+    pub fn idle(&self) -> f64 {
         let (all, idle) = cpu_time();
         idle.saturating_sub(self.cpu.1) as f64 / (all - self.cpu.0).max(1) as f64
     }
@@ -70,7 +72,7 @@ impl Still {
         Self { late, over, thread: Some(thread) }
     }
 
-    /// How much of the time between two moments nothing could run in; says so if it is any.
+    /// Returns the time between two moments in which nothing could run; prints it if there is any.
     pub fn between(&self, from: Instant, to: Instant) -> Duration {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         let within = late
@@ -100,7 +102,7 @@ impl Still {
         assert!(took <= most, "{took:?} after");
     }
 
-    /// The time since a moment, but for that in which nothing could run.
+    /// Returns the time since a moment, but for that in which nothing could run.
     pub fn elapsed(&self, from: Instant) -> Duration {
         let now = Instant::now();
         (now - from).saturating_sub(self.between(from, now))

@@ -1,14 +1,21 @@
 //! File systems on loop devices and in memory, to be filled, cut off and taken away. Root only.
 
+mod fuse;
+mod moosefs;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::tool;
+pub use fuse::Fuse;
+pub use moosefs::MooseFs;
+
+use crate::program::tool;
 
 /// A file system of its own, unmounted when dropped.
-pub(crate) struct Mount {
-    pub(crate) path: PathBuf,
+pub struct Mount {
+    /// Its mount point.
+    pub path: PathBuf,
     image: Option<PathBuf>,
     mounted: bool,
     /// Directory around that of a loop device, from which unmounting spreads: who makes a mount
@@ -18,9 +25,9 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// A new `kind` (`ext4`, `xfs`, `btrfs`, or `ext3`, here with stamps of whole
+    /// Makes a new `kind` (`ext4`, `xfs`, `btrfs`, or `ext3`, here with stamps of whole
     /// seconds) of `megabytes` in an image file below `base`.
-    pub(crate) fn on_loop(base: &Path, name: &str, kind: &str, megabytes: u64) -> Self {
+    pub fn on_loop(base: &Path, name: &str, kind: &str, megabytes: u64) -> Self {
         let image = base.join(format!("{name}.img"));
         File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
         let mkfs = format!("mkfs.{kind}");
@@ -42,8 +49,8 @@ impl Mount {
         mount
     }
 
-    /// A file system in memory.
-    pub(crate) fn tmpfs(base: &Path, name: &str, megabytes: u64) -> Self {
+    /// Makes a file system in memory.
+    pub fn tmpfs(base: &Path, name: &str, megabytes: u64) -> Self {
         let path = base.join(name);
         fs::create_dir_all(&path).unwrap();
         let size = format!("size={megabytes}m");
@@ -51,39 +58,43 @@ impl Mount {
         Self { path, image: None, mounted: true, around: None }
     }
 
-    /// A directory once more, at `path`.
-    pub(crate) fn bind(directory: &Path, path: &Path) -> Self {
-        fs::create_dir_all(path).unwrap();
-        tool("mount", &[&"--bind", &directory, &path]);
+    /// Mounts a directory or a file once more, at `path`.
+    pub fn bind(original: &Path, path: &Path) -> Self {
+        match original.is_dir() {
+            true => fs::create_dir_all(path).unwrap(),
+            false => fs::write(path, "").unwrap(),
+        }
+        tool("mount", &[&"--bind", &original, &path]);
         Self { path: path.to_owned(), image: None, mounted: true, around: None }
     }
 
-    pub(crate) fn mount(&mut self) {
+    /// Mounts its image again.
+    pub fn mount(&mut self) {
         let image = self.image.as_ref().expect("a tmpfs does not come back");
         tool("mount", &[&"-o", &"loop", image, &self.path]);
         self.mounted = true;
     }
 
-    /// Takes it away from under whoever has files open there, as `umount -f` of a dead server or
-    /// a lazy unmount does.
-    pub(crate) fn unmount_lazily(&mut self) {
+    /// Unmounts lazily, from under whoever has files open there.
+    pub fn unmount_lazily(&mut self) {
         tool("umount", &[&"-l", &self.path]);
         self.mounted = false;
     }
 
     /// Unmounts; fails if anybody has it open.
-    pub(crate) fn unmount(&mut self) {
+    pub fn unmount(&mut self) {
         tool("umount", &[&self.path]);
         self.mounted = false;
     }
 
-    pub(crate) fn remount(&self, how: &str) {
+    /// Mounts it with another option, as `ro`.
+    pub fn remount(&self, how: &str) {
         tool("mount", &[&"-o", &format!("remount,{how}"), &self.path]);
     }
 
-    /// What a power cut does to the file system: nothing more reaches the device, not even the
-    /// log (`EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN`, both with the flag `NOLOGFLUSH`).
-    pub(crate) fn cut_power(&self) {
+    /// Cuts the power of the file system: nothing more reaches the device, not even the log
+    /// (`EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN`, both with the flag `NOLOGFLUSH`).
+    pub fn cut_power(&self) {
         // Without `-f`, which would flush the log. The call is the same on both file systems.
         tool("xfs_io", &[&"-x", &"-c", &"shutdown", &self.path]);
     }

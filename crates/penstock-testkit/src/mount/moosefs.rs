@@ -6,17 +6,17 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+
+use crate::program::{signal, told};
+use crate::site::print_tail;
+use crate::wait::Wait;
 
 /// Address of all daemons, in their namespace.
 const ADDRESS: &str = "10.97.0.1";
 /// Port of the first chunk server.
 const CHUNK_PORT: usize = 9500;
-/// Longest that anything is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
-const STEP: Duration = Duration::from_millis(20);
 /// Programs that a test needs, and the package of each.
 const PROGRAMS: [(&str, &str); 5] = [
     ("ip", "iproute2"),
@@ -46,15 +46,7 @@ fn program(name: &str) -> Command {
 /// Runs `ip` on a namespace.
 fn ip(args: &[&str]) {
     let output = program("ip").args(args).output().unwrap();
-    assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
-        std::thread::sleep(STEP);
-    }
+    assert!(output.status.success(), "ip {args:?}: {}", told(&output));
 }
 
 fn kill(child: &mut Child) {
@@ -62,7 +54,7 @@ fn kill(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Why MooseFS cannot be run here, if it cannot.
+/// Returns why MooseFS cannot be run here, if it cannot.
 fn lacks() -> Option<String> {
     for (name, package) in PROGRAMS {
         if program(name).arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
@@ -77,8 +69,8 @@ fn lacks() -> Option<String> {
 }
 
 impl MooseFs {
-    /// Starts it below `root`, with copies of everything on two of the chunk servers; `None`,
-    /// loudly, where that cannot be.
+    /// Starts it below `root`, with copies of everything on two of the chunk servers; `None`, which
+    /// it prints, where that cannot be.
     pub fn start(root: &Path, chunk_servers: usize, clients: usize) -> Option<Self> {
         if let Some(why) = lacks() {
             println!("SKIPPED: {why}");
@@ -106,7 +98,7 @@ impl MooseFs {
         ip(&["-n", &moose.namespace, "addr", "add", &format!("{ADDRESS}/32"), "dev", "lo"]);
         moose.master = Some(moose.daemon("mfsmaster", "master.cfg"));
         let log = moose.root.join("master.log");
-        wait_until("the master", || {
+        Wait::new("the master").is(|| {
             fs::read_to_string(&log).is_ok_and(|text| text.contains("initialized properly"))
         });
         (0..chunk_servers).for_each(|number| moose.start_chunk_server(number));
@@ -114,7 +106,7 @@ impl MooseFs {
         let root = moose.path(0);
         let copies = chunk_servers.min(2).to_string();
         let probe = root.join("probe");
-        wait_until("the chunk servers", || {
+        Wait::new("the chunk servers").is(|| {
             rustix::fs::statvfs(&root).is_ok_and(|told| told.f_bavail > 0)
                 && fs::write(&probe, [1; 4096]).is_ok()
         });
@@ -145,7 +137,7 @@ impl MooseFs {
         self.chunk_servers[number] = Some(self.daemon("mfschunkserver", &format!("{name}.cfg")));
     }
 
-    /// `kill -9` of a chunk server.
+    /// Kills a chunk server by `kill -9`.
     pub fn kill_chunk_server(&mut self, number: usize) {
         kill(self.chunk_servers[number].as_mut().unwrap());
         self.chunk_servers[number] = None;
@@ -165,29 +157,30 @@ impl MooseFs {
             .spawn()
             .unwrap();
         self.clients[number] = Some(child);
-        wait_until("a client's mount", || is_fuse(&path));
+        Wait::new("a client's mount").is(|| is_fuse(&path));
     }
 
-    /// `kill -9` of a client: what it had not written to the servers is gone, and who uses it hears
+    /// Kills a client by `kill -9`: what it had not written to the servers is gone, and users hear
     /// that the file system is not connected. It stays mounted.
     pub fn kill_client(&mut self, number: usize) {
         kill(self.clients[number].as_mut().unwrap());
         self.clients[number] = None;
     }
 
-    /// SIGSTOP of a client: whoever uses it waits in the kernel until it goes on.
+    /// Stops a client: whoever uses it waits in the kernel until it resumes.
     pub fn pause_client(&self, number: usize) {
         self.signal(number, Signal::STOP);
     }
 
-    /// SIGCONT of a client.
+    /// Resumes a client that was stopped.
     pub fn resume_client(&self, number: usize) {
         self.signal(number, Signal::CONT);
     }
 
-    fn signal(&self, number: usize, signal: Signal) {
-        let Some(client) = &self.clients[number] else { return };
-        let _ = kill_process(Pid::from_child(client), signal);
+    fn signal(&self, number: usize, name: Signal) {
+        if let Some(client) = &self.clients[number] {
+            signal(client.id(), name);
+        }
     }
 
     /// Takes away the mount of a client that was killed.
@@ -195,7 +188,7 @@ impl MooseFs {
         let _ = program("umount").arg("-l").arg(self.path(number)).status();
     }
 
-    /// A program in the namespace of the network; files and mounts are those of the test.
+    /// Returns a command in the namespace of the network; files and mounts are those of the test.
     fn inside(&self, name: &str) -> Command {
         let mut command = program("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace)).arg(name);
@@ -215,20 +208,20 @@ impl MooseFs {
             .unwrap()
     }
 
-    /// What the master did to a file, with the seconds of its clock.
+    /// Returns what the master did to a file, with the seconds of its clock.
     pub fn changes(&self, inode: u64) -> String {
         let text = fs::read_to_string(self.root.join("master/changelog.0.mfs")).unwrap_or_default();
         let of = |line: &&str| line.contains(&format!("({inode},"));
         text.lines().filter(of).fold(String::new(), |all, line| all + line + "\n")
     }
 
-    /// Where a client is mounted: on the host that it stands for.
+    /// Returns the mount point of a client.
     pub fn path(&self, number: usize) -> PathBuf {
         self.root.join(format!("host-{number}"))
     }
 }
 
-/// What all daemons are told: to run as who started them, and to leave the host's limits alone.
+/// Configuration of all daemons: they run as who started them, and leave the host's limits alone.
 const COMMON: &str = "WORKING_USER = root\nWORKING_GROUP = root\nNICE_LEVEL = 0\n\
                       DISABLE_OOM_KILLER = 0\n";
 
@@ -252,9 +245,7 @@ impl Drop for MooseFs {
         let _ = program("ip").args(["netns", "del", &self.namespace]).status();
         if std::thread::panicking() {
             for name in ["master.log", "client-0.log", "chunks-0.log"] {
-                let text = fs::read_to_string(self.root.join(name)).unwrap_or_default();
-                let lines: Vec<_> = text.lines().collect();
-                println!("--- {name}\n{}", lines[lines.len().saturating_sub(15)..].join("\n"));
+                print_tail(&self.root.join(name), 15);
             }
         }
     }

@@ -4,9 +4,6 @@
 //! The messages are those of linux/fuse.h, protocol 7.31 (fuse(4)); the few that a scan and reading
 //! files need. Each request is answered after the latency, many at a time.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -26,9 +23,9 @@ const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const ENOSYS: i32 = 38;
 
-/// How slow it is, and whether it answers at all.
+/// Slowness and faults of the file system.
 #[derive(Default)]
-pub(crate) struct Latency {
+pub struct Latency {
     lookup_us: AtomicU64,
     read_us: AtomicU64,
     broken: AtomicBool,
@@ -41,47 +38,49 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// For each name, each listing and each look at attributes.
-    pub(crate) fn set_lookup(&self, latency: Duration) {
+    /// Sets the time of each look-up, each listing and each look at attributes.
+    pub fn set_lookup(&self, latency: Duration) {
         self.lookup_us.store(latency.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// From now on everything fails with `EIO`.
-    pub(crate) fn break_down(&self) {
+    /// Fails everything from now on, with `EIO`.
+    pub fn break_down(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// From now on files are listed and cannot be read: `EIO`.
-    pub(crate) fn break_reads(&self) {
+    /// Fails reads of files from now on, with `EIO`; they are listed all the same.
+    pub fn break_reads(&self) {
         self.unreadable.store(true, Ordering::Relaxed);
     }
 
-    /// From now on nothing is answered, or all is that was asked meanwhile.
-    pub(crate) fn hang(&self, hung: bool) {
+    /// Answers nothing from now on, or all that was asked meanwhile.
+    pub fn hang(&self, hung: bool) {
         self.hung.store(hung, Ordering::Relaxed);
     }
 
-    /// From now on reads of files called `stuck` wait, until one is interrupted, or all return that
-    /// have waited.
-    pub(crate) fn stick(&self, stuck: bool) {
+    /// Has reads of files called `stuck` wait from now on, until one is interrupted; or has all return
+    /// that have waited.
+    pub fn stick(&self, stuck: bool) {
         self.stuck.store(stuck, Ordering::Relaxed);
     }
 
-    /// From now on this size is reported of every file, whatever its content is.
-    pub(crate) fn report_size(&self, size: u64) {
+    /// Reports this size of every file from now on, whatever its content is.
+    pub fn report_size(&self, size: u64) {
         self.size.store(size + 1, Ordering::Relaxed);
     }
 
-    /// For each read of 128 KiB at most.
-    pub(crate) fn set_read(&self, latency: Duration) {
+    /// Sets the time of each read, of 128 KiB at most.
+    pub fn set_read(&self, latency: Duration) {
         self.read_us.store(latency.as_micros() as u64, Ordering::Relaxed);
     }
 }
 
 /// A mount, gone when dropped.
-pub(crate) struct Fuse {
-    pub(crate) path: PathBuf,
-    pub(crate) latency: Arc<Latency>,
+pub struct Fuse {
+    /// Its mount point.
+    pub path: PathBuf,
+    /// Its slowness and faults, to be changed at any time.
+    pub latency: Arc<Latency>,
 }
 
 struct Tree {
@@ -92,9 +91,9 @@ struct Tree {
 }
 
 impl Fuse {
-    /// Mounts `tree` at `path` with inode numbers that `salt` makes others; `None`, loudly, where
-    /// that is not allowed.
-    pub(crate) fn mount(tree: &Path, path: &Path, salt: u64) -> Option<Self> {
+    /// Mounts `tree` at `path` with inode numbers that `salt` makes others; `None`, which it prints,
+    /// where that is not allowed.
+    pub fn mount(tree: &Path, path: &Path, salt: u64) -> Option<Self> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let Ok(device) = device else {
             println!("SKIPPED: /dev/fuse cannot be opened; this test needs root and FUSE");
@@ -122,8 +121,8 @@ impl Fuse {
         Some(Self { path: path.to_owned(), latency })
     }
 
-    /// Takes it away from under whoever has files open there.
-    pub(crate) fn unmount(&self) {
+    /// Unmounts lazily, from under whoever has files open there.
+    pub fn unmount(&self) {
         let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status();
     }
 }

@@ -9,12 +9,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
 
-#[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
-mod common_failover;
-#[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
-mod common_net;
-#[path = "failover/shared.rs"]
 mod shared;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,12 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common_failover::{
-    IN_FLIGHT, MIB, RATE, THERE, World, begin, begin_of, bring_up, carried, number, stamps,
-};
-use common_net::still::Moment;
-use common_net::{make_set, seed};
+use penstock_testkit::{Moment, make_set, number, seed, stamps};
 use serde_json::Value;
+use transfer::{IN_FLIGHT, LabTransfer, MIB, RATE, THERE, begin, begin_of, bring_up, carried};
 
 /// Where the source is the site of several peers.
 const AT_SOURCE: [&str; 2] = ["--peers", "3,1"];
@@ -35,7 +28,7 @@ const AT_SOURCE: [&str; 2] = ["--peers", "3,1"];
 const AT_TARGET: [&str; 2] = ["--peers", "1,3"];
 
 /// At most this is sent twice where lanes break and nothing else: what they had in hand.
-fn assert_resent_in_flight(world: &World, summary: &Value) {
+fn assert_resent_in_flight(world: &LabTransfer, summary: &Value) {
     assert!(number(summary, "bytes_resent") <= IN_FLIGHT, "{summary}");
     world.assert_sent_twice(summary, IN_FLIGHT);
 }
@@ -43,7 +36,7 @@ fn assert_resent_in_flight(world: &World, summary: &Value) {
 /// At most this is sent twice where the target's controller is lost with its host: what was in
 /// flight, and what its own peer wrote since the last commit, whose interval is under 1.5 s. The
 /// next controller takes over what the others wrote (A7), and says so.
-fn assert_adopted(world: &World, summary: &Value, bound: u64) {
+fn assert_adopted(world: &LabTransfer, summary: &Value, bound: u64) {
     let hosts = world.lab.hosts('b');
     let adopted: u64 = hosts.iter().map(|host| adopted(&world.lab.log(host))).sum();
     println!("{adopted} bytes were taken over");
@@ -64,7 +57,7 @@ fn adopted(log: &str) -> u64 {
 const UNCOMMITTED: u64 = RATE / 2 * 3 / 2;
 
 /// The host that leads site b, as `host` sees it.
-fn leader(world: &World, host: &str) -> String {
+fn leader(world: &LabTransfer, host: &str) -> String {
     world.wait_for("a controller", |lab| lab.leader(host))
 }
 
@@ -173,7 +166,7 @@ fn d5_one_interface_is_cut() {
 fn d6_an_etcd_member_is_restarted() {
     let options = [&AT_TARGET[..], &["--lease-seconds", "10"]].concat();
     let Some(mut world) = begin("d6", "b1", &options) else { return };
-    let epoch = |world: &World| {
+    let epoch = |world: &LabTransfer| {
         world.wait_for("an epoch", |lab| {
             let status = lab.status("b1");
             let epoch = status["cluster"]["epoch"].as_str()?.to_owned();
@@ -214,13 +207,13 @@ fn names(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Bytes over the data interfaces of all target peers.
-fn carried_by_all(world: &World) -> u64 {
+fn carried_by_all(world: &LabTransfer) -> u64 {
     world.lab.hosts('b').iter().map(|host| carried(&world.lab, host)).sum()
 }
 
 /// Looks until 20 s after `lost` whether anything is finished, deleted or called durable by a site
 /// whose controller is none any more; gives the bytes that have flowed meanwhile.
-fn watch_without_a_controller(world: &World, lost: Instant, surplus: &Path) -> u64 {
+fn watch_without_a_controller(world: &LabTransfer, lost: Instant, surplus: &Path) -> u64 {
     let (target, from) = (world.lab.store('b'), carried_by_all(world));
     let (before, durable) = (names(&target), number(&world.last(), "bytes_durable"));
     let mut show = world.lab.penstock("b0", &["transfer", "show", &world.id, "--json"]);

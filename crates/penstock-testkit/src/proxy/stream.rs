@@ -7,12 +7,12 @@ use rand_chacha::ChaCha8Rng;
 const HEADER_BYTES: usize = 16;
 const MAC_BYTES: usize = 16;
 
-/// What a byte from the source of a lane is.
+/// Place of a byte from the source of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Of a TLS record: the handshake of any lane, and all of an encrypted one.
+    /// A byte of a TLS record: the handshake of any lane, and all of an encrypted one.
     Record,
-    /// Header, body or MAC of a clear frame.
+    /// A byte of header, body or MAC of a clear frame.
     Framing,
     /// Payload of a clear frame.
     Payload,
@@ -21,7 +21,7 @@ pub enum Part {
 /// Tells the parts of a lane apart. Frame kinds are below 9, TLS content types above 19, so that
 /// the first byte behind a TLS record says whether frames in clear have begun.
 #[derive(Debug, Default)]
-pub struct Framer {
+pub(super) struct Framer {
     clear: bool,
     header: Vec<u8>,
     /// Bytes of the current frame or record that are still to come, in order.
@@ -30,7 +30,11 @@ pub struct Framer {
 
 impl Framer {
     /// Calls `each` with every run of bytes of one part.
-    pub fn feed<'a>(&mut self, mut bytes: &'a mut [u8], mut each: impl FnMut(Part, &'a mut [u8])) {
+    pub(super) fn feed<'a>(
+        &mut self,
+        mut bytes: &'a mut [u8],
+        mut each: impl FnMut(Part, &'a mut [u8]),
+    ) {
         while !bytes.is_empty() {
             if let Some((part, left)) = self.left.first_mut() {
                 let count = bytes.len().min(*left);
@@ -73,7 +77,7 @@ impl Framer {
     }
 }
 
-/// Where bits are flipped, how often, and how many at most.
+/// Places where bits are flipped, how often, and how many at most.
 #[derive(Clone, Copy, Debug)]
 pub struct FlipPlan {
     /// On lanes; else on all other connections.
@@ -90,7 +94,7 @@ pub struct FlipPlan {
 
 /// Flips bits of one connection.
 #[derive(Debug)]
-pub struct Flipper {
+pub(super) struct Flipper {
     plan: FlipPlan,
     rng: ChaCha8Rng,
     /// Bytes of the part until the next flip.
@@ -98,14 +102,15 @@ pub struct Flipper {
 }
 
 impl Flipper {
-    pub fn new(plan: FlipPlan, seed: u64) -> Self {
+    /// Flips by a plan; the seed determines where.
+    pub(super) fn new(plan: FlipPlan, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let next = plan.spared + rng.random_range(0..plan.every * 2);
         Self { plan, rng, next }
     }
 
     /// Flips what is due in a run of bytes, while `permit` allows.
-    pub fn run(&mut self, part: Part, bytes: &mut [u8], mut permit: impl FnMut() -> bool) {
+    pub(super) fn run(&mut self, part: Part, bytes: &mut [u8], mut permit: impl FnMut() -> bool) {
         if part != self.plan.part {
             return;
         }
@@ -124,13 +129,13 @@ impl Flipper {
 
 /// Finds a pattern in a stream, also over the borders of its chunks.
 #[derive(Debug, Default)]
-pub struct Searcher {
+pub(super) struct Searcher {
     tail: Vec<u8>,
 }
 
 impl Searcher {
-    /// How often `pattern` ends in these bytes.
-    pub fn feed(&mut self, bytes: &[u8], pattern: &[u8]) -> u64 {
+    /// Counts how often `pattern` ends in these bytes.
+    pub(super) fn feed(&mut self, bytes: &[u8], pattern: &[u8]) -> u64 {
         let mut text = std::mem::take(&mut self.tail);
         text.extend_from_slice(bytes);
         let (first, mut found, mut at) = (pattern[0], 0, 0);

@@ -1,7 +1,4 @@
 //! One transfer shared by several target peers, in one process, on one directory.
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
-mod common_shared;
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -12,12 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common_shared::{At, Fate, PATIENCE, Shared, bytes};
 use penstock_api::peers::PartNews;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::transfer::PeerShare;
 use penstock_controller::runner::RunOutcome;
 use penstock_store::{PosixOptions, PosixStore};
+use penstock_testkit::{
+    At, Fate, InProcessSite, Mount, PATIENCE, Scratch, Wait, bytes, files_below, is_root,
+};
 
 const MIB: usize = 1 << 20;
 /// Long enough that none lapses by itself.
@@ -31,8 +30,13 @@ fn rate(mib_per_s: u64) -> Option<u64> {
     Some(mib_per_s * 8 * MIB as u64)
 }
 
+/// A wait that looks often: a run may end soon.
+fn wait(what: &str) -> Wait {
+    Wait::new(what).every(Duration::from_millis(5))
+}
+
 /// No limit to speak of: all that had to be seen while a run went on has been seen.
-fn go_on(site: &Shared) {
+fn go_on(site: &InProcessSite) {
     site.control.set_rate(rate(256));
 }
 
@@ -61,7 +65,7 @@ fn mixed(base: &Path) {
 /// Promises (b), (c), B3: all peers write one file at once, each piece by one of them alone.
 #[test]
 fn b3_one_huge_file_is_written_by_all_at_once() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(24);
     fs::write(site.source().join("huge"), bytes(1, 128 * MIB + 12_345)).unwrap();
     let fates = ["one", "two", "three"].map(|peer| site.join(peer));
@@ -77,7 +81,7 @@ fn b3_one_huge_file_is_written_by_all_at_once() {
 /// part, the others get what it leaves; and nobody waits for it.
 #[test]
 fn a_slow_peer_slows_only_its_share() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(24);
     site.options.lanes_max = 5;
     fs::write(site.source().join("huge"), bytes(1, 96 * MIB + 12_345)).unwrap();
@@ -106,21 +110,19 @@ fn a_slow_peer_slows_only_its_share() {
 /// Issue 5: a limit that leaves no room for all leaves some out, and another one lets them in.
 #[test]
 fn a_small_limit_is_for_few() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     // At least 500 kbit/s each.
     site.options.limits.rate_bits_per_s = Some(900_000);
     small_files(&site.source(), 50);
     fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
     let fates = ["one", "two", "three"].map(|peer| site.join(peer));
     let run = site.run();
-    let deadline = std::time::Instant::now() + PATIENCE;
-    let resting = |peers: &[penstock_api::transfer::PeerShare]| {
-        peers.iter().filter(|share| share.state.starts_with("resting")).count()
-    };
-    while resting(&site.control.view().progress.peers) != 2 {
-        assert!(std::time::Instant::now() < deadline, "{:?}", site.control.view());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait("two peers to rest").until(|| {
+        let view = site.control.view();
+        let peers = view.progress.peers.iter();
+        let resting = peers.filter(|share| share.state.starts_with("resting")).count();
+        if resting == 2 { Ok(()) } else { Err(format!("{view:?}")) }
+    });
     assert_eq!(fates.iter().map(|fate| fate.starts.load(Ordering::Acquire)).sum::<u32>(), 1);
     site.control.set_rate(rate(8));
     // All have a part.
@@ -133,7 +135,7 @@ fn a_small_limit_is_for_few() {
 /// is given its share before.
 #[test]
 fn a_peer_that_is_stopped_keeps_its_share_until_then() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(6);
     fs::write(site.source().join("huge"), bytes(1, 64 * MIB)).unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
@@ -148,7 +150,7 @@ fn a_peer_that_is_stopped_keeps_its_share_until_then() {
     two.break_with(Problem::new(ProblemCode::StoreOffline, "its store is offline"));
     stops.recv_timeout(PATIENCE).unwrap();
     site.leave("two");
-    let last = |fate: &common_shared::Fate| {
+    let last = |fate: &Fate| {
         let told = fate.told.lock().unwrap();
         told.last().and_then(|share| share.rate_bits_per_s).unwrap_or(0)
     };
@@ -158,11 +160,7 @@ fn a_peer_that_is_stopped_keeps_its_share_until_then() {
         std::thread::sleep(Duration::from_millis(50));
     }
     go_on.send(()).unwrap();
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while last(&one) < whole - whole / 8 {
-        assert!(std::time::Instant::now() < deadline, "{} is not its share", last(&one));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait("the whole share").is(|| last(&one) >= whole - whole / 8);
     site.control.set_rate(rate(256));
     site.end(run);
 }
@@ -170,7 +168,7 @@ fn a_peer_that_is_stopped_keeps_its_share_until_then() {
 /// Promises (b), (c): many small files, links and directories, shared by three.
 #[test]
 fn c_a_mixed_tree_is_shared_and_identical() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(8);
     mixed(&site.source());
     let fates = ["one", "two", "three"].map(|peer| site.join(peer));
@@ -187,7 +185,7 @@ fn c_a_mixed_tree_is_shared_and_identical() {
 /// left under its names.
 #[test]
 fn d_a_peer_that_dies_costs_what_it_had_in_hand() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.limits.rate_bits_per_s = rate(8);
     mixed(&site.source());
     let (_one, two) = (site.join("one"), site.join("two"));
@@ -205,7 +203,7 @@ fn d_a_peer_that_dies_costs_what_it_had_in_hand() {
 /// another's; once it is heard again, nothing that it says counts.
 #[test]
 fn b1_a_peer_that_wakes_past_its_grant_spoils_nothing() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.limits.rate_bits_per_s = rate(12);
     mixed(&site.source());
     let (one, two) = (site.join("one"), site.join("two"));
@@ -215,11 +213,7 @@ fn b1_a_peer_that_wakes_past_its_grant_spoils_nothing() {
     let before = two.written();
     one.wait_written(one.written().len() + 8);
     // The other has what this one had in hand when its grant is over.
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while two.stops.load(Ordering::Acquire) == 0 {
-        assert!(std::time::Instant::now() < deadline, "it was never given up");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait("the peer to be given up").is(|| two.stops.load(Ordering::Acquire) > 0);
     two.make_deaf(false);
     site.end(run);
     assert!(two.starts.load(Ordering::Acquire) >= 1);
@@ -231,7 +225,7 @@ fn b1_a_peer_that_wakes_past_its_grant_spoils_nothing() {
 /// over: no piece that any of them has reported is fetched once more, by it or by another.
 #[test]
 fn a7_what_is_written_for_a_controller_that_is_one_no_more_is_not_fetched_again() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(24);
     mixed(&site.source());
     let fates = ["one", "two"].map(|peer| site.join(peer));
@@ -258,24 +252,26 @@ fn a7_what_is_written_for_a_controller_that_is_one_no_more_is_not_fetched_again(
 /// wrote waits for nobody.
 #[test]
 fn b4_a_peer_whose_tenure_ran_out_under_its_grant_begins_anew() {
-    let mut site = Shared::new(Duration::from_secs(4));
+    let mut site = InProcessSite::new(Duration::from_secs(4));
     site.options.limits.rate_bits_per_s = rate(12);
     mixed(&site.source());
     let (_one, two) = (site.join("one"), site.join("two"));
     let run = site.run();
     two.wait_written(2);
     two.end_tenure();
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while !run.is_finished() {
-        assert!(std::time::Instant::now() < deadline, "{:?}", site.control.view());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait("the end of the run").until(|| {
+        let view = site.control.view();
+        if run.is_finished() { Ok(()) } else { Err(format!("{view:?}")) }
+    });
     site.end(run);
 }
 
 /// Of two peers that write one file, the second is lost in the middle, and leaves a thread behind;
 /// gives what the transfer has to say when it is done, and who looked at that file again.
-fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared, &Fate)) -> (String, [u32; 2]) {
+fn lose_one(
+    site: &mut InProcessSite,
+    then: impl FnOnce(&InProcessSite, &Fate),
+) -> (String, [u32; 2]) {
     site.options.limits.rate_bits_per_s = rate(8);
     fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
@@ -296,7 +292,7 @@ fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared, &Fate)) -> (String, [u
 /// then, the transfer is done and says so.
 #[test]
 fn b1_a_peer_that_does_not_end_in_order_is_lost() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     let (remark, _) = lose_one(&mut site, |site, _| site.leave("two"));
     assert!(remark.contains("peer `two`") && remark.contains("1 file ") && remark.contains("huge"));
     let notes = site.control.take_notes();
@@ -306,7 +302,7 @@ fn b1_a_peer_that_does_not_end_in_order_is_lost() {
 /// B1: one that was restarted since, as after a power cut, writes nothing late.
 #[test]
 fn b1_a_lost_peer_that_was_restarted_is_not_silent() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     let (remark, _) =
         lose_one(&mut site, |site, _| site.change("two", |member| member.instance = 2));
     assert_eq!(remark, "");
@@ -317,7 +313,7 @@ fn b1_a_lost_peer_that_was_restarted_is_not_silent() {
 /// long it was to be left alone, and looks itself at what it wrote: nobody else may see that yet.
 #[test]
 fn b1_a_lost_peer_that_answers_again_is_called_back() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     let (remark, mends) = lose_one(&mut site, |_, _| {});
     assert_eq!((remark.as_str(), mends), ("", [0, 1]));
     assert!(!site.control.take_notes().iter().any(|note| note.code == ProblemCode::SilentWriter));
@@ -327,8 +323,8 @@ fn b1_a_lost_peer_that_answers_again_is_called_back() {
 /// named.
 #[test]
 fn b1_a_lost_peer_that_hangs_on_is_named() {
-    let mut site = Shared::new(LONG);
-    let hang = |_: &Shared, two: &Fate| two.refuses.store(true, Ordering::Release);
+    let mut site = InProcessSite::new(LONG);
+    let hang = |_: &InProcessSite, two: &Fate| two.refuses.store(true, Ordering::Release);
     let (remark, mends) = lose_one(&mut site, hang);
     assert!(remark.contains("peer `two`") && remark.contains("huge"), "{remark}");
     assert_eq!(mends, [1, 0]);
@@ -342,7 +338,7 @@ fn b1_a_lost_peer_that_hangs_on_is_named() {
 /// as long as it has not been heard of that is said.
 #[test]
 fn b1_a_controller_that_wakes_in_the_middle_of_a_write_moves_no_time() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(8);
     fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
@@ -374,7 +370,7 @@ fn b1_a_controller_that_wakes_in_the_middle_of_a_write_moves_no_time() {
 /// as far as that sees it, and it is named.
 #[test]
 fn b1_a_lost_peer_that_comes_back_and_cannot_mend_is_named() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     let (remark, mends) =
         lose_one(&mut site, |_, two| two.read_only.store(true, Ordering::Release));
     assert!(remark.contains("peer `two`") && remark.contains("huge"), "{remark}");
@@ -384,7 +380,7 @@ fn b1_a_lost_peer_that_comes_back_and_cannot_mend_is_named() {
 /// Moves a file of which a lost peer writes some once more when it is finished: when that peer is
 /// about to look again itself, called back, or when another is, since it is still `away`.
 fn move_with_a_late_write(away: bool) {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(16);
     site.options.remove_source = true;
     let (source, target) = (site.source().join("huge"), site.target().join("huge"));
@@ -428,7 +424,7 @@ fn c6_a_move_is_one_though_a_peer_that_comes_back_has_written_late() {
 /// found.
 #[test]
 fn b4_a_deposed_controllers_look_does_not_meet_its_successors() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.update.delete = true;
     site.options.update.max_delete = Some(1);
     small_files(&site.source(), 40);
@@ -465,7 +461,7 @@ fn b4_a_deposed_controllers_look_does_not_meet_its_successors() {
 /// not kept, tells nothing.
 #[test]
 fn a6_a_file_that_a_lost_peer_has_named_is_not_sent_again() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.preserve.times = false;
     let size = 64 * MIB + 12_345;
     let content = bytes(1, size);
@@ -486,7 +482,7 @@ fn a6_a_file_that_a_lost_peer_has_named_is_not_sent_again() {
 /// leaves without a loss.
 #[test]
 fn a_peer_joins_late_and_another_is_drained() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(4);
     mixed(&site.source());
     let one = site.join("one");
@@ -495,12 +491,10 @@ fn a_peer_joins_late_and_another_is_drained() {
     let two = site.join("two");
     two.wait_written(3);
     site.change("one", |member| member.is_draining = true);
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while one.stops.load(Ordering::Acquire) == 0 {
-        assert!(std::time::Instant::now() < deadline, "it was never let go");
+    wait("the peer to be let go").is(|| {
         assert!(!run.is_finished(), "the run ended before the peer was let go");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        one.stops.load(Ordering::Acquire) > 0
+    });
     let let_go = one.written();
     go_on(&site);
     site.end(run);
@@ -513,7 +507,7 @@ fn a_peer_joins_late_and_another_is_drained() {
 /// A peer whose store goes offline is taken out; the run goes on by the other, and shows why.
 #[test]
 fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(4);
     mixed(&site.source());
     let (one, two) = (site.join("one"), site.join("two"));
@@ -522,15 +516,13 @@ fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
     two.break_with(Problem::new(ProblemCode::StoreOffline, "no store there"));
     one.wait_written(one.written().len() + 6);
     // The figures follow some time after, on a machine that is busy.
-    let deadline = std::time::Instant::now() + PATIENCE;
-    let says_why = |peers: &[PeerShare]| {
-        peers.iter().any(|it| it.peer == "two" && it.state.contains("no store there"))
-    };
-    while !says_why(&site.control.view().progress.peers) {
+    wait("figures that say why").until(|| {
         let view = site.control.view();
-        assert!(!run.is_finished() && std::time::Instant::now() < deadline, "{view:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        assert!(!run.is_finished(), "{view:?}");
+        let says_why = |it: &PeerShare| it.peer == "two" && it.state.contains("no store there");
+        let says = view.progress.peers.iter().any(says_why);
+        if says { Ok(()) } else { Err(format!("{view:?}")) }
+    });
     go_on(&site);
     site.end(run);
     let told = site.told("two");
@@ -546,7 +538,7 @@ fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
 #[test]
 fn a11_what_one_peer_cannot_write_the_others_do() {
     const EIO: u16 = 5;
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(6);
     mixed(&site.source());
     let (one, two) = (site.join("one"), site.join("two"));
@@ -565,9 +557,9 @@ fn a11_what_one_peer_cannot_write_the_others_do() {
 /// makes no new one in the empty directory, when a transfer is the first to write there.
 #[test]
 fn a5_the_controllers_own_peer_makes_no_second_store() {
-    let site = Shared::new(LONG);
+    let site = InProcessSite::new(LONG);
     mixed(&site.source());
-    let unmounted = tempfile::tempdir().unwrap();
+    let unmounted = Scratch::on_disk();
     site.join_at("one", unmounted.path());
     site.change("one", |member| member.is_own = true);
     site.join("two");
@@ -583,7 +575,7 @@ fn a5_the_controllers_own_peer_makes_no_second_store() {
 /// not out for good: it takes part again while the run goes on.
 #[test]
 fn a_peer_that_was_not_trusted_takes_part_again() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(4);
     mixed(&site.source());
     let (one, two) = (site.join("one"), site.join("two"));
@@ -591,12 +583,10 @@ fn a_peer_that_was_not_trusted_takes_part_again() {
     one.wait_written(1);
     two.wait_written(1);
     two.break_with(Problem::new(ProblemCode::Certificate, "no trust yet"));
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while two.starts.load(Ordering::Acquire) < 2 {
-        assert!(std::time::Instant::now() < deadline, "it was not let in again");
+    wait("the peer to be let in again").is(|| {
         assert!(!run.is_finished(), "the run ended before it was let in again");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        two.starts.load(Ordering::Acquire) >= 2
+    });
     go_on(&site);
     site.end(run);
 }
@@ -605,7 +595,7 @@ fn a_peer_that_was_not_trusted_takes_part_again() {
 /// not sent again. Nobody waits for a peer that has ended in order and is not there any more.
 #[test]
 fn d_other_peers_go_on_where_a_run_was_stopped() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(8);
     mixed(&site.source());
     let (one, two) = (site.join("one"), site.join("two"));
@@ -631,7 +621,7 @@ fn d_other_peers_go_on_where_a_run_was_stopped() {
 /// grant is over, and no run after that.
 #[test]
 fn b3_a_peer_that_is_lost_for_good_is_waited_for_once() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.limits.rate_bits_per_s = rate(12);
     fs::write(site.source().join("huge"), bytes(1, 96 * MIB)).unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
@@ -640,10 +630,10 @@ fn b3_a_peer_that_is_lost_for_good_is_waited_for_once() {
     two.wait_written(2);
     two.kill();
     site.leave("two");
-    while site.told("two").is_empty() {
+    wait("the peer to be given up").is(|| {
         assert!(!run.is_finished(), "it ended before it gave the peer up");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        !site.told("two").is_empty()
+    });
     site.control.pause();
     assert_eq!(run.join().unwrap(), RunOutcome::Paused);
     // The next runs would wait for more than a minute.
@@ -669,7 +659,7 @@ fn b3_a_peer_that_is_lost_for_good_is_waited_for_once() {
 /// find, nobody knows what it still writes: extents wait until its grant is over, and that is said.
 #[test]
 fn b3_who_may_still_write_is_waited_for() {
-    let mut site = Shared::new(SHORT * 2);
+    let mut site = InProcessSite::new(SHORT * 2);
     site.options.limits.rate_bits_per_s = rate(12);
     fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
     let fates = ["one", "two"].map(|peer| site.join(peer));
@@ -683,11 +673,11 @@ fn b3_who_may_still_write_is_waited_for() {
     site.leave("two");
     site.lead(2);
     let run = site.run();
-    let waits = || site.control.view().reason.contains("may still write to large files");
-    while !waits() {
-        assert!(!run.is_finished(), "it has not waited: {:?}", site.control.view());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait("a reason to wait").is(|| {
+        let view = site.control.view();
+        assert!(!run.is_finished(), "it has not waited: {view:?}");
+        view.reason.contains("may still write to large files")
+    });
     site.end(run);
 }
 
@@ -695,7 +685,7 @@ fn b3_who_may_still_write_is_waited_for() {
 /// the run ends with that, whatever else was said; and one that alone finds it so holds up nobody.
 #[test]
 fn e3_a_target_that_all_find_full_ends_the_run() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(8);
     fs::write(site.source().join("huge"), bytes(1, 96 * MIB)).unwrap();
     let fates = ["one", "two", "three"].map(|peer| site.join(peer));
@@ -720,7 +710,7 @@ fn e3_a_target_that_all_find_full_ends_the_run() {
 /// back, the transfer waits for that and has not failed.
 #[test]
 fn a5_what_passes_at_one_peer_is_waited_for() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(8);
     fs::write(site.source().join("huge"), bytes(1, 96 * MIB)).unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
@@ -738,18 +728,12 @@ fn a5_what_passes_at_one_peer_is_waited_for() {
 /// and the next one finishes what the first has left, once there is room.
 #[test]
 fn e3_a_full_file_system_ends_the_run_and_the_next_one_goes_on() {
-    let mut site = Shared::new(LONG);
+    let mut site = InProcessSite::new(LONG);
     let target = site.target();
-    let mount = |options: &str| {
-        let mut command = std::process::Command::new("mount");
-        let command = command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&target);
-        command.status().is_ok_and(|status| status.success())
-    };
-    if !mount("size=24m") {
-        println!("SKIPPED: a full file system of several peers needs root, to mount one");
+    if !is_root("a full file system of several peers") {
         return;
     }
-    let _mounted = Mounted(target.clone());
+    let disk = Mount::tmpfs(target.parent().unwrap(), "dst", 24);
     site.options.limits.rate_bits_per_s = rate(24);
     mixed(&site.source());
     let fates = ["one", "two"].map(|peer| site.join(peer));
@@ -758,35 +742,18 @@ fn e3_a_full_file_system_ends_the_run_and_the_next_one_goes_on() {
     assert!(fates.iter().all(|fate| fate.starts.load(Ordering::Acquire) == 1), "tried again");
     let view = site.control.view();
     assert_eq!(view.progress.errors, 0, "a full disk is no item's fault: {view:?}");
-    assert!(mount("remount,size=100m"));
+    disk.remount("size=100m");
     site.control = Arc::default();
     site.end(site.run());
 }
 
-/// A mount that goes with the test.
-struct Mounted(std::path::PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 /// What a writer has left at the target: temporary files and markers.
 fn left_of_ours(target: &Path) -> Vec<PathBuf> {
-    let mut left = Vec::new();
-    let mut todo = vec![target.to_owned()];
-    while let Some(directory) = todo.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let entry = entry.unwrap();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.file_type().unwrap().is_dir() {
-                todo.push(entry.path());
-            } else if name.starts_with(".pst-") || name.starts_with("marker") {
-                left.push(entry.path());
-            }
-        }
-    }
+    let mut left = files_below(target);
+    left.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(".pst-") || name.starts_with("marker")
+    });
     left
 }
 
@@ -802,7 +769,7 @@ fn temporary_files(target: &Path) -> usize {
 #[test]
 fn b1_what_a_dead_peer_left_in_a_page_without_a_head_goes() {
     for attempt in 1.. {
-        let mut site = Shared::new(SHORT);
+        let mut site = InProcessSite::new(SHORT);
         site.options.limits.rate_bits_per_s = rate(8);
         small_files(&site.source(), 2000);
         let (one, two) = (site.join("one"), site.join("two"));
@@ -829,7 +796,7 @@ fn b1_what_a_dead_peer_left_in_a_page_without_a_head_goes() {
 /// transfer is done: whoever leads next finds what the peer has left in pages that are complete.
 #[test]
 fn b1_what_a_dead_peer_left_in_a_complete_page_goes() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.limits.rate_bits_per_s = rate(8);
     site.options.remove_source = true;
     small_files(&site.source(), 2000);
@@ -849,7 +816,7 @@ fn b1_what_a_dead_peer_left_in_a_complete_page_goes() {
 /// complete: whoever leads next finds what that one has left.
 #[test]
 fn b1_a_link_that_a_dead_peer_has_half_made_goes() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.remove_source = true;
     small_files(&site.source(), 20);
     std::os::unix::fs::symlink("somewhere", site.source().join("d0/link")).unwrap();
@@ -869,7 +836,7 @@ fn b1_a_link_that_a_dead_peer_has_half_made_goes() {
 /// Cancelled, nothing of any writer is left, of one that died before neither.
 #[test]
 fn a_cancelled_run_leaves_nothing_of_any_writer() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.limits.rate_bits_per_s = rate(8);
     mixed(&site.source());
     let (one, two) = (site.join("one"), site.join("two"));
@@ -887,7 +854,7 @@ fn a_cancelled_run_leaves_nothing_of_any_writer() {
 /// temporary files are.
 #[test]
 fn a5_a_run_cancelled_without_its_store_keeps_its_ledger() {
-    let mut site = Shared::new(SHORT);
+    let mut site = InProcessSite::new(SHORT);
     site.options.limits.rate_bits_per_s = rate(8);
     mixed(&site.source());
     let one = site.join("one");
@@ -924,8 +891,8 @@ impl Drop for Bound {
 
 /// A transfer of which half goes to where something may be mounted, stopped in the middle; what is
 /// mounted there is the directory that is given too.
-fn stopped_in_the_middle(mounted: bool) -> Option<(Shared, PathBuf, Option<Bound>)> {
-    let mut site = Shared::new(LONG);
+fn stopped_in_the_middle(mounted: bool) -> Option<(InProcessSite, PathBuf, Option<Bound>)> {
+    let mut site = InProcessSite::new(LONG);
     site.options.limits.rate_bits_per_s = rate(6);
     small_files(&site.source(), 300);
     fs::write(site.source().join("d1/large"), bytes(1, 20 * MIB)).unwrap();
@@ -974,7 +941,7 @@ fn a5_what_a_later_mount_hides_is_fetched_again() {
 fn f_a_task_that_never_asks_by_itself_is_woken_for_all_of_it() {
     let large = |base: &Path| fs::write(base.join("large"), bytes(1, 3 * MIB)).unwrap();
     for (peers, make) in [(1, &mixed as &dyn Fn(&Path)), (2, &mixed), (1, &large)] {
-        let mut site = Shared::new(LONG);
+        let mut site = InProcessSite::new(LONG);
         site.unhurried = true;
         make(&site.source());
         for peer in 0..peers {

@@ -1,22 +1,13 @@
-//! A target peer on another host than its controller: real daemons, a real etcd. Needs no
-//! privileges; skips, loudly, where etcd is not installed.
-#![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
-#![allow(dead_code, reason = "helpers that other test binaries use")]
-
-#[allow(unreachable_pub, reason = "helpers of one test binary")]
-mod common_cluster;
-#[allow(unreachable_pub, reason = "helpers of several test binaries")]
-mod common_net;
+//! A target peer on another host than its controller: real daemons, a real etcd.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use common_cluster::{Etcd, first_peer, join, status_until};
-use common_net::{Site, assert_same, make_set, pair, scratch, seed};
+use penstock_testkit::{
+    Etcd, Scratch, Site, assert_same_files, make_set, seed, verified_at_least, walk,
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
@@ -26,40 +17,36 @@ struct World {
     h2: Site,
     lab: Site,
     far: PathBuf,
-    etcd: Etcd,
-    root: TempDir,
+    _etcd: Etcd,
+    root: Scratch,
 }
 
 impl World {
     fn new() -> Option<Self> {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let etcd = Etcd::start(root.path(), 1)?;
-        let h1 = first_peer(root.path(), "hpc", &etcd);
-        let mut h2 = join(root.path(), &h1, "h2");
+        let h1 = Site::first_peer(root.path(), "hpc", &etcd);
+        let mut h2 = h1.join(root.path(), "h2");
         let far = root.path().join("store-far");
         fs::create_dir(&far).unwrap();
         h2.kill();
-        let config = h2.dir.join("penstock.toml");
-        let mut text = fs::read_to_string(&config).unwrap();
         let rights = "write = [\"*\"]\ndelete = [\"*\"]";
-        text += &format!("\n[[store]]\nname = \"far\"\npath = \"{}\"\n{rights}\n", far.display());
-        fs::write(&config, text).unwrap();
+        let store = format!("[[store]]\nname = \"far\"\npath = \"{}\"\n{rights}", far.display());
+        h2.set_config(&format!("{}\n{store}\n", h2.config()));
         h2.start();
         let has_far = |card: &Value| {
             let stores = card["stores"].as_array();
             stores.is_some_and(|stores| stores.iter().any(|store| store["store"] == "far"))
         };
-        status_until(&h1, |status| {
+        h1.status_until(|status| {
             let peers = status["cluster"]["peers"].as_array();
             peers.is_some_and(|peers| peers.iter().any(has_far))
         });
         let mut lab = Site::init(root.path(), "lab", None);
-        let config = lab.dir.join("penstock.toml");
-        let text = fs::read_to_string(&config).unwrap();
-        fs::write(&config, text.replace("[[store]]", "[[store]]\nremove = [\"*\"]")).unwrap();
+        lab.reconfigure("[[store]]", "[[store]]\nremove = [\"*\"]");
         lab.start();
-        pair(&lab, &h1);
-        Some(Self { h1, h2, lab, far, etcd, root })
+        lab.pair(&h1);
+        Some(Self { h1, h2, lab, far, _etcd: etcd, root })
     }
 
     fn submit(&self, more: &[&str]) -> String {
@@ -77,12 +64,8 @@ impl World {
     }
 
     fn assert_whole(&self) {
-        assert_same(&self.lab.store.join("set"), &self.far.join("set"));
+        assert_same_files(&self.lab.store.join("set"), &self.far.join("set"));
     }
-}
-
-fn verified_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
-    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
 }
 
 /// Promise (c): a controller moves a data set through a peer on another host as if that were its
@@ -153,7 +136,7 @@ fn pause_and_cancel_reach_another_host() {
     world.h1.ok(&["transfer", "cancel", &id]);
     world.h1.show_until(&id, |view| view["state"] == "cancelled");
     let mut left = Vec::new();
-    common_net::walk(&world.far, &mut |path| {
+    walk(&world.far, &mut |path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
     });
@@ -292,13 +275,13 @@ fn lanes_go_to_the_peers_that_have_the_source() {
     world.lab.wait_done(&world.lab.submit(&["hpc:far/file", "lab:data/"]));
     assert_eq!(fs::read(world.lab.store.join("file")).unwrap(), b"far");
     world.h1.kill();
-    status_until(&world.h2, |status| status["cluster"]["is_leader"] == true);
+    world.h2.status_until(|status| status["cluster"]["is_leader"] == true);
     world.h1.start();
-    status_until(&world.h2, |status| {
+    world.h2.status_until(|status| {
         status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 2)
     });
     make_set(&world.far.join("whole"), 24, 200, seed());
     let id = world.lab.submit(&["hpc:far/whole", "lab:data/"]);
     world.lab.wait_done(&id);
-    assert_same(&world.far.join("whole"), &world.lab.store.join("whole"));
+    assert_same_files(&world.far.join("whole"), &world.lab.store.join("whole"));
 }

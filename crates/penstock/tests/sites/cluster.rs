@@ -1,26 +1,15 @@
 //! A site of several peers with a real etcd: who leads, who takes over, and what never lands.
-//! Needs no privileges; skips, loudly, where etcd is not installed.
-#![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
-#![allow(dead_code, reason = "helpers that other test binaries use")]
 
-#[allow(unreachable_pub, reason = "helpers of one test binary")]
-mod common_cluster;
-#[allow(unreachable_pub, reason = "helpers of several test binaries")]
-mod common_net;
-
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common_cluster::{Etcd, first_peer, join, signal, status_until};
-use common_net::{Site, assert_same, lab, make_set, pair, scratch, seed, walk};
+use penstock_testkit::{
+    Etcd, Scratch, Signal, Site, assert_no_leftovers, assert_same_files, figure, make_set, seed,
+    stamps, verified_at_least,
+};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 /// What transfers of these tests are limited to, in bytes per second.
@@ -32,18 +21,18 @@ struct World {
     h2: Site,
     lab: Site,
     etcd: Etcd,
-    root: TempDir,
+    _root: Scratch,
 }
 
 impl World {
     fn new(members: usize) -> Option<Self> {
-        let root = scratch();
+        let root = Scratch::in_memory();
         let etcd = Etcd::start(root.path(), members)?;
-        let h1 = first_peer(root.path(), "hpc", &etcd);
-        let h2 = join(root.path(), &h1, "h2");
+        let h1 = Site::first_peer(root.path(), "hpc", &etcd);
+        let h2 = h1.join(root.path(), "h2");
         // The follower takes it, and hands it to the controller.
-        let lab = lab(root.path(), &h2);
-        Some(Self { h1, h2, lab, etcd, root })
+        let lab = h2.paired_lab(root.path());
+        Some(Self { h1, h2, lab, etcd, _root: root })
     }
 
     /// Submits, at the follower, a transfer of about five seconds.
@@ -58,13 +47,8 @@ impl World {
     }
 
     fn assert_whole(&self) {
-        assert_same(&self.lab.store.join("set"), &self.h2.store.join("set"));
-        let mut left = Vec::new();
-        walk(&self.h2.store, &mut |path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
-        });
-        assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+        assert_same_files(&self.lab.store.join("set"), &self.h2.store.join("set"));
+        assert_no_leftovers(&self.h2.store);
     }
 }
 
@@ -72,24 +56,6 @@ impl World {
 fn waiting(at: &Site, id: &str) -> Child {
     let mut command = at.command(&["transfer", "wait", id]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
-fn verified_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
-    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
-}
-
-/// Every file with what would tell that somebody has touched it.
-fn stamps(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u64)> {
-    let mut stamps = BTreeMap::new();
-    walk(root, &mut |path| {
-        // The sync marker of a transfer goes when it ends.
-        if !path.components().any(|part| part.as_os_str() == ".penstock-store-7q2mv0kd9j") {
-            let meta = fs::symlink_metadata(path).unwrap();
-            let stamp = (meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len());
-            stamps.insert(path.to_owned(), stamp);
-        }
-    });
-    stamps
 }
 
 /// Promise (d), A7: `kill -9` of the controller in the middle of a transfer costs what was in
@@ -105,17 +71,16 @@ fn d_another_peer_takes_over_from_a_controller_that_was_killed() {
     let summary = world.h2.wait_done(&id);
     assert!(client.wait().unwrap().success());
     world.assert_whole();
-    let status = status_until(&world.h2, |status| status["cluster"]["is_leader"] == true);
+    let status = world.h2.status_until(|status| status["cluster"]["is_leader"] == true);
     assert_eq!(status["cluster"]["leader"]["peer"], "h2");
-    let number = |value: &Value, key: &str| value[key].as_u64().unwrap();
-    let total = number(&summary, "bytes");
+    let total = figure(&summary, "bytes");
     // What the first run had verified and the second has again: at most what was reported in the
     // last second, a commit's interval being less. What its lanes held was not verified.
-    let again = (number(&seen, "bytes") + number(&summary, "bytes_verified")).saturating_sub(total);
+    let again = (figure(&seen, "bytes") + figure(&summary, "bytes_verified")).saturating_sub(total);
     let bound = RATE * 3 / 2;
     println!("{again} bytes of {total} again; at most {bound} may be");
-    assert!(number(&seen, "bytes") > 2 * bound, "it would be as little from zero: {seen}");
-    assert!(again <= bound && number(&summary, "bytes_resumed") > 0, "{seen} {summary}");
+    assert!(figure(&seen, "bytes") > 2 * bound, "it would be as little from zero: {seen}");
+    assert!(again <= bound && figure(&summary, "bytes_resumed") > 0, "{seen} {summary}");
 }
 
 /// B4: a controller that was stopped past its lease and wakes when another has finished its work
@@ -126,19 +91,17 @@ fn b4_a_controller_that_wakes_after_its_lease_lands_nothing() {
     let id = world.submit();
     let mut client = waiting(&world.h2, &id);
     world.h2.watch(&id).until(verified_at_least(10 * MIB));
-    signal(&world.h1, "STOP");
+    world.h1.signal(Signal::STOP);
     world.h2.wait_done(&id);
     assert!(client.wait().unwrap().success());
     world.assert_whole();
     let before = stamps(&world.h2.store);
-    signal(&world.h1, "CONT");
-    let status = status_until(&world.h1, |status| {
+    world.h1.signal(Signal::CONT);
+    let status = world.h1.status_until(|status| {
         status["cluster"]["is_leader"] == false && status["cluster"]["leader"]["peer"] == "h2"
     });
     // It takes part again: its card is there, under a new lease.
-    status_until(&world.h2, |status| {
-        status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 2)
-    });
+    world.h2.until_peers(2);
     assert_eq!(stamps(&world.h2.store), before, "{status}");
     world.assert_whole();
     assert_eq!(world.h1.show(&id)["state"], "done");
@@ -155,10 +118,10 @@ fn b4_without_etcd_nothing_is_finished_and_it_goes_on_afterwards() {
     watch.until(verified_at_least(6 * MIB));
     world.etcd.kill(0);
     let (tell, heard) = mpsc::channel();
-    std::thread::spawn(move || while watch.next().is_some_and(|event| tell.send(event).is_ok()) {});
+    std::thread::spawn(move || watch.try_for_each(|event| tell.send(event)));
     let durable = || heard.try_iter().filter_map(|event| event["bytes_durable"].as_u64()).max();
     // Its tenure ends by its own clock.
-    status_until(&world.h1, |status| status["cluster"]["is_leader"] == false);
+    world.h1.status_until(|status| status["cluster"]["is_leader"] == false);
     // Peers go on with what they have in hand, under names that are not final, and make directories
     // for it.
     let final_names = || {
@@ -189,7 +152,7 @@ fn one_etcd_member_of_three_may_die() {
     let Some(mut world) = World::new(3) else { return };
     let epoch = |world: &World| {
         let leads = |status: &Value| !status["cluster"]["leader"].is_null();
-        status_until(&world.h1, leads)["cluster"]["leader"]["since"].clone()
+        world.h1.status_until(leads)["cluster"]["leader"]["since"].clone()
     };
     let before = epoch(&world);
     let id = world.submit();
@@ -213,7 +176,7 @@ fn a12_the_sources_controller_may_die() {
     world.lab.watch(&id).until(verified_at_least(10 * MIB));
     world.h1.kill();
     world.lab.wait_done(&id);
-    assert_same(&world.h1.store.join("back"), &world.lab.store.join("back"));
+    assert_same_files(&world.h1.store.join("back"), &world.lab.store.join("back"));
     // The source's new controller knows the transfer too, and its pages are released.
     assert_eq!(world.h2.show(&id)["state"], "done");
 }
@@ -221,14 +184,13 @@ fn a12_the_sources_controller_may_die() {
 /// D5: a token to join is good once, and one to pair gives nobody the site's keys.
 #[test]
 fn d5_a_token_to_join_is_good_once_and_no_other_token_is() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let Some(etcd) = Etcd::start(root.path(), 1) else { return };
-    let h1 = first_peer(root.path(), "hpc", &etcd);
+    let h1 = Site::first_peer(root.path(), "hpc", &etcd);
     let join_with = |token: &str, peer: &str| {
-        let dir = root.path().join(peer);
-        let mut command = common_net::penstock();
-        command.args(["site", "join", token, "--peer", peer, "--listen", "127.0.0.1:0", "--dir"]);
-        let output = command.arg(&dir).output().unwrap();
+        let (dir, store) = (root.path().join(peer), root.path().join("store"));
+        let site = Site::adopt("hpc", dir.clone(), store);
+        let output = site.run(&["site", "join", token, "--peer", peer, "--listen", "127.0.0.1:0"]);
         (output.status.success(), dir.join("trust/authority.key").exists())
     };
     let to_pair = h1.ok(&["site", "pair"]);
@@ -241,32 +203,30 @@ fn d5_a_token_to_join_is_good_once_and_no_other_token_is() {
 /// Issue 5: a site of one peer becomes one of several, with its pairings and what it has moved.
 #[test]
 fn a_site_of_one_peer_becomes_one_of_several() {
-    let root = scratch();
+    let root = Scratch::in_memory();
     let Some(etcd) = Etcd::start(root.path(), 1) else { return };
     let mut hpc = Site::init(root.path(), "hpc", None);
     let mut lab = Site::init(root.path(), "lab", None);
     hpc.start();
     lab.start();
-    pair(&lab, &hpc);
+    lab.pair(&hpc);
     make_set(&lab.store.join("set"), 16, 50, seed());
     let parked = hpc.submit(&["lab:data/set", "hpc:data/", "--bwlimit=8MiB/s", "--piece-size=1M"]);
     hpc.watch(&parked).until(verified_at_least(4 * MIB));
     hpc.ok(&["transfer", "pause", &parked]);
     hpc.show_until(&parked, |view| view["state"] == "paused");
     hpc.kill();
-    let path = hpc.dir.join("penstock.toml");
-    let text = fs::read_to_string(&path).unwrap();
     let journal = root.path().join("journal");
     let cluster = format!(
         "[cluster]\netcd = [\"{}\"]\njournal = \"{}\"\n",
         etcd.endpoints()[0],
         journal.display()
     );
-    fs::write(&path, text.replacen("[[store]]", &format!("{cluster}\n[[store]]"), 1)).unwrap();
+    hpc.reconfigure("[[store]]", &format!("{cluster}\n[[store]]"));
     hpc.start();
-    status_until(&hpc, |status| status["cluster"]["is_leader"] == true);
+    hpc.status_until(|status| status["cluster"]["is_leader"] == true);
     hpc.ok(&["transfer", "resume", &parked]);
     let summary = hpc.wait_done(&parked);
     assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "{summary}");
-    assert_same(&lab.store.join("set"), &hpc.store.join("set"));
+    assert_same_files(&lab.store.join("set"), &hpc.store.join("set"));
 }

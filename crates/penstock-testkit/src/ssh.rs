@@ -4,31 +4,35 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::common_crash::{BINARY, Ended, PATIENCE, Run, scratch, tool};
+use crate::program::{program, tool};
+use crate::run::{Ended, Run};
+use crate::scratch::Scratch;
+use crate::wait::Wait;
 
 /// A host that is reached by ssh.
-pub(crate) struct Host {
-    pub(crate) work: tempfile::TempDir,
+pub struct SshHost {
+    work: Scratch,
     port: u16,
     sshd: Child,
 }
 
-/// What is special about a host.
+/// Particulars of a host.
 #[derive(Default)]
-pub(crate) struct Special {
+pub struct SshOptions {
     /// More lines for sshd's configuration.
-    pub(crate) sshd: &'static str,
-    /// What the user's shell reads first.
-    pub(crate) profile: &'static str,
+    pub sshd: &'static str,
+    /// Commands that the user's shell reads first.
+    pub profile: &'static str,
 }
 
-impl Host {
-    pub(crate) fn start(special: &Special) -> Self {
-        let work = scratch();
+impl SshHost {
+    /// Starts a host.
+    pub fn start(options: &SshOptions) -> Self {
+        let work = Scratch::on_disk();
         let root = work.path().canonicalize().unwrap();
         for directory in ["home", "bin", "local"] {
             fs::create_dir(root.join(directory)).unwrap();
@@ -37,7 +41,7 @@ impl Host {
             tool("ssh-keygen", &[&"-q", &"-t", &"ed25519", &"-N", &"", &"-f", &root.join(key)]);
         }
         fs::copy(root.join("user.pub"), root.join("authorized")).unwrap();
-        fs::write(root.join("home/.bashrc"), special.profile).unwrap();
+        fs::write(root.join("home/.bashrc"), options.profile).unwrap();
         // sshd of Debian wants it if it is root, and its service makes it.
         let _ = fs::create_dir("/run/sshd");
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,7 +53,7 @@ impl Host {
              AuthorizedKeysFile {at}/authorized\nStrictModes no\nUsePAM no\n\
              PermitRootLogin yes\nMaxStartups 100\n\
              SetEnv HOME={at}/home PATH={at}/bin:/usr/bin:/bin\n{}\n",
-            special.sshd
+            options.sshd
         );
         fs::write(root.join("sshd_config"), config).unwrap();
         let mut sshd = Command::new("/usr/sbin/sshd")
@@ -68,26 +72,28 @@ impl Host {
         Self { work, port, sshd }
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    /// Returns a path below the host's own directory.
+    pub fn path(&self, name: &str) -> PathBuf {
         self.work.path().canonicalize().unwrap().join(name)
     }
 
-    /// `127.0.0.1:PATH`, below the host's own directory.
-    pub(crate) fn remote(&self, name: &str) -> String {
+    /// Returns `127.0.0.1:PATH`, below the host's own directory.
+    pub fn remote(&self, name: &str) -> String {
         format!("127.0.0.1:{}", self.path(name).display())
     }
 
     /// Puts the program into the host's `PATH`, under a path by which its processes are known.
-    pub(crate) fn install(&self) {
-        std::os::unix::fs::symlink(BINARY, self.path("bin/penstock")).unwrap();
+    pub fn install(&self) {
+        std::os::unix::fs::symlink(program(), self.path("bin/penstock")).unwrap();
     }
 
-    /// The command that logs in.
-    pub(crate) fn ssh(&self) -> String {
+    /// Returns the command that logs in.
+    pub fn ssh(&self) -> String {
         self.ssh_with("user", "known")
     }
 
-    pub(crate) fn ssh_with(&self, key: &str, known: &str) -> String {
+    /// Returns the command that logs in with another key or list of known hosts.
+    pub fn ssh_with(&self, key: &str, known: &str) -> String {
         let (key, known) = (self.path(key), self.path(known));
         format!(
             "ssh -F none -p {} -o BatchMode=yes -o IdentitiesOnly=yes -i '{}' \
@@ -98,14 +104,16 @@ impl Host {
         )
     }
 
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
+    /// Returns the command of a copy by ssh.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
         command.args(["copy", "--json", "--ssh", &self.ssh()]).args(arguments);
         self.place(&mut command);
         command
     }
 
-    pub(crate) fn place(&self, command: &mut Command) {
+    /// Has a command run in the local user's home.
+    pub fn place(&self, command: &mut Command) {
         command.env("HOME", self.path("local")).current_dir(self.path("local"));
         for unwanted in ["PENSTOCK_STATE_HOME", "XDG_STATE_HOME", "SSH_AUTH_SOCK"] {
             command.env_remove(unwanted);
@@ -113,16 +121,18 @@ impl Host {
         command.env("XDG_RUNTIME_DIR", self.path("local"));
     }
 
-    pub(crate) fn spawn(&self, arguments: &[&str]) -> Run {
+    /// Starts a copy by ssh.
+    pub fn spawn(&self, arguments: &[&str]) -> Run {
         Run::spawn(&mut self.command(arguments))
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+    /// Runs a copy by ssh to its end.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
         self.spawn(arguments).end()
     }
 
-    /// Process ids whose command line holds `text` and a path of this test.
-    pub(crate) fn processes(&self, text: &str) -> Vec<u32> {
+    /// Returns the numbers of processes whose command line holds `text` and a path of this test.
+    pub fn processes(&self, text: &str) -> Vec<u32> {
         let own = self.path("").display().to_string();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -136,8 +146,8 @@ impl Host {
         found
     }
 
-    /// Nothing runs any more and nothing is kept for a resume, at either end.
-    pub(crate) fn assert_nothing_left(&self) {
+    /// Asserts that no process is left and nothing is kept for a resume, at either end.
+    pub fn assert_nothing_left(&self) {
         self.assert_nothing_runs();
         for home in ["home", "local"] {
             let copies = self.path(home).join(".local/state/penstock/copy");
@@ -150,53 +160,25 @@ impl Host {
         assert!(!left.iter().any(|name| name.starts_with("penstock-ssh")), "{left:?}");
     }
 
-    /// No far end, and no ssh of ours, as soon as what was written is synced: an end that stops
-    /// gives that 10 s, and a system call under way is not ended by anybody.
-    pub(crate) fn assert_nothing_runs(&self) {
-        let until = Instant::now() + Duration::from_secs(60);
-        loop {
+    /// Waits until no far end and no ssh of ours is left, as soon as what was written is synced: an
+    /// end that stops gives that 10 s, and nobody ends a system call under way.
+    pub fn assert_nothing_runs(&self) {
+        Wait::new("the end of processes").until(|| {
             let left = [self.processes("ssh-serve"), self.processes("ControlPersist")].concat();
-            if left.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < until, "processes are left: {left:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        });
     }
 
-    /// A process whose command line holds `text`, once it is there.
-    pub(crate) fn wait_for_process(&self, text: &str) -> u32 {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(id) = self.processes(text).first() {
-                return *id;
-            }
-            assert!(Instant::now() < until, "no process `{text}`");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    /// Waits for a process whose command line holds `text`.
+    pub fn wait_for_process(&self, text: &str) -> u32 {
+        let wait = Wait::new(format!("a process `{text}`")).every(Duration::from_millis(5));
+        wait.some(|| self.processes(text).first().copied())
     }
 }
 
-impl Drop for Host {
+impl Drop for SshHost {
     fn drop(&mut self) {
         let _ = self.sshd.kill();
         let _ = self.sshd.wait();
     }
-}
-
-/// A small tree with what a tree may have.
-pub(crate) fn make_tree(root: &Path) {
-    fs::create_dir_all(root.join("sub/empty")).unwrap();
-    for number in 0..200 {
-        fs::write(root.join(format!("sub/file{number}")), format!("{number}\n")).unwrap();
-    }
-    let large: Vec<u8> = (0..5_000_000u32).map(|at| (at % 251) as u8).collect();
-    fs::write(root.join("large"), large).unwrap();
-    fs::write(root.join("odd \n \u{e4}'\""), "odd").unwrap();
-    std::os::unix::fs::symlink("sub/file1", root.join("link")).unwrap();
-}
-
-/// `diff` says that two trees are the same.
-pub(crate) fn assert_same_tree(one: &Path, other: &Path) {
-    tool("diff", &[&"-r", &"--no-dereference", &one, &other]);
 }

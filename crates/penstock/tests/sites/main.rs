@@ -1,0 +1,12 @@
+//! Sites of several peers: who leads, who takes over, and how target peers share a transfer. Real
+//! daemons with a real etcd, and target peers in this process. Needs no privileges; skips, loudly,
+//! what it cannot run.
+//!
+//! One program for all of these tests, as each program costs seconds to compile and to link.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "seeds, what is skipped, and what a test saw that fails")]
+
+mod cluster;
+mod remote_target;
+mod shared;
+mod sharing;
