@@ -391,10 +391,19 @@ impl TargetPeer for TestPeer {
     }
 }
 
+/// The clock of a controller, which can be held.
+#[derive(Default)]
+struct Clock {
+    held: Option<Instant>,
+    /// Time for which it was held.
+    behind: Duration,
+}
+
 /// The peers that take part.
 struct TestPeers {
     members: Mutex<Vec<Member>>,
     grant: Mutex<Duration>,
+    clock: Mutex<Clock>,
     /// News of its peers, as the run has told them.
     told: Mutex<Vec<(String, PartNews)>>,
 }
@@ -415,7 +424,9 @@ impl Peers for TestPeers {
     }
 
     fn now(&self) -> Instant {
-        penstock_sys::boottime_now()
+        let clock = self.clock.lock().unwrap();
+        let runs = || Instant(penstock_sys::boottime_now().0 - clock.behind.as_nanos() as u64);
+        clock.held.unwrap_or_else(runs)
     }
 
     fn tell(&self, _: TransferId, peer: &str, news: &PartNews) {
@@ -497,6 +508,7 @@ impl InProcessSite {
             peers: Arc::new(TestPeers {
                 members: Mutex::default(),
                 grant: Mutex::new(grant),
+                clock: Mutex::default(),
                 told: Mutex::default(),
             }),
             all: Mutex::default(),
@@ -558,6 +570,15 @@ impl InProcessSite {
     /// Sets the grants of the next run.
     pub fn set_grant(&self, grant: Duration) {
         *self.peers.grant.lock().unwrap() = grant;
+    }
+
+    /// Holds the clock of the controller, or lets it resume from where it was held.
+    pub fn hold_clock(&self, hold: bool) {
+        let now = self.peers.now();
+        let mut clock = self.peers.clock.lock().unwrap();
+        clock.held = hold.then_some(now);
+        let behind = penstock_sys::boottime_now().since(now);
+        clock.behind = if hold { clock.behind } else { behind };
     }
 
     /// Returns the news of a peer's part, in order.

@@ -30,8 +30,8 @@ pub use in_process::{At, Fate, InProcessSite};
 pub use lab::{Lab, LabPair, can_run_lab};
 pub use mount::{Fuse, MooseFs, Mount};
 pub use program::{
-    can_trace, is_root, penstock, program, program_of_others, signal, threads_named, told, tool,
-    traced,
+    can_trace, is_root, penstock, program, program_of_others, signal, status_of, threads_named,
+    told, tool, traced,
 };
 pub use proxy::{Arrival, Counts, FlipPlan, Part, ProxiedPair, Proxy, flips_in, flips_in_records};
 pub use run::{Ended, Run, Slowly, figure, number, verified_at_least};

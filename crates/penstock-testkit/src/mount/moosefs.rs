@@ -118,7 +118,7 @@ impl MooseFs {
     }
 
     /// Starts a chunk server, again if it was killed.
-    pub fn start_chunk_server(&mut self, number: usize) {
+    fn start_chunk_server(&mut self, number: usize) {
         let port = CHUNK_PORT + number;
         let name = format!("chunks-{number}");
         let (data, disk) = (self.root.join(&name), self.root.join(format!("{name}-disk")));

@@ -45,6 +45,18 @@ impl Moment {
         let (all, idle) = cpu_time();
         idle.saturating_sub(self.cpu.1) as f64 / (all - self.cpu.0).max(1) as f64
     }
+
+    /// Asserts that something took no longer than `most` since then, and returns how long. It is not
+    /// judged, and printed, if it took longer while all processors were at work.
+    pub fn assert_within(&self, most: Duration, what: &str) -> Duration {
+        let (took, idle) = (self.at.elapsed(), self.idle());
+        if took > most && idle < IDLE_LEAST {
+            println!("NOT JUDGED: {what} took {took:?}, as all processors were at work");
+        } else {
+            assert!(took <= most, "{what} took {took:?}");
+        }
+        took
+    }
 }
 
 /// A thread that sleeps and wakes, and keeps when it woke late.

@@ -281,13 +281,12 @@ fn c1_changes_are_followed_between_sites() {
         view["progress"]["scan_complete"] == true
             && view["progress"]["bytes_verified"].as_u64() > Some(0)
     });
-    let daemon = rustix::process::Pid::from_raw(a.process() as i32).unwrap();
-    rustix::process::kill_process(daemon, Signal::STOP).unwrap();
+    a.signal(Signal::STOP);
     rewrite(&source.join("dir0/large0"), 9 * MIB);
     rewrite(&source.join("dir1/large1"), 30 * MIB);
     rewrite(&source.join("dir2/large2"), 7);
     fs::set_permissions(source.join("dir3/large3"), fs::Permissions::from_mode(0o604)).unwrap();
-    rustix::process::kill_process(daemon, Signal::CONT).unwrap();
+    a.signal(Signal::CONT);
     let ended = b.follow(&submitted).expect(0);
     println!("{}", ended.last);
     assert_same(&source, &target);

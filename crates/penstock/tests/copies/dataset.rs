@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{fs, io};
 
-use penstock_testkit::{Scratch, program};
+use penstock_testkit::{Scratch, Signal, program, signal};
 
 fn penstock(args: &[&str]) -> Output {
     Command::new(program())
@@ -250,8 +250,7 @@ fn an_interrupted_set_is_called_a_part() {
     while !path.join("f00000000").exists() {
         std::thread::yield_now();
     }
-    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).expect("a process id");
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    signal(child.id(), Signal::INT);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("holds a part of the set"), "{}", stderr(&output));

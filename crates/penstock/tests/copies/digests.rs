@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_testkit::{
-    Copy, PATIENCE, Run, Scratch, assert_same, is_root, make_files, program, rng, two_sites,
+    Copy, Run, Scratch, Signal, Wait, assert_same, is_root, make_files, program, rng, two_sites,
 };
 
 /// Every kind, and the program that judges it, where there is one.
@@ -224,21 +224,15 @@ fn a4_what_storage_lost_is_found_and_fetched_again() {
     let mut command = copy.command(format!("{}/", source.display()), &target);
     command.arg("--readback");
     let copying = Run::spawn(&mut command);
-    let signal = |signal| {
-        let pid = rustix::process::Pid::from_raw(copying.id() as i32).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-    };
     // Names come after the sync of their data, and before the sync that makes them durable too.
-    let until = Instant::now() + PATIENCE;
-    while !target.join("small").exists() || !target.join("large").exists() {
-        assert!(Instant::now() < until, "no files");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    signal(rustix::process::Signal::STOP);
+    Wait::new("both files")
+        .every(Duration::from_millis(1))
+        .is(|| ["small", "large"].iter().all(|name| target.join(name).exists()));
+    copying.signal(Signal::STOP);
     let device = File::options().read(true).write(true).open(&image).unwrap();
     flip(&device, &small[..4096], 100);
     flip(&device, &large[20 << 20..(20 << 20) + 4096], 200);
-    signal(rustix::process::Signal::CONT);
+    copying.signal(Signal::CONT);
     let ended = copying.end().expect(0);
     assert_eq!(ended.figure("repairs"), 2, "{}", ended.last);
     assert!(ended.figure("bytes_read_back") >= ended.figure("bytes"), "{}", ended.last);

@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use penstock_testkit::{
-    Copy, Mount, PATIENCE, Scratch, Slowly, assert_finals_right, assert_same, bytes_below, figure,
+    Copy, Mount, Scratch, Slowly, assert_finals_right, assert_same, bytes_below, figure,
     files_below, is_root, make_files, rng, two_sites,
 };
 use serde_json::Value;
@@ -281,13 +280,8 @@ fn c_a_host_without_descriptors_fails_no_item() {
     b.show_until(&id, |view| figure(&view["progress"], "files") > 20);
     // Those that it has it keeps.
     open_max("8");
-    let until = Instant::now() + PATIENCE;
-    let told = || b.log_text();
     // The log is all that it can still write to.
-    while !told().contains("Too many open files") {
-        assert!(Instant::now() < until, "it has descriptors");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    b.until_log("Too many open files");
     open_max("4096");
     b.follow(&id).expect(0);
     assert_same(&source, &data_b.join("set"));

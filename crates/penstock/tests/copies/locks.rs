@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use penstock_testkit::{
-    Copy, Run, Scratch, Site, assert_same, can_trace, files_below, is_root, make_files, program,
-    rng, traced,
+    Copy, Run, Scratch, Signal, Site, assert_same, can_trace, files_below, is_root, make_files,
+    program, rng, signal, traced,
 };
-use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: usize = 1 << 20;
 /// Neither sort of lock; all else that the program asks of fcntl(2) is refused with it.
@@ -26,7 +25,7 @@ fn kill_traced(copy: &Copy) {
     let claim = claims(copy).pop().expect("a claim");
     let name = claim.file_name().unwrap().to_string_lossy().into_owned();
     let number = name.split('.').nth(2).unwrap().parse().unwrap();
-    kill_process(Pid::from_raw(number).unwrap(), Signal::KILL).unwrap();
+    signal(number, Signal::KILL);
 }
 
 /// Promise: a copy whose state lies where locks cannot be had works as any other; a lock that
@@ -174,11 +173,11 @@ fn a_site_directory_without_locks_has_one_daemon() {
     let errors = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(7), "{errors}");
     let number = fs::read_to_string(directory.join("lock")).unwrap();
-    let number: i32 = number.trim().parse().unwrap();
+    let number: u32 = number.trim().parse().unwrap();
     assert!(errors.contains(&format!("has a daemon already: process {number}")), "{errors}");
     let id = site.submit(&["a:data/src/", "a:data/dst/"]);
     site.follow(&id).expect(0);
     assert_eq!(fs::read(data.join("dst/f")).unwrap(), b"bytes");
-    kill_process(Pid::from_raw(number).unwrap(), Signal::TERM).unwrap();
+    signal(number, Signal::TERM);
     first.wait().unwrap();
 }

@@ -1,5 +1,6 @@
 //! Promise (g): memory grows neither with the number of files nor with that of lanes.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
@@ -7,18 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_testkit::{
-    Copy, Ended, PATIENCE, Run, Scratch, Site, make_files, program, rng, tool, two_sites,
+    Copy, Ended, Run, Scratch, Site, make_files, program, rng, status_of, tool, two_sites,
 };
 
 const MIB: u64 = 1 << 20;
-
-/// A figure of `/proc/PID/status` that is in KiB there, in bytes; 0 of a process that has ended.
-fn resident(process: u32, what: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(what));
-    let kib = line.and_then(|rest| rest.trim_start_matches(':').trim().strip_suffix("kB"));
-    kib.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
-}
 
 /// Runs a copy and gives the most memory that it had resident, in bytes.
 fn peak_of(copy: &Copy, source: &str, target: &str) -> (u64, Ended) {
@@ -29,7 +22,7 @@ fn peak_of(copy: &Copy, source: &str, target: &str) -> (u64, Ended) {
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
         while !ended.load(Ordering::Acquire) {
-            peak = peak.max(resident(process, "VmHWM"));
+            peak = peak.max(status_of(process, "VmHWM") * 1024);
             // The kernel has no event for it; the figure never falls.
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -103,21 +96,15 @@ fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64,
     let options = ["--lanes", "1000", "--piece-size", "1M", "--encryption", encryption];
     let submit = [["transfer", "submit", "a:data/src/", &place].as_slice(), &options].concat();
     let id = b.ok(&submit).trim().to_owned();
-    let (started, mut all_up) = (Instant::now(), None);
-    loop {
-        let view = b.show(&id);
+    let (started, all_up) = (Instant::now(), OnceCell::new());
+    // The daemon tells its figures once a second, and no event says that all lanes are up.
+    b.show_until(&id, |view| {
         if view["progress"]["lanes"] == LANES {
-            all_up = all_up.or_else(|| Some(started.elapsed()));
+            all_up.get_or_init(|| started.elapsed());
         }
-        if view["state"] == "done" {
-            break;
-        }
-        let ended = view["state"] == "failed" || view["state"] == "cancelled";
-        assert!(!ended && started.elapsed() < PATIENCE, "{view}");
-        // The daemon tells its figures once a second, and no event says that all lanes are up.
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let peak = |site: &Site| resident(site.process(), "VmHWM");
+        view["state"] == "done"
+    });
+    let peak = |site: &Site| status_of(site.process(), "VmHWM") * 1024;
     let peaks = (peak(a), peak(b));
     println!(
         "{encryption}: {} MiB at the source, {} MiB at the target, lanes up after {all_up:?}, {:?}",
@@ -125,7 +112,7 @@ fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64,
         peaks.1 / MIB,
         started.elapsed()
     );
-    assert!(all_up.is_some(), "the transfer ended before {LANES} lanes were up");
+    assert!(all_up.get().is_some(), "the transfer ended before {LANES} lanes were up");
     let (source, target) = (a.store.join("src"), b.store.join(target));
     tool("diff", &[&"--recursive", &"--no-dereference", &source, &target]);
     fs::remove_dir_all(&target).unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_testkit::{
-    Copy, Ended, Mount, PATIENCE, Run, Scratch, Site, Slowly, assert_finals_right,
+    Copy, Ended, Mount, PATIENCE, Run, Scratch, Site, Slowly, Wait, assert_finals_right,
     assert_no_leftovers, assert_same, figure, files_below, is_root, make_files, remember, rng,
     tool, two_sites,
 };
@@ -172,11 +172,8 @@ fn c6_a_file_with_several_names_that_changed_stays() {
     fs::write(source.join("names/a"), "one file").unwrap();
     fs::hard_link(source.join("names/a"), source.join("names/b")).unwrap();
     let run = slow_move(&copy, &source, &target);
-    let until = Instant::now() + PATIENCE;
-    while !target.join("names/a").exists() && !target.join("names/b").exists() {
-        assert!(Instant::now() < until, "small files get their names");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    Wait::new("names of small files")
+        .is(|| target.join("names/a").exists() || target.join("names/b").exists());
     fs::set_permissions(source.join("names/a"), fs::Permissions::from_mode(0o600)).unwrap();
     let ended = run.end().expect(4);
     assert_eq!(below(&source), ["names", "names/a", "names/b"]);
@@ -222,11 +219,8 @@ fn what_is_not_at_the_target_any_more_stays() {
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let copy = Copy::new(base.path());
     let run = slow_move(&copy, &source, &target);
-    let until = Instant::now() + PATIENCE;
-    while !target.join("d0/f0").exists() || !target.join("d1/f1").exists() {
-        assert!(Instant::now() < until, "small files get their names");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    Wait::new("names of small files")
+        .is(|| target.join("d0/f0").exists() && target.join("d1/f1").exists());
     fs::remove_file(target.join("d0/f0")).unwrap();
     fs::write(target.join("d1/f1"), "another").unwrap();
     let ended = run.end().expect(3);
@@ -539,11 +533,9 @@ fn d_daemons_that_are_killed_while_they_move_go_on() {
     for kill_a in [true, false, true] {
         let all = files_below(&source).len();
         let slowly = Slowly::with_stops(a.process(), Duration::from_millis(25));
-        let until = Instant::now() + PATIENCE;
-        while files_below(&source).len() >= all && all > 0 {
-            assert!(Instant::now() < until, "nothing is removed: {}", b.show(&id));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        Wait::new("a removal")
+            .every(Duration::from_millis(5))
+            .is(|| all == 0 || files_below(&source).len() < all);
         drop(slowly);
         let killed = if kill_a { &mut a } else { &mut b };
         killed.kill();

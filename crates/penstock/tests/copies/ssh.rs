@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use penstock_testkit::{
     Ended, Run, SshHost, SshOptions, assert_same_files, figure, is_root, make_small_tree, program,
-    tool,
+    signal, tool,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -184,8 +184,7 @@ fn d_a_killed_far_end_is_resumed() {
     for (from, to) in [(LARGE.to_owned(), host.remote("t")), (host.remote("t/"), "p".to_owned())] {
         let arguments = [from.as_str(), to.as_str()];
         let run = begin(&host, &arguments);
-        let far = Pid::from_raw(host.wait_for_process("penstock ssh-serve") as i32).unwrap();
-        kill_process(far, Signal::KILL).unwrap();
+        signal(host.wait_for_process("penstock ssh-serve"), Signal::KILL);
         let ended = run.end().expect(5);
         assert!(ended.errors.contains("the same command again"), "{}", ended.errors);
         host.assert_nothing_runs();

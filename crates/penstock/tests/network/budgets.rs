@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use penstock_testkit::{Moment, Scratch, Site, Wait, make_set, number, seed, signal, status_of, told, walk};
 use penstock_net::trust::Purpose;
 use penstock_net::{ConnectError, LaneStream};
 use penstock_proto::frame::{FrameKind, Header};
 use penstock_proto::id::TransferId;
-use penstock_testkit::{LOOK, PATIENCE, Scratch, Site, make_set, seed, walk};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::doors::Kept;
-use crate::hostile::{BadSource, Hostile, Told, ask_for_largest, endless, problem, status_of};
+use crate::hostile::{BadSource, Hostile, Told, ask_for_largest, endless, problem};
 
 /// How long a short transfer, or a command, may take beside an attack. Alone a transfer takes a
 /// second on a machine with nothing else to do, and a command some milliseconds.
@@ -51,14 +51,13 @@ impl Scene {
 
     /// The other site transfers, and an operator looks.
     fn goes_on(&self, to: &str) {
-        let began = Instant::now();
+        let began = Moment::now();
         self.a.ok(&["transfer", "list"]);
-        let listed = began.elapsed();
-        let began = Instant::now();
+        let listed = began.assert_within(UNHINDERED, "a list beside an attack");
+        let began = Moment::now();
         self.c.ok(&["transfer", "submit", "a:data/src/small/", &format!("c:data/{to}"), "--wait"]);
-        let moved = began.elapsed();
+        let moved = began.assert_within(UNHINDERED, "a transfer beside an attack");
         println!("beside it: listed after {listed:?}, transferred after {moved:?}");
-        assert!(listed < UNHINDERED && moved < UNHINDERED);
     }
 }
 
@@ -120,7 +119,7 @@ fn id(number: u32) -> TransferId {
 fn d4_bodies_of_a_site_take_little_memory() {
     let scene = Scene::new();
     let hostile = scene.hostile();
-    let before = status_of(scene.a.process(), "VmRSS:");
+    let before = status_of(scene.a.process(), "VmRSS");
     scene.runtime.block_on(async {
         send_bodies(&hostile).await;
         let client = hostile.client();
@@ -130,7 +129,7 @@ fn d4_bodies_of_a_site_take_little_memory() {
         assert!([408, 503].contains(&status), "{told}");
         tokio::time::sleep(Duration::from_secs(5)).await;
     });
-    let grown = status_of(scene.a.process(), "VmRSS:").saturating_sub(before);
+    let grown = status_of(scene.a.process(), "VmRSS").saturating_sub(before);
     println!("{grown} KiB more than {before} KiB");
     assert!(grown < 160 << 10, "{grown} KiB");
     scene.goes_on("dst");
@@ -160,12 +159,12 @@ fn d4_rights_are_looked_at_before_a_body() {
 fn d4_waits_for_pages_hold_no_thread() {
     let scene = Scene::new();
     let hostile = scene.hostile();
-    let before = status_of(scene.a.process(), "Threads:");
+    let before = status_of(scene.a.process(), "Threads");
     scene.runtime.block_on(async {
         wait_for_pages(&hostile).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
     });
-    let threads = status_of(scene.a.process(), "Threads:");
+    let threads = status_of(scene.a.process(), "Threads");
     println!("{threads} threads, {before} before");
     scene.goes_on("dst");
     assert!(threads < before + 100, "{threads}");
@@ -205,7 +204,7 @@ fn d4_scans_and_lanes_of_a_site_are_counted() {
     });
     let lanes: Vec<_> = (0..1100).map(|number| hostile.lane(id(1), number)).collect();
     let open = lanes.iter().filter(|lane| lane.is_ok()).count();
-    let threads = status_of(scene.a.process(), "Threads:");
+    let threads = status_of(scene.a.process(), "Threads");
     println!("{open} lanes are open, {threads} threads");
     assert_eq!(open, 1024);
     scene.goes_on("dst");
@@ -231,11 +230,7 @@ fn d4_forgotten_scans_are_removed() {
     let week = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
     owner.unwrap().set_modified(week).unwrap();
     scene.a.start();
-    let began = Instant::now();
-    while of(&scene.a, 0).exists() {
-        assert!(began.elapsed() < PATIENCE, "it is still there");
-        std::thread::sleep(LOOK);
-    }
+    Wait::new("an old scan to go").is(|| !of(&scene.a, 0).exists());
     assert!(of(&scene.a, 1).exists(), "it was asked about lately");
 }
 
@@ -426,7 +421,7 @@ struct Borne {
 fn bear(scene: &Scene, what: &'static str, idle: u64) -> Borne {
     let mut listed = Duration::ZERO;
     let mut grown = 0;
-    let resident = || status_of(scene.a.process(), "VmRSS:").saturating_sub(idle) >> 10;
+    let resident = || status_of(scene.a.process(), "VmRSS").saturating_sub(idle) >> 10;
     for _ in 0..10 {
         let began = Instant::now();
         scene.a.ok(&["transfer", "list"]);
@@ -467,7 +462,7 @@ fn measured_budgets() {
     let scene = Scene::new();
     make_set(&scene.a.store.join("much"), 256, 0, seed());
     scene.goes_on("warm");
-    let idle = status_of(scene.a.process(), "VmRSS:");
+    let idle = status_of(scene.a.process(), "VmRSS");
     let alone = bear(&scene, "alone", idle);
     let hostile = scene.hostile();
     let mut all = vec![];

@@ -246,13 +246,6 @@ fn break_lane(mut tcp: TcpStream, told: &Told) -> Result<(), Box<dyn std::error:
     Ok(())
 }
 
-/// Number in a line of `/proc/PID/status`: of KiB, or of threads.
-pub(super) fn status_of(process: u32, line: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let found = status.lines().find_map(|found| found.strip_prefix(line)).unwrap();
-    found.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 /// The problem in a reply.
 pub(super) async fn problem(reply: Response) -> (u16, Value) {
     let status = reply.status().as_u16();

@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_net::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
 use penstock_proto::text;
-use penstock_testkit::{LOOK, PATIENCE, ProxiedPair, Site, make_set, seed, told};
+use penstock_testkit::{ProxiedPair, Site, Wait, make_set, seed, told};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
@@ -99,11 +99,8 @@ fn a_hostile_sites_words_are_escaped_everywhere() {
         let impostor = Impostor::start(&world.a, &world.b, body);
         world.proxy_a.set_upstream(impostor.address);
         let id = world.b.submit(&["a:data/src/", &format!("b:data/dst{at}")]);
-        let began = Instant::now();
-        while !world.b.ok(&["transfer", "show", &id]).contains("PWN") {
-            assert!(began.elapsed() < PATIENCE, "{}", world.b.show(&id));
-            std::thread::sleep(LOOK);
-        }
+        Wait::new("the impostor's words")
+            .is(|| world.b.ok(&["transfer", "show", &id]).contains("PWN"));
         for command in [
             &["transfer", "show", &id][..],
             &["transfer", "show", &id, "--json"],

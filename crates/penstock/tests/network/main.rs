@@ -1,6 +1,6 @@
 //! Real sites over a bad network: two daemons, with a proxy of ours in front of each that damages,
 //! delays, limits, cuts and swallows what passes. Needs no privileges, but for the tests in
-//! namespaces (`common_lab`).
+//! namespaces.
 //!
 //! One program for all of these tests, as each program costs seconds to compile and to link.
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use penstock_testkit::{PATIENCE, ProxiedPair, assert_same_files, make_set, seed};
+use penstock_testkit::{PATIENCE, ProxiedPair, Wait, assert_same_files, make_set, seed};
 use serde_json::Value;
 
 /// Promise: peers are symmetric. Transfers run in both directions at once, submitted at either
@@ -74,12 +74,12 @@ fn a_paused_transfer_stands_still_and_goes_on() {
     assert_eq!(view["state"], "paused", "{view}");
     let done = view["progress"]["bytes"].as_u64().unwrap();
     // What was on the way when the lanes were closed passes; what moves on would pass to its end.
-    let (began, mut passed) = (Instant::now(), 0);
-    while passed != world.proxy_a.lane_bytes() {
-        assert!(began.elapsed() < PATIENCE, "a paused transfer moves data");
+    let mut passed = 0;
+    Wait::new("a paused transfer to move no data").every(Duration::from_millis(500)).is(|| {
+        let before = passed;
         passed = world.proxy_a.lane_bytes();
-        std::thread::sleep(Duration::from_millis(500));
-    }
+        passed == before
+    });
     assert!(passed < 40 << 20, "a paused transfer has moved its data: {passed} bytes");
     world.proxy_a.set_rate(None);
     world.b.ok(&["transfer", "resume", &id]);

@@ -233,10 +233,6 @@ fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
     );
     fuse.latency.set_lookup(Duration::ZERO);
     fuse.latency.hang(false);
-    let began = Instant::now();
-    while let Err(problem) = source.open_scan(&scan_request(1, "hung")) {
-        assert!(began.elapsed() < PATIENCE, "it answers, and nobody looks: {problem}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    Wait::new("a look at what answers").until(|| source.open_scan(&scan_request(1, "hung")));
     assert_eq!(read_pages(&source, 1), 221);
 }
