@@ -35,6 +35,9 @@ const UNDONE: [&str; 5] = [
     concat!("TO", "DO"),
 ];
 
+/// Languages of blocks of code in documentation that rustdoc takes for tests.
+const TESTED: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
+
 /// Checks every Rust source, shell script and Markdown document of the project. `with_places` lists
 /// what the figures of [`ratchet`] count.
 ///
@@ -86,12 +89,20 @@ pub(crate) fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()
 /// What is over its limit in one file, as `line: what`.
 fn complain(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
+    let mut is_block = false;
     for (line, content) in (1..).zip(text.lines()) {
         let columns = content.chars().count();
         // The row of a table in documentation cannot be broken.
         let table = content.trim_start().starts_with("//! |") || content.contains("/// |");
         if columns > LINE_COLUMNS_MAX && !table {
             complaints.push(format!("{line}: {columns} columns, at most {LINE_COLUMNS_MAX}"));
+        }
+        if let Some(language) = doc_fence(content) {
+            if !is_block && TESTED.contains(&language) {
+                let what = "a block of code is a test, and no step runs it: name its language";
+                complaints.push(format!("{line}: {what}"));
+            }
+            is_block = !is_block;
         }
         if let Some(word) = UNDONE.iter().find(|&&word| content.contains(word)) {
             complaints.push(format!("{line}: `{word}` marks work left undone"));
@@ -111,6 +122,13 @@ fn complain(text: &str) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// The language of a block of code in documentation that begins in a line, or the end of one.
+fn doc_fence(line: &str) -> Option<&str> {
+    let text = line.trim_start();
+    let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"))?;
+    text.trim_start().strip_prefix("```").map(str::trim)
 }
 
 /// Where text is written past the module that escapes what may not reach a terminal.
@@ -138,6 +156,8 @@ mod tests {
         assert!(complain(&"\n".repeat(1_000)).is_empty());
         assert_eq!(complain(&"\n".repeat(1_001)), ["1: 1001 lines, at most 1000"]);
         assert_eq!(complain(&format!("\n// {} later", UNDONE[3])).len(), 1);
+        assert!(complain("/// ```text\n/// a\n/// ```\n").is_empty());
+        assert_eq!(complain("//! ```\n//! a\n//! ```\n").len(), 1);
     }
 
     /// Promise: the program prints by the functions that escape, and by no others.

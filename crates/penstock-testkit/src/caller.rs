@@ -39,8 +39,8 @@ impl Site {
     }
 }
 
-/// Returns the TLS configuration of the holder of a certificate towards another site, which it knows
-/// as that is now.
+/// Returns the TLS configuration of the holder of a certificate towards another site, which it
+/// knows as that is now.
 pub fn tls(identity: &PeerCertificate, other: &Site, purpose: Purpose) -> Arc<ClientConfig> {
     let known = TrustStore::new(other.authority().certificate().clone()).unwrap();
     let name = Some(other.name.parse().unwrap());

@@ -95,7 +95,8 @@ impl Drop for Etcd {
 }
 
 impl Site {
-    /// Makes the first peer of a site, whose daemon runs and leads; its journal is below `root` too.
+    /// Makes the first peer of a site, whose daemon runs and leads; its journal is below `root`
+    /// too.
     ///
     /// A site of patient people waits five seconds for a controller, tests do not; but an etcd of
     /// three needs two to elect another leader of its own.

@@ -93,8 +93,8 @@ pub struct Fate {
     pub read_only: AtomicBool,
     /// Requests to look again at files that a lost peer may have written to late.
     pub mends: AtomicU32,
-    /// The peer asks for work only when it is woken, has reported something, or was just given some:
-    /// not because time has passed.
+    /// The peer asks for work only when it is woken, has reported something, or was just given
+    /// some: not because time has passed.
     pub only_woken: AtomicBool,
     awake: Mutex<bool>,
     asked: Condvar,
@@ -129,7 +129,8 @@ impl Fate {
         self.untenured.lock().unwrap().store(true, Ordering::Release);
     }
 
-    /// Cuts off the first of the peers with the same flag that names a file, before it reports that.
+    /// Cuts off the first of the peers with the same flag that names a file, before it reports
+    /// that.
     pub fn be_deaf_at_name(&self, name: &Arc<AtomicBool>) {
         *self.deaf_at_name.lock().unwrap() = Some(Arc::clone(name));
     }

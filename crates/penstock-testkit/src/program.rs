@@ -101,8 +101,8 @@ pub fn signal(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process.cast_signed()).unwrap(), signal).unwrap();
 }
 
-/// Returns the number of a line of `/proc/PID/status`, in KiB if it is of memory; 0 for a process that
-/// has ended.
+/// Returns the number of a line of `/proc/PID/status`, in KiB if it is of memory; 0 for a process
+/// that has ended.
 pub fn status_of(process: u32, line: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let found = status.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(':'));

@@ -79,7 +79,8 @@ impl Site {
         Self { name, dir, store, environment, launcher, log, daemon: None, address: None }
     }
 
-    /// Makes another peer of this site, with more options of `site join`; its daemon is not started.
+    /// Makes another peer of this site, with more options of `site join`; its daemon is not
+    /// started.
     pub fn add_peer(&self, dir: PathBuf, peer: &str, options: &[&str]) -> Self {
         let token = self.ok(&["site", "join"]);
         let site = Self::adopt(self.name, dir, self.store.clone());

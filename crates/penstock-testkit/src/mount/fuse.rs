@@ -58,8 +58,8 @@ impl Latency {
         self.hung.store(hung, Ordering::Relaxed);
     }
 
-    /// Has reads of files called `stuck` wait from now on, until one is interrupted; or has all return
-    /// that have waited.
+    /// Has reads of files called `stuck` wait from now on, until one is interrupted; or has all
+    /// return that have waited.
     pub fn stick(&self, stuck: bool) {
         self.stuck.store(stuck, Ordering::Relaxed);
     }
@@ -91,8 +91,8 @@ struct Tree {
 }
 
 impl Fuse {
-    /// Mounts `tree` at `path` with inode numbers that `salt` makes others; `None`, which it prints,
-    /// where that is not allowed.
+    /// Mounts `tree` at `path` with inode numbers that `salt` makes others; `None`, which it
+    /// prints, where that is not allowed.
     pub fn mount(tree: &Path, path: &Path, salt: u64) -> Option<Self> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let Ok(device) = device else {

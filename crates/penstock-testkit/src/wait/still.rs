@@ -46,8 +46,8 @@ impl Moment {
         idle.saturating_sub(self.cpu.1) as f64 / (all - self.cpu.0).max(1) as f64
     }
 
-    /// Asserts that something took no longer than `most` since then, and returns how long. It is not
-    /// judged, and printed, if it took longer while all processors were at work.
+    /// Asserts that something took no longer than `most` since then, and returns how long. It is
+    /// not judged, and printed, if it took longer while all processors were at work.
     pub fn assert_within(&self, most: Duration, what: &str) -> Duration {
         let (took, idle) = (self.at.elapsed(), self.idle());
         if took > most && idle < IDLE_LEAST {

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use penstock_testkit::{Moment, Scratch, Site, Wait, make_set, number, seed, signal, status_of, told, walk};
 use penstock_net::trust::Purpose;
 use penstock_net::{ConnectError, LaneStream};
 use penstock_proto::frame::{FrameKind, Header};
 use penstock_proto::id::TransferId;
+use penstock_testkit::{
+    Moment, Scratch, Site, Wait, make_set, number, seed, signal, status_of, told, walk,
+};
 use serde_json::json;
 use tokio::runtime::Runtime;
 

@@ -7,7 +7,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_testkit::{LOOK, Moment, PATIENCE, ProxiedPair, Scratch, Site, make_set, seed, status_of, told, walk};
 use data_encoding::HEXLOWER;
 use futures_util::{StreamExt as _, stream};
 use penstock_net::trust::{
@@ -19,6 +18,9 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::LaneId;
 use penstock_sys::EventFd;
+use penstock_testkit::{
+    LOOK, Moment, PATIENCE, ProxiedPair, Scratch, Site, make_set, seed, status_of, told, walk,
+};
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
