@@ -14,7 +14,9 @@ use penstock_api::rpc::task::Caller;
 use penstock_api::scan::SourcePeer;
 use penstock_cluster::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_cluster::keys::Keys;
-use penstock_cluster::membership::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Ineligible, Tenure};
+use penstock_cluster::membership::{
+    Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Ineligible, Tenure,
+};
 use penstock_cluster::state::{EtcdState, SharedJournal, SqliteState};
 use penstock_peer::SourceService;
 use penstock_proto::id::Name;

@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_api::cluster::{KnownPeer, PeerCard};
+use penstock_api::cluster::{KnownPeer, PeerCard, StoreCard};
 use penstock_api::operate::{
-    EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerView, PeersView, Presence, SiteEvent, SiteHealthView,
-    TransferPaths, worst,
+    EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerStore, PeerView, PeersView, Presence, SiteEvent,
+    SiteHealthView, TransferPaths, worst,
 };
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_cluster::etcd::Compaction;

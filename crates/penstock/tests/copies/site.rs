@@ -10,7 +10,7 @@ use penstock_api::site::OpenScan;
 use penstock_api::transfer::PathText;
 use penstock_net::trust::{CipherSuite, Purpose};
 use penstock_proto::slicing::Slicing;
-use penstock_testkit::{Scratch, Site, assert_same_files, request, talk};
+use penstock_testkit::{Scratch, Site, assert_same_files, penstock, request, talk};
 use rustls::ClientConfig;
 
 /// Makes a site below `base`, and starts its daemon.
@@ -284,26 +284,26 @@ fn a8_a_second_daemon_and_a_taken_port_are_refused() {
 /// by `site status`, which is not well then, and by `peer list`; until it is there.
 #[test]
 fn a_store_that_is_missing_is_told() {
-    let base = tempfile::tempdir().unwrap();
-    let mut lab = Site::new(base.path(), "lab");
+    let base = Scratch::on_disk();
+    let mut lab = site(base.path(), "lab");
     lab.ok(&["site", "status"]);
     lab.kill();
     let away = base.path().join("away");
-    fs::rename(&lab.data, &away).unwrap();
+    fs::rename(&lab.store, &away).unwrap();
     lab.start();
     let status = lab.run(&["site", "status"]);
     let text = String::from_utf8_lossy(&status.stdout);
     assert_eq!(status.status.code(), Some(7), "{text}");
-    for word in ["NOT WELL", "`data` is offline", lab.data.to_str().unwrap(), "do:  mount it"] {
+    for word in ["NOT WELL", "`data` is offline", lab.store.to_str().unwrap(), "do:  mount it"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(lab.ok(&["peer", "list"]).contains("data (offline)"));
-    fs::rename(&away, &lab.data).unwrap();
+    fs::rename(&away, &lab.store).unwrap();
     assert!(lab.ok(&["peer", "list"]).contains("data (new)"));
     lab.ok(&["site", "status"]);
     let store = format!("data={}", away.display());
     let other = base.path().join("other");
-    let made = Command::new(BINARY)
+    let made = penstock()
         .args(["site", "init", "--name", "other", "--store", &store, "--dir"])
         .arg(&other)
         .output()
@@ -318,8 +318,8 @@ fn a_store_that_is_missing_is_told() {
 /// exist, paths of a site without pairings, lists without lines.
 #[test]
 fn what_names_nothing_is_told() {
-    let base = tempfile::tempdir().unwrap();
-    let mut lab = Site::new(base.path(), "lab");
+    let base = Scratch::on_disk();
+    let mut lab = site(base.path(), "lab");
     let says = |site: &Site, args: &[&str], word: &str| {
         let output = site.run(args);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -334,13 +334,13 @@ fn what_names_nothing_is_told() {
     says(&lab, &["transfer", "list"], "no transfers");
     let said = lab.fails(12, &["site", "paths", "hpc"]);
     assert!(said.contains("penstock site list"), "{said}");
-    let hpc = Site::new(base.path(), "hpc");
-    hpc.ok(&["site", "pair", &lab.token()]);
+    let hpc = site(base.path(), "hpc");
+    hpc.ok(&["site", "pair", &token(&lab)]);
     let said = String::from_utf8_lossy(&lab.run(&grant).stderr).into_owned();
     assert!(!said.contains("not paired"), "{said}");
     lab.kill();
     says(&lab, &grant, "was not checked");
-    lab.directory = base.path().join("elsewhere");
+    lab.dir = base.path().join("elsewhere");
     let said = lab.fails(5, &["transfer", "list"]);
     assert!(said.contains("is not a site directory"), "{said}");
 }

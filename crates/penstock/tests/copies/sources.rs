@@ -27,7 +27,7 @@ fn failure_list(base: &Path, ended: &Ended) -> (PathBuf, BTreeSet<String>) {
 /// the path; it is not called temporary.
 #[test]
 fn a_source_that_is_missing_is_told() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let copy = Copy::new(base.path());
     for options in [&[][..], &["-n"]] {
         let (from, to) = (base.path().join("missing"), base.path().join("to"));
@@ -43,7 +43,7 @@ fn a_source_that_is_missing_is_told() {
 /// offline for a while.
 #[test]
 fn a_target_that_takes_no_files_is_told() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     fs::write(base.path().join("f"), "1").unwrap();
     let copy = Copy::new(base.path());
     for durability in ["batch", "none"] {
@@ -58,7 +58,7 @@ fn a_target_that_takes_no_files_is_told() {
 /// with advice, and nothing is copied.
 #[test]
 fn more_than_one_source_is_told() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     for name in ["a", "b"] {
         fs::write(base.path().join(name), name).unwrap();
     }

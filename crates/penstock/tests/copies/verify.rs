@@ -335,7 +335,7 @@ fn i_a_list_leads_nowhere_else() {
 /// it, and by the exit codes of their own help.
 #[test]
 fn errors_say_what_next() {
-    let base = scratch();
+    let base = Scratch::on_disk();
     let at = |name: &str| base.path().join(name).into_os_string().into_string().unwrap();
     fs::create_dir(base.path().join("tree")).unwrap();
     fs::write(base.path().join("junk"), "junk\n").unwrap();
@@ -349,7 +349,7 @@ fn errors_say_what_next() {
         (vec!["receipt", "check", &none], 7),
         (vec!["receipt", "check", &junk, "--trust", &none], 2),
     ] {
-        let output = Command::new(BINARY).args(&args).output().unwrap();
+        let output = Command::new(program()).args(&args).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains("\nhint:  "), "{args:?}: {said}");

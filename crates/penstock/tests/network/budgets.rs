@@ -11,9 +11,7 @@ use penstock_net::trust::Purpose;
 use penstock_net::{ConnectError, LaneStream};
 use penstock_proto::frame::{FrameKind, Header};
 use penstock_proto::id::TransferId;
-use penstock_testkit::{
-    Moment, Scratch, Site, Wait, make_set, number, seed, signal, status_of, told, walk,
-};
+use penstock_testkit::{Moment, Scratch, Site, Wait, make_set, seed, status_of, walk};
 use serde_json::json;
 use tokio::runtime::Runtime;
 

@@ -35,7 +35,9 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let problem = Self::new(ProblemCode::DeleteRefused, refusal.to_string());
         match refusal {
-            Refusal::Unlisted(_) => problem.hint("make all of the source readable, and run it again"),
+            Refusal::Unlisted(_) => {
+                problem.hint("make all of the source readable, and run it again")
+            }
             // The failed items list these files, so the exit code is theirs.
             Refusal::Unfinished(_) => problem.exit(Exit::SomeFailed).hint(
                 "finish these copies, or remove their files with `penstock copy --clean SRC`, and \

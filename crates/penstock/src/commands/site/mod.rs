@@ -343,7 +343,7 @@ fn lack_of(store: &StoreConfig) -> Option<String> {
 
 /// Returns the note about a site that is not paired with this one, or of which nobody knows.
 fn unpaired(client: &Client, site: &Name) -> Option<String> {
-    let sites: Vec<SiteView> = match client.get("/sites") {
+    let sites: Vec<SiteView> = match client.get(&LIST_SITES.uri(&[])) {
         Ok(sites) => sites,
         Err(error) => {
             return Some(format!("whether site `{site}` is paired was not checked: {error}"));
