@@ -25,7 +25,7 @@ pub(crate) enum Refusal {
     )]
     TooMany { found: u64, most: u64 },
     #[error(
-        "nothing is deleted: {found} of {} at the target would go, more than half",
+        "nothing is deleted: {found} of the {} at the target would go, more than half",
         counted(.found + .existed, "item")
     )]
     MostOfTarget { found: u64, existed: u64 },
