@@ -212,7 +212,7 @@ fn a_scan_ends_over_two_sites_with_a_thousand_long_errors() {
     let output = world.b.run(&[&args[..], &["--wait"]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", told(&output));
     let is_list = |name: &str| name.starts_with("penstock-failed-");
-    let mut beside = fs::read_dir(&world.b.dir).unwrap().map(|entry| entry.unwrap());
+    let mut beside = fs::read_dir(world.root.path()).unwrap().map(|entry| entry.unwrap());
     let list = beside.find(|entry| entry.file_name().to_str().is_some_and(is_list)).unwrap();
     let failed = fs::read_to_string(list.path()).unwrap();
     let long = failed.lines().filter(|line| line.len() > 2 * directories.len());
