@@ -41,7 +41,7 @@ Usage: cargo xtask <COMMAND>
   verify long       checks what takes long: the first minute on bare releases of Debian
   fix               formats, wraps Markdown, and applies what clippy suggests
   wrap              wraps Markdown at 100 columns
-  reference         writes docs/{reference,problems,api}.md from the program
+  reference         writes docs/{reference,problems,api}.md, and the codes of the Python client
   man DIR           writes a man page for each command into DIR
   tidy [--places]   only the limits on sizes, on imports between crates and modules, on the
                     language of comments, and on Markdown; `--places` lists each place that

@@ -9,10 +9,14 @@ use anyhow::{Context as _, bail};
 
 use crate::markdown;
 
+/// The reference of problems.
+const PROBLEMS: &str = "docs/problems.md";
+/// The codes of problems for the Python client.
+const PYTHON_CODES: &str = "sdk/python/src/penstock/_codes.py";
 /// The references, and the arguments of the program that prints each.
 const REFERENCES: [(&str, &[&str]); 3] = [
     ("docs/reference.md", &["reference"]),
-    ("docs/problems.md", &["reference", "--problems"]),
+    (PROBLEMS, &["reference", "--problems"]),
     ("docs/api.md", &["reference", "--endpoints"]),
 ];
 
@@ -21,8 +25,7 @@ const REFERENCES: [(&str, &[&str]); 3] = [
 /// # Errors
 /// The program does not build, or a file cannot be written.
 pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
-    for (place, arguments) in REFERENCES {
-        let text = wrapped(&program(root, arguments)?);
+    for (place, text) in texts(|arguments| program(root, arguments))? {
         fs::write(root.join(place), text).with_context(|| format!("write {place}"))?;
         println!("wrote {place}");
     }
@@ -35,15 +38,62 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
 /// One of them differs; the message names the command that writes it.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let program = crate::suite::program_under_test(root)?;
-    for (place, arguments) in REFERENCES {
+    let printed = |arguments: &[&str]| {
         let output = Command::new(&program).args(arguments).output().context("start penstock")?;
         if !output.status.success() {
             bail!("`penstock {}` failed: {}", arguments.join(" "), output.status);
         }
+        Ok(output.stdout)
+    };
+    for (place, text) in texts(printed)? {
         let found = fs::read_to_string(root.join(place)).unwrap_or_default();
-        compare(place, &wrapped(&output.stdout), &found)?;
+        compare(place, &text, &found)?;
     }
     Ok(())
+}
+
+/// Returns each file and its text, from what the program prints for some arguments.
+///
+/// # Errors
+/// Those of `printed`.
+fn texts(
+    printed: impl Fn(&[&str]) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let mut texts = Vec::new();
+    for (place, arguments) in REFERENCES {
+        let text = wrapped(&printed(arguments)?);
+        if place == PROBLEMS {
+            texts.push((PYTHON_CODES, python_codes(&text)));
+        }
+        texts.push((place, text));
+    }
+    Ok(texts)
+}
+
+/// Returns the module of the Python client that holds the codes of the reference of problems.
+fn python_codes(problems: &str) -> String {
+    let (mut area, mut areas, mut later) = ("", String::new(), String::new());
+    for line in problems.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            area = heading;
+        }
+        let Some((code, row)) = line.strip_prefix("| `").and_then(|row| row.split_once("` |"))
+        else {
+            continue;
+        };
+        areas += &format!("    \"{code}\": \"{area}\",\n");
+        if row.split('|').nth(2).is_some_and(|retry| retry.trim() == "later") {
+            later += &format!("        \"{code}\",\n");
+        }
+    }
+    format!(
+        "# Written by `cargo xtask reference` from docs/problems.md.\n\
+         \"\"\"Codes of problems.\"\"\"\n\n\
+         AREAS = {{\n{areas}}}\n\
+         \"\"\"The area of each code.\"\"\"\n\n\
+         RETRIED_LATER = frozenset(\n    {{\n{later}    }}\n)\n\
+         \"\"\"Codes of problems that may pass without a change.\"\"\"\n"
+    )
 }
 
 fn compare(place: &str, wanted: &str, found: &str) -> anyhow::Result<()> {
@@ -86,4 +136,21 @@ fn program(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
         bail!("`penstock {}` failed: {}", arguments.join(" "), output.status);
     }
     Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: the Python client knows each code of the reference, its area, and whether to retry.
+    #[test]
+    fn python_has_the_codes_of_the_reference() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |place| fs::read_to_string(root.join(place)).unwrap();
+        let codes = python_codes(&read(PROBLEMS));
+        assert!(codes.contains("    \"store-offline\": \"Stores and targets\",\n"), "{codes}");
+        assert!(codes.contains("        \"store-offline\",\n"), "{codes}");
+        assert!(!codes.contains("        \"store-read-only\",\n"), "{codes}");
+        compare(PYTHON_CODES, &codes, &read(PYTHON_CODES)).unwrap();
+    }
 }

@@ -1,4 +1,4 @@
-"""Writes what is not written by hand: the synchronous client, and the table of problem codes.
+"""Writes the synchronous client from the asynchronous one.
 
 Usage: python tools/generate.py [--check]
 
@@ -12,7 +12,6 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "src/penstock"
-PROBLEMS = PROJECT.parents[1] / "docs/problems.md"
 
 _SYNC = [
     (r"\bawait anyio\.open_file\(", "open("),
@@ -36,29 +35,6 @@ def sync_of(source: str, name: str) -> str:
     return f"# Written by tools/generate.py from _async/{name}: change that file.\n{source}"
 
 
-def codes_of(problems: str) -> str:
-    """Returns the module of codes for `docs/problems.md`."""
-    area, areas, later = "", dict[str, str](), list[str]()
-    for line in problems.splitlines():
-        if line.startswith("## "):
-            area = line.removeprefix("## ")
-        cells = [cell.strip() for cell in line.split("|")]
-        if area and len(cells) == 8 and cells[1].startswith("`"):
-            code = cells[1].strip("`")
-            areas[code] = area
-            if cells[4] == "later":
-                later.append(code)
-    lines = [
-        "# Written by tools/generate.py from docs/problems.md: change that file, not this one."
-    ]
-    lines += ['"""Codes of problems."""', "", "AREAS = {"]
-    lines += [f'    "{code}": "{area}",' for code, area in areas.items()]
-    lines += ["}", '"""The area of each code."""', "", "RETRIED_LATER = frozenset({"]
-    lines += [f'    "{code}",' for code in later]
-    lines += ["})", '"""Codes of problems that may pass without a change."""', ""]
-    return "\n".join(lines)
-
-
 def formatted(source: str, path: Path) -> str:
     """Returns the source with its imports sorted, and as the formatter writes it."""
     for command in (["check", "--quiet", "--fix-only", "--select", "I"], ["format", "--quiet"]):
@@ -75,7 +51,6 @@ def written() -> dict[Path, str]:
     for module in sorted((PACKAGE / "_async").glob("*.py")):
         if module.name != "__init__.py":
             files[PACKAGE / "_sync" / module.name] = sync_of(module.read_text(), module.name)
-    files[PACKAGE / "_codes.py"] = codes_of(PROBLEMS.read_text())
     return {path: formatted(source, path) for path, source in files.items()}
 
 

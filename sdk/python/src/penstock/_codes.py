@@ -1,4 +1,4 @@
-# Written by tools/generate.py from docs/problems.md: change that file, not this one.
+# Written by `cargo xtask reference` from docs/problems.md.
 """Codes of problems."""
 
 AREAS = {
@@ -155,7 +155,6 @@ AREAS = {
     "peer-keys": "Sites and pairing",
     "receipt": "Receipts",
     "receipt-damaged": "Receipts",
-    "receipt-later": "Receipts",
     "receipt-differs": "Receipts",
     "receipt-foreign": "Receipts",
     "receipt-key": "Receipts",
@@ -253,7 +252,6 @@ RETRIED_LATER = frozenset(
         "site-cut",
         "peer-keys",
         "receipt",
-        "receipt-later",
         "journal",
         "state",
         "etcd",

@@ -40,6 +40,8 @@ class StoreCard(View):
     """File systems mounted within it, in words; empty if there are none."""
     rights: StoreRights = StoreRights()
     """Rights of paired sites to the store, as that peer is configured."""
+    trouble: str = ""
+    """The reason why it cannot be opened, in words; empty if it can."""
 
 
 class PeerCard(View):

@@ -116,8 +116,10 @@ class PeerStore(View):
     """Its identity, in hex; empty if it has none yet or cannot be read."""
     is_: str = Field(default="", alias="is")
     """Comparison with the other peers: `same`, `other`, `new` (no identity yet anywhere),
-    `offline` (others have one), `alone` (no other peer has it).
+    `offline` (it cannot be opened, or others have an identity), `alone` (no other peer has it).
     """
+    why: str = ""
+    """The reason why it is offline, in words; may be empty."""
 
 
 class PeerView(View):
