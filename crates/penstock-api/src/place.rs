@@ -32,8 +32,10 @@ impl fmt::Display for PathText {
     }
 }
 
-/// A place in a store of a site: `SITE:STORE/PATH`.
+/// A place in a store of a site: `SITE:STORE/PATH`. In JSON it is an object; requests may also give
+/// the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "LocationForm")]
 pub struct Location {
     /// The site.
     pub site: Name,
@@ -44,6 +46,27 @@ pub struct Location {
     /// True if it was written with a slash at its end. For a source this means its contents; for a
     /// target, a directory to put the source into.
     pub slash: bool,
+}
+
+/// The forms of a location in JSON.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LocationForm {
+    Text(String),
+    Parts { site: Name, store: Name, path: PathText, slash: bool },
+}
+
+impl TryFrom<LocationForm> for Location {
+    type Error = ParseLocationError;
+
+    fn try_from(form: LocationForm) -> Result<Self, Self::Error> {
+        match form {
+            LocationForm::Text(text) => text.parse(),
+            LocationForm::Parts { site, store, path, slash } => {
+                Ok(Self { site, store, path, slash })
+            }
+        }
+    }
 }
 
 /// Error: a text is not a location.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::ClusterView;
 use crate::outcome::FailedItem;
-use crate::place::PathText;
+use crate::place::{Location, PathText};
 use crate::problem::{Exit, Problem, ProblemCode};
-use crate::transfer::{Progress, TransferState, TransferView};
+use crate::transfer::{Progress, TransferState, TransferView, Waiting};
 
 /// Version of the objects in the event stream and of `--json`.
 pub const EVENT_VERSION: u32 = 1;
@@ -31,6 +31,8 @@ pub enum Event {
     Error(ErrorEvent),
     /// End of a transfer.
     Summary(TransferEvent),
+    /// Events are gone that the client has not received: it has to look anew.
+    Reset,
 }
 
 /// State of a transfer.
@@ -72,11 +74,12 @@ pub struct ErrorEvent {
 }
 
 impl Event {
-    /// Returns the transfer that an event concerns.
-    pub fn id(&self) -> TransferId {
+    /// Returns the transfer that an event concerns; `None` for a reset.
+    pub fn id(&self) -> Option<TransferId> {
         match self {
-            Self::Status(event) | Self::Summary(event) => event.id,
-            Self::Error(event) => event.id,
+            Self::Status(event) | Self::Summary(event) => Some(event.id),
+            Self::Error(event) => Some(event.id),
+            Self::Reset => None,
         }
     }
 
@@ -119,6 +122,37 @@ pub struct TransferList {
     /// Value of `cursor` for the next part; none at the end.
     #[serde(default)]
     pub next: Option<String>,
+}
+
+/// The transfers of this site that wait, in the order in which they would start.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct QueueView {
+    /// Number of transfers that run.
+    pub running: u64,
+    /// Number of transfers that wait.
+    pub waiting: u64,
+    /// The first of them, at most [`LIST_MAX`].
+    pub transfers: Vec<QueueEntry>,
+}
+
+/// A transfer that waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueEntry {
+    /// The transfer.
+    pub id: TransferId,
+    /// Its user; absent where another site submitted it, or the administrator of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Name>,
+    /// Note of its user.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "crate::text::field")]
+    pub label: String,
+    /// Source.
+    pub source: Location,
+    /// Target.
+    pub target: Location,
+    /// The reason for which it waits.
+    pub waiting: Waiting,
 }
 
 /// A site: this one, or one that it is paired with.
@@ -307,7 +341,11 @@ mod tests {
             source: "lab:raw/a".parse().unwrap(),
             target: "hpc:scratch/a".parse().unwrap(),
             options: Default::default(),
+            owner: None,
+            label: String::new(),
+            priority: None,
             state: TransferState::Done,
+            waiting: None,
             reason: String::new(),
             created: 1,
             progress: Progress { bytes_verified: 1000, seconds: 2.0, ..Default::default() },

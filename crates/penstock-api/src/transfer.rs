@@ -1,7 +1,7 @@
 //! Requests of users, and what users see of their transfers.
 
 use penstock_proto::digest::DigestKind;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
@@ -117,6 +117,48 @@ pub struct TransferRequest {
     /// Options.
     #[serde(default)]
     pub options: TransferOptions,
+    /// Note of its user, up to 200 characters.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// Priority among the transfers of one user, 0 to 100; 50 if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Earliest start, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<u64>,
+}
+
+impl TransferRequest {
+    /// Returns a request without label, priority and start time.
+    pub fn new(
+        id: TransferId,
+        source: Location,
+        target: Location,
+        options: TransferOptions,
+    ) -> Self {
+        let label = String::new();
+        Self { id, source, target, options, label, priority: None, not_before: None }
+    }
+}
+
+/// The reason for which a transfer waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The kind of the reason: `turn`, `retry`, `room`, …; the manual lists all of them.
+    #[serde(deserialize_with = "crate::text::field")]
+    pub code: String,
+    /// Milliseconds since 1970 since which it waits for this reason.
+    pub since_ms: u64,
+    /// End of the wait in milliseconds since 1970; absent where an event ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
+    /// The object: a store, a site, a rule. May be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "crate::text::field")]
+    pub on: String,
+    /// Number of transfers that would start before it; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
 }
 
 /// State of a transfer.
@@ -264,8 +306,21 @@ pub struct TransferView {
     pub target: Location,
     /// Options.
     pub options: TransferOptions,
+    /// User that submitted it; absent where another site did, or the administrator of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Name>,
+    /// Note of its user.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "crate::text::field")]
+    pub label: String,
+    /// Priority among the transfers of one user, 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
     /// State.
     pub state: TransferState,
+    /// The reason for which it waits; absent if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
     /// Reason of the state, or what the transfer waits for and until when (promise (f)). May be
     /// empty.
     #[serde(deserialize_with = "crate::text::field")]
@@ -296,6 +351,9 @@ mod tests {
         let root: Location = "hpc:scratch".parse().unwrap();
         assert_eq!(root.to_string(), "hpc:scratch/");
         assert!(!root.slash);
+        for form in [serde_json::to_value(&location).unwrap(), "lab:raw/run7/".into()] {
+            assert_eq!(serde_json::from_value::<Location>(form).unwrap(), location);
+        }
         for bad in ["raw/run7", "lab:raw/../x", "Lab:raw", "lab:", "lab:raw/a//b"] {
             assert!(bad.parse::<Location>().is_err(), "`{bad}` must be refused");
         }

@@ -6,3 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn now_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
+
+/// Returns the time of day in milliseconds since 1970; 0 before that.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -20,6 +20,9 @@ use penstock_exit::{ExitCode, Failure};
 
 mod error;
 mod own_etcd;
+mod web;
+
+pub use web::{WEB_PORT_DEFAULT, WebConfig};
 
 pub use error::{ClusterConfigError, ConfigError, OwnEtcdError};
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
@@ -49,7 +52,7 @@ pub struct Config {
     pub advertise: Vec<SocketAddr>,
     /// Transfers that run at a time. Default: 4; more wait for their turn.
     #[serde(default = "running_max_default")]
-    pub running_max: usize,
+    pub running_max: u32,
     /// CPUs that the daemon keeps busy at most. Default: all that its cgroup (`cpu.max`) and its
     /// affinity mask allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +64,9 @@ pub struct Config {
     /// Which networks are for data and which are not. Default: data goes over what is advertised.
     #[serde(default, rename = "network", skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkConfig>,
+    /// The API over HTTPS, for users on other hosts. Default: none, only the Unix socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<WebConfig>,
     /// The site's other peers, where there are some. Default: this peer is the whole site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterConfig>,
@@ -240,7 +246,7 @@ fn listen_default() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT_DEFAULT))
 }
 
-fn running_max_default() -> usize {
+fn running_max_default() -> u32 {
     penstock_controller::manager::RUNNING_MAX_DEFAULT
 }
 
@@ -377,6 +383,9 @@ impl Config {
         if let Some(cluster) = &self.cluster {
             cluster.check()?;
             cluster.own_etcd.as_ref().map_or(Ok(()), OwnEtcdConfig::check)?;
+        }
+        if let Some(web) = &self.web {
+            web.check()?;
         }
         if self.cpus == Some(0) {
             return Err(ConfigError::Zero("cpus"));

@@ -112,7 +112,7 @@ impl Run {
         mut wanted: impl FnMut(&Value) -> bool,
     ) -> Option<Value> {
         let until = Instant::now() + most;
-        while let Some(value) = self.next() {
+        for value in self.by_ref() {
             if wanted(&value) {
                 return Some(value);
             }

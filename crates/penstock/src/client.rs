@@ -1,4 +1,6 @@
-//! Asks the daemon of a site directory, over its Unix socket.
+//! Asks the daemon of a site directory over its Unix socket, or one on another host over HTTPS.
+
+mod remote_daemon;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,16 +19,26 @@ use tokio::runtime::Runtime;
 use penstock_daemon::config::Config;
 use penstock_daemon::http;
 use penstock_exit::{ExitCode, Failure, failure};
+use remote_daemon::RemoteDaemon;
 
 /// How long the daemon may take for one answer; it may have to ask another site meanwhile.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long an event stream may be silent: it tells something every second.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// A client of the local API. Its methods block.
+/// A client of the API. Its methods block.
 pub(crate) struct Client {
-    socket: PathBuf,
+    way: Way,
     runtime: Runtime,
+}
+
+/// The way to the daemon.
+#[derive(Clone)]
+enum Way {
+    /// Its Unix socket on this host.
+    Socket(PathBuf),
+    /// HTTPS, to a daemon on any host.
+    Https(RemoteDaemon),
 }
 
 /// What the reader of an event stream wants next.
@@ -38,13 +50,18 @@ pub(crate) enum Next {
 }
 
 impl Client {
-    /// A client of the daemon of a site directory; the daemon is not asked yet.
+    /// Returns a client of the daemon that `PENSTOCK_URL` names, or of the one of a site directory.
+    /// The daemon is not asked yet.
     ///
     /// # Errors
-    /// There are no threads or descriptors left.
+    /// There are no threads or descriptors left; `PENSTOCK_URL` is wrong or lacks a token.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
+        let way = match RemoteDaemon::of_environment()? {
+            Some(remote) => Way::Https(remote),
+            None => Way::Socket(directory.join(SOCKET_NAME)),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { socket: directory.join(SOCKET_NAME), runtime })
+        Ok(Self { way, runtime })
     }
 
     /// Another client of the same daemon, for another thread.
@@ -53,7 +70,7 @@ impl Client {
     /// As [`Client::new`].
     pub(crate) fn another(&self) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { socket: self.socket.clone(), runtime })
+        Ok(Self { way: self.way.clone(), runtime })
     }
 
     /// GETs an object.
@@ -176,15 +193,21 @@ impl Client {
         uri: &EndpointUri,
         body: Option<Vec<u8>>,
     ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| unanswered(&self.socket, &error))?;
         let method = match uri.endpoint.method {
             api::Method::Get => Method::GET,
             api::Method::Post => Method::POST,
+            api::Method::Put => Method::PUT,
             api::Method::Delete => Method::DELETE,
         };
-        http::send(stream, method, uri.as_str(), body).await
+        let path = uri.as_str();
+        match &self.way {
+            Way::Https(remote) => remote.send(method, path, body).await,
+            Way::Socket(socket) => {
+                let stream = UnixStream::connect(socket).await;
+                let stream = stream.map_err(|error| unanswered(socket, &error))?;
+                http::send(stream, method, path, body).await
+            }
+        }
     }
 
     /// Follows a stream of events until it ends, `each` has enough, or the user interrupts.

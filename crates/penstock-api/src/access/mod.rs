@@ -17,6 +17,7 @@
 //! | read metrics | yes | yes | yes | yes | `metrics:read` |
 //! | recover the cluster | no | no | no | no | root on the socket |
 
+mod audit;
 mod directory;
 mod me;
 mod principal;
@@ -25,6 +26,7 @@ mod scope;
 mod token;
 mod user;
 
+pub use audit::{AuditChecked, AuditFault, AuditLine, CHAIN_BEGIN, check_audit};
 pub use directory::{Directory, TokenRefused};
 pub use me::MeView;
 pub use principal::{Access, Denied, Principal, Via};

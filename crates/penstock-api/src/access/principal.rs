@@ -38,7 +38,7 @@ impl Via {
 }
 
 /// The person or program that makes a request, and its rights.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// The name of its user.
     pub user: Name,
@@ -76,7 +76,8 @@ pub enum Access {
 
 impl Principal {
     /// Returns root, or the daemon's own user, on the Unix socket: it has every right.
-    pub fn local(user: Name, uid: u32) -> Self {
+    pub fn local(uid: u32) -> Self {
+        let Ok(user) = "root".parse() else { unreachable!("`root` is a name") };
         let via = Via::Socket { uid };
         Self { user, role: Role::Administrator, via, scopes: None, grants: BTreeMap::new() }
     }
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn c2_a_token_never_recovers_a_cluster() {
         assert_eq!(anna(Role::Administrator, None).check(Right::LocalRoot), Err(Denied::NotLocal));
-        let root = Principal::local("root".parse().unwrap(), 0);
+        let root = Principal::local(0);
         assert!(Right::ALL.iter().all(|&right| root.check(right).is_ok()));
     }
 

@@ -1,7 +1,7 @@
 //! Bearer tokens (RFC 6750) of programs.
 //!
 //! A token's text is `pstk_`, 256 random bits, and a checksum, so that a program that scans logs
-//! for secrets recognises one. The site keeps the SHA-256 of the text only.
+//! for secrets recognises one. The site keeps the BLAKE3 of the text only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -133,7 +133,7 @@ pub struct Token {
     pub id: TokenId,
     /// The user it acts for.
     pub user: Name,
-    /// SHA-256 of its text, in hex.
+    /// BLAKE3 of its text, in hex.
     pub digest: String,
     /// A note of its user.
     pub label: String,
@@ -182,10 +182,10 @@ pub struct TokenView {
     /// Scopes; absent leaves all rights of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<Scope>>,
-    /// Time of its creation, RFC 3339.
-    pub created_at: String,
-    /// Time at which it expires, RFC 3339.
-    pub expires_at: String,
+    /// Time of its creation, in seconds since 1970.
+    pub created: u64,
+    /// Time at which it expires, in seconds since 1970.
+    pub expires: u64,
     /// The text of the token, in the answer to `POST /tokens` only: the site cannot show it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,

@@ -60,8 +60,8 @@ pub struct UserView {
     pub name: Name,
     /// The role.
     pub role: Role,
-    /// Time of its creation, RFC 3339.
-    pub created_at: String,
+    /// Time of its creation, in seconds since 1970.
+    pub created: u64,
     /// True if the user is locked out.
     pub disabled: bool,
     /// Rights in single stores.

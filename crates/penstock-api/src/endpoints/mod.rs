@@ -18,6 +18,8 @@ pub enum Method {
     Get,
     /// Gives an order, or makes something.
     Post,
+    /// Makes or replaces something under a name that the caller chooses.
+    Put,
     /// Removes something.
     Delete,
 }
@@ -28,6 +30,7 @@ impl Method {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
+            Self::Put => "PUT",
             Self::Delete => "DELETE",
         }
     }

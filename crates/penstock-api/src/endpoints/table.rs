@@ -61,6 +61,8 @@ endpoints! {
         "Shows the peers that work for a transfer, and their paths; `owner` names its site.";
     FOLLOW_TRANSFERS Get "/api/v1/events" Controller Safe SeeTransfers
         "Streams the events of all transfers of the site (server-sent events).";
+    SHOW_QUEUE Get "/api/v1/queue" Controller Safe Operate
+        "Lists the transfers that wait, in the order in which they would start, with the reasons.";
     LIST_ORPHANS Get "/api/v1/orphans" Controller Safe Operate
         "Lists what abandoned transfers left.";
     REMOVE_ORPHANS Delete "/api/v1/orphans" Controller Idempotent Operate
@@ -109,6 +111,24 @@ endpoints! {
         "Replaces the keys of the site while it works.";
     EXAMINE_HOST Get "/api/v1/doctor" ThisPeer Safe SeeSite
         "Says what is wrong with the host.";
+
+    "Users":
+    SHOW_ME Get "/api/v1/me" AnyPeer Safe Own
+        "Shows the caller: its user, role and rights.";
+    LIST_USERS Get "/api/v1/users" AnyPeer Safe Administer
+        "Lists the users of the site.";
+    SHOW_USER Get "/api/v1/users/{name}" AnyPeer Safe Administer
+        "Shows a user.";
+    PUT_USER Put "/api/v1/users/{name}" Controller Idempotent Administer
+        "Makes a user, or changes its role, its grants, or whether it is locked out.";
+    REMOVE_USER Delete "/api/v1/users/{name}" Controller Idempotent Administer
+        "Removes a user and all its tokens.";
+    LIST_TOKENS Get "/api/v1/tokens" AnyPeer Safe Own
+        "Lists the caller's tokens, for administrators those of all users; `user` names one.";
+    CREATE_TOKEN Post "/api/v1/tokens" Controller Idempotent Own
+        "Makes a token; its text is in the answer, and nowhere else.";
+    REVOKE_TOKEN Delete "/api/v1/tokens/{id}" Controller Idempotent Own
+        "Revokes a token; every peer refuses it within two seconds.";
 
     "Lost hosts":
     TAKE_OVER Post "/api/v1/cluster/takeover" ThisPeer Once LocalRoot

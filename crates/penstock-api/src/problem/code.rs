@@ -194,6 +194,18 @@ problem_codes! {
     NotAuthorised "not-authorised" 403 NotAuthorised AfterChange
         "The caller may not make this request."
         "Ask an operator of the site for the right.";
+    Unauthenticated "unauthenticated" 401 NotAuthorised AfterChange
+        "The request proves no identity, or its token is not accepted."
+        "Send a token that is valid; `penstock token create` makes one.";
+    UserUnknown "user-unknown" 404 Usage AfterChange
+        "The site has no user of that name."
+        "Look at `penstock user list`.";
+    TooMany "too-many" 409 Usage AfterChange
+        "The site keeps no more users, grants or tokens."
+        "Remove some that are not in use.";
+    TokenUnknown "token-unknown" 404 Usage AfterChange
+        "The site has no token of that id."
+        "Look at `penstock token list`.";
     NotExported "not-exported" 403 NotAuthorised AfterChange
         "The store is not exported to the calling site."
         "Ask an operator of the other site to list your site at the store.";

@@ -44,6 +44,9 @@ pub struct TransferRecord {
     pub request: TransferRequest,
     /// The site whose user asked.
     pub submitter: Name,
+    /// That user, at the own site; `None` for the administrator of the host.
+    #[serde(default)]
+    pub owner: Option<Name>,
     /// Seconds since 1970 of the submission.
     pub created: u64,
     /// The source list that it works on, if that is not the first.
@@ -79,6 +82,11 @@ impl TransferRecord {
         }
     }
 
+    /// Returns the user whose share of the queue it takes: the owner, or another site as a whole.
+    pub fn user_text(&self) -> String {
+        self.owner.as_ref().map_or_else(|| format!("@{}", self.submitter), Name::to_string)
+    }
+
     /// Its id.
     pub fn id(&self) -> TransferId {
         self.request.id
@@ -91,7 +99,11 @@ impl TransferRecord {
             source: self.request.source.clone(),
             target: self.request.target.clone(),
             options: self.request.options.clone(),
+            owner: self.owner.clone(),
+            label: self.request.label.clone(),
+            priority: self.request.priority,
             state: self.state,
+            waiting: None,
             reason: self.reason.clone(),
             created: self.created,
             progress: self.progress.clone(),
@@ -107,6 +119,9 @@ impl TransferRecord {
 pub struct Stub {
     /// The site that owns it: its target.
     pub owner: Name,
+    /// The user of this site that submitted it; `None` for the administrator of the host.
+    #[serde(default)]
+    pub user: Option<Name>,
     /// The view as last seen.
     pub view: TransferView,
 }
@@ -331,13 +346,14 @@ mod tests {
 
     fn record(id: u8, created: u64, state: TransferState) -> TransferRecord {
         TransferRecord {
-            request: TransferRequest {
-                id: TransferId([id; 16]),
-                source: "lab:raw/a\\xff".parse().unwrap(),
-                target: "hpc:scratch/b".parse().unwrap(),
-                options: Default::default(),
-            },
+            request: TransferRequest::new(
+                TransferId([id; 16]),
+                "lab:raw/a\\xff".parse().unwrap(),
+                "hpc:scratch/b".parse().unwrap(),
+                Default::default(),
+            ),
             submitter: "lab".parse().unwrap(),
+            owner: None,
             created,
             listing: Listing::default(),
             state,
@@ -381,7 +397,7 @@ mod tests {
                 state.put_transfer(&record).unwrap();
             } else {
                 let owner = "hpc".parse().unwrap();
-                state.put_stub(&Stub { owner, view: record.view() }).unwrap();
+                state.put_stub(&Stub { owner, user: None, view: record.view() }).unwrap();
             }
         }
         let (mut before, mut seen) = (None, Vec::new());

@@ -259,12 +259,14 @@ impl Attempt {
         let mut table = self.parts.table.lock();
         let live = table.live.get_mut(&self.id)?;
         let problem = live.handle_end(outcome, self.control.view(), room);
+        let durable = live.record.progress.bytes_durable;
         if live.record.state == TransferState::Cancelled && !matches!(discarded, Some(Ok(()))) {
             self.parts.cancelled.add(self.id);
             live.remark(&discarded.and_then(Result::err).map(still_there).unwrap_or_default());
         }
         let is_stored = store(&*self.parts.site.state, &mut live.record);
         let record = live.record.clone();
+        table.handle_durable(self.id, durable);
         drop(table);
         if let Some(problem) = problem {
             tracing::warn!(transfer = %self.id, %problem, "attempt failed");

@@ -1,42 +1,85 @@
 //! The origin of a request, and its right to transfers.
 
+use penstock_api::access::{Access, Principal, Via};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::TransferRequest;
-use penstock_cluster::state::TransferRecord;
+use penstock_cluster::state::{Stub, TransferRecord};
 use penstock_proto::id::Name;
 
 /// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// A user of this site.
-    User,
+    /// A user of this site, or the administrator of one of its hosts.
+    User(Principal),
     /// A paired site, by its certificate. It sees and steers only transfers that read from it.
     Site(Name),
 }
 
 impl Caller {
-    /// Returns whether the caller may see and steer a transfer.
+    /// Returns the administrator of the host.
+    pub fn local() -> Self {
+        Self::User(Principal::local(0))
+    }
+
+    /// Returns whether it sees the transfers of every user of this site.
+    pub fn sees_all_transfers(&self) -> bool {
+        matches!(self, Self::User(user) if user.sees_all_transfers())
+    }
+
+    /// Returns whether the caller may see a transfer.
     pub(super) fn may_see(&self, record: &TransferRecord) -> bool {
         match self {
-            Self::User => true,
+            Self::User(user) => user.may_see(record.owner.as_ref()),
             Self::Site(site) => record.request.source.site == *site,
+        }
+    }
+
+    /// Returns whether the caller may see a transfer of another site.
+    pub(super) fn may_see_stub(&self, stub: &Stub) -> bool {
+        matches!(self, Self::User(user) if user.may_see(stub.user.as_ref()))
+    }
+
+    /// Checks that the caller may steer a transfer of this owner, which it sees.
+    ///
+    /// # Errors
+    /// It may steer its own transfers only.
+    pub(super) fn check_steers(&self, owner: Option<&Name>) -> Result<(), Problem> {
+        match self {
+            Self::User(user) if !user.may_steer(owner) => {
+                let title = format!("`{}` may steer its own transfers only", user.user);
+                Err(Problem::new(ProblemCode::NotAuthorised, title)
+                    .hint("ask an operator of the site"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the user that owns what this caller submits; `None` for another site, and for the
+    /// administrator of the host.
+    pub(super) fn owner(&self) -> Option<Name> {
+        match self {
+            Self::User(Principal { via: Via::Token { .. }, user, .. }) => Some(user.clone()),
+            _ => None,
         }
     }
 
     /// Returns the site that submits; `own` is this one.
     pub(super) fn submitter(&self, own: &Name) -> Name {
         match self {
-            Self::User => own.clone(),
+            Self::User(_) => own.clone(),
             Self::Site(site) => site.clone(),
         }
     }
 
     /// Checks a request to this site, `own`: another site may submit and plan only transfers that
-    /// read from it and write here.
+    /// read from it and write here. A user needs the stores of this site that the request names.
     ///
     /// # Errors
     /// It may not.
     pub(super) fn check(&self, request: &TransferRequest, own: &Name) -> Result<(), Problem> {
+        if let Self::User(user) = self {
+            return check_stores(user, request, own);
+        }
         if let Self::Site(site) = self
             && (request.target.site != *own || request.source.site != *site)
         {
@@ -46,4 +89,21 @@ impl Caller {
         }
         Ok(())
     }
+}
+
+/// Checks that a user may read and write the stores of this site, `own`, that a request names.
+fn check_stores(user: &Principal, request: &TransferRequest, own: &Name) -> Result<(), Problem> {
+    let (source, target) = (&request.source, &request.target);
+    for (place, access, word) in [(source, Access::Read, "read"), (target, Access::Write, "write")]
+    {
+        if place.site == *own && !user.may_use(&place.store, access) {
+            let title = format!("`{}` may not {word} store `{}`", user.user, place.store);
+            let hint = format!(
+                "an administrator grants it: `penstock user set {} --grant {}={word}`",
+                user.user, place.store
+            );
+            return Err(Problem::new(ProblemCode::NotAuthorised, title).hint(hint));
+        }
+    }
+    Ok(())
 }

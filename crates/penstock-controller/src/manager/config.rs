@@ -10,6 +10,7 @@ use penstock_api::receipt::ReceiptSigner;
 use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_api::task::{SourceAccess, TargetPeer};
 use penstock_cluster::state::SiteState;
+use penstock_engine::queue::Limits;
 use penstock_proto::id::Name;
 use penstock_proto::network::DataAddress;
 
@@ -17,7 +18,7 @@ use crate::runner::{RunInput, RunOutcome};
 use crate::sites::SiteClient;
 
 /// Transfers that run at a time, unless configured.
-pub const RUNNING_MAX_DEFAULT: usize = 4;
+pub const RUNNING_MAX_DEFAULT: u32 = 4;
 
 /// The configuration of a manager.
 #[derive(Clone, Debug)]
@@ -26,8 +27,8 @@ pub struct ManagerConfig {
     pub site: Name,
     /// The journal store: one directory per transfer below it.
     pub journal: PathBuf,
-    /// Transfers that run at a time; the others wait for their turn.
-    pub running_max: usize,
+    /// Limits of the transfers that run at a time; the others wait for their turn.
+    pub limits: Limits,
     /// Least wait before a failed attempt is repeated.
     pub retry_least: Duration,
     /// Longest such wait.
@@ -43,7 +44,7 @@ impl ManagerConfig {
         Self {
             site,
             journal,
-            running_max: RUNNING_MAX_DEFAULT,
+            limits: Limits::of_site(RUNNING_MAX_DEFAULT),
             retry_least: Duration::from_secs(1),
             retry_most: Duration::from_secs(60),
             restart_least: Duration::from_secs(1),

@@ -27,7 +27,7 @@
 //! | `documents` | `Documents`: lists and receipts of transfers that have ended |
 //! | `receipt` | `ReceiptMaker`: receipts of own transfers; checks of those to be countersigned |
 //! | `journal_directory` | `JournalDirectory`: where all of them have their files |
-//! | `events` | `TransferEvents`: the events of all |
+//! | `events`, `event_ring` | `TransferEvents`: the events of all, numbered |
 //! | `caller`, `request_check` | the origin of a request, and whether it is sound |
 //! | `place` | the root of a data set at the target, and places that overlap |
 //! | `record` | the record of an own transfer |
@@ -37,6 +37,7 @@ mod attempt;
 mod caller;
 mod config;
 mod documents;
+mod event_ring;
 mod events;
 mod journal_directory;
 mod place;
@@ -55,6 +56,7 @@ pub use config::{
     ManagerConfig, ManagerParts, OwnLanes, OwnPeers, PeersOf, RUNNING_MAX_DEFAULT, Run,
     StoreDirectory,
 };
+pub use event_ring::{EventId, EventReader, NextEvent};
 pub use queue::LIVE_MAX;
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
 
@@ -68,11 +70,10 @@ use penstock_api::limits::LimitRequest;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
-use penstock_api::rest::{Action, Event, LIST_MAX, OrphanList, TransferList};
+use penstock_api::rest::{Action, LIST_MAX, OrphanList, QueueView, TransferList};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
-use penstock_cluster::state::{Listed, SiteState, StateError};
+use penstock_cluster::state::{Listed, SiteState, StateError, Stub};
 use penstock_proto::id::{Name, TransferId};
-use tokio::sync::broadcast;
 
 use self::attempt::AttemptParts;
 use self::documents::Documents;
@@ -113,7 +114,7 @@ impl Manager {
     pub fn start(config: ManagerConfig, parts: ManagerParts) -> Result<Self, StateError> {
         let open = parts.state.open_transfers()?.into_iter();
         let live = open.map(|record| Live::resumed(record, &config));
-        let table = Arc::new(TransferTable::new(Table::new(live)));
+        let table = Arc::new(TransferTable::new(Table::new(&config, live)));
         let journal = JournalDirectory::new(config.journal.clone());
         let (site, inputs, events) = (&config.site, (&config, &parts), TransferEvents::new());
         let sources = Arc::new(Sources::new(parts.clone(), site.clone(), journal.clone()));
@@ -167,9 +168,24 @@ impl Manager {
         &self.fence
     }
 
-    /// Returns a receiver of all events from now on. A reader that lags behind loses the oldest.
-    pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
+    /// Returns a reader of all events from now on.
+    pub fn events(&self) -> EventReader {
+        self.events.reader(None)
+    }
+
+    /// Returns a reader of all events after one that was read before.
+    pub fn events_after(&self, after: EventId) -> EventReader {
+        self.events.reader(Some(after))
+    }
+
+    /// Returns the transfers that wait, in the order in which they would start, up to [`LIST_MAX`].
+    pub fn queue(&self) -> QueueView {
+        self.table.lock().queue(LIST_MAX)
+    }
+
+    /// Returns whether the thread that starts transfers has looked at them within this time.
+    pub fn has_moved_within(&self, time: Duration) -> bool {
+        self.table.lock().has_moved_within(time)
     }
 
     /// Transfers that run now, and that wait.
@@ -209,7 +225,7 @@ impl Manager {
             return Err(Problem::new(ProblemCode::Request, title));
         }
         if request.target.site != self.site {
-            return self.stubs.forward(request);
+            return self.stubs.forward(request, caller);
         }
         let source = &request.source.site;
         if *source != self.site && !self.sites.is_paired(source) {
@@ -262,9 +278,9 @@ impl Manager {
         if let Some(record) = stored.filter(|record| caller.may_see(record)) {
             return Ok(record.view());
         }
-        match (caller, self.state.stub(id)?) {
-            (Caller::User, Some(stub)) => Ok(self.stubs.refresh(stub)),
-            _ => Err(unknown(id)),
+        match self.state.stub(id)?.filter(|stub| caller.may_see_stub(stub)) {
+            Some(stub) => Ok(self.stubs.refresh(stub)),
+            None => Err(unknown(id)),
         }
     }
 
@@ -287,16 +303,27 @@ impl Manager {
         }
     }
 
-    /// Transfers and stubs, newest first, at most [`LIST_MAX`] at a time. Waits for the owners of
-    /// stubs for a moment only; a stub whose owner has not answered then is as it was last seen.
+    /// Returns the transfers and stubs that the caller may see, newest first, of at most
+    /// [`LIST_MAX`] at a time. Waits for the owners of stubs for a moment only; a stub whose owner
+    /// has not answered then is as it was last seen.
     ///
     /// # Errors
     /// The cursor is not one of ours; the database cannot be read.
-    pub fn list(&self, cursor: Option<&str>, limit: usize) -> Result<TransferList, Problem> {
+    pub fn list(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+        caller: &Caller,
+    ) -> Result<TransferList, Problem> {
         let before = cursor.map(parse_cursor).transpose()?;
         let limit = limit.clamp(1, LIST_MAX);
         let listed = self.state.list(before, limit)?;
         let next = (listed.len() == limit).then(|| listed.last().map(Listed::key)).flatten();
+        let may_see = |line: &Listed| match line {
+            Listed::Own(record) => caller.may_see(record),
+            Listed::Stub(stub) => caller.may_see_stub(stub),
+        };
+        let listed: Vec<_> = listed.into_iter().filter(may_see).collect();
         let stubs = listed.iter().filter_map(|line| match line {
             Listed::Stub(stub) => Some(stub.as_ref().clone()),
             Listed::Own(_) => None,
@@ -332,10 +359,7 @@ impl Manager {
             self.events.tell(&view);
             return Ok(view);
         }
-        match (caller, self.state.stub(id)?) {
-            (Caller::User, Some(stub)) => self.stubs.act(&stub, action),
-            _ => Err(unknown(id)),
-        }
+        self.stubs.act(&self.steered_stub(id, caller)?, action)
     }
 
     /// Sets another limit of a transfer's rate, here or at the site that owns it. The limit is
@@ -355,15 +379,28 @@ impl Manager {
             self.events.tell(&view);
             return Ok(view);
         }
-        match (caller, self.state.stub(id)?) {
-            (Caller::User, Some(stub)) => self.stubs.limit(&stub, limit),
-            _ => Err(unknown(id)),
+        self.stubs.limit(&self.steered_stub(id, caller)?, limit)
+    }
+
+    /// Returns whether this site owns a transfer that the caller sees.
+    ///
+    /// # Errors
+    /// The caller sees it and may not steer it.
+    fn is_own_of(&self, id: TransferId, caller: &Caller) -> Result<bool, Problem> {
+        match self.state.transfer(id)?.filter(|record| caller.may_see(record)) {
+            Some(record) => caller.check_steers(record.owner.as_ref()).map(|()| true),
+            None => Ok(false),
         }
     }
 
-    /// Returns whether this site owns a transfer that the caller may steer.
-    fn is_own_of(&self, id: TransferId, caller: &Caller) -> Result<bool, Problem> {
-        Ok(self.state.transfer(id)?.is_some_and(|record| caller.may_see(&record)))
+    /// Returns a transfer of another site that the caller may steer.
+    ///
+    /// # Errors
+    /// It is not known, or not the caller's to steer.
+    fn steered_stub(&self, id: TransferId, caller: &Caller) -> Result<Stub, Problem> {
+        let stub = self.state.stub(id)?.filter(|stub| caller.may_see_stub(stub));
+        let stub = stub.ok_or_else(|| unknown(id))?;
+        caller.check_steers(stub.user.as_ref()).map(|()| stub)
     }
 
     /// Returns a list or the receipt of a transfer that has ended; that of another site's is

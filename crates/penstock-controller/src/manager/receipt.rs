@@ -143,13 +143,9 @@ pub fn check_as_source(
         let title = format!("the receipt of transfer {} names another {what}", body.id.short());
         Problem::new(ProblemCode::ReceiptDiffers, title)
     };
-    let request = TransferRequest {
-        id: body.id,
-        source: body.source.clone(),
-        target: body.target.clone(),
-        options: serde_json::from_value(body.options.clone())
-            .map_err(|cause| differs("set of options than is known here").because(cause))?,
-    };
+    let options = serde_json::from_value(body.options.clone())
+        .map_err(|cause| differs("set of options than is known here").because(cause))?;
+    let request = TransferRequest::new(body.id, body.source.clone(), body.target.clone(), options);
     source
         .open_scan(&scan_request(&request, Listing { at: body.submitted, ..Listing::default() }))
         .map_err(|problem| {

@@ -19,6 +19,7 @@ pub(super) fn record_of(
     TransferRecord {
         request: request.clone(),
         submitter,
+        owner: None,
         created: now_seconds(),
         listing: Listing::default(),
         state: TransferState::Queued,

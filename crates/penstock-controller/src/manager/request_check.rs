@@ -50,6 +50,11 @@ pub(super) fn not_paired(site: &Name) -> Problem {
     )
 }
 
+/// Returns the problem of a request whose id another transfer has.
+pub(super) fn id_taken(id: TransferId) -> Problem {
+    Problem::new(ProblemCode::IdTaken, format!("the id {id} is of another transfer"))
+}
+
 /// Returns the problem of a request for a transfer that does not exist, or not for the caller.
 pub(super) fn unknown(text: impl std::fmt::Display) -> Problem {
     let title = format!("transfer `{text}` does not exist");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use penstock_cluster::clock::now_ms;
 use penstock_proto::id::TransferId;
 
 use super::attempt::{Attempt, AttemptParts};
@@ -28,14 +29,14 @@ impl Scheduler {
     }
 
     fn schedule(&self) {
-        let AttemptParts { table: shared, config, .. } = &*self.parts;
+        let shared = &self.parts.table;
         let mut next_tick = Instant::now() + TICK;
         loop {
             let mut table = shared.lock();
             if table.is_stopping {
                 return;
             }
-            let (due, next) = table.poll_due(config.running_max, Instant::now());
+            let (due, next) = table.poll_due((Instant::now(), now_ms()));
             due.into_iter().for_each(|id| self.begin(&mut table, id));
             let wake = next.map_or(next_tick, |due| due.min(next_tick));
             let table = shared.wait(table, wake.saturating_duration_since(Instant::now()));

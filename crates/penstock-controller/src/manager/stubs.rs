@@ -12,8 +12,9 @@ use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_cluster::state::{SiteState, Stub};
 use penstock_proto::id::{Name, TransferId};
 
+use super::caller::Caller;
 use super::config::ManagerParts;
-use super::request_check::not_paired;
+use super::request_check::{id_taken, not_paired};
 use crate::sites::SiteClient;
 
 /// How long a list of transfers waits for the sites that own some of them.
@@ -52,7 +53,7 @@ impl Stubs {
         match self.state.stub(id) {
             Ok(None) => match self.sites.show(owner, id) {
                 Ok(view) => {
-                    if let Err(problem) = self.remember(owner, id, &view) {
+                    if let Err(problem) = self.remember((owner, None), id, &view) {
                         tracing::warn!(transfer = %id, %problem, "not remembered");
                     }
                 }
@@ -96,15 +97,20 @@ impl Stubs {
     pub(super) fn forward(
         &self,
         request: &TransferRequest,
+        caller: &Caller,
     ) -> Result<(TransferView, bool), Problem> {
         let owner = &request.target.site;
         if !self.sites.is_paired(owner) {
             return Err(not_paired(owner));
         }
-        let new = self.state.stub(request.id)?.is_none();
+        let known = self.state.stub(request.id)?;
+        if known.as_ref().is_some_and(|stub| !caller.may_see_stub(stub)) {
+            return Err(id_taken(request.id));
+        }
+        let user = known.as_ref().map_or_else(|| caller.owner(), |stub| stub.user.clone());
         let view = self.sites.submit(owner, request)?;
-        self.remember(owner, request.id, &view)?;
-        Ok((view, new))
+        self.remember((owner, user), request.id, &view)?;
+        Ok((view, known.is_none()))
     }
 
     /// Has the owner of a stub pause, resume, cancel or retry its transfer.
@@ -113,7 +119,7 @@ impl Stubs {
     /// The error of the owner, or that it cannot be reached.
     pub(super) fn act(&self, stub: &Stub, action: Action) -> Result<TransferView, Problem> {
         let view = self.sites.act(&stub.owner, stub.view.id, action)?;
-        self.remember(&stub.owner, stub.view.id, &view)?;
+        self.remember((&stub.owner, stub.user.clone()), stub.view.id, &view)?;
         Ok(view)
     }
 
@@ -123,7 +129,7 @@ impl Stubs {
     /// As [`Self::act`].
     pub(super) fn limit(&self, stub: &Stub, limit: LimitRequest) -> Result<TransferView, Problem> {
         let view = self.sites.limit(&stub.owner, stub.view.id, limit)?;
-        self.remember(&stub.owner, stub.view.id, &view)?;
+        self.remember((&stub.owner, stub.user.clone()), stub.view.id, &view)?;
         Ok(view)
     }
 
@@ -133,12 +139,17 @@ impl Stubs {
     /// # Errors
     /// The owner showed another transfer than the one it was asked for, or not its own: nothing is
     /// stored.
-    fn remember(&self, owner: &Name, id: TransferId, view: &TransferView) -> Result<(), Problem> {
+    fn remember(
+        &self,
+        (owner, user): (&Name, Option<Name>),
+        id: TransferId,
+        view: &TransferView,
+    ) -> Result<(), Problem> {
         if view.id != id || view.target.site != *owner {
             let title = format!("site `{owner}` showed another transfer than {id}");
             return Err(Problem::new(ProblemCode::SiteReply, title));
         }
-        let stub = Stub { owner: owner.clone(), view: view.clone() };
+        let stub = Stub { owner: owner.clone(), user, view: view.clone() };
         if let Err(error) = self.state.put_stub(&stub) {
             tracing::warn!(transfer = %id, %error, "stub not stored");
         }
@@ -203,7 +214,8 @@ impl Stubs {
         silent: &mut Vec<Name>,
         wait: Option<(TransferState, u32)>,
     ) -> TransferView {
-        let Stub { owner, mut view } = stub;
+        let Stub { owner, user, mut view } = stub;
+        view.owner.clone_from(&user);
         if view.state.is_ended() && view.state != TransferState::Failed {
             return view;
         }
@@ -215,10 +227,12 @@ impl Stubs {
             None => self.sites.show(&owner, view.id),
             Some((seen, wait_ms)) => self.sites.news(&owner, view.id, seen, wait_ms),
         };
+        // Users of other sites are theirs to name.
+        let asked = asked.map(|now| TransferView { owner: user.clone(), ..now });
         let id = view.id;
         let fits = asked.and_then(|now| {
             if now != view {
-                self.remember(&owner, id, &now)?;
+                self.remember((&owner, user), id, &now)?;
             }
             Ok(now)
         });

@@ -30,10 +30,13 @@ use penstock_proto::network::DataAddress;
 use super::*;
 use crate::runner::{RunInput, RunOutcome, RunView};
 use crate::sites::{RemoteScan, SiteClient};
+use penstock_api::rest::Event;
+use penstock_engine::queue::Limits;
 
 mod admission;
 mod cancelled;
 mod receipt;
+mod users;
 
 /// Every root is a directory; nothing is there at the target.
 #[derive(Default)]
@@ -194,7 +197,11 @@ impl SiteClient for FakeSites {
             source: request.source.clone(),
             target: request.target.clone(),
             options: request.options.clone(),
+            owner: None,
+            label: String::new(),
+            priority: None,
             state: TransferState::Running,
+            waiting: None,
             reason: String::new(),
             created: 1,
             progress: Default::default(),
@@ -323,7 +330,7 @@ fn start(
 ) -> (Manager, Receiver<Call>) {
     let (calls, receiver) = mpsc::channel();
     let config = ManagerConfig {
-        running_max,
+        limits: Limits::of_site(running_max as u32),
         retry_least: Duration::from_millis(1),
         retry_most: Duration::from_millis(5),
         restart_least: Duration::ZERO,
@@ -378,11 +385,11 @@ impl World {
     }
 
     fn submit(&self, id: u8, source: &str, target: &str) -> Result<TransferView, Problem> {
-        self.manager.submit(&request(id, source, target), &Caller::User).map(|(view, _)| view)
+        self.manager.submit(&request(id, source, target), &Caller::local()).map(|(view, _)| view)
     }
 
     fn act(&self, id: u8, action: Action) -> Result<TransferView, Problem> {
-        self.manager.act(TransferId([id; 16]), action, &Caller::User)
+        self.manager.act(TransferId([id; 16]), action, &Caller::local())
     }
 
     fn call(&self) -> Call {
@@ -393,27 +400,40 @@ impl World {
     fn wait(&self, id: u8, state: TransferState) -> TransferView {
         let mut events = self.manager.events();
         for _ in 0..6000 {
-            let view = self.manager.show(TransferId([id; 16]), &Caller::User).unwrap();
+            let view = self.manager.show(TransferId([id; 16]), &Caller::local()).unwrap();
             if view.state == state {
                 return view;
             }
             // What ended between the look and the subscription shows at the next tick.
-            match events.try_recv() {
-                Ok(_) => {}
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            match events.try_next() {
+                Some(_) => {}
+                None => std::thread::sleep(Duration::from_millis(10)),
             }
         }
         panic!("transfer {id} never was {state:?}");
     }
 }
 
-fn request(id: u8, source: &str, target: &str) -> TransferRequest {
-    TransferRequest {
-        id: TransferId([id; 16]),
-        source: source.parse().unwrap(),
-        target: target.parse().unwrap(),
-        options: Default::default(),
+/// Returns the next event if there is one; a reader of a test misses none.
+fn try_event(events: &mut EventReader) -> Option<Arc<Event>> {
+    events.try_next().map(|next| match next {
+        NextEvent::Event(_, event) => event,
+        NextEvent::Missed => panic!("events were missed"),
+    })
+}
+
+/// Waits for the next event.
+fn next_event(events: &mut EventReader) -> Arc<Event> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    match runtime.block_on(events.next()) {
+        Some(NextEvent::Event(_, event)) => event,
+        other => panic!("{other:?}"),
     }
+}
+
+fn request(id: u8, source: &str, target: &str) -> TransferRequest {
+    let (source, target) = (source.parse().unwrap(), target.parse().unwrap());
+    TransferRequest::new(TransferId([id; 16]), source, target, Default::default())
 }
 
 fn temporary() -> RunOutcome {
@@ -458,7 +478,7 @@ fn the_target_hears_from_where_it_will_fetch() {
     let world = World::new(4);
     let mut few = request(1, "lab:raw/run7/", "hpc:s/a");
     few.options.lanes_max = 3;
-    world.manager.submit(&few, &Caller::User).unwrap();
+    world.manager.submit(&few, &Caller::local()).unwrap();
     world.call().1.send(RunOutcome::Done).unwrap();
     world.submit(2, "hpc:t/run7/", "hpc:s/b").unwrap();
     world.call().1.send(RunOutcome::Done).unwrap();
@@ -510,15 +530,15 @@ fn b8_source_and_target_that_overlap_are_refused() {
 fn submission_is_idempotent() {
     let world = World::new(4);
     let first = request(1, "lab:raw/a", "hpc:s/x");
-    assert!(world.manager.submit(&first, &Caller::User).unwrap().1);
-    assert!(!world.manager.submit(&first, &Caller::User).unwrap().1);
+    assert!(world.manager.submit(&first, &Caller::local()).unwrap().1);
+    assert!(!world.manager.submit(&first, &Caller::local()).unwrap().1);
     let problem = world.submit(1, "lab:raw/a", "hpc:s/y").unwrap_err();
     assert_eq!(problem.code, ProblemCode::IdTaken);
     let problem = world.submit(2, "spy:raw/a", "hpc:s/y").unwrap_err();
     assert_eq!(problem.exit, Exit::NotAuthorised);
     let mut climbing = request(3, "lab:raw/a", "hpc:s/z");
     climbing.target.path = PathText(b"../z".to_vec());
-    assert_eq!(world.manager.submit(&climbing, &Caller::User).unwrap_err().exit, Exit::Usage);
+    assert_eq!(world.manager.submit(&climbing, &Caller::local()).unwrap_err().exit, Exit::Usage);
 }
 
 /// What experts fix is checked when it is asked for: a client of ours would not, another may.
@@ -529,11 +549,11 @@ fn lanes_and_pieces_out_of_their_bounds_are_refused() {
     for bad in [options(LANES_MAX + 1, 0), options(0, 1 << 19), options(0, (1 << 20) + 1)] {
         let mut request = request(1, "lab:raw/a", "hpc:s/x");
         request.options = bad;
-        assert_eq!(world.manager.submit(&request, &Caller::User).unwrap_err().exit, Exit::Usage);
+        assert_eq!(world.manager.submit(&request, &Caller::local()).unwrap_err().exit, Exit::Usage);
     }
     let mut good = request(1, "lab:raw/a", "hpc:s/x");
     good.options = options(LANES_MAX, 1 << 20);
-    assert!(world.manager.submit(&good, &Caller::User).unwrap().1);
+    assert!(world.manager.submit(&good, &Caller::local()).unwrap().1);
 }
 
 /// Promise (f): a temporary failure is tried again by itself, with reason and time shown.
@@ -548,13 +568,13 @@ fn temporary_failures_are_retried() {
     let (_, end) = world.call();
     let mut reasons = Vec::new();
     let mut errors = 0;
-    while let Ok(event) = events.try_recv() {
-        match event {
-            Event::Status(status) => reasons.push(status.reason),
+    while let Some(event) = try_event(&mut events) {
+        match &*event {
+            Event::Status(status) => reasons.push(status.reason.clone()),
             Event::Error(error) => {
                 errors += u32::from(error.problem.code == ProblemCode::StoreOffline)
             }
-            Event::Summary(_) => {}
+            Event::Summary(_) | Event::Reset => {}
         }
     }
     assert!(errors >= 2, "errors are told as they happen: {errors}");
@@ -596,7 +616,7 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
     }
     for _ in 0..3 {
         let call = world.call();
-        let view = world.manager.show(call.0.id, &Caller::User).unwrap();
+        let view = world.manager.show(call.0.id, &Caller::local()).unwrap();
         assert_eq!((view.state, &view.reason), (first.state, &first.reason));
         assert_eq!(view.progress.bytes_durable, 200 << 20);
         full(call, 200);
@@ -605,7 +625,7 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
     let end = loop {
         world.peer.free.fetch_add(100 << 20, Ordering::AcqRel);
         let (input, end) = world.call();
-        let view = world.manager.show(input.id, &Caller::User).unwrap();
+        let view = world.manager.show(input.id, &Caller::local()).unwrap();
         if view.state == TransferState::Running {
             assert_eq!(view.reason, "");
             break end;
@@ -615,13 +635,13 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
     };
     assert!(world.peer.looks.load(Ordering::Acquire) > before, "it is looked before it is tried");
     let (mut errors, mut queued) = (0, BTreeSet::new());
-    while let Ok(event) = events.try_recv() {
-        match event {
+    while let Some(event) = try_event(&mut events) {
+        match &*event {
             Event::Error(error) => {
                 errors += u32::from(error.problem.code == ProblemCode::TargetFull)
             }
             Event::Status(status) if status.state == TransferState::Queued => {
-                queued.insert(status.reason);
+                queued.insert(status.reason.clone());
             }
             _ => {}
         }
@@ -644,7 +664,7 @@ fn f_room_that_nobody_tells_of_is_found_by_trying() {
     let first = world.wait(1, TransferState::Queued);
     let (input, end) = world.call();
     show_durable(&input, 200);
-    let view = world.manager.show(input.id, &Caller::User).unwrap();
+    let view = world.manager.show(input.id, &Caller::local()).unwrap();
     assert_eq!((view.state, view.reason), (first.state, first.reason));
     show_durable(&input, 300);
     assert_eq!(world.wait(1, TransferState::Running).reason, "");
@@ -659,7 +679,7 @@ fn f_room_that_nobody_tells_of_is_found_by_trying() {
     full(world.call(), 400);
     world.act(1, Action::Cancel).unwrap();
     // It may have begun to run just before.
-    let state = || world.manager.show(TransferId([1; 16]), &Caller::User).unwrap().state;
+    let state = || world.manager.show(TransferId([1; 16]), &Caller::local()).unwrap().state;
     while state() != TransferState::Cancelled {
         if let Ok((_, end)) = world.calls.recv_timeout(Duration::from_millis(50)) {
             let _ = end.send(RunOutcome::Cancelled);
@@ -746,7 +766,7 @@ fn a_failed_transfer_is_retried_by_the_user() {
     assert!(again.journal.exists(), "its ledger proves what is done");
     let mut events = world.manager.events();
     end.send(RunOutcome::Done).unwrap();
-    while !matches!(events.blocking_recv().unwrap(), Event::Summary(_)) {}
+    while !matches!(*next_event(&mut events), Event::Summary(_)) {}
     assert!(!input.journal.exists(), "the ledger of a done transfer is not kept");
     drop(other);
 }
@@ -804,7 +824,7 @@ fn foreign_transfers_are_forwarded_and_shown() {
     let world = World::new(4);
     world.submit(1, "hpc:s/a", "lab:raw/x").unwrap();
     let shown = |state| {
-        let list = world.manager.list(None, 10).unwrap().transfers;
+        let list = world.manager.list(None, 10, &Caller::local()).unwrap().transfers;
         assert_eq!((list.len(), list[0].state), (1, state));
     };
     shown(TransferState::Running);
@@ -812,7 +832,7 @@ fn foreign_transfers_are_forwarded_and_shown() {
     let list = world.manager.orphans(false).unwrap().orphans;
     assert_eq!((list.len(), list[0].kind, list[0].removed), (1, OrphanKind::Stub, false));
     assert!(world.manager.orphans(true).unwrap().orphans[0].removed);
-    assert!(world.manager.list(None, 10).unwrap().transfers.is_empty());
+    assert!(world.manager.list(None, 10, &Caller::local()).unwrap().transfers.is_empty());
     assert_eq!(*world.peer.released.lock().unwrap(), vec![TransferId([1; 16])]);
 }
 
@@ -845,17 +865,17 @@ fn c4_an_owner_speaks_of_its_own_transfer_alone() {
     (elsewhere.target, elsewhere.state) = ("spy:raw/x".parse().unwrap(), TransferState::Done);
     for lie in [other, elsewhere] {
         world.sites.owned.lock().unwrap().insert(asked, lie);
-        let view = world.manager.show(asked, &Caller::User).unwrap();
+        let view = world.manager.show(asked, &Caller::local()).unwrap();
         assert_eq!((view.id, view.state), (asked, TransferState::Running));
         assert!(view.reason.contains("showed another transfer"), "{}", view.reason);
         assert!(world.act(1, Action::Cancel).is_err());
     }
     world.sites.owned.lock().unwrap().clear();
-    let view = world.manager.list(None, 10).unwrap().transfers;
+    let view = world.manager.list(None, 10, &Caller::local()).unwrap().transfers;
     assert_eq!(view.len(), 1);
     world.sites.submit(&owner, &request(3, "hpc:s/a", "spy:raw/x")).unwrap();
     world.manager.note_foreign(&owner, TransferId([3; 16]));
-    assert_eq!(world.manager.list(None, 10).unwrap().transfers.len(), 1);
+    assert_eq!(world.manager.list(None, 10, &Caller::local()).unwrap().transfers.len(), 1);
     assert!(world.peer.released.lock().unwrap().is_empty());
 }
 

@@ -10,11 +10,16 @@
 //! | `pairing` | making another site known, by a token |
 //! | `join` | taking a host into the site, by a token |
 //! | `rights` | ending lanes whose rights have ended |
+//! | `authentication` | the principal of a request of the API: users and tokens |
+//! | `users` | users and tokens, changed at the controller |
+//! | `audit_log` | a line for each request that changes something, or is refused |
 //! | `admission` | limits to connections without credentials |
 //! | `budget` | limits to what each paired site takes |
 //! | `breaches` | peers that break the lane protocol |
 
 pub(crate) mod admission;
+pub(crate) mod audit_log;
+pub(crate) mod authentication;
 pub(crate) mod breaches;
 pub(crate) mod budget;
 pub mod join;
@@ -25,3 +30,4 @@ pub(crate) mod renewal;
 pub(crate) mod rights;
 pub(crate) mod rotation;
 pub(crate) mod signing;
+pub(crate) mod users;

@@ -10,6 +10,7 @@ use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_api::task::TargetPeer;
 use penstock_cluster::state::SiteState;
 use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
+use penstock_engine::queue::Limits;
 use penstock_proto::id::Name;
 
 use super::target_side::TargetSide;
@@ -57,7 +58,7 @@ impl ControllerParts {
     ) -> anyhow::Result<Controller> {
         let config = &self.site.config;
         let manager_config = ManagerConfig {
-            running_max: config.running_max,
+            limits: Limits::of_site(config.running_max),
             ..ManagerConfig::new(config.site.clone(), self.journal.clone())
         };
         let exports = self.site.exports.clone();

@@ -175,6 +175,7 @@ impl Member {
         // A controller knows its pairings before etcd does.
         if seen.incarnation != 0 && seen.tenure.is_none() {
             site.follow_pairings(&seen.pairings);
+            site.authentication.follow(seen.directory.clone());
         }
         let others = seen.fit_peers().filter(|peer| peer.peer != site.config.peer);
         let others = others.map(|peer| {

@@ -39,6 +39,9 @@ pub enum ConfigError {
     /// A network is wrong.
     #[error(transparent)]
     Network(#[from] NetworkError),
+    /// The table `web` is wrong.
+    #[error("`web`: {0}")]
+    Web(#[from] WebConfigError),
     /// The table `cluster` is wrong.
     #[error("`cluster`: {0}")]
     Cluster(#[from] ClusterConfigError),
@@ -55,6 +58,17 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self::new(ExitCode::Usage, error.to_string())
     }
+}
+
+/// A statement about the HTTPS API that cannot be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebConfigError {
+    /// There is nothing to listen at.
+    #[error("`listen` names no address")]
+    NoAddress,
+    /// A certificate or a key is alone.
+    #[error("`certificate` and `key` belong together")]
+    HalfPair,
 }
 
 /// A statement about the peers of a site that cannot be followed.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use penstock_api::rest::{Event, TransferEvent};
 use penstock_api::transfer::TransferState;
-use penstock_controller::manager::Manager;
-use tokio::sync::broadcast::error::RecvError;
+use penstock_controller::manager::{Manager, NextEvent};
 
 use super::log::EventLog;
 
@@ -38,6 +37,8 @@ impl EventLog {
     fn see_event(&self, event: &Event) {
         match event {
             Event::Status(status) | Event::Summary(status) => self.see_transfer(status),
+            // The ring tells no resets of its own.
+            Event::Reset => {}
             Event::Error(error) => {
                 let text = error.problem.to_string();
                 self.add("problem", error.problem.code.as_str(), Some(error.id), &text);
@@ -50,10 +51,12 @@ impl EventLog {
         let (log, mut events) = (Arc::clone(self), manager.events());
         tokio::spawn(async move {
             loop {
-                match events.recv().await {
-                    Ok(event) => log.see_event(&event),
-                    Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => return,
+                match events.next().await {
+                    Some(NextEvent::Event(_, event)) => log.see_event(&event),
+                    Some(NextEvent::Missed) => {
+                        log.add("missed", "transfers", None, "events of transfers were missed");
+                    }
+                    None => return,
                 }
             }
         });

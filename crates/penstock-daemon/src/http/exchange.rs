@@ -26,6 +26,21 @@ pub async fn send(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> Result<Response<Incoming>, Problem> {
+    send_as(stream, method, path, body, ("penstock", None)).await
+}
+
+/// Sends one request as [`send`] does, to a host of this name, as the user of a token if there is
+/// one.
+///
+/// # Errors
+/// Those of [`send`]; the host or the token has characters that no header can have.
+pub async fn send_as(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+    (host, token): (&str, Option<&str>),
+) -> Result<Response<Incoming>, Problem> {
     let lost = |error: hyper::Error| {
         Problem::new(ProblemCode::Connection, "the connection was lost").because(error)
     };
@@ -35,10 +50,12 @@ pub async fn send(
     let known = version::known();
     // Who pairs or joins knows nothing of the other end yet.
     let speaks = known.site_api(known.formats().newest);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "penstock")
+    let request = Request::builder().method(method).uri(path).header("host", host);
+    let request = match token {
+        Some(token) => request.header("authorization", format!("Bearer {token}")),
+        None => request,
+    };
+    let request = request
         .header("content-type", "application/json")
         .header(VERSION_HEADER, speaks.oldest)
         .header(SPEAKS_HEADER, speaks.to_string())

@@ -7,7 +7,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use penstock_api::access::Principal;
 use penstock_api::endpoints::Endpoint;
 use penstock_api::keys::KEYS_HEADER;
 use penstock_api::problem::{Problem, ProblemCode};
@@ -19,8 +20,8 @@ use crate::http::request::BODY_BYTES_MAX;
 use penstock_exit::cause::innermost;
 
 /// Headers that are passed on with a request, and with its reply.
-pub(crate) const PASSED_ON: [&str; 4] =
-    ["content-type", VERSION_HEADER, SPEAKS_HEADER, KEYS_HEADER];
+pub(crate) const PASSED_ON: [&str; 5] =
+    ["content-type", "last-event-id", VERSION_HEADER, SPEAKS_HEADER, KEYS_HEADER];
 /// The path under which another peer of the own site hands requests of its users over, and the one
 /// for requests of paired sites.
 pub(crate) const LOCAL: &str = "/peer/v1/local";
@@ -28,6 +29,8 @@ pub(crate) const SITE: &str = "/peer/v1/site";
 
 /// For whom a peer of the own site speaks: a `penstock://` URI.
 const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
+/// The user for whom a peer of the own site speaks: a principal as JSON in base64url.
+const PRINCIPAL_HEADER: HeaderName = HeaderName::from_static("penstock-principal");
 /// The fingerprint of the authority that vouched for the caller, in hex.
 const AUTHORITY_HEADER: HeaderName = HeaderName::from_static("penstock-caller-authority");
 /// The fingerprint of the key of the caller's certificate, in hex.
@@ -43,6 +46,19 @@ pub(crate) fn caller_of(headers: &HeaderMap) -> Option<Vouched> {
     };
     let (authority, key) = (fingerprint(AUTHORITY_HEADER)?, fingerprint(KEY_HEADER)?);
     Some(Vouched { peer, authority, key })
+}
+
+/// Returns the principal of a request that another peer of this site hands over; `None` if it does
+/// not name one.
+pub(crate) fn principal_of(headers: &HeaderMap) -> Option<Principal> {
+    let bytes = BASE64URL_NOPAD.decode(headers.get(PRINCIPAL_HEADER)?.as_bytes()).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Returns a principal in a form that fits into a header.
+fn principal_text(principal: &Principal) -> String {
+    // Our own types always have a JSON form; an empty text is no principal.
+    BASE64URL_NOPAD.encode(&serde_json::to_vec(principal).unwrap_or_default())
 }
 
 /// The origin of a request that is the controller's to answer.
@@ -157,7 +173,10 @@ impl Forwarded {
                 .header(CALLER_HEADER, caller.peer.uri())
                 .header(AUTHORITY_HEADER, HEXLOWER.encode(&caller.authority.0))
                 .header(KEY_HEADER, HEXLOWER.encode(&caller.key.0)),
-            Origin::User(_) => call,
+            Origin::User(_) => match self.parts.extensions.get::<Principal>() {
+                Some(principal) => call.header(PRINCIPAL_HEADER, principal_text(principal)),
+                None => call,
+            },
         }
     }
 }

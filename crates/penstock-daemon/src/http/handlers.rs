@@ -26,6 +26,7 @@ impl<S: Clone + Send + Sync + 'static> Handlers<S> {
         let filter = match endpoint.method {
             Method::Get => MethodFilter::GET,
             Method::Post => MethodFilter::POST,
+            Method::Put => MethodFilter::PUT,
             Method::Delete => MethodFilter::DELETE,
         };
         self.registered.push((endpoint, on(filter, handler)));

@@ -3,6 +3,8 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `port` | the data port: lanes and HTTP, told apart |
+//! | `web` | the HTTPS listener of the API |
+//! | `client` | the principal and the id of a request |
 //! | `socket` | the Unix socket of the local API |
 //! | `exchange` | one request over a stream that is open already, and its reply |
 //! | `connection` | the facts of a connection that a request came over |
@@ -14,6 +16,7 @@
 //! | `request_budget` | requests of paired sites, kept within their budgets |
 //! | `request`, `reply`, `compressed` | bodies, parameters, answers |
 
+pub(crate) mod client;
 pub(crate) mod compressed;
 pub(crate) mod connection;
 mod exchange;
@@ -27,5 +30,6 @@ pub(crate) mod request_budget;
 pub(crate) mod router;
 pub(crate) mod site;
 pub(crate) mod socket;
+pub(crate) mod web;
 
-pub use exchange::{decode, encode, problem_of, read, send};
+pub use exchange::{decode, encode, problem_of, read, send, send_as};

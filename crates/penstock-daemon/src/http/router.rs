@@ -18,6 +18,7 @@ use axum::http::{StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
+use penstock_api::access::{Principal, Right};
 use penstock_api::cluster::{LeaderCard, PeerCard};
 use penstock_api::endpoints::{AnsweredBy, Endpoint};
 use penstock_api::fence::not_controller;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
+use super::client::no_principal;
 use super::connection::Connection;
 use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, PASSED_ON, SITE, maybe_done};
 use super::local::{self, LocalApi};
@@ -90,12 +92,13 @@ impl ClusterRouter {
     /// An endpoint has no handler.
     pub(crate) fn local(&self) -> anyhow::Result<Router> {
         let routes = local::handlers()?.router(|endpoint, route| {
-            Some(match endpoint.answered_by {
+            let route = match endpoint.answered_by {
                 AnsweredBy::AnyPeer | AnsweredBy::ThisPeer => route,
                 AnsweredBy::Controller => {
                     route.route_layer(from_fn_with_state((self.clone(), endpoint), lead))
                 }
-            })
+            };
+            Some(route.route_layer(from_fn_with_state(endpoint, guard)))
         });
         Ok(self.complete(routes))
     }
@@ -103,6 +106,7 @@ impl ClusterRouter {
     /// Serves what other peers of the site hand over of the local API: what is the controller's.
     fn handed_over(&self) -> anyhow::Result<Router> {
         let routes = local::handlers()?.router(|endpoint, route| {
+            let route = route.route_layer(from_fn_with_state(endpoint, guard));
             (endpoint.answered_by == AnsweredBy::Controller).then_some(route)
         });
         Ok(self.complete(routes))
@@ -141,6 +145,22 @@ impl ClusterRouter {
 
     fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
         self.member().watch()
+    }
+}
+
+/// Lets a request pass whose principal has the right that its endpoint needs.
+async fn guard(
+    State(endpoint): State<&'static Endpoint>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if endpoint.right == Right::Public {
+        return next.run(request).await;
+    }
+    match request.extensions().get::<Principal>().map(|user| user.require(endpoint.right)) {
+        Some(Ok(())) => next.run(request).await,
+        Some(Err(why)) => problem(why),
+        None => no_principal(),
     }
 }
 
@@ -220,6 +240,10 @@ async fn take_over(
     };
     *request.uri_mut() = uri;
     if face == LOCAL {
+        let Some(principal) = forward::principal_of(request.headers()) else {
+            return refused("the request does not name its user");
+        };
+        request.extensions_mut().insert(principal);
         return router.cut_with_tenure(&controller, answer(handed_over.oneshot(request).await));
     }
     let Some(peer) = forward::caller_of(request.headers()) else {

@@ -31,15 +31,13 @@ use penstock_api::site::{
     SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
-use penstock_controller::manager::{Caller, Manager, check_as_source};
+use penstock_controller::manager::{Caller, EventReader, Manager, NextEvent, check_as_source};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::PAGE_BYTES_MAX;
 use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use penstock_sys::now_seconds;
 use serde::Deserialize;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use super::compressed::{self, ZSTD};
@@ -349,21 +347,19 @@ async fn show(
 /// Waits until one of `events` shows that a transfer is in another state than `seen`, `wait` at
 /// most.
 async fn another_state(
-    events: &mut Receiver<Event>,
+    events: &mut EventReader,
     id: TransferId,
     seen: TransferState,
     wait: Duration,
 ) {
     let changed = async {
-        loop {
-            match events.recv().await {
-                Ok(Event::Status(event) | Event::Summary(event))
-                    if event.id == id && event.state != seen =>
-                {
-                    return;
-                }
-                Ok(_) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
+        while let Some(next) = events.next().await {
+            let NextEvent::Event(_, event) = next else { return };
+            if let Event::Status(event) | Event::Summary(event) = &*event
+                && event.id == id
+                && event.state != seen
+            {
+                return;
             }
         }
     };

@@ -8,6 +8,7 @@ use axum::extract::{Extension, Request};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::IncomingStream;
+use penstock_api::access::Principal;
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::net::UnixListener;
 
@@ -43,11 +44,12 @@ pub(crate) async fn serve(
 
 async fn admit(
     Extension(ConnectInfo(PeerUser(user))): Extension<ConnectInfo<PeerUser>>,
-    request: Request,
+    mut request: Request,
     next: Next,
     own_user: u32,
 ) -> Response {
-    if user == Some(0) || user == Some(own_user) {
+    if let Some(uid) = user.filter(|uid| *uid == 0 || *uid == own_user) {
+        request.extensions_mut().insert(Principal::local(uid));
         return next.run(request).await;
     }
     let title = "only root and the daemon's own user may use its socket";

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use penstock_api::access::Directory;
 use penstock_api::cluster::{PeerCard, StoreCard, StoreRights};
 use penstock_api::keys::KeysRecord;
 use penstock_api::problem::{Problem, ProblemCode};
@@ -29,6 +30,7 @@ use tokio::sync::watch;
 
 use super::exports::Exports;
 use crate::access::admission::Admission;
+use crate::access::authentication::Authentication;
 use crate::access::budget::Budgets;
 use crate::access::keys::{CAPABILITY_SECONDS, OwnKeys, fingerprint_text, follow, revoked_of};
 use crate::config::{Config, lists};
@@ -54,6 +56,8 @@ pub(crate) struct Site {
     pub(crate) trust: Arc<TrustStore>,
     /// What connections without credentials may take here.
     pub(crate) admission: Arc<Admission>,
+    /// Users and tokens of the site.
+    pub(crate) authentication: Arc<Authentication>,
     /// What each paired site may take here.
     pub(crate) budgets: Budgets,
     /// Changes when an authority is pinned or taken off.
@@ -107,6 +111,10 @@ impl Site {
             exports: Exports::of(&config).following(Config::found(&directory)),
             budgets: Budgets::new(config.site.clone()),
             admission: Arc::new(Admission::new(config.site.clone())),
+            authentication: Arc::new(Authentication::new(Directory::new(
+                state.users()?,
+                state.tokens()?,
+            ))),
             config,
             directory,
             keys: RwLock::new(Arc::new(keys)),

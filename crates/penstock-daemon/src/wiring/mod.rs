@@ -2,6 +2,8 @@
 //! module of the daemon names both the peer crate and the controller.
 
 pub(crate) mod data_plane;
+mod service_manager;
+mod web_api;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
 use penstock_api::fence::Fence;
 use penstock_api::rest::SOCKET_NAME;
 use penstock_cluster::state::SqliteState;
@@ -18,14 +21,17 @@ use penstock_cluster::state::SqliteState;
 use penstock_net::trust::{PeerCertificate, Purpose, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
+use service_manager::ServiceManager;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::access::audit_log::AuditLog;
 use crate::access::keys::OwnKeys;
 use crate::access::signing::SiteSigner;
+use crate::access::users::Users;
 use crate::access::{renewal, rights, rotation};
 use crate::cluster::controller::ControllerParts;
 use crate::cluster::election::Election;
@@ -33,6 +39,7 @@ use crate::cluster::leadership::{Leadership, Sole};
 use crate::cluster::member::{Member, STOP_DEADLINE};
 use crate::config::Config;
 use crate::events::log::EventLog;
+use crate::http::client::{identify, record};
 use crate::http::local::LocalApi;
 use crate::http::port::Port;
 use crate::http::router::ClusterRouter;
@@ -50,6 +57,8 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 /// Threads of the local API, and how many of its requests may block at a time.
 pub(super) const LOCAL_THREADS: usize = 1;
 const LOCAL_BLOCKING_THREADS: usize = 64;
+/// Longest time that the thread which starts transfers may take for one look at them.
+const MANAGER_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long what is being answered is waited for after that.
 const LINGER: Duration = Duration::from_millis(400);
 
@@ -172,22 +181,57 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     let faces = Faces::open(controller_parts, state, parts.set_fence, operate, &stopped)?;
     let port =
         Port { site_tls, lane_tls, router: faces.site, lane: parts.lane, site: Arc::clone(&site) };
-    let own_user = rustix::process::getuid().as_raw();
-    let mut socket_stopped = stopped.clone();
-    let mut local = own_users.spawn(socket::serve(socket, faces.local, own_user, async move {
-        // Either it was told, or the daemon is gone.
-        let _ = socket_stopped.changed().await;
-    }));
+    let mut local = serve_users(&site, faces.local, (own_users, socket), &stopped)?;
     addresses::start(&site, told, &port, &stopped);
+    let watched = stopped.clone();
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
-    let ended = match exit::print(&format!("ready: site {name} peer {peer} listening on {bound}")) {
+    let status = format!("site {name} peer {peer} listening on {bound}");
+    let service_manager = report_ready(&status, &faces.member, watched);
+    let ended = match exit::print(&format!("ready: {status}")) {
         Ok(()) => signals.wait(&mut local).await,
         Err(error) => Err(error.into()),
     };
+    service_manager.stopping();
     let left = end(faces.leave, stop, local).await;
     let _ = fs::remove_file(directory.join(SOCKET_NAME));
     ended.and(left).map(|()| ExitCode::Done)
+}
+
+/// Serves the API to users: on the Unix socket, and over HTTPS if that is configured.
+fn serve_users(
+    site: &Arc<Site>,
+    router: Router,
+    (runtime, socket): (&'static Runtime, UnixListener),
+    stopped: &watch::Receiver<bool>,
+) -> anyhow::Result<JoinHandle<std::io::Result<()>>> {
+    let audit = Arc::new(AuditLog::new(&site.directory));
+    for address in web_api::start(site, &router, &audit, stopped)? {
+        tracing::info!(%address, "the API is served over HTTPS");
+    }
+    let router = router.layer(from_fn_with_state(audit, record)).layer(from_fn(identify));
+    let own_user = rustix::process::getuid().as_raw();
+    let mut stopped = stopped.clone();
+    Ok(runtime.spawn(socket::serve(socket, router, own_user, async move {
+        // Either it was told, or the daemon is gone.
+        let _ = stopped.changed().await;
+    })))
+}
+
+/// Reports to the service manager that the daemon serves, and from now on that it lives.
+fn report_ready(
+    status: &str,
+    member: &Arc<Member>,
+    stopped: watch::Receiver<bool>,
+) -> ServiceManager {
+    let service_manager = ServiceManager::of_environment();
+    service_manager.ready(status);
+    let member = Arc::clone(member);
+    let moves = move || {
+        member.controller().is_none_or(|it| it.manager.has_moved_within(MANAGER_SILENCE_MAX))
+    };
+    tokio::spawn(service_manager.clone().feed_watchdog(moves, stopped));
+    service_manager
 }
 
 /// Renews this peer's certificate, and exchanges keys with paired sites, until `stopped` says so.
@@ -234,6 +278,7 @@ async fn end(
 
 /// What the daemon shows to the world.
 struct Faces {
+    member: Arc<Member>,
     local: Router,
     site: Router,
     /// Ends the work within a time; whether all has ended.
@@ -270,7 +315,9 @@ impl Faces {
             member: Arc::clone(&member),
         });
         let operate = Arc::new(Operate::new(operate, Arc::clone(&member))?);
-        let api = LocalApi { member: Arc::clone(&member), admin, operate: Arc::clone(&operate) };
+        let users = Arc::new(Users::new(Arc::clone(&member.parts.site)));
+        let operate_here = Arc::clone(&operate);
+        let api = LocalApi { member: Arc::clone(&member), admin, operate: operate_here, users };
         let router = ClusterRouter::new(api, client, Arc::clone(&host), Arc::clone(&service));
         let (local, site) = (router.local()?, router.site()?);
         member.begin()?;
@@ -281,7 +328,9 @@ impl Faces {
             tokio::spawn(Arc::clone(election).beat(stopped.clone()));
             tokio::spawn(Arc::clone(election).watch_etcd(stopped.clone()));
         }
-        Ok(Self { local, site, leave: Box::new(move |deadline| leave(&member, &host, deadline)) })
+        let leaving = Arc::clone(&member);
+        let leave = Box::new(move |deadline| leave(&leaving, &host, deadline));
+        Ok(Self { member, local, site, leave })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The commands, a module each: what a command takes, and what it prints.
 
+pub(crate) mod access;
 pub(crate) mod cluster;
 pub(crate) mod copy;
 pub(crate) mod daemon;

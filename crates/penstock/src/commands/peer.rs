@@ -11,6 +11,7 @@ use penstock_sys::now_seconds;
 use crate::client::Client;
 use crate::commands::site::rotation;
 use crate::options::directory::DirectoryArgs;
+use crate::output::table::table;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// How often a peer that drains is looked at.
@@ -106,17 +107,6 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
     rows.extend(view.peers.iter().map(|peer| row(peer, now_seconds())));
     exit::print(&table(&rows))?;
     Ok(())
-}
-
-/// Rows with their columns below each other.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let widths: [usize; N] =
-        std::array::from_fn(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0));
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn row(peer: &PeerView, now: u64) -> [String; 6] {

@@ -68,12 +68,9 @@ pub(crate) fn run(client: &Client, args: &PlanningArgs) -> anyhow::Result<ExitCo
         preserve: args.preserve.preserve()?,
         ..TransferOptions::default()
     };
-    let request = TransferRequest {
-        id: TransferId(rand::random()),
-        source: args.source.clone(),
-        target: args.target.clone(),
-        options,
-    };
+    let id = TransferId(rand::random());
+    let (source, target) = (args.source.clone(), args.target.clone());
+    let request = TransferRequest::new(id, source, target, options);
     make(client, &request, args.out.as_deref(), Show::choose(args.json, args.verbose))
 }
 

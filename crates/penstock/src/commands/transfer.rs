@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use penstock_api::endpoints::{
     CANCEL_TRANSFER, EndpointUri, FOLLOW_TRANSFER, GET_CHECKSUMS, GET_DIGESTS, GET_FAILURES,
     GET_RECEIPT, LIMIT_TRANSFER, LIST_ORPHANS, LIST_TRANSFERS, PAUSE_TRANSFER, REMOVE_ORPHANS,
-    RESUME_TRANSFER, RETRY_TRANSFER, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
+    RESUME_TRANSFER, RETRY_TRANSFER, SHOW_QUEUE, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
 };
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
 use penstock_api::proof::{Document, Proof};
 use penstock_api::rest::{
-    Action, Event, OrphanKind, OrphanList, StatusView, TransferEvent, TransferList,
+    Action, Event, OrphanKind, OrphanList, QueueView, StatusView, TransferEvent, TransferList,
 };
 use penstock_api::transfer::{
     Durability, Encryption, FailedItem, LANES_MAX, Location, TransferOptions, TransferRequest,
-    TransferState, TransferView,
+    TransferState, TransferView, Waiting,
 };
 use penstock_api::update::IfExists;
 use penstock_proto::digest::DigestKind;
@@ -39,11 +39,14 @@ use crate::options::plan::PlanArgs;
 use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{DigestOutputs, ProofArgs, open_papers};
 use crate::options::select::SelectArgs;
+use crate::options::turn::TurnArgs;
 use crate::options::update::UpdateArgs;
 use crate::output::failed_list;
 use crate::output::output_file::OutputFile;
 use crate::output::plan::Show;
 use crate::output::progress::{Mode, ProgressArgs, Reporter};
+use crate::output::table::table;
+use crate::output::time::minute;
 use penstock_exit::exit_code;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
@@ -72,6 +75,12 @@ enum TransferCommand {
     /// Lists transfers, newest first
     List {
         /// Print JSON Lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Lists the transfers that wait, in the order in which they would start, with the reasons
+    Queue {
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -249,6 +258,8 @@ struct SubmitArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
+    turn: TurnArgs,
+    #[command(flatten)]
     preserve: PreserveArgs,
     #[command(flatten)]
     plans: PlanArgs,
@@ -286,6 +297,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Submit(submit) => return run_submit(&client, *submit),
         TransferCommand::Plan(args) => return plan::run(&client, &args),
         TransferCommand::List { json } => list(&client, json)?,
+        TransferCommand::Queue { json } => queue(&client, json)?,
         TransferCommand::Show { id, json } => show(&client, &id, json)?,
         TransferCommand::Watch { id, json } => {
             return follow(
@@ -440,6 +452,9 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
         source: args.source.clone().map_or_else(no_place, Ok)?,
         target: args.target.clone().map_or_else(no_place, Ok)?,
         options,
+        label: args.turn.label.clone(),
+        priority: args.turn.priority,
+        not_before: args.turn.not_before,
     })
 }
 
@@ -626,8 +641,10 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
             }
             let reason =
                 if view.reason.is_empty() { String::new() } else { format!("  {}", view.reason) };
+            let label =
+                if view.label.is_empty() { String::new() } else { format!("  [{}]", view.label) };
             exit::print(&format!(
-                "{}  {:<9} {:>10}  {} -> {}{reason}",
+                "{}  {:<9} {:>10}  {} -> {}{label}{reason}",
                 view.id.short(),
                 view.state.as_str(),
                 format_bytes(view.progress.bytes),
@@ -638,6 +655,39 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
         let Some(next) = part.next else { return Ok(()) };
         uri = LIST_TRANSFERS.uri(&[]).query("cursor", next);
     }
+}
+
+/// Returns the code of a wait, its object and its place in the queue.
+fn waiting_text(waiting: &Waiting) -> String {
+    let on = if waiting.on.is_empty() { String::new() } else { format!(" at {}", waiting.on) };
+    let before = waiting.position.filter(|before| *before > 0);
+    let before = before.map(|before| format!(", {before} before it")).unwrap_or_default();
+    let until = waiting.until_ms.map(|until| format!(", until {} UTC", minute(until / 1000)));
+    format!("{}{on}{before}{}", waiting.code, until.unwrap_or_default())
+}
+
+/// Prints the transfers that wait, in the order in which they would start.
+fn queue(client: &Client, json: bool) -> anyhow::Result<()> {
+    let view: QueueView = client.get(&SHOW_QUEUE.uri(&[]))?;
+    if json {
+        exit::print(&serde_json::to_string(&view)?)?;
+        return Ok(());
+    }
+    exit::warn(&format!("{} running, {} waiting", view.running, view.waiting));
+    let mut rows =
+        vec![["TRANSFER", "USER", "WAITS FOR", "FROM", "TO", "LABEL"].map(str::to_owned)];
+    rows.extend(view.transfers.iter().map(|entry| {
+        [
+            entry.id.short(),
+            entry.owner.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+            waiting_text(&entry.waiting),
+            entry.source.to_string(),
+            entry.target.to_string(),
+            entry.label.clone(),
+        ]
+    }));
+    exit::print(&table(&rows))?;
+    Ok(())
 }
 
 fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
@@ -656,7 +706,10 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         ("transfer", view.id.to_string()),
         ("source", view.source.to_string()),
         ("target", view.target.to_string()),
+        ("label", view.label.clone()),
+        ("owner", view.owner.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("state", view.state.as_str().to_owned()),
+        ("waits for", view.waiting.as_ref().map(waiting_text).unwrap_or_default()),
         ("reason", view.reason.clone()),
         ("files", format!("{} of {}{more}", progress.files, progress.files_found)),
         (

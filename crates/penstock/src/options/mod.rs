@@ -9,4 +9,5 @@ pub(crate) mod plan;
 pub(crate) mod preserve;
 pub(crate) mod proof;
 pub(crate) mod select;
+pub(crate) mod turn;
 pub(crate) mod update;

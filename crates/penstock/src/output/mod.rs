@@ -4,3 +4,5 @@ pub(crate) mod failed_list;
 pub(crate) mod output_file;
 pub(crate) mod plan;
 pub(crate) mod progress;
+pub(crate) mod table;
+pub(crate) mod time;

@@ -118,6 +118,8 @@ impl Reporter {
             Event::Status(status) => self.update(status),
             Event::Error(error) => self.error(error),
             Event::Summary(summary) => self.finish(summary),
+            // The next status tells all.
+            Event::Reset => {}
         }
         Ok(())
     }

@@ -58,12 +58,8 @@ pub(crate) fn write_own(
     view: &TransferView,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let request = TransferRequest {
-        id: view.id,
-        source: view.source.clone(),
-        target: view.target.clone(),
-        options: view.options.clone(),
-    };
+    let (source, target) = (view.source.clone(), view.target.clone());
+    let request = TransferRequest::new(view.id, source, target, view.options.clone());
     let parts = ReceiptParts {
         request: &request,
         root: PathText::default(),

@@ -19,6 +19,7 @@ mod rotation;
 mod secret;
 mod steer;
 mod trust;
+mod users;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

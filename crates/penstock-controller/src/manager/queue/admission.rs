@@ -26,7 +26,7 @@ use crate::manager::events::TransferEvents;
 use crate::manager::journal_directory::JournalDirectory;
 use crate::manager::place;
 use crate::manager::record::record_of;
-use crate::manager::request_check::unknown;
+use crate::manager::request_check::{id_taken, unknown};
 use crate::manager::sources::Sources;
 
 /// Admits and changes transfers of this site.
@@ -76,7 +76,7 @@ impl Admission {
         request: &TransferRequest,
         caller: &Caller,
     ) -> Result<(TransferView, bool), Problem> {
-        if let Some(known) = self.known(request)? {
+        if let Some(known) = self.known(request, caller)? {
             return Ok((known, false));
         }
         let target = &request.target;
@@ -90,7 +90,7 @@ impl Admission {
         };
         let claim = place::claim(&request.source, target, there);
         let _admission = self.lock();
-        if let Some(known) = self.known(request)? {
+        if let Some(known) = self.known(request, caller)? {
             return Ok((known, false));
         }
         self.table.check_idle(request.id)?;
@@ -104,6 +104,7 @@ impl Admission {
                 .hint("submit it with `penstock transfer submit --plan FILE`"));
         }
         let record = record_of(request, caller.submitter(&self.config.site), claim);
+        let record = TransferRecord { owner: caller.owner(), ..record };
         self.state.put_transfer(&record)?;
         let view = self.enqueue(record);
         self.events.tell(&view);
@@ -111,11 +112,14 @@ impl Admission {
     }
 
     /// The transfer that a request has been taken for before.
-    fn known(&self, request: &TransferRequest) -> Result<Option<TransferView>, Problem> {
+    fn known(
+        &self,
+        request: &TransferRequest,
+        caller: &Caller,
+    ) -> Result<Option<TransferView>, Problem> {
         let Some(known) = self.state.transfer(request.id)? else { return Ok(None) };
-        if !is_same_wish(&known.request, request) {
-            let title = format!("the id {} is of another transfer", request.id);
-            return Err(Problem::new(ProblemCode::IdTaken, title));
+        if !caller.may_see(&known) || !is_same_wish(&known.request, request) {
+            return Err(id_taken(request.id));
         }
         let live = self.table.lock().live.get(&request.id).map(Live::view);
         Ok(Some(live.unwrap_or_else(|| known.view())))

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::rest::Action;
 use penstock_api::task::Room;
-use penstock_api::transfer::{TransferState, TransferView};
+use penstock_api::transfer::{TransferState, TransferView, Waiting};
 use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::{TransferRecord, Wish};
 use penstock_engine::retry::Backoff;
@@ -42,13 +42,15 @@ pub(crate) struct Live {
     /// The state of the wait while the target is full. The transfer stays queued for its observers,
     /// while attempts are made.
     pub(crate) full: Option<Full>,
+    /// The reason for which it waits, as the last decision of the queue found it.
+    pub(crate) waiting: Option<Waiting>,
 }
 
 impl Live {
     pub(crate) fn new(record: TransferRecord, config: &ManagerConfig) -> Self {
         let backoff = Backoff::new(config.retry_least, config.retry_most);
         let retry_most = config.retry_most;
-        Self { record, run: None, not_before: None, backoff, retry_most, full: None }
+        Self { record, run: None, not_before: None, backoff, retry_most, full: None, waiting: None }
     }
 
     /// Returns a transfer as the manager finds it when it starts.
@@ -69,6 +71,7 @@ impl Live {
     /// Returns the public view: the stored record, updated by the run.
     pub(crate) fn view(&self) -> TransferView {
         let mut view = self.record.view();
+        view.waiting.clone_from(&self.waiting);
         if let Some(run) = self.run.as_ref().filter(|_| self.full.is_none()) {
             let seen = run.view();
             view.progress = seen.progress;
@@ -363,12 +366,9 @@ mod tests {
     use penstock_api::transfer::{PathText, TransferRequest};
 
     fn live(state: TransferState, wish: Wish) -> Live {
-        let request = TransferRequest {
-            id: TransferId([1; 16]),
-            source: "lab:raw/a".parse().unwrap(),
-            target: "hpc:s/1".parse().unwrap(),
-            options: Default::default(),
-        };
+        let (source, target) = ("lab:raw/a".parse().unwrap(), "hpc:s/1".parse().unwrap());
+        let id = TransferId([1; 16]);
+        let request = TransferRequest::new(id, source, target, Default::default());
         let record = record_of(&request, "hpc".parse().unwrap(), PathText::default());
         let config = ManagerConfig::new("hpc".parse().unwrap(), "journal".into());
         Live::new(TransferRecord { state, wish, ..record }, &config)

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `live` | `Live`: one of them, its states, and what leads from one to the next |
 //! | `room` | `Full`: the wait of a transfer whose target is full |
+//! | `schedule` | `Schedule`: whose turn it is, and why each other one waits |
 //! | `transfer_table` | `TransferTable`: all of them, as threads share them |
 //! | `admission` | `Admission`: accepts transfers, and does what users ask of them |
 
 mod admission;
 mod live;
 mod room;
+mod schedule;
 mod transfer_table;
 
 pub(super) use admission::Admission;

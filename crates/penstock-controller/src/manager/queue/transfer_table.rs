@@ -9,34 +9,50 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::transfer::{TransferState, TransferView};
-use penstock_cluster::state::{TransferRecord, Wish};
+use penstock_api::rest::{QueueEntry, QueueView};
+use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_cluster::clock::now_ms;
+use penstock_cluster::state::TransferRecord;
+use penstock_engine::queue::UnixMs;
 use penstock_proto::id::{Name, TransferId};
 
 use super::live::Live;
+use super::schedule::Schedule;
 use crate::manager::caller::Caller;
+use crate::manager::config::ManagerConfig;
 
 /// Transfers that may wait at a time; more are refused until some have ended.
 pub const LIVE_MAX: usize = 10_000;
 /// The same of those that read from one other site, where that site submits one.
 const LIVE_OF_SITE_MAX: usize = 1000;
 
+/// The code of a transfer that waits for its turn.
+const TURN: &str = "turn";
+
 /// The transfers of a manager.
-#[derive(Default)]
 pub(crate) struct Table {
     pub(crate) live: HashMap<TransferId, Live>,
     /// Transfers of which something is being removed; with a record, its claim is kept as well.
     busy: HashMap<TransferId, Option<TransferRecord>>,
     /// Attempts that have a thread.
     running: usize,
+    schedule: Schedule,
+    /// Time of the last decision about the queue.
+    looked: Instant,
     /// Set when the manager ends.
     pub(crate) is_stopping: bool,
 }
 
 impl Table {
-    pub(crate) fn new(live: impl IntoIterator<Item = Live>) -> Self {
-        let live = live.into_iter().map(|it| (it.record.id(), it)).collect();
-        Self { live, ..Self::default() }
+    pub(crate) fn new(config: &ManagerConfig, live: impl IntoIterator<Item = Live>) -> Self {
+        Self {
+            live: live.into_iter().map(|it| (it.record.id(), it)).collect(),
+            busy: HashMap::new(),
+            running: 0,
+            schedule: Schedule::new(config.site.clone(), config.limits.clone()),
+            looked: Instant::now(),
+            is_stopping: false,
+        }
     }
 
     /// Returns whether a transfer has not ended.
@@ -55,33 +71,46 @@ impl Table {
         (self.running, self.live.values().filter(is_queued).count())
     }
 
-    /// Returns the transfers that are to begin now, oldest first, of which so many may run, and the
-    /// time when the next one is due. The others learn for what they wait. A cancelled transfer
-    /// needs no turn.
+    /// Returns the transfers that are to begin now, and the time of the next decision that needs no
+    /// further event. The others learn for what they wait. A cancelled transfer needs no turn.
     pub(crate) fn poll_due(
         &mut self,
-        running_max: usize,
-        now: Instant,
+        now: (Instant, UnixMs),
     ) -> (Vec<TransferId>, Option<Instant>) {
-        let waiting = self.live.values().filter(|live| live.is_waiting());
-        let (mut due, later): (Vec<_>, Vec<_>) =
-            waiting.partition(|live| live.not_before.is_none_or(|time| time <= now));
-        let next = later.iter().filter_map(|live| live.not_before).min();
-        due.sort_by_key(|live| (live.record.created, live.record.id()));
-        let due: Vec<_> = due.iter().map(|live| live.record.id()).collect();
-        let (mut begin, mut running) = (Vec::new(), self.running);
-        for id in due {
-            let Some(live) = self.live.get_mut(&id) else { continue };
-            if live.record.wish == Wish::Cancel || running < running_max {
-                running += 1;
-                begin.push(id);
-            } else if live.full.is_none() {
-                live.record.reason = format!(
-                    "waiting for its turn: {running_max} transfers run, which is the limit"
-                );
+        self.looked = now.0;
+        let begin = self.schedule.poll_starts(&self.live, now);
+        for (id, live) in &mut self.live {
+            live.waiting = self.schedule.waiting(*id, now.1);
+            let waits_for_turn = live.waiting.as_ref().is_some_and(|waiting| waiting.code == TURN);
+            if waits_for_turn && live.full.is_none() {
+                live.record.reason =
+                    format!("waiting for its turn: {} transfers run at this site", self.running);
             }
         }
-        (begin, next)
+        (begin, self.schedule.poll_wake(now))
+    }
+
+    /// Counts what a running transfer has made durable as served to its user.
+    pub(crate) fn handle_durable(&mut self, id: TransferId, bytes: u64) {
+        self.schedule.handle_durable(id, bytes, now_ms());
+    }
+
+    /// Returns up to `most` transfers that wait, in the order in which they would start.
+    pub(crate) fn queue(&self, most: usize) -> QueueView {
+        let (waiting, running) = self.schedule.counts();
+        let order = self.schedule.order(most, now_ms());
+        let entry = |(id, waiting)| {
+            let record = &self.live.get(&id)?.record;
+            let TransferRequest { label, source, target, .. } = record.request.clone();
+            Some(QueueEntry { id, owner: record.owner.clone(), label, source, target, waiting })
+        };
+        let transfers = order.into_iter().filter_map(entry).collect();
+        QueueView { running: running as u64, waiting: waiting as u64, transfers }
+    }
+
+    /// Returns whether the last decision about the queue was within this time.
+    pub(crate) fn has_moved_within(&self, time: Duration) -> bool {
+        self.looked.elapsed() <= time
     }
 
     /// Handles the end of the manager: nothing begins any more, and all runs end with their ledgers
@@ -236,19 +265,25 @@ impl TransferTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::config::ManagerConfig;
     use crate::manager::record::record_of;
-    use penstock_api::transfer::{PathText, TransferRequest};
+    use penstock_api::transfer::PathText;
+    use penstock_cluster::state::Wish;
+    use penstock_engine::queue::Limits;
+
+    fn config(running_max: u32) -> ManagerConfig {
+        let config = ManagerConfig::new("hpc".parse().unwrap(), "journal".into());
+        ManagerConfig {
+            limits: Limits { short_extra: 0, ..Limits::of_site(running_max) },
+            ..config
+        }
+    }
 
     fn live(id: u8, created: u64, wish: Wish) -> Live {
-        let request = TransferRequest {
-            id: TransferId([id; 16]),
-            source: "lab:raw/a".parse().unwrap(),
-            target: "hpc:s/1".parse().unwrap(),
-            options: Default::default(),
-        };
+        let (source, target) = ("lab:raw/a".parse().unwrap(), "hpc:s/1".parse().unwrap());
+        let id = TransferId([id; 16]);
+        let request = TransferRequest::new(id, source, target, Default::default());
         let record = record_of(&request, "hpc".parse().unwrap(), PathText::default());
-        let config = ManagerConfig::new("hpc".parse().unwrap(), "journal".into());
+        let config = config(4);
         Live::new(TransferRecord { created, wish, ..record }, &config)
     }
 
@@ -258,30 +293,34 @@ mod tests {
     fn the_oldest_begin_and_a_cancel_needs_no_turn() {
         let now = Instant::now();
         let later = now + Duration::from_secs(5);
-        let mut table = Table::new([
-            live(1, 30, Wish::None),
-            live(2, 10, Wish::None),
-            live(3, 20, Wish::None),
-            live(4, 40, Wish::Cancel),
-            live(5, 5, Wish::None),
-        ]);
+        let mut table = Table::new(
+            &config(2),
+            [
+                live(1, 30, Wish::None),
+                live(2, 10, Wish::None),
+                live(3, 20, Wish::None),
+                live(4, 40, Wish::Cancel),
+                live(5, 5, Wish::None),
+            ],
+        );
         let put_off = table.live.get_mut(&TransferId([5; 16])).unwrap();
         put_off.not_before = Some(later);
-        let (begin, next) = table.poll_due(2, now);
-        assert_eq!(begin, [2, 3, 4].map(|id| TransferId([id; 16])));
-        assert_eq!(next, Some(later));
-        let waits = &table.live[&TransferId([1; 16])].record.reason;
-        assert!(waits.starts_with("waiting for its turn: 2 transfers run"), "{waits}");
+        let (begin, next) = table.poll_due((now, now_ms()));
+        let ids = |ids: &[u8]| ids.iter().map(|id| TransferId([*id; 16])).collect::<Vec<_>>();
+        assert_eq!(begin, ids(&[4, 2]), "the cancelled one takes a place, and needs none");
+        let wait = next.unwrap().saturating_duration_since(now);
+        assert!((Duration::from_secs(5)..Duration::from_millis(5100)).contains(&wait), "{wait:?}");
+        let waits = &table.live[&TransferId([1; 16])];
+        assert!(waits.record.reason.starts_with("waiting for its turn"), "{}", waits.record.reason);
+        assert_eq!(waits.waiting.as_ref().unwrap().code, "turn");
         assert_eq!(table.counts(), (0, 5));
-        table.handle_attempt();
-        assert_eq!(table.poll_due(2, later).0, [5, 4].map(|id| TransferId([id; 16])));
     }
 
     /// Promise: a transfer of which files are being removed is changed by nobody else meanwhile,
     /// and keeps its place (B8).
     #[test]
     fn b8_a_transfer_that_is_removed_keeps_its_place_until_then() {
-        let table = TransferTable::new(Table::default());
+        let table = TransferTable::new(Table::new(&config(2), []));
         let (id, record) = (TransferId([1; 16]), live(1, 1, Wish::None).record);
         let busy = table.occupy(id, Some(record)).unwrap();
         assert_eq!(table.check_idle(id).unwrap_err().code, ProblemCode::TransferBusy);

@@ -158,7 +158,7 @@ impl CancelledTransfers {
         };
         let store = &record.request.target.store;
         let claim = record.root.as_ref().unwrap_or(&record.claim);
-        let taken = self.admission.check_overlap(&record.request, claim, &Caller::User).is_err();
+        let taken = self.admission.check_overlap(&record.request, claim, &Caller::local()).is_err();
         if taken || offline.contains(store) {
             return Ok(false);
         }

@@ -37,10 +37,10 @@ fn a_silent_site_holds_up_nobody_else() {
         was_reached.recv_timeout(PATIENCE).unwrap();
         let steer = || {
             let request = request(4, "lab:raw/a", "hpc:s/1");
-            manager.submit(&request, &Caller::User).unwrap();
+            manager.submit(&request, &Caller::local()).unwrap();
             let limit = LimitRequest { rate_bits_per_s: Some(1_000_000) };
-            manager.limit(request.id, limit, &Caller::User).unwrap();
-            manager.act(request.id, Action::Cancel, &Caller::User).unwrap()
+            manager.limit(request.id, limit, &Caller::local()).unwrap();
+            manager.act(request.id, Action::Cancel, &Caller::local()).unwrap()
         };
         meanwhile(steer, &mut let_go);
         drop(let_go.take());
@@ -60,7 +60,7 @@ fn b8_a_hung_store_holds_up_no_other_submit() {
     let (manager, mut let_go) = (&world.manager, Some(let_go));
     let submit = |id, target| {
         let request = request(id, "lab:raw/a/", target);
-        manager.submit(&request, &Caller::User).map(|(view, new)| (view.id, new))
+        manager.submit(&request, &Caller::local()).map(|(view, new)| (view.id, new))
     };
     let late = thread::scope(|scope| {
         let late = scope.spawn(|| submit(1, "hpc:s/x/y"));
@@ -82,7 +82,7 @@ fn b8_a_retry_keeps_its_place_while_its_source_is_silent() {
     let world = World::new(4);
     let mut moves = request(1, "lab:raw/a/", "hpc:s/1");
     moves.options.remove_source = true;
-    world.manager.submit(&moves, &Caller::User).unwrap();
+    world.manager.submit(&moves, &Caller::local()).unwrap();
     let (input, end) = world.call();
     std::fs::create_dir_all(&input.journal).unwrap();
     let failed = r#"{"path":"x/y","code":"denied","message":"could not be read"}"#;
@@ -92,9 +92,11 @@ fn b8_a_retry_keeps_its_place_while_its_source_is_silent() {
     let (held, was_reached, let_go) = Held::new();
     *world.sites.held.lock().unwrap() = Some(held);
     let (manager, mut let_go) = (&world.manager, Some(let_go));
-    let act = |action| manager.act(TransferId([1; 16]), action, &Caller::User);
+    let act = |action| manager.act(TransferId([1; 16]), action, &Caller::local());
     let submit = |id, target| {
-        manager.submit(&request(id, "lab:raw/b/", target), &Caller::User).map(|(view, _)| view.id)
+        manager
+            .submit(&request(id, "lab:raw/b/", target), &Caller::local())
+            .map(|(view, _)| view.id)
     };
     thread::scope(|scope| {
         let retry = scope.spawn(|| act(Action::Retry).unwrap());

@@ -3,9 +3,10 @@
 use super::*;
 
 /// Waits until a transfer is told to have ended.
-fn wait_for_end(events: &mut broadcast::Receiver<Event>, id: u8) {
-    let is_it = |event| matches!(event, Event::Summary(it) if it.id == TransferId([id; 16]));
-    while !is_it(events.blocking_recv().unwrap()) {}
+fn wait_for_end(events: &mut EventReader, id: u8) {
+    let is_it =
+        |event: &Event| matches!(event, Event::Summary(it) if it.id == TransferId([id; 16]));
+    while !is_it(&next_event(events)) {}
 }
 
 /// A5: what a cancelled transfer has left at a store that is offline is not forgotten: it is said
@@ -41,7 +42,7 @@ fn a5_what_a_cancelled_transfer_left_is_known_until_it_is_removed() {
         let mut events = world.manager.events();
         world.peer.offline.store(false, Ordering::Release);
         wait_for_end(&mut events, 1);
-        let view = world.manager.show(TransferId([1; 16]), &Caller::User).unwrap();
+        let view = world.manager.show(TransferId([1; 16]), &Caller::local()).unwrap();
         assert_eq!(
             (view.state, view.reason.as_str()),
             (TransferState::Cancelled, "cancelled by a user")

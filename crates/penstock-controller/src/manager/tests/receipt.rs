@@ -11,7 +11,7 @@ use crate::runner::RunFiles;
 fn end_with_receipt(world: &World) {
     let mut request = request(1, "lab:raw/a", "hpc:s/1");
     request.options.proof.receipt = true;
-    world.manager.submit(&request, &Caller::User).unwrap();
+    world.manager.submit(&request, &Caller::local()).unwrap();
     let (input, end) = world.call();
     std::fs::create_dir_all(&input.journal).unwrap();
     let facts = serde_json::to_vec(&ReceiptFacts::default()).unwrap();
@@ -23,7 +23,7 @@ fn end_with_receipt(world: &World) {
 fn signers(world: &World) -> Vec<Role> {
     let mut text = Vec::new();
     let id = TransferId([1; 16]);
-    let mut file = world.manager.document(id, Document::Receipt, &Caller::User).unwrap();
+    let mut file = world.manager.document(id, Document::Receipt, &Caller::local()).unwrap();
     std::io::Read::read_to_end(&mut file, &mut text).unwrap();
     let receipt: Receipt = serde_json::from_slice(&text).unwrap();
     receipt.signatures.iter().map(|signature| signature.role).collect()
@@ -56,7 +56,7 @@ fn a_daemon_that_ends_leaves_the_receipt_to_the_next() {
     world.sites.says.lock().unwrap().extend((0..1000).map(|_| not_controller()));
     end_with_receipt(&world);
     world.restart(Vec::new(), true);
-    let view = world.manager.show(TransferId([1; 16]), &Caller::User).unwrap();
+    let view = world.manager.show(TransferId([1; 16]), &Caller::local()).unwrap();
     assert!(!view.state.is_ended(), "{view:?}");
     world.sites.says.lock().unwrap().clear();
     world.call().1.send(RunOutcome::Done).unwrap();

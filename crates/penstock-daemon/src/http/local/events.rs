@@ -5,47 +5,75 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event as Line, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::Event;
 use penstock_api::transfer::{TransferState, TransferView};
-use penstock_controller::manager::{Caller, Manager};
+use penstock_controller::manager::{Caller, EventReader, Manager, NextEvent};
 use penstock_proto::id::TransferId;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::state::Leading;
+use super::state::{Leading, User};
 use crate::http::reply::{ProblemReply, blocking};
 
 /// Interval at which a transfer is polled when no event of it arrives.
 const LOOK: Duration = Duration::from_secs(1);
 
-fn line(event: &Event) -> Result<Line, Infallible> {
+/// Header with the id of the event that a client has received last (WHATWG HTML, 9.2.3).
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+fn line(event: &Event) -> Line {
     // Our own types always have a JSON form; an empty line would be no event at all.
-    Ok(Line::default().json_data(event).unwrap_or_default())
+    Line::default().json_data(event).unwrap_or_default()
 }
 
-/// Streams all events of transfers that this site owns.
+/// Streams the events of transfers that this site owns and the caller may see: from now on, or
+/// after the one that `Last-Event-ID` names. Where some are gone, an event of the type `reset`
+/// tells the client to look anew.
 pub(super) async fn all(
     Leading(manager): Leading,
-) -> Sse<impl Stream<Item = Result<Line, Infallible>>> {
-    let stream = stream::unfold(manager.events(), async |mut events| {
+    User(caller): User,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Line, Infallible>>>, ProblemReply> {
+    let events = match headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default()) {
+        None => manager.events(),
+        Some(text) => match text.parse() {
+            Ok(after) => manager.events_after(after),
+            Err(why) => return Err(ProblemReply(Problem::new(ProblemCode::Query, why))),
+        },
+    };
+    let state = (manager, caller, events);
+    let stream = stream::unfold(state, async |(manager, caller, mut events)| {
         loop {
-            match events.recv().await {
-                Ok(event) => return Some((line(&event), events)),
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
-            }
+            let line = match events.next().await? {
+                NextEvent::Missed => line(&Event::Reset),
+                NextEvent::Event(id, event) => {
+                    if !may_see(&manager, &event, &caller).await {
+                        continue;
+                    }
+                    line(&event).id(id.to_string())
+                }
+            };
+            return Some((Ok(line), (manager, caller, events)));
         }
     });
-    Sse::new(stream).keep_alive(KeepAlive::default())
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+}
+
+/// Returns whether a caller may see the transfer of an event.
+async fn may_see(manager: &Arc<Manager>, event: &Event, caller: &Caller) -> bool {
+    let Some(id) = event.id().filter(|_| !caller.sees_all_transfers()) else { return true };
+    let (manager, caller) = (Arc::clone(manager), caller.clone());
+    blocking(move || manager.show(id, &caller)).await.is_ok()
 }
 
 struct Follow {
     manager: Arc<Manager>,
     id: TransferId,
-    events: Receiver<Event>,
+    caller: Caller,
+    events: EventReader,
     /// The state that was sent last.
     seen: Option<TransferState>,
 }
@@ -53,14 +81,19 @@ struct Follow {
 /// Streams one transfer: its status at once, then every second or on a change, its summary at last.
 pub(super) async fn one(
     Leading(manager): Leading,
+    User(caller): User,
     Path(id): Path<String>,
 ) -> Result<Sse<impl Stream<Item = Result<Line, Infallible>>>, ProblemReply> {
     let (events, resolver) = (manager.events(), Arc::clone(&manager));
-    let id = blocking(move || resolver.resolve(&id)).await?;
-    let follow = Follow { manager, id, events, seen: None };
+    let sees = caller.clone();
+    let id = blocking(move || {
+        let id = resolver.resolve(&id)?;
+        resolver.show(id, &sees).map(|_| id)
+    });
+    let follow = Follow { manager, id: id.await?, caller, events, seen: None };
     Ok(Sse::new(stream::unfold(follow, async |mut follow| {
         let event = follow.next().await?;
-        Some((line(&event), follow))
+        Some((Ok(line(&event)), follow))
     })))
 }
 
@@ -81,7 +114,10 @@ impl Follow {
         }
         let view = match told {
             Some(view) => view,
-            None => blocking(move || manager.show(id, &Caller::User)).await.ok()?,
+            None => {
+                let caller = self.caller.clone();
+                blocking(move || manager.show(id, &caller)).await.ok()?
+            }
         };
         self.seen = Some(view.state);
         Some(Event::of(&view))
@@ -108,11 +144,13 @@ impl Follow {
         loop {
             tokio::select! {
                 () = &mut wake => return None,
-                event = self.events.recv() => match event {
-                    Ok(event @ Event::Error(_)) if event.id() == self.id => return Some(event),
-                    Ok(event) if event.id() == self.id => return None,
-                    Ok(_) | Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => return None,
+                next = self.events.next() => match next? {
+                    NextEvent::Event(_, event) if event.id() != Some(self.id) => {}
+                    NextEvent::Event(_, event) if matches!(*event, Event::Error(_)) => {
+                        return Some(Event::clone(&event));
+                    }
+                    NextEvent::Event(..) => return None,
+                    NextEvent::Missed => return Some(Event::Reset),
                 },
             }
         }

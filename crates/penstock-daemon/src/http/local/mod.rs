@@ -10,6 +10,7 @@
 //! | `events` | streams of events |
 //! | `sites` | pairings, paths to other sites, stores |
 //! | `peers` | the site and its peers |
+//! | `users` | users, tokens, the caller itself |
 //! | `recovery` | orders when hosts that run etcd are lost |
 //! | `state` | none: what the handlers share |
 
@@ -19,6 +20,7 @@ mod recovery;
 mod sites;
 mod state;
 mod transfers;
+mod users;
 
 use penstock_api::endpoints::{self as api, TABLE};
 
@@ -66,6 +68,15 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_EVENTS, peers::events)
         .on(&api::ROTATE_KEYS, peers::rotate)
         .on(&api::EXAMINE_HOST, peers::doctor)
+        .on(&api::SHOW_QUEUE, transfers::queue)
+        .on(&api::SHOW_ME, users::me)
+        .on(&api::LIST_USERS, users::list)
+        .on(&api::SHOW_USER, users::show)
+        .on(&api::PUT_USER, users::put)
+        .on(&api::REMOVE_USER, users::remove)
+        .on(&api::LIST_TOKENS, users::tokens)
+        .on(&api::CREATE_TOKEN, users::create_token)
+        .on(&api::REVOKE_TOKEN, users::revoke_token)
         .on(&api::TAKE_OVER, recovery::take_over)
         .on(&api::RECOVER, recovery::recover)
         .on(&api::REMOVE_HOST, recovery::remove)

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
+use axum::response::Response;
+use penstock_api::access::Principal;
 use penstock_api::fence::not_controller;
-use penstock_controller::manager::Manager;
+use penstock_controller::manager::{Caller, Manager};
 
+use crate::access::users::Users;
 use crate::cluster::member::Member;
+use crate::http::client::no_principal;
 use crate::http::reply::ProblemReply;
 use crate::operations::Operate;
 use crate::site::admin::Admin;
@@ -18,6 +22,13 @@ pub(crate) struct LocalApi {
     pub(crate) member: Arc<Member>,
     pub(crate) admin: Arc<Admin>,
     pub(crate) operate: Arc<Operate>,
+    pub(crate) users: Arc<Users>,
+}
+
+impl FromRef<LocalApi> for Arc<Users> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.users)
+    }
 }
 
 impl FromRef<LocalApi> for Arc<Member> {
@@ -35,6 +46,18 @@ impl FromRef<LocalApi> for Arc<Admin> {
 impl FromRef<LocalApi> for Arc<Operate> {
     fn from_ref(api: &LocalApi) -> Self {
         Arc::clone(&api.operate)
+    }
+}
+
+/// The user that makes a request.
+pub(super) struct User(pub(super) Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for User {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let principal = parts.extensions.get::<Principal>();
+        principal.map(|user| Self(Caller::User(user.clone()))).ok_or_else(no_principal)
     }
 }
 

@@ -10,13 +10,12 @@ use penstock_api::limits::LimitRequest;
 use penstock_api::operate::TransferPaths;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
-use penstock_api::rest::{Action, LIST_MAX, OrphanList, TransferList};
+use penstock_api::rest::{Action, LIST_MAX, OrphanList, QueueView, TransferList};
 use penstock_api::transfer::{TransferRequest, TransferView};
-use penstock_controller::manager::Caller;
 use penstock_proto::id::{Name, ParseIdError};
 use serde::Deserialize;
 
-use super::state::Leading;
+use super::state::{Leading, User};
 use crate::http::reply::{ProblemReply, Reply, blocking, stream_file};
 use crate::http::request::{Body, Params, PlanQuery, checksum_kind, parsed};
 use crate::operations::Operate;
@@ -29,25 +28,28 @@ pub(super) struct ListQuery {
 
 pub(super) async fn list(
     Leading(manager): Leading,
+    User(caller): User,
     Params(query): Params<ListQuery>,
 ) -> Reply<TransferList> {
     let limit = query.limit.unwrap_or(LIST_MAX);
-    blocking(move || manager.list(query.cursor.as_deref(), limit)).await.map(Json)
+    blocking(move || manager.list(query.cursor.as_deref(), limit, &caller)).await.map(Json)
 }
 
 pub(super) async fn submit(
     Leading(manager): Leading,
+    User(caller): User,
     Body(request): Body<TransferRequest>,
 ) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
-    let (view, new) = blocking(move || manager.submit(&request, &Caller::User)).await?;
+    let (view, new) = blocking(move || manager.submit(&request, &caller)).await?;
     Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
 }
 
 pub(super) async fn make_plan(
     Leading(manager): Leading,
+    User(caller): User,
     Body(request): Body<TransferRequest>,
 ) -> Result<Response, ProblemReply> {
-    let file = blocking(move || manager.plan(&request, &Caller::User)).await?;
+    let file = blocking(move || manager.plan(&request, &caller)).await?;
     Ok(stream_file(file))
 }
 
@@ -68,77 +70,87 @@ pub(super) async fn upload_plan(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) async fn show(Leading(manager): Leading, Path(id): Path<String>) -> Reply<TransferView> {
-    blocking(move || manager.show(manager.resolve(&id)?, &Caller::User)).await.map(Json)
+pub(super) async fn show(
+    Leading(manager): Leading,
+    User(caller): User,
+    Path(id): Path<String>,
+) -> Reply<TransferView> {
+    blocking(move || manager.show(manager.resolve(&id)?, &caller)).await.map(Json)
 }
 
-pub(super) async fn pause(leading: Leading, id: Path<String>) -> Reply<TransferView> {
-    act(leading, id, Action::Pause).await
+pub(super) async fn pause(leading: Leading, user: User, id: Path<String>) -> Reply<TransferView> {
+    act(leading, user, id, Action::Pause).await
 }
 
-pub(super) async fn resume(leading: Leading, id: Path<String>) -> Reply<TransferView> {
-    act(leading, id, Action::Resume).await
+pub(super) async fn resume(leading: Leading, user: User, id: Path<String>) -> Reply<TransferView> {
+    act(leading, user, id, Action::Resume).await
 }
 
-pub(super) async fn cancel(leading: Leading, id: Path<String>) -> Reply<TransferView> {
-    act(leading, id, Action::Cancel).await
+pub(super) async fn cancel(leading: Leading, user: User, id: Path<String>) -> Reply<TransferView> {
+    act(leading, user, id, Action::Cancel).await
 }
 
-pub(super) async fn retry(leading: Leading, id: Path<String>) -> Reply<TransferView> {
-    act(leading, id, Action::Retry).await
+pub(super) async fn retry(leading: Leading, user: User, id: Path<String>) -> Reply<TransferView> {
+    act(leading, user, id, Action::Retry).await
 }
 
 async fn act(
     Leading(manager): Leading,
+    User(caller): User,
     Path(id): Path<String>,
     action: Action,
 ) -> Reply<TransferView> {
-    blocking(move || manager.act(manager.resolve(&id)?, action, &Caller::User)).await.map(Json)
+    blocking(move || manager.act(manager.resolve(&id)?, action, &caller)).await.map(Json)
 }
 
 pub(super) async fn limit(
     Leading(manager): Leading,
+    User(caller): User,
     Path(id): Path<String>,
     Body(limit): Body<LimitRequest>,
 ) -> Reply<TransferView> {
-    blocking(move || manager.limit(manager.resolve(&id)?, limit, &Caller::User)).await.map(Json)
+    blocking(move || manager.limit(manager.resolve(&id)?, limit, &caller)).await.map(Json)
 }
 
 pub(super) async fn failures(
     leading: Leading,
+    user: User,
     Path(id): Path<String>,
 ) -> Result<Response, ProblemReply> {
-    document(leading, id, Document::Failures).await
+    document(leading, user, id, Document::Failures).await
 }
 
 pub(super) async fn digests(
     leading: Leading,
+    user: User,
     Path(id): Path<String>,
 ) -> Result<Response, ProblemReply> {
-    document(leading, id, Document::Digests).await
+    document(leading, user, id, Document::Digests).await
 }
 
 pub(super) async fn checksums(
     leading: Leading,
+    user: User,
     Path((id, kind)): Path<(String, String)>,
 ) -> Result<Response, ProblemReply> {
-    document(leading, id, Document::Checksums(checksum_kind(&kind)?)).await
+    document(leading, user, id, Document::Checksums(checksum_kind(&kind)?)).await
 }
 
 pub(super) async fn receipt(
     leading: Leading,
+    user: User,
     Path(id): Path<String>,
 ) -> Result<Response, ProblemReply> {
-    document(leading, id, Document::Receipt).await
+    document(leading, user, id, Document::Receipt).await
 }
 
 async fn document(
     Leading(manager): Leading,
+    User(caller): User,
     id: String,
     document: Document,
 ) -> Result<Response, ProblemReply> {
-    let file =
-        blocking(move || manager.document(manager.resolve(&id)?, document, &Caller::User)).await?;
+    let file = blocking(move || manager.document(manager.resolve(&id)?, document, &caller)).await?;
     Ok(stream_file(file))
 }
 
@@ -162,6 +174,10 @@ pub(super) async fn paths(
     })
     .await
     .map(Json)
+}
+
+pub(super) async fn queue(Leading(manager): Leading) -> Reply<QueueView> {
+    blocking(move || Ok(manager.queue())).await.map(Json)
 }
 
 pub(super) async fn orphans(Leading(manager): Leading) -> Reply<OrphanList> {

@@ -28,7 +28,7 @@ use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
 use crate::rights_dialog::{Questions, WrongWord};
 use crate::token::TokenArgs;
-use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig};
+use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig, WebConfig};
 use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
@@ -49,7 +49,7 @@ pub(crate) struct SiteArgs {
 #[derive(clap::Subcommand)]
 enum SiteCommand {
     /// Creates a site directory with authority, certificate and configuration
-    Init(InitArgs),
+    Init(Box<InitArgs>),
     /// Prints a pairing token for another site, or pairs with the site that printed TOKEN
     Pair(PairArgs),
     /// Grants a paired site rights to stores of this site, effective immediately; revoke them in
@@ -101,6 +101,8 @@ enum SiteCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Prints the certificate of the site's authority, which programs trust that use the HTTPS API
+    Ca,
     /// Ends the pairing with a site
     Unpair {
         /// Its name
@@ -131,6 +133,9 @@ enum SiteCommand {
     },
 }
 
+/// Where the HTTPS API listens unless an address is given: only this host reaches it.
+const WEB_ADDRESS: &str = "127.0.0.1:7443";
+
 #[derive(clap::Args)]
 struct PairArgs {
     #[command(flatten)]
@@ -160,6 +165,10 @@ struct InitArgs {
     /// Address that other sites use, if it is not the one to listen at
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     advertise: Vec<SocketAddr>,
+    /// Serve the API over HTTPS, at this address [default: 127.0.0.1:7443]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
+        default_missing_value = WEB_ADDRESS)]
+    web: Option<SocketAddr>,
     /// A store: a name for a directory. May be given more than once
     #[arg(long = "store", value_name = "NAME=PATH")]
     stores: Vec<String>,
@@ -186,7 +195,7 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
         SiteCommand::Init(mut init) => {
             check_free(directory)?;
             ask_sites(&mut init)?;
-            make(directory, init)?;
+            make(directory, *init)?;
         }
         SiteCommand::Pair(pair) => match pair.token.read()? {
             Some(token) => join(&client()?, token, directory, &pair.grants)?,
@@ -211,6 +220,12 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
         SiteCommand::Recover(recover) => recover::recover(&client()?, &recover)?,
         SiteCommand::Remove { host } => recover::remove(&client()?, &host)?,
         SiteCommand::Rotate { json } => rotation::rotate(&client()?, json)?,
+        SiteCommand::Ca => {
+            let path = directory.join(TRUST_DIRECTORY).join("authority.pem");
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Failure::io(format!("read `{}`", path.display()), error))?;
+            exit::print(text.trim_end())?;
+        }
         SiteCommand::List { json } => list(&client()?, json)?,
         SiteCommand::Paths { site, json } => paths::show(&client()?, site, json)?,
         SiteCommand::Unpair { site } => {
@@ -290,6 +305,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         advertise: init.advertise.clone(),
         running_max: penstock_controller::manager::RUNNING_MAX_DEFAULT,
         cpus: None,
+        web: init.web.map(|address| WebConfig { listen: vec![address], ..WebConfig::default() }),
         cipher_suites: Vec::new(),
         networks: Vec::new(),
         cluster: None,
@@ -511,6 +527,7 @@ mod tests {
             peer: "dtn1".parse().unwrap(),
             listen: None,
             advertise: Vec::new(),
+            web: None,
             stores: Vec::new(),
             write: Vec::new(),
             delete: Vec::new(),

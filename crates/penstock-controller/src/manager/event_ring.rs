@@ -1,0 +1,218 @@
+//! The last events of a manager, numbered, so that a reader notices what it has missed.
+//!
+//! Events stay until [`EVENTS_MAX`] newer ones have come. A reader that is slower, or that asks for
+//! an event which is gone, is told so once and goes on with the oldest one that is left. The ring
+//! never waits for a reader. Another manager, after a restart or at another peer, has another
+//! ring: its incarnation differs, and positions of an earlier one are gone.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_api::rest::Event;
+use tokio::sync::watch;
+
+/// Events that are kept.
+const EVENTS_MAX: usize = 8192;
+
+/// The position of an event: the incarnation of the ring, and a number that rises by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventId {
+    incarnation: u32,
+    number: u64,
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}-{}", self.incarnation, self.number)
+    }
+}
+
+impl FromStr for EventId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("`{text}` is not the id of an event");
+        let (incarnation, number) = text.split_once('-').ok_or_else(wrong)?;
+        Ok(Self {
+            incarnation: u32::from_str_radix(incarnation, 16).map_err(|_| wrong())?,
+            number: number.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+/// An event, or the fact that some were missed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NextEvent {
+    /// The next event.
+    Event(EventId, Arc<Event>),
+    /// Events before the next one are gone.
+    Missed,
+}
+
+/// The writing end. Readers come to their end when it is dropped.
+#[derive(Debug)]
+pub(super) struct EventRing {
+    ring: Arc<Mutex<Ring>>,
+    /// The number of the next event.
+    news: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    incarnation: u32,
+    /// Number of the first event that is kept.
+    first: u64,
+    events: VecDeque<Arc<Event>>,
+}
+
+/// A reader of events.
+#[derive(Clone, Debug)]
+pub struct EventReader {
+    ring: Arc<Mutex<Ring>>,
+    news: watch::Receiver<u64>,
+    next: u64,
+    /// Set if the position that the reader began at is gone.
+    missed: bool,
+}
+
+fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl EventRing {
+    pub(super) fn new(incarnation: u32) -> Self {
+        let ring = Ring { incarnation, first: 0, events: VecDeque::new() };
+        Self { ring: Arc::new(Mutex::new(ring)), news: watch::Sender::new(0) }
+    }
+
+    pub(super) fn add(&self, event: Event) {
+        let mut ring = lock(&self.ring);
+        ring.events.push_back(Arc::new(event));
+        if ring.events.len() > EVENTS_MAX {
+            ring.events.pop_front();
+            ring.first += 1;
+        }
+        let next = ring.first + ring.events.len() as u64;
+        drop(ring);
+        self.news.send_replace(next);
+    }
+
+    /// Returns a reader of the events after `after`; of all from now on if that is `None`.
+    pub(super) fn reader(&self, after: Option<EventId>) -> EventReader {
+        let ring = lock(&self.ring);
+        let end = ring.first + ring.events.len() as u64;
+        let next = after.map_or(end, |after| after.number.saturating_add(1));
+        let known = after.is_none_or(|after| after.incarnation == ring.incarnation);
+        let missed = !known || !(ring.first..=end).contains(&next);
+        let next = if missed { end } else { next };
+        drop(ring);
+        EventReader { ring: Arc::clone(&self.ring), news: self.news.subscribe(), next, missed }
+    }
+}
+
+impl EventReader {
+    /// Returns the next event if there is one.
+    pub fn try_next(&mut self) -> Option<NextEvent> {
+        let ring = lock(&self.ring);
+        if std::mem::take(&mut self.missed) {
+            return Some(NextEvent::Missed);
+        }
+        if self.next < ring.first {
+            self.next = ring.first;
+            return Some(NextEvent::Missed);
+        }
+        let event = ring.events.get((self.next - ring.first) as usize)?;
+        let id = EventId { incarnation: ring.incarnation, number: self.next };
+        self.next += 1;
+        Some(NextEvent::Event(id, Arc::clone(event)))
+    }
+
+    /// Waits for the next event; `None` when no more will come. It may be cancelled: no event is
+    /// lost by that.
+    pub async fn next(&mut self) -> Option<NextEvent> {
+        loop {
+            // Marked first, so that an event between the two calls is not slept through.
+            self.news.borrow_and_update();
+            if let Some(next) = self.try_next() {
+                return Some(next);
+            }
+            self.news.changed().await.ok()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_api::problem::{Problem, ProblemCode};
+    use penstock_api::rest::ErrorEvent;
+    use penstock_proto::id::TransferId;
+
+    use super::*;
+
+    fn event(number: u64) -> Event {
+        let problem = Problem::new(ProblemCode::State, number.to_string());
+        Event::Error(ErrorEvent { v: 1, id: TransferId([0; 16]), problem })
+    }
+
+    fn number(next: Option<NextEvent>) -> (Option<EventId>, String) {
+        match next {
+            Some(NextEvent::Event(id, event)) => match &*event {
+                Event::Error(error) => (Some(id), error.problem.title.clone()),
+                other => panic!("{other:?}"),
+            },
+            Some(NextEvent::Missed) => (None, "missed".to_owned()),
+            None => (None, String::new()),
+        }
+    }
+
+    /// Promise (X4): a reader that resumes after an event gets every later one, once and in order.
+    #[test]
+    fn x4_a_reader_resumes_without_loss() {
+        let ring = EventRing::new(7);
+        let mut first = ring.reader(None);
+        (0..5).for_each(|at| ring.add(event(at)));
+        assert_eq!(number(first.try_next()).1, "0");
+        let (id, text) = number(first.try_next());
+        assert_eq!((id.unwrap().to_string().as_str(), text.as_str()), ("00000007-1", "1"));
+        drop(first);
+        let mut again = ring.reader(id.unwrap().to_string().parse().ok());
+        let texts: Vec<_> = (0..3).map(|_| number(again.try_next()).1).collect();
+        assert_eq!(texts, ["2", "3", "4"]);
+        assert_eq!(again.try_next(), None);
+    }
+
+    /// Promise (X4): a reader that has missed events is told so, once, and then goes on.
+    #[test]
+    fn x4_a_loss_is_told() {
+        let ring = EventRing::new(7);
+        let mut slow = ring.reader(None);
+        (0..EVENTS_MAX as u64 + 3).for_each(|at| ring.add(event(at)));
+        assert_eq!(slow.try_next(), Some(NextEvent::Missed));
+        assert_eq!(number(slow.try_next()).1, "3");
+        let positions = ["00000008-5", "00000007-0", "00000007-99999999"];
+        for position in positions {
+            let mut reader = ring.reader(Some(position.parse().unwrap()));
+            assert_eq!(reader.try_next(), Some(NextEvent::Missed), "{position}");
+            assert_eq!(reader.try_next(), None);
+        }
+        for wrong in ["", "7", "x-1", "7-"] {
+            assert!(wrong.parse::<EventId>().is_err(), "`{wrong}`");
+        }
+    }
+
+    /// Promise: a reader that waits gets the next event, and its end when the manager ends.
+    #[tokio::test]
+    async fn a_reader_waits_for_news() {
+        let ring = EventRing::new(7);
+        let mut reader = ring.reader(None);
+        let waits = tokio::spawn(async move { (reader.next().await, reader.next().await) });
+        tokio::task::yield_now().await;
+        ring.add(event(0));
+        drop(ring);
+        let (event, end) = waits.await.unwrap();
+        assert_eq!(number(event).1, "0");
+        assert_eq!(end, None);
+    }
+}

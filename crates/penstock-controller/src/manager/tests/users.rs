@@ -1,0 +1,93 @@
+//! Transfers of several users: what each may see and steer, and whose turn it is.
+
+use penstock_api::access::{Principal, Role, StoreGrant, TokenId, Via};
+
+use super::*;
+
+fn user(name: &str, role: Role, grants: &[(&str, StoreGrant)]) -> Caller {
+    Caller::User(Principal {
+        user: name.parse().unwrap(),
+        role,
+        via: Via::Token { id: TokenId([1; 8]) },
+        scopes: None,
+        grants: grants.iter().map(|(store, grant)| (store.parse().unwrap(), *grant)).collect(),
+    })
+}
+
+const WRITE: StoreGrant = StoreGrant { list: false, read: false, write: true };
+
+/// C2: a user submits to stores that a grant names, and sees and steers its own transfers; those of
+/// others do not exist for it, also where it guesses an id. An operator sees and steers all.
+#[test]
+fn c2_a_user_sees_and_steers_its_own_transfers() {
+    let world = World::new(4);
+    let anna = user("anna", Role::User, &[("s", WRITE)]);
+    let ben = user("ben", Role::User, &[("s", WRITE)]);
+    let (operator, viewer) = (user("op", Role::Operator, &[]), user("vi", Role::Viewer, &[]));
+    let nobody = user("cy", Role::User, &[]);
+    let wanted = request(1, "lab:raw/a", "hpc:s/x");
+    let refused = world.manager.submit(&wanted, &nobody).unwrap_err();
+    assert_eq!(refused.code, ProblemCode::NotAuthorised);
+    assert!(refused.hint.contains("--grant s=write"), "{}", refused.hint);
+    let (view, _) = world.manager.submit(&wanted, &anna).unwrap();
+    assert_eq!(view.owner, Some("anna".parse().unwrap()));
+    let (_, end) = world.call();
+    let id = wanted.id;
+    assert_eq!(world.manager.show(id, &ben).unwrap_err().status, 404);
+    assert_eq!(world.manager.submit(&wanted, &ben).unwrap_err().code, ProblemCode::IdTaken);
+    assert_eq!(world.manager.act(id, Action::Cancel, &ben).unwrap_err().status, 404);
+    let listed = |caller| world.manager.list(None, 10, caller).unwrap().transfers.len();
+    assert_eq!([&anna, &ben, &operator, &viewer].map(listed), [1, 0, 1, 1]);
+    let steered = world.manager.act(id, Action::Pause, &viewer).unwrap_err();
+    assert_eq!(steered.code, ProblemCode::NotAuthorised);
+    world.manager.act(id, Action::Pause, &operator).unwrap();
+    end.send(RunOutcome::Paused).unwrap();
+    world.wait(1, TransferState::Paused);
+}
+
+/// Q1: a user with many transfers does not hold back another one with a single transfer; and each
+/// one that waits has a code, and its place.
+#[test]
+fn q1_users_take_turns() {
+    let world = World::new(1);
+    let anna = user("anna", Role::User, &[("s", WRITE)]);
+    let ben = user("ben", Role::User, &[("s", WRITE)]);
+    let submit = |id: u8, caller| {
+        let wanted = request(id, "lab:raw/a", &format!("hpc:s/{id}"));
+        world.manager.submit(&wanted, caller).unwrap();
+    };
+    submit(1, &anna);
+    let (first, end) = world.call();
+    assert_eq!(first.id, TransferId([1; 16]));
+    show_durable(&first, 100);
+    (2..5).for_each(|id| submit(id, &anna));
+    submit(9, &ben);
+    end.send(RunOutcome::Done).unwrap();
+    let (second, end) = world.call();
+    assert_eq!(second.id, TransferId([9; 16]), "the one of the other user comes next");
+    let queue = world.manager.queue();
+    assert_eq!((queue.running, queue.waiting), (1, 3));
+    for (place, entry) in queue.transfers.iter().enumerate() {
+        assert_eq!(entry.owner, Some("anna".parse().unwrap()));
+        assert_eq!(
+            (entry.waiting.code.as_str(), entry.waiting.position),
+            ("turn", Some(place as u64))
+        );
+    }
+    drop(end);
+}
+
+/// Promise: a transfer does not start before its time, and says until when it waits.
+#[test]
+fn a_start_time_is_kept() {
+    let world = World::new(1);
+    let later = penstock_cluster::clock::now_seconds() + 3600;
+    let wanted = TransferRequest { not_before: Some(later), ..request(1, "lab:raw/a", "hpc:s/1") };
+    world.manager.submit(&wanted, &Caller::local()).unwrap();
+    world.submit(2, "lab:raw/a", "hpc:s/2").unwrap();
+    let (input, end) = world.call();
+    assert_eq!(input.id, TransferId([2; 16]));
+    let waiting = world.manager.show(wanted.id, &Caller::local()).unwrap().waiting.unwrap();
+    assert_eq!((waiting.code.as_str(), waiting.until_ms), ("not-before", Some(later * 1000)));
+    end.send(RunOutcome::Done).unwrap();
+}

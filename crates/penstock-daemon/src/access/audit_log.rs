@@ -1,0 +1,132 @@
+//! The audit log of this peer: `audit.jsonl` in the site directory.
+//!
+//! A file of more than 64 MiB is put aside under the time of its last line, and the chain of
+//! digests goes on in the next one (see `penstock_api::access::audit`). Old files are the
+//! operator's to remove. A line that cannot be written is logged: requests are served all the same,
+//! so that a full disk stops no transfer.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use penstock_api::access::{AuditLine, CHAIN_BEGIN};
+
+/// Name of the file that is written now.
+pub(crate) const AUDIT_NAME: &str = "audit.jsonl";
+/// A file is put aside beyond this.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Longest line: paths of requests are bounded by the listener.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// The audit log.
+pub(crate) struct AuditLog {
+    directory: PathBuf,
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    file: File,
+    bytes: u64,
+    /// Digest of the last line.
+    last: String,
+}
+
+impl AuditLog {
+    /// Returns the log of a site directory. The file is opened with the first line.
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), open: Mutex::default() }
+    }
+
+    /// Appends a line. Blocks for a write to the page cache.
+    pub(crate) fn append(&self, line: AuditLine) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = line.request.clone();
+        if let Err(error) = self.write(&mut open, line) {
+            tracing::error!(%error, request, "the audit log cannot be written");
+            // The next line reads the end of the file again.
+            *open = None;
+        }
+    }
+
+    fn write(&self, slot: &mut Option<Open>, line: AuditLine) -> io::Result<()> {
+        let path = self.directory.join(AUDIT_NAME);
+        let mut open = match slot.take() {
+            Some(open) => open,
+            None => Open::at(&path)?,
+        };
+        if open.bytes > FILE_BYTES_MAX {
+            let aside = self.directory.join(format!("audit-{}.jsonl", line.at_ms));
+            fs::rename(&path, aside)?;
+            open = Open { last: open.last, ..Open::at(&path)? };
+        }
+        let line = line.after(&open.last);
+        let mut text = serde_json::to_vec(&line)?;
+        text.push(b'\n');
+        open.file.write_all(&text)?;
+        open.bytes += text.len() as u64;
+        open.last = line.digest;
+        *slot = Some(open);
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Opens the file, and finds the digest of its last line. A line that a crash has cut is
+    /// removed.
+    fn at(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let mut file = options.create(true).read(true).append(true).mode(0o640).open(path)?;
+        let bytes = file.metadata()?.len();
+        let begin = bytes.saturating_sub(2 * LINE_BYTES_MAX);
+        file.seek(SeekFrom::Start(begin))?;
+        let mut end = Vec::new();
+        file.read_to_end(&mut end)?;
+        let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let bytes = begin + whole as u64;
+        file.set_len(bytes)?;
+        let last = end[..whole].trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
+        let last = last.and_then(|line| serde_json::from_slice::<AuditLine>(line).ok());
+        let last = last.map_or_else(|| CHAIN_BEGIN.to_owned(), |line| line.digest);
+        Ok(Self { file, bytes, last })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use penstock_api::access::check_audit;
+
+    use super::*;
+
+    fn line(at_ms: u64) -> AuditLine {
+        AuditLine {
+            at_ms,
+            user: "anna".parse().unwrap(),
+            via: "socket uid 0".to_owned(),
+            from: "10.0.0.1".to_owned(),
+            request: "POST /api/v1/transfers".to_owned(),
+            status: 403,
+            request_id: "7".to_owned(),
+            previous: String::new(),
+            digest: String::new(),
+        }
+    }
+
+    /// Promise (C9): the chain goes on after a restart, also where a crash has cut the last line.
+    #[test]
+    fn c9_the_chain_goes_on_after_a_crash() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(AUDIT_NAME);
+        let log = AuditLog::new(directory.path());
+        (0..3).for_each(|at| log.append(line(at)));
+        drop(log);
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"at_ms\":3,").unwrap();
+        let log = AuditLog::new(directory.path());
+        (3..5).for_each(|at| log.append(line(at)));
+        let checked = check_audit(BufReader::new(File::open(&path).unwrap())).unwrap();
+        assert_eq!(checked.lines, 5);
+    }
+}

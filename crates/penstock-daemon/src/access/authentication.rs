@@ -1,0 +1,119 @@
+//! Authentication of the API: the principal of a request, by the socket or by a token.
+//!
+//! Every peer keeps the users and tokens of its site in memory, as the controller has written them
+//! last, so that it judges requests by itself. A token that is revoked is refused by all peers
+//! within the interval at which they look at the membership.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use penstock_api::access::{Directory, Principal, TokenText};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_sys::now_seconds;
+
+/// Users and tokens, as this peer knows them.
+pub(crate) struct Authentication {
+    directory: RwLock<Arc<Directory>>,
+}
+
+/// Returns the BLAKE3 of a token's text, in hex, by which it is stored. The text has 256 random
+/// bits, so that a slow hash would add nothing.
+pub(crate) fn digest_of(text: &TokenText) -> String {
+    blake3::hash(text.expose().as_bytes()).to_hex().to_string()
+}
+
+impl Authentication {
+    pub(crate) fn new(directory: Directory) -> Self {
+        Self { directory: RwLock::new(Arc::new(directory)) }
+    }
+
+    /// Takes users and tokens as the controller has written them.
+    pub(crate) fn follow(&self, directory: Directory) {
+        *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
+    }
+
+    /// Returns users and tokens.
+    pub(crate) fn directory(&self) -> Arc<Directory> {
+        Arc::clone(&self.directory.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the principal that the `Authorization` header proves (RFC 6750); `None` if there is
+    /// no such header.
+    ///
+    /// # Errors
+    /// The header is no bearer token, or the token is not accepted: code `unauthenticated`. All
+    /// reasons have one text; the log tells them apart.
+    pub(crate) fn by_header(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
+        let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
+        let text = header.to_str().ok().and_then(|text| text.split_once(' '));
+        let token = text.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let token = token.map(|(_, token)| token.trim().parse::<TokenText>());
+        let Some(Ok(token)) = token else {
+            return Err(unauthenticated().because("the header is not `Bearer pstk_…`"));
+        };
+        match self.directory().principal(&digest_of(&token), now_seconds()) {
+            Ok(principal) => Ok(Some(principal)),
+            Err(refused) => {
+                tracing::debug!(why = refused.as_str(), "a token was refused");
+                Err(unauthenticated().because("the token is not accepted"))
+            }
+        }
+    }
+}
+
+/// The problem of a request without good credentials.
+pub(crate) fn unauthenticated() -> Problem {
+    Problem::new(ProblemCode::Unauthenticated, "the request needs credentials")
+        .hint("send `Authorization: Bearer TOKEN`; `penstock token create` makes a token")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use penstock_api::access::{Role, Token, TokenId, TokenSecret, User};
+
+    use super::*;
+
+    fn headers(value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        headers
+    }
+
+    /// Promise (C6): a token proves its user until it is revoked; anything else proves nobody, and
+    /// the refusal tells no reason.
+    #[test]
+    fn c6_a_token_proves_its_user_until_it_is_revoked() {
+        let secret = TokenText::of(&TokenSecret([3; 32]));
+        let user = User {
+            name: "anna".parse().unwrap(),
+            role: Role::Operator,
+            created: 1,
+            disabled: false,
+            grants: [].into(),
+        };
+        let token = Token {
+            id: TokenId([9; 8]),
+            user: user.name.clone(),
+            digest: digest_of(&secret),
+            label: String::new(),
+            scopes: None,
+            created: 1,
+            expires: u64::MAX,
+        };
+        let authentication = Authentication::new(Directory::default());
+        let bearer = headers(&format!("Bearer {}", secret.expose()));
+        assert_eq!(authentication.by_header(&HeaderMap::new()), Ok(None));
+        let unknown = authentication.by_header(&bearer).unwrap_err();
+        authentication.follow(Directory::new(vec![user.clone()], vec![token]));
+        let anna = authentication.by_header(&bearer).unwrap().unwrap();
+        assert_eq!((anna.user, anna.role), (user.name.clone(), Role::Operator));
+        for bad in ["Basic YTpi", "Bearer", "Bearer x", "bearer pstk_", secret.expose()] {
+            let refused = authentication.by_header(&headers(bad)).unwrap_err();
+            assert_eq!(refused.status, 401, "{bad}");
+        }
+        authentication.follow(Directory::new(vec![user], Vec::new()));
+        assert_eq!(authentication.by_header(&bearer), Err(unknown));
+    }
+}

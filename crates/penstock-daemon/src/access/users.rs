@@ -1,0 +1,250 @@
+//! Users and tokens of the site, as administrators and users change them at the controller.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_api::access::{
+    Directory, Principal, Right, Scope, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId,
+    TokenRequest, TokenSecret, TokenText, TokenView, User, UserRequest, UserView,
+};
+use penstock_api::problem::{Problem, ProblemCode};
+use penstock_proto::id::Name;
+use penstock_sys::now_seconds;
+
+use super::authentication::digest_of;
+use crate::site::context::Site;
+
+/// Users of a site, and tokens in all. Every peer keeps them in memory and reads them each second.
+const USERS_MAX: usize = 1000;
+const TOKENS_MAX: usize = 2000;
+/// Tokens of one user.
+const TOKENS_OF_USER_MAX: usize = 100;
+/// Stores that the grants of a user may name: they travel in a header between peers.
+const GRANTS_MAX: usize = 64;
+/// Longest label of a token, in characters.
+const LABEL_MAX: usize = 100;
+const DAY_SECONDS: u64 = 24 * 3600;
+
+/// Changes users and tokens. Its methods block on the site's state.
+pub(crate) struct Users {
+    site: Arc<Site>,
+    /// Held while users and tokens are read, changed and stored.
+    turn: Mutex<()>,
+}
+
+impl Users {
+    pub(crate) fn new(site: Arc<Site>) -> Self {
+        Self { site, turn: Mutex::default() }
+    }
+
+    /// Returns all users, by name.
+    pub(crate) fn list(&self) -> Vec<UserView> {
+        let directory = self.site.authentication.directory();
+        directory.users().map(|user| view_of(user, &directory)).collect()
+    }
+
+    /// Returns one user.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) fn show(&self, name: &Name) -> Result<UserView, Problem> {
+        let directory = self.site.authentication.directory();
+        let user = directory.user(name).ok_or_else(|| unknown_user(name))?;
+        Ok(view_of(user, &directory))
+    }
+
+    /// Makes a user, or changes one. Also returns whether it is new.
+    ///
+    /// # Errors
+    /// There are too many users or grants, a grant names no store of this site, or the state
+    /// cannot be written.
+    pub(crate) fn put(
+        &self,
+        name: &Name,
+        request: UserRequest,
+    ) -> Result<(UserView, bool), Problem> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = self.read()?;
+        let known = directory.user(name).cloned();
+        if known.is_none() && directory.users().count() >= USERS_MAX {
+            return Err(too_many(format!("the site has {USERS_MAX} users")));
+        }
+        let kept = known.as_ref().map(|user| user.grants.clone()).unwrap_or_default();
+        let grants = request.grants.unwrap_or(kept);
+        if grants.len() > GRANTS_MAX {
+            return Err(too_many(format!("a user has grants for {GRANTS_MAX} stores at most")));
+        }
+        let user = User {
+            name: name.clone(),
+            role: request.role,
+            created: known.as_ref().map_or_else(now_seconds, |user| user.created),
+            disabled: request.disabled,
+            grants,
+        };
+        self.site.state().put_user(&user)?;
+        let directory = self.read()?;
+        Ok((view_of(&user, &directory), known.is_none()))
+    }
+
+    /// Removes a user and its tokens.
+    ///
+    /// # Errors
+    /// There is none of that name, or the state cannot be written.
+    pub(crate) fn remove(&self, name: &Name) -> Result<(), Problem> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = self.read()?;
+        directory.user(name).ok_or_else(|| unknown_user(name))?;
+        let state = self.site.state();
+        for token in directory.tokens_of(Some(name)) {
+            state.remove_token(token.id)?;
+        }
+        state.remove_user(name)?;
+        self.read().map(drop)
+    }
+
+    /// Returns the tokens of a user, or of all users. A caller without the right to administer
+    /// sees its own.
+    ///
+    /// # Errors
+    /// The caller asks for those of another user, and lacks the right.
+    pub(crate) fn tokens(
+        &self,
+        caller: &Principal,
+        user: Option<&Name>,
+    ) -> Result<Vec<TokenView>, Problem> {
+        let administers = caller.check(Right::Administer).is_ok();
+        let of = match user {
+            None if administers => None,
+            None => Some(&caller.user),
+            Some(user) => {
+                if *user != caller.user {
+                    caller.require(Right::Administer)?;
+                }
+                Some(user)
+            }
+        };
+        let directory = self.site.authentication.directory();
+        Ok(directory.tokens_of(of).into_iter().map(|token| token_view(token, None)).collect())
+    }
+
+    /// Makes a token. Its text is in the answer, and nowhere else.
+    ///
+    /// # Errors
+    /// The user does not exist, or is another one and the caller does not administer; scopes are
+    /// wider than the caller's own; the state cannot be written.
+    pub(crate) fn create_token(
+        &self,
+        caller: &Principal,
+        request: &TokenRequest,
+    ) -> Result<TokenView, Problem> {
+        let user = request.user.as_ref().unwrap_or(&caller.user);
+        if *user != caller.user {
+            caller.require(Right::Administer)?;
+        }
+        let scopes = scopes_of(caller, request)?;
+        let days = request.days.unwrap_or(TOKEN_DAYS_DEFAULT);
+        if !(1..=TOKEN_DAYS_MAX).contains(&days) {
+            let title = format!("a token is valid for 1 to {TOKEN_DAYS_MAX} days, not {days}");
+            return Err(Problem::new(ProblemCode::Request, title));
+        }
+        if request.label.chars().count() > LABEL_MAX || request.label.chars().any(char::is_control)
+        {
+            let title = format!("a label has at most {LABEL_MAX} characters, without control ones");
+            return Err(Problem::new(ProblemCode::Request, title));
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = self.read()?;
+        directory.user(user).ok_or_else(|| unknown_user(user))?;
+        if directory.tokens_of(Some(user)).len() >= TOKENS_OF_USER_MAX {
+            return Err(too_many(format!("`{user}` has {TOKENS_OF_USER_MAX} tokens")));
+        }
+        if directory.tokens_of(None).len() >= TOKENS_MAX {
+            return Err(too_many(format!("the site has {TOKENS_MAX} tokens")));
+        }
+        let text = TokenText::of(&TokenSecret(rand::random()));
+        let created = now_seconds();
+        let token = Token {
+            id: TokenId(rand::random()),
+            user: user.clone(),
+            digest: digest_of(&text),
+            label: request.label.clone(),
+            scopes,
+            created,
+            expires: created + u64::from(days) * DAY_SECONDS,
+        };
+        self.site.state().put_token(&token)?;
+        self.read()?;
+        Ok(token_view(&token, Some(&text)))
+    }
+
+    /// Revokes a token.
+    ///
+    /// # Errors
+    /// There is none of that id that the caller may see, or the state cannot be written.
+    pub(crate) fn revoke(&self, caller: &Principal, id: TokenId) -> Result<(), Problem> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = self.read()?;
+        let administers = caller.check(Right::Administer).is_ok();
+        let may = |token: &&Token| administers || token.user == caller.user;
+        directory.token(id).filter(may).ok_or_else(|| {
+            Problem::new(ProblemCode::TokenUnknown, format!("token `{id}` does not exist"))
+                .hint("`penstock token list` shows the tokens")
+        })?;
+        self.site.state().remove_token(id)?;
+        self.read().map(drop)
+    }
+
+    /// Reads users and tokens from the state, and judges requests by them from now on.
+    fn read(&self) -> Result<Directory, Problem> {
+        let state = self.site.state();
+        let directory = Directory::new(state.users()?, state.tokens()?);
+        self.site.authentication.follow(directory.clone());
+        Ok(directory)
+    }
+}
+
+/// Returns the scopes of a token that a caller makes: never wider than its own.
+fn scopes_of(caller: &Principal, request: &TokenRequest) -> Result<Option<Vec<Scope>>, Problem> {
+    let Some(own) = &caller.scopes else { return Ok(request.scopes.clone()) };
+    let wanted = request.scopes.clone().unwrap_or_else(|| own.clone());
+    match wanted.iter().find(|scope| !own.contains(scope)) {
+        None => Ok(Some(wanted)),
+        Some(scope) => {
+            let title = format!("a token without the scope `{scope}` cannot make one with it");
+            Err(Problem::new(ProblemCode::NotAuthorised, title))
+        }
+    }
+}
+
+fn view_of(user: &User, directory: &Directory) -> UserView {
+    let now = now_seconds();
+    let tokens = directory.tokens_of(Some(&user.name));
+    UserView {
+        name: user.name.clone(),
+        role: user.role,
+        created: user.created,
+        disabled: user.disabled,
+        grants: user.grants.clone(),
+        tokens: tokens.into_iter().filter(|token| token.is_valid(now)).count() as u32,
+    }
+}
+
+fn token_view(token: &Token, text: Option<&TokenText>) -> TokenView {
+    TokenView {
+        id: token.id,
+        user: token.user.clone(),
+        label: token.label.clone(),
+        scopes: token.scopes.clone(),
+        created: token.created,
+        expires: token.expires,
+        token: text.map(|text| text.expose().to_owned()),
+    }
+}
+
+fn unknown_user(name: &Name) -> Problem {
+    Problem::new(ProblemCode::UserUnknown, format!("user `{name}` does not exist"))
+        .hint("`penstock user list` shows the users of this site; `penstock user set` makes one")
+}
+
+fn too_many(title: String) -> Problem {
+    Problem::new(ProblemCode::TooMany, title).hint("remove some that are not in use")
+}

@@ -1,0 +1,162 @@
+//! The client of a request of the API: its principal, its address, the id of its request.
+//!
+//! Three layers lie around the router, from the outside: [`identify`] gives each request an id,
+//! [`record`] writes the audit log, and [`authenticate`] finds the principal. The rights of the
+//! principal are checked by the route itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use data_encoding::HEXLOWER;
+use penstock_api::access::{AuditLine, Principal, Via};
+use tokio::sync::watch;
+
+use super::reply::ProblemReply;
+use crate::access::audit_log::AuditLog;
+use crate::access::authentication::{Authentication, unauthenticated};
+use crate::events::log::now_ms;
+
+/// Header with the id of a request, which its answer repeats.
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+/// Longest id that is taken over from a client.
+const REQUEST_ID_MAX: usize = 64;
+
+/// The id of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(String);
+
+/// The client at the other end of an HTTPS connection.
+#[derive(Clone, Debug)]
+pub(crate) struct WebClient {
+    /// Its address.
+    pub(crate) from: SocketAddr,
+    /// Set once a request over the connection carried an accepted token.
+    pub(crate) proof: Proof,
+}
+
+/// Whether a connection has carried an accepted token.
+#[derive(Clone, Debug)]
+pub(crate) struct Proof(watch::Sender<bool>);
+
+impl Default for Proof {
+    fn default() -> Self {
+        Self(watch::Sender::new(false))
+    }
+}
+
+impl Proof {
+    fn give(&self) {
+        self.0.send_if_modified(|given| !std::mem::replace(given, true));
+    }
+
+    /// Waits until it is given.
+    pub(crate) async fn given(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.subscribe().wait_for(|given| *given).await;
+    }
+}
+
+/// Gives a request an id: its own, if it has a sane one.
+pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
+    let sane = |value: &&str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=REQUEST_ID_MAX).contains(&value.len()) && value.bytes().all(allowed)
+    };
+    let own = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let id = own.filter(sane).map_or_else(random_id, str::to_owned);
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let mut response = next.run(request).await;
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    let never = HeaderValue::from_static("no-store");
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(never);
+    response
+}
+
+fn random_id() -> String {
+    HEXLOWER.encode(&rand::random::<[u8; 8]>())
+}
+
+/// Finds the principal of a request over HTTPS. A request without a token has none, and reaches
+/// public routes alone.
+pub(crate) async fn authenticate(
+    State(authentication): State<Arc<Authentication>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match authentication.by_header(request.headers()) {
+        Ok(Some(principal)) => {
+            if let Some(client) = request.extensions().get::<WebClient>() {
+                client.proof.give();
+            }
+            request.extensions_mut().insert(principal.clone());
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(principal);
+            response
+        }
+        Ok(None) => next.run(request).await,
+        Err(problem) => challenge(ProblemReply(problem).into_response()),
+    }
+}
+
+/// The answer to a request that needs a principal and has none.
+pub(crate) fn no_principal() -> Response {
+    challenge(ProblemReply(unauthenticated()).into_response())
+}
+
+fn challenge(mut response: Response) -> Response {
+    let scheme = HeaderValue::from_static("Bearer realm=\"penstock\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    response
+}
+
+/// Writes a line of the audit log for a request of a principal that changes something, or is
+/// refused for want of a right. Requests that prove no identity are counted in the log of the
+/// daemon instead, so that no stranger fills the disk.
+pub(crate) async fn record(
+    State(log): State<Arc<AuditLog>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let text = format!("{} {}", request.method(), request.uri().path());
+    let client = request.extensions().get::<WebClient>();
+    let from = client.map(|client| client.from.ip().to_canonical().to_string());
+    let id = request.extensions().get::<RequestId>().cloned();
+    let local = request.extensions().get::<Principal>().cloned();
+    let response = next.run(request).await;
+    let status = response.status();
+    let found = response.extensions().get::<Principal>().cloned();
+    let Some(principal) = local.or(found) else { return response };
+    if changes || status == StatusCode::FORBIDDEN {
+        let line = AuditLine {
+            at_ms: now_ms(),
+            user: principal.user.clone(),
+            via: via_text(&principal.via),
+            from: from.unwrap_or_default(),
+            request: text,
+            status: status.as_u16(),
+            request_id: id.map(|id| id.0).unwrap_or_default(),
+            previous: String::new(),
+            digest: String::new(),
+        };
+        // A write to the page cache; the answer waits for it, so that no change lacks its line.
+        let written = tokio::task::spawn_blocking(move || log.append(line)).await;
+        if let Err(error) = written {
+            tracing::error!(%error, "the audit log cannot be written");
+        }
+    }
+    response
+}
+
+fn via_text(via: &Via) -> String {
+    match via {
+        Via::Socket { uid } => format!("socket uid {uid}"),
+        Via::Token { id } => format!("token {id}"),
+    }
+}

@@ -1,0 +1,128 @@
+//! Starts the HTTPS API, and keeps its certificate current.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use penstock_exit::{ExitCode, Failure};
+use penstock_net::trust::{TrustError, WebCertificate, WebName};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::access::audit_log::AuditLog;
+use crate::config::WebConfig;
+use crate::http::client::{authenticate, identify, record};
+use crate::http::web::WebListener;
+use crate::site::context::Site;
+
+/// Interval at which the operator's certificate is looked at, and the site's own is issued anew.
+const LOOK: Duration = Duration::from_secs(60);
+const ISSUE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Serves the API over HTTPS, if the site's configuration has the table `web`. Returns the
+/// addresses that it listens on.
+///
+/// # Errors
+/// An address is taken, or the certificate cannot be read.
+pub(super) fn start(
+    site: &Arc<Site>,
+    router: &Router,
+    log: &Arc<AuditLog>,
+    stopped: &watch::Receiver<bool>,
+) -> anyhow::Result<Vec<std::net::SocketAddr>> {
+    let Some(config) = &site.config.web else { return Ok(Vec::new()) };
+    let certificate = certificate_of(site, config).map_err(unusable)?;
+    let tls = certificate.server_config().map_err(unusable)?;
+    let authentication = Arc::clone(&site.authentication);
+    let router = router
+        .clone()
+        .layer(from_fn_with_state(authentication, authenticate))
+        .layer(from_fn_with_state(Arc::clone(log), record))
+        .layer(from_fn(identify));
+    let listener = WebListener::new(tls, router, Arc::clone(&site.admission));
+    let mut bound = Vec::new();
+    for address in &config.listen {
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot serve the HTTPS API on {address}");
+            Failure::new(ExitCode::Fatal, message)
+                .caused_by(error)
+                .hint("set another address at `listen` in the table `web`")
+        };
+        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        bound.push(socket.local_addr().map_err(failed)?);
+        let socket = TcpListener::from_std(socket).map_err(failed)?;
+        tokio::spawn(listener.clone().serve(socket, stopped.clone()));
+    }
+    tokio::spawn(keep_current(Arc::clone(site), config.clone(), certificate, stopped.clone()));
+    Ok(bound)
+}
+
+fn unusable(error: TrustError) -> Failure {
+    Failure::new(ExitCode::Fatal, "the certificate of the HTTPS API cannot be used")
+        .caused_by(error)
+        .hint("check `certificate`, `key` and `names` in the table `web`")
+}
+
+/// Returns the operator's own certificate, or one of the site's authority.
+fn certificate_of(site: &Site, config: &WebConfig) -> Result<WebCertificate, TrustError> {
+    match config.own_files(&site.directory) {
+        Some((certificate, key)) => WebCertificate::read(&certificate, &key),
+        None => WebCertificate::issue(&site.keys().authority, &names_of(site, config)),
+    }
+}
+
+/// Returns the names that the certificate of the site's authority is for.
+fn names_of(site: &Site, config: &WebConfig) -> Vec<WebName> {
+    let mut names: Vec<_> = config.names.iter().map(|name| WebName::of(name)).collect();
+    if names.is_empty() {
+        names.push(WebName::Host("localhost".to_owned()));
+        let addresses = config.listen.iter().chain(&site.config.advertise).map(|at| at.ip());
+        names.extend(addresses.filter(|ip| !ip.is_unspecified()).map(WebName::Address));
+        names.push(WebName::of("127.0.0.1"));
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Shows another certificate when the operator's files have changed, or the own one is a month old.
+async fn keep_current(
+    site: Arc<Site>,
+    config: WebConfig,
+    certificate: WebCertificate,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let files = config.own_files(&site.directory);
+    let mut seen = files.as_ref().map(changed_at);
+    let mut issued = tokio::time::Instant::now();
+    let mut look = tokio::time::interval(LOOK);
+    loop {
+        tokio::select! {
+            _ = stopped.changed() => return,
+            _ = look.tick() => {}
+        }
+        let now = files.as_ref().map(changed_at);
+        if now == seen && (files.is_some() || issued.elapsed() < ISSUE) {
+            continue;
+        }
+        let (own, settings) = (Arc::clone(&site), config.clone());
+        match tokio::task::spawn_blocking(move || certificate_of(&own, &settings)).await {
+            Ok(Ok(next)) => {
+                certificate.become_like(&next);
+                (seen, issued) = (now, tokio::time::Instant::now());
+                tracing::info!("the HTTPS API shows another certificate");
+            }
+            // The old one goes on while it lasts; key and certificate may be replaced one by one.
+            Ok(Err(error)) => tracing::error!(%error, "the new certificate cannot be used"),
+            Err(error) => tracing::error!(%error, "the certificate cannot be checked"),
+        }
+    }
+}
+
+fn changed_at((certificate, key): &(PathBuf, PathBuf)) -> [Option<SystemTime>; 2] {
+    let time = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    [time(certificate), time(key)]
+}

@@ -1,0 +1,199 @@
+//! `penstock user`: the users of a site.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use penstock_api::access::{MeView, Role, StoreGrant, UserRequest, UserView};
+use penstock_api::endpoints::{LIST_USERS, PUT_USER, REMOVE_USER, SHOW_ME};
+use penstock_exit::{self as exit, ExitCode};
+use penstock_proto::id::Name;
+
+use crate::client::Client;
+use crate::options::directory::DirectoryArgs;
+use crate::output::table::table;
+
+/// Manages the users of this site, who reach its API over HTTPS
+#[derive(clap::Args)]
+pub(crate) struct UserArgs {
+    #[command(flatten)]
+    directory: DirectoryArgs,
+    #[command(subcommand)]
+    command: UserCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum UserCommand {
+    /// Lists the users of this site
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes a user, or changes its role and its grants
+    ///
+    /// A viewer sees the site and its transfers. A user also submits transfers between stores
+    /// that grants name, and steers its own. An operator submits and steers all transfers, and
+    /// operates the queue and the peers. An administrator also manages users and pairings.
+    Set(SetArgs),
+    /// Removes a user and all its tokens
+    Remove {
+        /// The user
+        name: Name,
+    },
+    /// Prints the user, role and rights of the caller
+    Me {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct SetArgs {
+    /// The user
+    name: Name,
+    /// The role: viewer, user, operator or administrator. Default for a new user: user
+    #[arg(long)]
+    role: Option<Role>,
+    /// Rights in a store of this site: `list`, `read` and `write`, or `none` to end the grant. May
+    /// be repeated
+    #[arg(long = "grant", value_name = "STORE=RIGHT[,RIGHT…]")]
+    grants: Vec<GrantArg>,
+    /// Lock the user out: no token of it is accepted
+    #[arg(long, conflicts_with = "enable")]
+    disable: bool,
+    /// End the lock
+    #[arg(long)]
+    enable: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A grant on the command line; `None` ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct GrantArg {
+    store: Name,
+    grant: Option<StoreGrant>,
+}
+
+impl FromStr for GrantArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (store, rights) =
+            text.split_once('=').ok_or("a grant is STORE=RIGHT,…, such as `raw=list,read`")?;
+        let store = store.parse().map_err(|error| format!("{error}"))?;
+        if rights == "none" {
+            return Ok(Self { store, grant: None });
+        }
+        let mut grant = StoreGrant::default();
+        for right in rights.split(',') {
+            match right {
+                "list" => grant.list = true,
+                "read" => grant.read = true,
+                "write" => grant.write = true,
+                _ => return Err(format!("`{right}` is not a right: list, read, write or none")),
+            }
+        }
+        Ok(Self { store, grant: Some(grant) })
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// No daemon answers, or the daemon refuses.
+pub(crate) fn run(args: UserArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&args.directory.directory)?;
+    match args.command {
+        UserCommand::List { json } => {
+            let users: Vec<UserView> = client.get(&LIST_USERS.uri(&[]))?;
+            print(&users, json)?;
+        }
+        UserCommand::Set(args) => set(&client, args)?,
+        UserCommand::Remove { name } => drop(client.delete(&REMOVE_USER.uri(&[&name]))?),
+        UserCommand::Me { json } => me(&client.get(&SHOW_ME.uri(&[]))?, json)?,
+    }
+    Ok(ExitCode::Done)
+}
+
+fn set(client: &Client, args: SetArgs) -> anyhow::Result<()> {
+    let users: Vec<UserView> = client.get(&LIST_USERS.uri(&[]))?;
+    let known = users.into_iter().find(|user| user.name == args.name);
+    let mut grants: BTreeMap<_, _> =
+        known.as_ref().map(|user| user.grants.clone()).unwrap_or_default();
+    for arg in args.grants {
+        match arg.grant {
+            Some(grant) => drop(grants.insert(arg.store, grant)),
+            None => drop(grants.remove(&arg.store)),
+        }
+    }
+    let was_disabled = known.as_ref().is_some_and(|user| user.disabled);
+    let request = UserRequest {
+        role: args.role.or(known.map(|user| user.role)).unwrap_or(Role::User),
+        disabled: args.disable || (was_disabled && !args.enable),
+        grants: Some(grants),
+    };
+    let user: UserView = client.post(&PUT_USER.uri(&[&args.name]), &request)?;
+    print(&[user], args.json)
+}
+
+fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
+    if json {
+        for user in users {
+            exit::print(&serde_json::to_string(user)?)?;
+        }
+        return Ok(());
+    }
+    let mut rows = vec![["USER", "ROLE", "TOKENS", "GRANTS"].map(str::to_owned)];
+    rows.extend(users.iter().map(|user| {
+        let locked = if user.disabled { ", locked" } else { "" };
+        let grants: Vec<_> = user.grants.iter().map(grant_text).collect();
+        [
+            user.name.to_string(),
+            format!("{}{locked}", user.role),
+            user.tokens.to_string(),
+            grants.join(" "),
+        ]
+    }));
+    exit::print(&table(&rows))?;
+    Ok(())
+}
+
+fn grant_text((store, grant): (&Name, &StoreGrant)) -> String {
+    let rights = [("list", grant.list), ("read", grant.read), ("write", grant.write)];
+    let rights: Vec<_> = rights.iter().filter(|right| right.1).map(|right| right.0).collect();
+    format!("{store}={}", rights.join(","))
+}
+
+fn me(view: &MeView, json: bool) -> anyhow::Result<()> {
+    if json {
+        exit::print(&serde_json::to_string(view)?)?;
+        return Ok(());
+    }
+    exit::print(&format!("user {}, role {}, by {}", view.user, view.role, view.via))?;
+    exit::print(&format!("rights: {}", view.rights.join(", ")))?;
+    if let Some(scopes) = &view.scopes {
+        let scopes: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
+        exit::print(&format!("scopes: {}", scopes.join(", ")))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a grant on the command line means what it says, and a mistyped one is refused.
+    #[test]
+    fn grants_are_read() {
+        let grant: GrantArg = "raw=list,read".parse().unwrap();
+        let rights = StoreGrant { list: true, read: true, write: false };
+        assert_eq!((grant.store.as_str(), grant.grant), ("raw", Some(rights)));
+        assert_eq!("raw=none".parse::<GrantArg>().unwrap().grant, None);
+        for bad in ["raw", "raw=", "raw=all", "Raw=read", "=read"] {
+            assert!(bad.parse::<GrantArg>().is_err(), "`{bad}`");
+        }
+    }
+}

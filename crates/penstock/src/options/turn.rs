@@ -1,0 +1,59 @@
+//! The options that decide when a transfer starts.
+
+use penstock_sys::now_seconds;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::select::parse_age;
+
+/// When a transfer starts, beside others.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Turn")]
+pub(crate) struct TurnArgs {
+    /// A note that `list` and `show` print
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = parse_label,
+        hide_default_value = true)]
+    pub(crate) label: String,
+    /// Priority among the waiting transfers of the same user, 0 to 100. Default: 50
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) priority: Option<u8>,
+    /// Do not start before this time: 2026-11-26T20:00:00Z, or after 2h, 1d
+    #[arg(long, value_name = "TIME", value_parser = parse_start)]
+    pub(crate) not_before: Option<u64>,
+}
+
+/// Most characters of a label.
+const LABEL_MAX: usize = 200;
+
+fn parse_label(text: &str) -> Result<String, String> {
+    if text.chars().count() > LABEL_MAX || text.chars().any(char::is_control) {
+        return Err(format!("a label has up to {LABEL_MAX} characters, and no line breaks"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Returns the seconds since 1970 of a time, or of now and a delay.
+fn parse_start(text: &str) -> Result<u64, String> {
+    if let Some(delay) = parse_age(text) {
+        return Ok(now_seconds().saturating_add(delay));
+    }
+    let wrong = "neither a delay (2h, 1h30m) nor a time (2026-11-26T20:00:00Z)";
+    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| wrong)?;
+    u64::try_from(time.unix_timestamp()).map_err(|_| wrong.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a start time is read as a time or as a delay, and nothing else.
+    #[test]
+    fn start_times_are_read() {
+        assert_eq!(parse_start("2026-11-26T20:00:00Z"), Ok(1_795_723_200));
+        let soon = parse_start("1h").unwrap();
+        assert!((3590..3700).contains(&(soon - now_seconds())), "{soon}");
+        for bad in ["", "tomorrow", "20:00", "1900-01-01T00:00:00Z"] {
+            assert!(parse_start(bad).is_err(), "`{bad}`");
+        }
+    }
+}
