@@ -20,15 +20,16 @@ use serde_json::Value;
 
 use crate::remarks::{self, Remark};
 
-/// Programs whose tests wait more than they compute, the longest first, and how many of their tests
-/// run at a time for each processor. Those of `failover` and `network` have bounds on time.
-const WAITING: [(&str, usize); 5] =
-    [("peers", 2), ("failover", 1), ("network", 1), ("sites", 2), ("own_etcd", 2)];
+/// Programs whose tests wait more than they compute; the longest first.
+const WAITING: [&str; 6] = ["peers", "failover", "own_etcd", "network", "sites", "stores"];
 /// Of the others the one that takes longest, so that it does not begin last.
 const LONGEST: &str = "copies";
 /// Where tests of real processes lie, which share the machine's time with whatever else runs. A
 /// unit test that fails has failed.
 const REAL_PROCESSES: &str = "crates/penstock/tests";
+/// Tests of one such program that run at a time for each processor. They wait for most of their time:
+/// of `copies`, two at a time, half a processor was busy, and of the other programs a third.
+const REAL_TESTS_PER_PROCESSOR: usize = 2;
 /// More tests than this that fail in one run are no accident.
 const UNSTABLE_MAX: usize = 2;
 
@@ -42,6 +43,19 @@ struct Program {
     executable: PathBuf,
     /// Directory of its package, which is where it runs.
     directory: PathBuf,
+}
+
+impl Program {
+    /// Returns whether its tests are of real processes.
+    fn is_of_processes(&self) -> bool {
+        self.source.starts_with(REAL_PROCESSES)
+    }
+
+    /// Returns how many of its tests run at a time.
+    fn tests_at_a_time(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        processors * if self.is_of_processes() { REAL_TESTS_PER_PROCESSOR } else { 1 }
+    }
 }
 
 /// Builds and runs everything that `cargo test --workspace` does but tests in documentation: `tidy`
@@ -102,7 +116,7 @@ struct Failure {
 impl Failure {
     /// Whether it is to be seen if it fails alone as well.
     fn may_be_unstable(&self) -> bool {
-        self.program.source.starts_with(REAL_PROCESSES) && !self.tests.is_empty()
+        self.program.is_of_processes() && !self.tests.is_empty()
     }
 }
 
@@ -186,7 +200,7 @@ impl Lanes {
 }
 
 fn lanes(programs: Vec<Program>) -> Lanes {
-    let rank = |program: &Program| WAITING.iter().position(|(name, _)| *name == program.target);
+    let rank = |program: &Program| WAITING.iter().position(|name| *name == program.target);
     let (mut waiting, mut computing): (Vec<_>, Vec<_>) =
         programs.into_iter().partition(|program| rank(program).is_some());
     waiting.sort_by_key(rank);
@@ -252,10 +266,6 @@ fn run_one(program: &Program, logs: &Logs) -> Option<Failure> {
     Some(Failure { program: program.clone(), tests, why })
 }
 
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Runs one program, or one test of it, and when it has ended prints what it said, but what tests
 /// that passed have printed: that is in the log.
 fn end_of(
@@ -272,13 +282,12 @@ fn end_of(
     let log = File::create(&place).with_context(|| format!("write {}", place.display()))?;
     let begun = Instant::now();
     // What waits for leases and time-outs is to be served at once, not after what computes.
-    let waiting = WAITING.iter().find(|(name, _)| *name == program.target);
-    let threads = waiting.map(|(_, tests)| format!("--test-threads={}", tests * processors()));
+    let niceness = if WAITING.contains(&program.target.as_str()) { "0" } else { "5" };
     let status = Command::new("nice")
-        .args(["-n", if waiting.is_some() { "0" } else { "5" }])
+        .args(["-n", niceness])
         .arg(&program.executable)
         .arg("--show-output")
-        .args(threads)
+        .arg(format!("--test-threads={}", program.tests_at_a_time()))
         .args(test.iter().flat_map(|test| [test, "--exact"]))
         .current_dir(&program.directory)
         .env("CARGO_MANIFEST_DIR", &program.directory)
@@ -348,13 +357,13 @@ mod tests {
     fn fails(source: &str, name: &str, logs: &Path, first_time_only: bool) -> Program {
         let executable = logs.join(name);
         let alone = match first_time_only {
-            true => format!("--show-output {name}::one --exact"),
+            true => format!("{name}::one --exact"),
             false => "never".to_owned(),
         };
         let script = format!(
             "#!/bin/sh\n\
              case \"$*\" in\n\
-             '{alone}') echo 'test result: ok. 1 passed; 0 failed;'; exit 0;;\n\
+             *'{alone}') echo 'test result: ok. 1 passed; 0 failed;'; exit 0;;\n\
              *--exact) echo 'test result: ok. 0 passed; 0 failed;'; exit 0;;\n\
              esac\n\
              printf '\\nfailures:\\n\\n---- {name}::one stdout ----\\nfailures:\\n'\n\

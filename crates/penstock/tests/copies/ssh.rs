@@ -381,7 +381,7 @@ fn a_failed_login_is_not_authorised() {
     assert!(ended.errors.contains("Permission denied"), "{}", ended.errors);
     fs::write(host.path("unknown"), "").unwrap();
     let ended = run(&host.ssh_with("user", "unknown")).expect(12);
-    assert!(ended.errors.contains("SshHost key verification failed"), "{}", ended.errors);
+    assert!(ended.errors.contains("Host key verification failed"), "{}", ended.errors);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ended = run(&format!("{} -o Port={closed}", host.ssh().replace(" -p ", " -o X=")));
     assert_ne!(ended.code, 0);

@@ -6,8 +6,6 @@
 #![allow(clippy::print_stdout, reason = "seeds, what was measured, and what a test saw that fails")]
 
 mod far_source;
-mod hung;
-mod moosefs;
 mod operate;
 mod places;
 mod shared_store;
