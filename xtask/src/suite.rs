@@ -1,14 +1,16 @@
-//! All tests: builds the programs that hold them, and runs two programs at a time.
+//! All tests: builds the programs that hold them, and runs several tests at a time.
 //!
-//! `cargo test` runs one after the other. Tests of several hosts wait most of their time, for
-//! leases, grants and time-outs of real daemons, and leave the processors to those that compute:
-//! so there are two lanes, one for each kind, and the lane that is done first helps the other.
+//! `cargo test` runs one program after the other. Tests of real processes wait most of their time,
+//! for leases, grants, time-outs and disks, and leave the processors to those that compute: so there
+//! are two lanes, one for each kind, and the lane that is done first helps the other. Each of these
+//! tests is a process: what a test has open or has left hanging is nobody else's then, and no lane
+//! waits for the slowest of a program. Unit tests run as whole programs.
 //!
 //! A test of real processes that fails in such company runs once more, alone. If it passes then, it
 //! is called *unstable* in the last lines, for whoever is to find out why. Few may be. What was
 //! skipped, or not judged, stands there as well ([`remarks`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -22,14 +24,14 @@ use crate::remarks::{self, Remark};
 
 /// Programs whose tests wait more than they compute; the longest first.
 const WAITING: [&str; 6] = ["peers", "failover", "own_etcd", "network", "sites", "stores"];
-/// Of the others the one that takes longest, so that it does not begin last.
-const LONGEST: &str = "copies";
 /// Where tests of real processes lie, which share the machine's time with whatever else runs. A
 /// unit test that fails has failed.
 const REAL_PROCESSES: &str = "crates/penstock/tests";
-/// Tests of one such program that run at a time for each processor. They wait for most of their time:
-/// of `copies`, two at a time, half a processor was busy, and of the other programs a third.
-const REAL_TESTS_PER_PROCESSOR: usize = 2;
+/// Tests of a lane that run at a time for each processor. Two of `copies` kept half a processor busy,
+/// two of any other program of real processes a third.
+const TESTS_PER_PROCESSOR: usize = 2;
+/// Most tests of a lane at a time: each has some daemons, and files in memory.
+const TESTS_MAX: usize = 8;
 /// More tests than this that fail in one run are no accident.
 const UNSTABLE_MAX: usize = 2;
 
@@ -51,11 +53,25 @@ impl Program {
         self.source.starts_with(REAL_PROCESSES)
     }
 
-    /// Returns how many of its tests run at a time.
-    fn tests_at_a_time(&self) -> usize {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        processors * if self.is_of_processes() { REAL_TESTS_PER_PROCESSOR } else { 1 }
+    /// Returns the names of its tests.
+    fn tests(&self) -> anyhow::Result<Vec<String>> {
+        let shown = self.executable.display();
+        let list = Command::new(&self.executable).args(["--list", "--format=terse"]).output();
+        let list = list.with_context(|| format!("start {shown}"))?;
+        if !list.status.success() {
+            bail!("{shown} does not list its tests: {}", list.status);
+        }
+        let text = String::from_utf8(list.stdout).context("read the list of tests")?;
+        Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
+}
+
+/// A process that runs tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Job {
+    program: Program,
+    /// One test of the program, or all of them.
+    test: Option<String>,
 }
 
 /// Builds and runs everything that `cargo test --workspace` does but tests in documentation: `tidy`
@@ -71,7 +87,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
     let logs = Logs { directory: logs, remarks: Mutex::default() };
-    let (mut failed, unstable) = once_more(run_all(programs, &logs), &logs);
+    let (mut failed, unstable) = once_more(run_all(jobs(programs)?, &logs), &logs);
     failed.extend(tell(&logs));
     for test in unstable {
         println!("UNSTABLE: {test}: failed beside others and passed alone: find out why");
@@ -105,7 +121,7 @@ fn tell(logs: &Logs) -> Option<String> {
     })
 }
 
-/// A program that failed.
+/// A process that failed.
 struct Failure {
     program: Program,
     /// Its tests that did, as far as it came to say so.
@@ -148,7 +164,8 @@ fn once_more(failures: Vec<Failure>, logs: &Logs) -> (Vec<String>, Vec<String>) 
 /// Runs one test; whether that passed is what the program says of it, not that nothing failed: a
 /// name that there is not fails nothing either.
 fn passes_alone(program: &Program, test: &str, logs: &Logs) -> Result<(), String> {
-    let (status, said) = end_of(program, Some(test), logs).map_err(|error| format!("{error:#}"))?;
+    let job = Job { program: program.clone(), test: Some(test.to_owned()) };
+    let (status, said) = end_of(&job, true, logs).map_err(|error| format!("{error:#}"))?;
     if status.success() && said.contains("test result: ok. 1 passed;") {
         return Ok(());
     }
@@ -164,18 +181,37 @@ fn failed_tests(said: &str) -> Vec<String> {
     if list.contains(&format!("; {} failed;", names.len())) { names } else { Vec::new() }
 }
 
-/// Runs all of them, two at a time; gives those that failed.
-fn run_all(programs: Vec<Program>, logs: &Logs) -> Vec<Failure> {
-    let (lanes, failed) = (Mutex::new(lanes(programs)), Mutex::new(Vec::new()));
+/// Splits programs of real processes into their tests.
+///
+/// # Errors
+/// A program does not list its tests.
+fn jobs(programs: Vec<Program>) -> anyhow::Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for program in programs {
+        if !program.is_of_processes() {
+            jobs.push(Job { program, test: None });
+            continue;
+        }
+        let tests = program.tests()?.into_iter();
+        jobs.extend(tests.map(|test| Job { program: program.clone(), test: Some(test) }));
+    }
+    Ok(jobs)
+}
+
+/// Runs all of them, some at a time; gives those that failed.
+fn run_all(jobs: Vec<Job>, logs: &Logs) -> Vec<Failure> {
+    let (lanes, failed) = (Mutex::new(lanes(jobs)), Mutex::new(Vec::new()));
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let at_a_time = (processors * TESTS_PER_PROCESSOR).min(TESTS_MAX);
     std::thread::scope(|scope| {
-        for lane in 0..2 {
+        for worker in 0..2 * at_a_time {
             let (lanes, failed) = (&lanes, &failed);
             scope.spawn(move || {
                 loop {
-                    // No lock is held while a program runs: neither here nor for `failed`.
-                    let next = lock(lanes).next(lane);
-                    let Some(program) = next else { break };
-                    let failure = run_one(&program, logs);
+                    // No lock is held while a process runs: neither here nor for `failed`.
+                    let next = lock(lanes).next(worker % 2);
+                    let Some(job) = next else { break };
+                    let failure = run_one(&job, logs);
                     lock(failed).extend(failure);
                 }
             });
@@ -189,23 +225,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The programs that are still to be run: those that wait, and those that compute.
-struct Lanes([VecDeque<Program>; 2]);
+/// The jobs that are still to be run: those that wait, and those that compute.
+struct Lanes([VecDeque<Job>; 2]);
 
 impl Lanes {
     /// The next one for a lane: the first of its own, else the last of the other's.
-    fn next(&mut self, lane: usize) -> Option<Program> {
+    fn next(&mut self, lane: usize) -> Option<Job> {
         self.0[lane].pop_front().or_else(|| self.0[1 - lane].pop_back())
     }
 }
 
-fn lanes(programs: Vec<Program>) -> Lanes {
-    let rank = |program: &Program| WAITING.iter().position(|name| *name == program.target);
-    let (mut waiting, mut computing): (Vec<_>, Vec<_>) =
-        programs.into_iter().partition(|program| rank(program).is_some());
-    waiting.sort_by_key(rank);
-    computing.sort_by_key(|program| program.target != LONGEST);
-    Lanes([waiting.into(), computing.into()])
+/// Divides jobs into lanes. In each the programs take turns: those of few tests, which are long ones,
+/// are over first, and the tests of one that wait for each other are not all begun at once.
+fn lanes(jobs: Vec<Job>) -> Lanes {
+    let mut turns = BTreeMap::new();
+    let mut lanes = [Vec::new(), Vec::new()];
+    for job in jobs {
+        let target = if job.test.is_some() { job.program.target.as_str() } else { "" };
+        let turn = turns.entry(target.to_owned()).or_insert(0_usize);
+        *turn += 1;
+        lanes[usize::from(!WAITING.contains(&target))].push((*turn, job));
+    }
+    Lanes(lanes.map(|mut lane| {
+        lane.sort_by_key(|(turn, _)| *turn);
+        lane.into_iter().map(|(_, job)| job).collect()
+    }))
 }
 
 /// The program `penstock` as the tests have it, built if it is not. A build of that package alone
@@ -256,28 +300,25 @@ fn holder(root: &Path, told: &Value) -> Option<Program> {
     })
 }
 
-/// Runs one program; gives how it failed, if it did.
-fn run_one(program: &Program, logs: &Logs) -> Option<Failure> {
-    let (tests, why) = match end_of(program, None, logs) {
+/// Runs one job; gives how it failed, if it did.
+fn run_one(job: &Job, logs: &Logs) -> Option<Failure> {
+    let (tests, why) = match end_of(job, false, logs) {
         Ok((status, _)) if status.success() => return None,
         Ok((status, said)) => (failed_tests(&said), status.to_string()),
         Err(error) => (Vec::new(), format!("{error:#}")),
     };
-    Some(Failure { program: program.clone(), tests, why })
+    Some(Failure { program: job.program.clone(), tests, why })
 }
 
-/// Runs one program, or one test of it, and when it has ended prints what it said, but what tests
-/// that passed have printed: that is in the log.
-fn end_of(
-    program: &Program,
-    test: Option<&str>,
-    logs: &Logs,
-) -> anyhow::Result<(ExitStatus, String)> {
+/// Runs one job, for the second time if it is `again`. Prints what the process said when it has
+/// ended, but nothing of tests that passed: that is in the log.
+fn end_of(job: &Job, again: bool, logs: &Logs) -> anyhow::Result<(ExitStatus, String)> {
+    let Job { program, test } = job;
     let mut place = program.executable.file_name().context("a program without a name")?.to_owned();
     if let Some(test) = test {
-        place.push(format!(".{}.alone", test.replace("::", "-")));
+        place.push(format!(".{}", test.replace("::", "-")));
     }
-    place.push(".log");
+    place.push(if again { ".alone.log" } else { ".log" });
     let place = logs.directory.join(place);
     let log = File::create(&place).with_context(|| format!("write {}", place.display()))?;
     let begun = Instant::now();
@@ -287,7 +328,6 @@ fn end_of(
         .args(["-n", niceness])
         .arg(&program.executable)
         .arg("--show-output")
-        .arg(format!("--test-threads={}", program.tests_at_a_time()))
         .args(test.iter().flat_map(|test| [test, "--exact"]))
         .current_dir(&program.directory)
         .env("CARGO_MANIFEST_DIR", &program.directory)
@@ -300,9 +340,15 @@ fn end_of(
     let said = String::from_utf8_lossy(&said).into_owned();
     let (source, seconds) = (program.source.display(), begun.elapsed().as_secs_f64());
     lock(&logs.remarks).extend(remarks::of(&source.to_string(), &said));
-    // One call, so that the output of two programs is not mixed.
-    let shown = remarks::brief(&said);
-    println!("-- {source}\n{shown}-- {source}: {status} after {seconds:.1} s");
+    let test = test.as_deref().unwrap_or("all");
+    // One call, so that the output of two processes is not mixed.
+    match status.success() && job.test.is_some() {
+        true => println!("-- {source}: {test}: ok after {seconds:.1} s"),
+        false => {
+            let shown = remarks::brief(&said);
+            println!("-- {source}: {test}\n{shown}-- {source}: {status} after {seconds:.1} s");
+        }
+    }
     Ok((status, said))
 }
 
@@ -312,26 +358,37 @@ mod tests {
 
     use super::*;
 
-    fn programs(targets: &[&str]) -> Vec<Program> {
-        let program = |target: &&str| Program {
-            target: (*target).to_owned(),
+    /// A job of each target; those of `stores` and `copies` are two tests each.
+    fn some_jobs() -> Vec<Job> {
+        let tests = |name: &str| match name {
+            "stores" | "copies" => vec![Some("a".to_owned()), Some("b".to_owned())],
+            "peers" => vec![Some("c".to_owned())],
+            _ => vec![None],
+        };
+        let program = |name: &str| Program {
+            target: name.to_owned(),
             source: PathBuf::new(),
             executable: PathBuf::new(),
             directory: PathBuf::new(),
         };
-        targets.iter().map(program).collect()
+        let jobs =
+            |name| tests(name).into_iter().map(move |test| Job { program: program(name), test });
+        ["lab", "stores", "copies", "peers", "ledger"].into_iter().flat_map(jobs).collect()
     }
 
-    /// Promise: every program runs once, and two lanes share them all.
+    /// Promise: every job runs once, and two lanes share them all; the programs of each take turns.
     #[test]
     fn lanes_help_each_other_and_leave_nothing() {
-        let mut lanes = lanes(programs(&["lab", "sites", "copies", "failover", "adopting"]));
-        let mut next = |lane| lanes.next(lane).map(|program| program.target);
-        assert_eq!(next(0).as_deref(), Some("failover"));
-        assert_eq!(next(1).as_deref(), Some("copies"));
-        assert_eq!(next(1).as_deref(), Some("lab"));
-        assert_eq!(next(1).as_deref(), Some("adopting"));
-        assert_eq!(next(1).as_deref(), Some("sites"));
+        let mut lanes = lanes(some_jobs());
+        let mut next = |lane| {
+            let job = lanes.next(lane)?;
+            Some(format!("{} {}", job.program.target, job.test.unwrap_or_default()))
+        };
+        let waiting: Vec<_> = std::iter::repeat_with(|| next(0)).take(2).flatten().collect();
+        assert_eq!(waiting, ["stores a", "peers c"]);
+        let computing: Vec<_> = std::iter::repeat_with(|| next(1)).take(4).flatten().collect();
+        assert_eq!(computing, ["lab ", "copies a", "copies b", "ledger "]);
+        assert_eq!(next(1).as_deref(), Some("stores b"));
         assert_eq!(next(0), None);
     }
 
@@ -347,7 +404,8 @@ mod tests {
             directory: logs.clone(),
         });
         let kept = Logs { directory: logs.clone(), ..Logs::default() };
-        let (failed, _) = once_more(run_all(programs.to_vec(), &kept), &kept);
+        let (failed, _) =
+            once_more(run_all(jobs(programs.to_vec()).expect("no list"), &kept), &kept);
         assert_eq!(failed, ["false: exit status: 1: it names no test that failed"]);
         assert!(logs.join("true.log").is_file());
         fs::remove_dir_all(&logs).expect("remove what was made");
@@ -356,16 +414,12 @@ mod tests {
     /// A program whose one test fails, always or the first time only, and is told of as by libtest.
     fn fails(source: &str, name: &str, logs: &Path, first_time_only: bool) -> Program {
         let executable = logs.join(name);
-        let alone = match first_time_only {
-            true => format!("{name}::one --exact"),
-            false => "never".to_owned(),
-        };
+        let passed = u8::from(first_time_only);
         let script = format!(
             "#!/bin/sh\n\
-             case \"$*\" in\n\
-             *'{alone}') echo 'test result: ok. 1 passed; 0 failed;'; exit 0;;\n\
-             *--exact) echo 'test result: ok. 0 passed; 0 failed;'; exit 0;;\n\
-             esac\n\
+             case \"$*\" in --list*) echo '{name}::one: test'; exit 0;; esac\n\
+             rm ran-{name} 2>&- && echo 'test result: ok. {passed} passed; 0 failed;' && exit 0\n\
+             touch ran-{name}\n\
              printf '\\nfailures:\\n\\n---- {name}::one stdout ----\\nfailures:\\n'\n\
              printf '\\nfailures:\\n    {name}::one\\n\\n'\n\
              echo 'test result: FAILED. 0 passed; 1 failed;'\nexit 101\n"
@@ -392,7 +446,7 @@ mod tests {
         let kept = Logs { directory: logs.clone(), ..Logs::default() };
         let ends = |programs: &[&Program]| {
             let programs = programs.iter().map(|program| (*program).clone()).collect();
-            once_more(run_all(programs, &kept), &kept)
+            once_more(run_all(jobs(programs).expect("they list their tests"), &kept), &kept)
         };
         assert_eq!(ends(&[&once]), (vec![], vec![format!("{real}: once::one")]));
         assert!(logs.join("once.once-one.alone.log").is_file());

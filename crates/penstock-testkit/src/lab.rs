@@ -1,6 +1,6 @@
 //! Sites in network namespaces, with several interfaces each, joined by the laboratory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fs::File;
 
 pub use penstock_lab::Lab;
 
@@ -8,8 +8,13 @@ use crate::program::program;
 use crate::scratch::Scratch;
 use crate::site::Site;
 
-/// Labs of a test program with bare hosts run one at a time: links are to limit, not processors.
-static TURN: Mutex<()> = Mutex::new(());
+/// Waits until no other test of this machine has a lab of bare hosts, as long as the file is open:
+/// links are to limit, not processors.
+fn turn() -> File {
+    let turn = File::create(std::env::temp_dir().join("penstock-test-lab-turn")).unwrap();
+    turn.lock().unwrap();
+    turn
+}
 
 /// Returns whether labs can be made here; prints that the test is skipped if not.
 pub fn can_run_lab(test: &str) -> bool {
@@ -30,7 +35,7 @@ pub struct LabPair {
     /// The networks.
     pub lab: Lab,
     _root: Scratch,
-    _turn: MutexGuard<'static, ()>,
+    _turn: File,
 }
 
 impl LabPair {
@@ -42,7 +47,7 @@ impl LabPair {
 
     /// Brings all up, with other networks at each site.
     pub fn with(test: &str, options: &[&str], networks: [&str; 2]) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let name = format!("t{}-{test}", std::process::id());
         let lab = Lab::up(&[&["--bare", "--name", &name], options].concat()).unwrap();
         let root = Scratch::in_memory();
