@@ -71,14 +71,18 @@ impl World {
         &mut self.far_peers[usize::from(name == "h3")]
     }
 
-    /// Waits until the controller has said that a peer lists a data set, so many times; gives the
-    /// peers in turn.
+    /// Waits until a controller has said that a peer lists a data set, so many times; gives the
+    /// peers in turn. On a busy machine another peer may lead than at first.
     fn listed_by(&self, times: usize) -> Vec<String> {
         Wait::new(format!("{times} peers that list")).until(|| {
-            let log = self.h1.log_text();
-            let lines = log.lines().filter(|line| line.contains("a peer lists a data set"));
-            let peer = |line: &str| line.split("peer=").nth(1).unwrap()[..2].to_owned();
-            let peers: Vec<_> = lines.map(peer).collect();
+            let sites = self.far_peers.iter().chain([&self.h1]);
+            let log: String = sites.map(Site::log_text).collect();
+            let mut lines: Vec<_> =
+                log.lines().filter(|line| line.contains("a peer lists a data set")).collect();
+            // Each begins with its time.
+            lines.sort_unstable();
+            let peer = |line: &&str| line.split("peer=").nth(1).unwrap()[..2].to_owned();
+            let peers: Vec<_> = lines.iter().map(peer).collect();
             if peers.len() >= times { Ok(peers) } else { Err(log) }
         })
     }
