@@ -23,6 +23,7 @@
 //! - Several writers of the journal store: its lock ensures that there is one. A controller that
 //!   was replaced is fenced at the heads alone.
 //! - Several sources, and interrupted scans.
+//! - A host that is stopped again before it wakes.
 //! - Where several peers share a transfer, names and attributes that are not stable when the call
 //!   returns: they are as on NFS. Requests and answers between peers and controller are lost only
 //!   together with one of them, and otherwise come late. A new controller starts every task anew.

@@ -29,6 +29,8 @@ pub(crate) enum Status {
 /// A part of an answer: some cells of one entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
+    /// Number among the frames of its lane.
+    pub(crate) number: u64,
     pub(crate) entry: u32,
     /// True for the first frame of its entry in this answer.
     pub(crate) first: bool,
@@ -47,6 +49,7 @@ impl Frame {
     /// Returns an empty answer.
     fn empty(entry: u32) -> Self {
         Self {
+            number: 0,
             entry,
             first: false,
             end: false,
@@ -161,6 +164,10 @@ struct Link {
     bytes_per_second: u64,
     free_at: u64,
     silent: bool,
+    /// Number of the last frame that the source has sent.
+    sent: u64,
+    /// Number of the last frame that the peer has got.
+    arrived: u64,
 }
 
 /// Everything outside the processes of the target.
@@ -293,6 +300,8 @@ impl Outside {
             bytes_per_second: self.rng.random_range(500_000..20_000_000) / slow,
             free_at: 0,
             silent: false,
+            sent: 0,
+            arrived: 0,
         };
         self.links.insert((task, lane), link);
         let at = self.time + 2 * self.rtt.as_nanos() as u64;
@@ -347,7 +356,19 @@ impl Outside {
             let carried = bytes * 1_000_000_000 / link.bytes_per_second;
             link.free_at = link.free_at.max(start) + carried;
             let arrives = link.free_at + way;
+            link.sent += 1;
+            let frame = Frame { number: link.sent, ..frame };
             self.at(arrives, Event::Frame { task, lane, request, frame });
+        }
+    }
+
+    /// Checks the model itself: a lane is one stream, so that its frames arrive all, and in order.
+    pub(crate) fn check_order(&mut self, task: u64, lane: LaneId, number: u64) {
+        let Some(link) = self.links.get_mut(&(task, lane)) else { return };
+        link.arrived += 1;
+        let expected = link.arrived;
+        if number != expected {
+            self.fail(format!("the model: frame {number} of {lane:?} arrives as {expected}"));
         }
     }
 

@@ -363,6 +363,7 @@ impl Peer {
 
     /// Handles a frame that has arrived.
     pub(crate) fn frame(&mut self, out: &mut Outside, lane: LaneId, request: u32, frame: Frame) {
+        out.check_order(self.task, lane, frame.number);
         if !self.alive.contains(&lane) || !self.may_write(out) {
             return;
         }

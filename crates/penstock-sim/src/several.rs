@@ -619,10 +619,7 @@ impl World {
         let until = self.out.time + self.out.rng.random_range(1_000_000..longest);
         match fault {
             Fault::Kill | Fault::HostDies => self.kill(host, fault == Fault::HostDies),
-            Fault::Sleep => {
-                self.hosts[host].asleep_until = until;
-                self.out.at(until, Event::Wakes { host });
-            }
+            Fault::Sleep => self.sleep(host, until),
             Fault::Cut => self.hosts[host].cut_until = until,
             Fault::Drain => self.drain(host),
             Fault::ControllerDies => self.lose_controller(),
@@ -661,6 +658,15 @@ impl World {
             self.out.after_ms(1, 3000, Event::LateWrite);
         }
         self.out.after_ms(50, 8000, Event::Join { host });
+    }
+
+    /// Stops a host, unless it is stopped already. What happens there waits for its end, and must
+    /// wait for one end alone: the frames of a lane would change places otherwise.
+    fn sleep(&mut self, host: usize, until: u64) {
+        if self.hosts[host].asleep_until <= self.out.time {
+            self.hosts[host].asleep_until = until;
+            self.out.at(until, Event::Wakes { host });
+        }
     }
 
     /// Does the work now that was due when the host was stopped, allowed or not (B1, test 1b).
