@@ -308,8 +308,8 @@ impl Outside {
         self.at(at, Event::LaneUp { task, lane, good });
     }
 
-    pub(crate) fn lane_closed(&mut self, lane: LaneId) {
-        self.links.retain(|(_, known), _| *known != lane);
+    pub(crate) fn lane_closed(&mut self, task: u64, lane: LaneId) {
+        self.links.remove(&(task, lane));
     }
 
     /// Makes a lane silent, without closing it.

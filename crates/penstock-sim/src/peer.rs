@@ -263,7 +263,7 @@ impl Peer {
         self.arriving.retain(|_, arriving| arriving.lane != lane);
         self.fetch.handle_lane_down(lane);
         self.lanes.handle_down(out.now(), lane, failed);
-        out.lane_closed(lane);
+        out.lane_closed(self.task, lane);
     }
 
     /// Returns a random lane that is open.

@@ -84,7 +84,7 @@ const fn several(name: &'static str, faults: &'static [Fault]) -> Scenario {
 /// Scenarios of several target peers, in the order in which seeds pass through them.
 pub const SEVERAL: &[Scenario] = &[
     several("shared calm", &[]),
-    several("shared kills", &[Fault::Kill, Fault::LaneDies]),
+    several("shared kills", &[Fault::Kill, Fault::LaneDies, Fault::LaneSilent]),
     several("shared sleep", &[Fault::Sleep]),
     several("shared cuts", &[Fault::Cut, Fault::Sleep]),
     several("shared power", &[Fault::HostDies, Fault::Kill]),
