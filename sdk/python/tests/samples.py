@@ -35,10 +35,11 @@ def progress(**changes: Any) -> dict[str, Any]:
     return {"files": 3, "bytes": 2000, "rate_bits_per_s": 8000.0, "seconds": 2.0, **changes}
 
 
-def event(kind: str, state: str, **changes: Any) -> bytes:
+def event(kind: str, state: str, event_id: str = "", **changes: Any) -> bytes:
     """A server-sent event about the state of a transfer."""
     data = {"type": kind, "v": 1, "id": ID, "state": state, "reason": "", **progress(), **changes}
-    return f"data: {json.dumps(data)}\n\n".encode()
+    numbered = f"id: {event_id}\n" if event_id else ""
+    return f"{numbered}data: {json.dumps(data)}\n\n".encode()
 
 
 def problem(status: int, code: str, **headers: str) -> httpx2.Response:

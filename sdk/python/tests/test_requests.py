@@ -2,6 +2,7 @@
 
 import json
 import ssl
+from datetime import datetime, timedelta, timezone
 
 import anyio
 import httpx2
@@ -15,6 +16,8 @@ from penstock import (
     PenstockError,
     ReplyUnreadable,
     RetryPolicy,
+    StoreGrant,
+    UserRole,
 )
 from penstock._address import Address, url_of
 from penstock._operations import OPERATIONS, SITES_PAIR, TRANSFERS_GET
@@ -54,6 +57,46 @@ def test_what_may_act_twice_is_sent_once() -> None:
     script = Script(problem(503, "busy"))
     with script.client() as client, pytest.raises(ApiError):
         client.transfers.retry(ID)
+
+
+def test_a_submission_says_when_its_turn_is() -> None:
+    """Promise: label, priority and time are sent as they were given, and only those."""
+    script = Script(*[httpx2.Response(201, json=view()) for _ in range(3)])
+    at = datetime(2030, 1, 2, 3, 4, 5, 6, timezone(timedelta(hours=1)))
+    with script.client() as client:
+        client.transfers.submit("lab:raw/a", "hpc:s/", label="run 7", priority=0, not_before=at)
+        client.transfers.submit("lab:raw/a", "hpc:s/", not_before=7.5)
+        client.transfers.submit("lab:raw/a", "hpc:s/")
+    fields = ("label", "priority", "not_before")
+    bodies = [json.loads(request.content) for request in script.requests]
+    assert [[body.get(field) for field in fields] for body in bodies] == [
+        ["run 7", 0, 1893549846],
+        [None, None, 8],
+        [None, None, None],
+    ]
+    assert not set(fields) & bodies[2].keys()
+
+
+def test_a_change_of_a_user_leaves_the_rest() -> None:
+    """Promise: new grants do not let in a user who is locked out, and a new user is none."""
+    anna = {"name": "anna", "role": "operator", "disabled": True}
+    replies = [httpx2.Response(200, json=anna) for _ in range(4)]
+    script = Script(*replies[:2], problem(404, "user-unknown"), *replies[2:])
+    with script.client() as client:
+        client.users.set("anna", grants={"raw": StoreGrant(read=True)})
+        client.users.set("ben")
+        client.users.set("anna", role=UserRole.VIEWER, disabled=False)
+    puts = [json.loads(one.content) for one in script.requests if one.method == "PUT"]
+    assert puts == [
+        {
+            "role": "operator",
+            "disabled": True,
+            "grants": {"raw": {"list": False, "read": True, "write": False}},
+        },
+        {"role": "user", "disabled": False},
+        {"role": "viewer", "disabled": False},
+    ]
+    assert len(script.requests) == 5
 
 
 def _error(status: int, retry_after: float | None = None) -> ApiError:

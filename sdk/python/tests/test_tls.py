@@ -57,6 +57,17 @@ def test_a_listener_is_asked_with_its_authority_and_a_token(url: str, certificat
         assert client.stores.list() == []
 
 
+def test_the_environment_names_the_authority(
+    url: str, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise: the variables of the command line are enough for a program."""
+    monkeypatch.setenv("PENSTOCK_URL", url)
+    monkeypatch.setenv("PENSTOCK_TOKEN", "pst-secret")
+    monkeypatch.setenv("PENSTOCK_CA", str(certificate))
+    with Penstock.from_env() as client:
+        assert client.stores.list() == []
+
+
 def test_an_unknown_authority_is_refused(url: str) -> None:
     """Promise: no token goes to a host that cannot prove who it is; the error says what to do."""
     retries = RetryPolicy(tries=1)

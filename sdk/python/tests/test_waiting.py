@@ -112,8 +112,30 @@ def test_events_of_one_end_with_its_summary() -> None:
     assert seen == [StatusEvent] * 3 + [SummaryEvent]
 
 
+def test_the_events_of_all_go_on_where_they_broke_off() -> None:
+    """Promise: no event is missed or told twice, and what the daemon lost is told."""
+    script = Script(
+        stream(BROKEN),
+        stream(event("status", "running", "a-4"), event("summary", "done", "a-5"), BROKEN),
+        REFUSED,
+        stream(event("status", "running", "a-6")),
+        stream(b'data: {"type":"reset"}\n\n', BROKEN),
+        stream(b'data: {"type":"reset"}\n\n', event("summary", "done", "b-0")),
+    )
+    with script.client() as client:
+        events = client.transfers.all_events(after="a-3")
+        seen = [next(events) for _ in range(6)]
+    status, summary = StatusEvent, SummaryEvent
+    assert [type(one) for one in seen] == [
+        status, summary, status, ResetEvent, ResetEvent, summary,
+    ]  # fmt: skip
+    assert [one.event_id for one in seen] == ["a-4", "a-5", "a-6", None, None, "b-0"]
+    asked = [request.headers.get("last-event-id") for request in script.requests]
+    assert asked == ["a-3", "a-3", "a-5", "a-5", "a-6", "a-6"]
+
+
 def test_a_gap_in_the_events_of_all_is_marked() -> None:
-    """Promise: a program is told when it may have missed something."""
+    """Promise: a program is told of a gap that the daemon cannot know, as no event had an id."""
     script = Script(stream(RUNNING, DONE, BROKEN), REFUSED, stream(RUNNING))
     with script.client() as client:
         events = client.transfers.all_events()

@@ -26,6 +26,7 @@ from .errors import (
     TransferFailed,
     WaitTimeout,
 )
+from .models.access import Scope, StoreGrant, UserRole
 from .models.event import ErrorEvent, Event, ResetEvent, StatusEvent, SummaryEvent, TransferEvent
 from .models.options import (
     ChecksumKind,
@@ -80,9 +81,11 @@ __all__ = [
     "ReplyUnreadable",
     "ResetEvent",
     "RetryPolicy",
+    "Scope",
     "SelectRule",
     "Selection",
     "StatusEvent",
+    "StoreGrant",
     "SummaryEvent",
     "Transfer",
     "TransferEvent",
@@ -92,5 +95,6 @@ __all__ = [
     "TransferState",
     "TransferView",
     "UpdateOptions",
+    "UserRole",
     "WaitTimeout",
 ]

@@ -19,7 +19,7 @@ class Repeat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of the API. Its name is that of its resource and of its method there."""
+    """An operation of the API. Its name is that of its method, after that of its resource."""
 
     name: str
     method: str
@@ -65,6 +65,7 @@ TRANSFERS_CHECKSUMS = _operation("transfers.checksums", "GET", "/transfers/{id}/
 TRANSFERS_EVENTS = _operation("transfers.events", "GET", "/transfers/{id}/events")
 TRANSFERS_ALL_EVENTS = _operation("transfers.all_events", "GET", "/events")
 TRANSFERS_PATHS = _operation("transfers.paths", "GET", "/transfers/{id}/paths")
+QUEUE = _operation("queue", "GET", "/queue")
 
 PLANS_MAKE = _operation("plans.make", "POST", "/plans")
 PLANS_UPLOAD = _operation("plans.upload", "POST", "/plans/{id}")
@@ -91,6 +92,17 @@ SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys")
 
 ORPHANS_LIST = _operation("orphans.list", "GET", "/orphans")
 ORPHANS_REMOVE = _operation("orphans.remove", "DELETE", "/orphans")
+
+ME = _operation("me", "GET", "/me")
+
+USERS_LIST = _operation("users.list", "GET", "/users")
+USERS_GET = _operation("users.get", "GET", "/users/{name}")
+USERS_SET = _operation("users.set", "PUT", "/users/{name}")
+USERS_REMOVE = _operation("users.remove", "DELETE", "/users/{name}")
+
+TOKENS_LIST = _operation("tokens.list", "GET", "/tokens")
+TOKENS_CREATE = _operation("tokens.create", "POST", "/tokens")
+TOKENS_REVOKE = _operation("tokens.revoke", "DELETE", "/tokens/{id}")
 
 CLUSTER_TAKE_OVER = _operation("cluster.take_over", "POST", "/cluster/takeover", Repeat.ONCE)
 CLUSTER_RECOVER = _operation("cluster.recover", "POST", "/cluster/recover", Repeat.ONCE)

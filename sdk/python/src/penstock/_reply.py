@@ -30,11 +30,12 @@ def parsed(operation: Operation, answer: type[_T], body: bytes) -> _T:
         raise ReplyUnreadable(operation.name, cause) from cause
 
 
-def parsed_event(operation: Operation, data: str) -> Event:
-    """Returns the event that the data of a server-sent event holds."""
+def parsed_event(operation: Operation, data: str, event_id: str = "") -> Event:
+    """Returns the event that the data of a server-sent event holds, with the id beside them."""
     body = data.encode()
     kind = parsed(operation, Event, body).type
-    return parsed(operation, EVENT_TYPES.get(kind, Event), body)
+    event = parsed(operation, EVENT_TYPES.get(kind, Event), body)
+    return event.model_copy(update={"event_id": event_id}) if event_id else event
 
 
 def api_error(response: httpx2.Response) -> ApiError:

@@ -1,6 +1,8 @@
 """Bodies of requests."""
 
+import math
 import secrets
+from datetime import datetime
 from typing import Any
 
 from .models.options import TransferOptions
@@ -29,6 +31,22 @@ def transfer_body(
         "target": Location.of(target).model_dump(mode="json"),
         "options": options,
     }
+
+
+def scheduling(
+    label: str, priority: int | None, not_before: datetime | float | None
+) -> dict[str, Any]:
+    """Returns the fields of a submission about its turn: those that were given.
+
+    A time without a zone is of this host's zone. No transfer starts in the second before its time.
+    """
+    at = not_before.timestamp() if isinstance(not_before, datetime) else not_before
+    given = {
+        "label": label or None,
+        "priority": priority,
+        "not_before": None if at is None else math.ceil(at),
+    }
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def with_receipt(options: dict[str, Any]) -> dict[str, Any]:

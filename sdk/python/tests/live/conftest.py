@@ -19,7 +19,7 @@ class Pair:
 @pytest.fixture(scope="session")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     directory = tmp_path_factory.mktemp("sites")
-    pair = Pair(Site(directory, "lab", "raw"), Site(directory, "hpc", "scratch"))
+    pair = Pair(Site(directory, "lab", "raw"), Site(directory, "hpc", "scratch", web=True))
     both = (pair.lab, pair.hpc)
     try:
         for site in both:

@@ -1,6 +1,7 @@
 """Two sites with a real daemon each, on this host."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def program() -> Path:
 class Site:
     """A site of one host. Its daemon can be killed and started again at the same address."""
 
-    def __init__(self, directory: Path, name: str, store: str) -> None:
+    def __init__(self, directory: Path, name: str, store: str, *, web: bool = False) -> None:
         self.directory = directory / name
         self.store = directory / f"{name}-{store}"
         self.store.mkdir()
@@ -36,12 +37,18 @@ class Site:
         self._daemon: subprocess.Popen[bytes] | None = None
         self.run(
             "site", "init", "--name", name, "--listen", self._listen, "--store",
-            f"{store}={self.store}",
+            f"{store}={self.store}", *(["--web=127.0.0.1:0"] if web else []),
         )  # fmt: skip
 
     @property
     def url(self) -> str:
         return f"unix://{self.directory}/penstock.sock"
+
+    @property
+    def web_url(self) -> str:
+        """Where the daemon that runs now serves the API over HTTPS."""
+        address = re.findall(r"served over HTTPS\b.*?address=(\S+)", self._log.read_text())[-1]
+        return f"https://{address}"
 
     def client(self, **arguments: Any) -> Penstock:
         return Penstock(self.url, **arguments)

@@ -9,6 +9,8 @@ import pytest
 from tests.live.conftest import Pair
 from tests.live.sites import REPOSITORY, data_set
 
+WEB_URL = "https://hpc.example.org:7443"
+"""URL in the examples, in place of that of the site that they run at."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
 
@@ -26,7 +28,8 @@ def test_examples_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_DIR", str(sites.hpc.directory))
     monkeypatch.delenv("PENSTOCK_URL", raising=False)
-    text = (REPOSITORY / document).read_text()
+    (tmp_path / "ca.pem").write_text(sites.hpc.run("site", "ca"))
+    text = (REPOSITORY / document).read_text().replace(WEB_URL, sites.hpc.web_url)
     names: dict[str, Any] = {}
     blocks = list(BLOCK.finditer(text))
     assert blocks

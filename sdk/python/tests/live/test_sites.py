@@ -29,6 +29,7 @@ from penstock.models import View
 from tests.live.conftest import Pair
 from tests.live.sites import assert_same, data_set, program
 
+_WITHOUT_BODY = {"GET", "DELETE"}
 SLOW = TransferOptions(limits=Limits(rate_bits_per_s=500_000))
 
 
@@ -65,6 +66,8 @@ def test_no_view_loses_a_field(sites: Pair, hpc: Penstock, run7: Path) -> None:
         hpc.site.status(),
         hpc.site.health(),
         hpc.peers.list(),
+        hpc.me(),
+        hpc.queue(),
         hpc.sites.paths("lab"),
         hpc.sites.doctor("lab"),
         *hpc.site.doctor(),
@@ -92,7 +95,7 @@ def test_no_view_loses_a_field(sites: Pair, hpc: Penstock, run7: Path) -> None:
 def test_the_daemon_has_every_operation(hpc: Penstock) -> None:
     """Promise: no method asks for a path that the daemon does not have."""
     connection = hpc.site.__dict__["_connection"]
-    names = ("id", "kind", "site", "peer", "host")
+    names = ("id", "kind", "site", "peer", "host", "name")
     not_to_be_called = {"orphans.remove", "site.rotate_keys", "transfers.all_events"}
     missing: list[str] = []
     for name, operation in OPERATIONS.items():
@@ -100,7 +103,9 @@ def test_the_daemon_has_every_operation(hpc: Penstock) -> None:
             continue
         segments = {key: "nothing" for key in names if f"{{{key}}}" in operation.template}
         try:
-            connection.read(operation, segments, json={} if operation.method == "POST" else None)
+            connection.read(
+                operation, segments, json=None if operation.method in _WITHOUT_BODY else {}
+            )
         except ApiError as error:
             missing += [name] if error.code == "not-found" else []
     assert missing == []

@@ -6,9 +6,13 @@ from typing import Self
 
 import httpx2
 
+from .. import _operations as operations
 from .._address import Address, url_of
 from .._retry import RetryPolicy
 from .._settings import Settings
+from ..models.access import MeView
+from ..models.transfer import QueueView
+from .access import AsyncTokens, AsyncUsers
 from .connection import AsyncConnection
 from .plans import AsyncPlans
 from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
@@ -59,6 +63,8 @@ class AsyncPenstock:
         self.sites = AsyncSites(self._connection)
         self.peers = AsyncPeers(self._connection)
         self.site = AsyncSite(self._connection)
+        self.users = AsyncUsers(self._connection)
+        self.tokens = AsyncTokens(self._connection)
         self.orphans = AsyncOrphans(self._connection)
         self.cluster = AsyncCluster(self._connection)
 
@@ -74,12 +80,13 @@ class AsyncPenstock:
         """Makes a client for the daemon that the environment names.
 
         `PENSTOCK_URL` is its URL. Without it `PENSTOCK_DIR` is the site directory that holds its
-        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token.
+        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token, and
+        `PENSTOCK_CA` the file that `ca` names otherwise.
         """
         return cls(
             url_of(os.environ),
             token=os.environ.get("PENSTOCK_TOKEN"),
-            ca=ca,
+            ca=ca or os.environ.get("PENSTOCK_CA"),
             timeout=timeout,
             retries=retries,
             reconnect_timeout=reconnect_timeout,
@@ -88,6 +95,14 @@ class AsyncPenstock:
     async def version(self) -> str:
         """Returns the release of the daemon."""
         return (await self.site.status()).version
+
+    async def me(self) -> MeView:
+        """Returns the caller: its user, role and rights."""
+        return await self._connection.call(operations.ME, MeView)
+
+    async def queue(self) -> QueueView:
+        """Returns the transfers that wait, in the order in which they would start."""
+        return await self._connection.call(operations.QUEUE, QueueView)
 
     async def aclose(self) -> None:
         """Closes all connections."""

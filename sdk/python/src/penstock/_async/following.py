@@ -25,11 +25,14 @@ async def follow(
     *,
     deadline: Deadline,
     silence: float,
+    after: str | None = None,
 ) -> AsyncGenerator[Event]:
     """Iterates over events until a summary if `operation` is of one transfer, or the deadline.
 
     The stream is opened again when it breaks, or is silent for `silence` seconds. That of one
-    transfer begins with its state each time; in that of all a `ResetEvent` marks the gap.
+    transfer begins with its state each time. That of all goes on after the last event, or after
+    the one that `after` names. A `ResetEvent` comes where the daemon has lost some since; also
+    where none had come before the stream broke, as nothing tells then what is missed.
 
     Raises:
         PenstockError: The daemon refuses, or has not answered for the client's
@@ -42,10 +45,14 @@ async def follow(
         patience = max(_LEAST_PATIENCE_S, deadline.left(silence))
         try:
             async with connection.stream(
-                operation, segments, timeout=patience, once=True
+                operation,
+                segments,
+                timeout=patience,
+                once=True,
+                headers={"Last-Event-ID": after} if after else {},
             ) as response:
                 outage.connected()
-                if has_begun and not is_of_one:
+                if has_begun and not is_of_one and not after:
                     yield ResetEvent()
                 has_begun = True
                 source = httpx2.EventSource(response, max_event_size=_EVENT_BYTES_MAX)
@@ -53,7 +60,8 @@ async def follow(
                     outage.answered()
                     if not sent.data:
                         continue
-                    event = parsed_event(operation, sent.data)
+                    event = parsed_event(operation, sent.data, sent.id)
+                    after = event.event_id or after
                     yield event
                     if deadline.is_over or (is_of_one and isinstance(event, SummaryEvent)):
                         return

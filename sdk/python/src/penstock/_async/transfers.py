@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from datetime import datetime
 
 import anyio
 from pydantic import PrivateAttr
@@ -9,7 +10,7 @@ from pydantic import PrivateAttr
 from .. import _operations as operations
 from .._patience import Deadline
 from .._reply import parsed
-from .._requests import new_id, options_body, transfer_body, with_receipt
+from .._requests import new_id, options_body, scheduling, transfer_body, with_receipt
 from ..errors import PenstockError, TransferFailed, WaitTimeout
 from ..models.base import View
 from ..models.event import Event, SummaryEvent, TransferEvent
@@ -127,9 +128,15 @@ class AsyncTransfers:
         target: str | Location,
         *,
         options: TransferOptions | None = None,
+        label: str = "",
+        priority: int | None = None,
+        not_before: datetime | float | None = None,
         id: str | None = None,
     ) -> AsyncTransfer:
         """Submits a transfer, and returns it as it was accepted.
+
+        `label` is a note, which lists show. `priority` is among the transfers of one user, 0 to
+        100; none is 50. It starts at `not_before` at the earliest: a time, or seconds since 1970.
 
         It gets an id before the request is sent, so that sending the request again never starts a
         second transfer. If the call fails, the error's `transfer_id` tells the id: submitting again
@@ -137,6 +144,7 @@ class AsyncTransfers:
         """
         id = id or new_id()
         body = transfer_body(id, source, target, with_receipt(options_body(options)))
+        body.update(scheduling(label, priority, not_before))
         return await self.submit_body(id, body)
 
     async def submit_body(self, id: str, body: dict[str, object]) -> AsyncTransfer:
@@ -266,11 +274,12 @@ class AsyncTransfers:
         """
         return self._follow(id, Deadline(None))
 
-    def all_events(self) -> AsyncIterator[Event]:
-        """Iterates over the events of all transfers of the site, without an end.
+    def all_events(self, *, after: str | None = None) -> AsyncIterator[Event]:
+        """Iterates over the events of all transfers that the caller may see, without an end.
 
-        A restart of the daemon is survived. What happened meanwhile is not told: a `ResetEvent`
-        marks the gap, and `list` tells how things are then.
+        It begins now, or after the event whose `event_id` is `after`. A connection that breaks is
+        opened again, and no event is missed, as long as the daemon keeps the events since then. It
+        does not after a restart: a `ResetEvent` marks the gap, and `list` tells how things are.
         """
         return follow(
             self._connection,
@@ -278,6 +287,7 @@ class AsyncTransfers:
             {},
             deadline=Deadline(None),
             silence=_SILENCE_OF_ALL_S,
+            after=after,
         )
 
     async def paths(self, id: str, *, owner: str | None = None) -> TransferPaths:

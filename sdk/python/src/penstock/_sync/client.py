@@ -7,9 +7,13 @@ from typing import Self
 
 import httpx2
 
+from .. import _operations as operations
 from .._address import Address, url_of
 from .._retry import RetryPolicy
 from .._settings import Settings
+from ..models.access import MeView
+from ..models.transfer import QueueView
+from .access import Tokens, Users
 from .connection import Connection
 from .plans import Plans
 from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
@@ -60,6 +64,8 @@ class Penstock:
         self.sites = Sites(self._connection)
         self.peers = Peers(self._connection)
         self.site = Site(self._connection)
+        self.users = Users(self._connection)
+        self.tokens = Tokens(self._connection)
         self.orphans = Orphans(self._connection)
         self.cluster = Cluster(self._connection)
 
@@ -75,12 +81,13 @@ class Penstock:
         """Makes a client for the daemon that the environment names.
 
         `PENSTOCK_URL` is its URL. Without it `PENSTOCK_DIR` is the site directory that holds its
-        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token.
+        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token, and
+        `PENSTOCK_CA` the file that `ca` names otherwise.
         """
         return cls(
             url_of(os.environ),
             token=os.environ.get("PENSTOCK_TOKEN"),
-            ca=ca,
+            ca=ca or os.environ.get("PENSTOCK_CA"),
             timeout=timeout,
             retries=retries,
             reconnect_timeout=reconnect_timeout,
@@ -89,6 +96,14 @@ class Penstock:
     def version(self) -> str:
         """Returns the release of the daemon."""
         return (self.site.status()).version
+
+    def me(self) -> MeView:
+        """Returns the caller: its user, role and rights."""
+        return self._connection.call(operations.ME, MeView)
+
+    def queue(self) -> QueueView:
+        """Returns the transfers that wait, in the order in which they would start."""
+        return self._connection.call(operations.QUEUE, QueueView)
 
     def close(self) -> None:
         """Closes all connections."""

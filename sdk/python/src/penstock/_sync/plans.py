@@ -3,12 +3,13 @@
 
 import os
 from collections.abc import Iterator
+from datetime import datetime
 
 from .. import _operations as operations
 from .._files import beside
 from .._lines import Lines
 from .._plan_file import PlanFile, read_line
-from .._requests import new_id, options_body, transfer_body, with_receipt
+from .._requests import new_id, options_body, scheduling, transfer_body, with_receipt
 from ..errors import ReplyUnreadable
 from ..models.options import TransferOptions
 from ..models.place import Location
@@ -76,12 +77,16 @@ class Plans:
         path: str | os.PathLike[str],
         *,
         options: TransferOptions | None = None,
+        label: str = "",
+        priority: int | None = None,
+        not_before: datetime | float | None = None,
         id: str | None = None,
     ) -> Transfer:
         """Submits a transfer that does what a plan in a file says, and nothing else.
 
         The plan says what is done; `options` may say how, `limits` for example. If the plan was
-        edited, or no longer holds, the transfer fails and does nothing.
+        edited, or no longer holds, the transfer fails and does nothing. `label`, `priority` and
+        `not_before` are those of `transfers.submit`.
 
         Raises:
             ValueError: The file is no plan of a transfer.
@@ -95,6 +100,7 @@ class Plans:
                 self.upload(id, part, offset=offset, site=target.site, store=target.store)
                 offset += len(part)
         body = transfer_body(id, plan.source, target, chosen)
+        body.update(scheduling(label, priority, not_before))
         return self._transfers.submit_body(id, body)
 
     def upload(

@@ -1,5 +1,6 @@
 """Objects of the API."""
 
+from .access import MeView, Scope, StoreGrant, TokenView, UserRole, UserView
 from .base import OpenEnum, View
 from .cluster import (
     ClusterView,
@@ -87,8 +88,11 @@ from .transfer import (
     NotKeptWhy,
     PeerShare,
     Progress,
+    QueueEntry,
+    QueueView,
     TransferState,
     TransferView,
+    Waiting,
 )
 
 __all__ = [
@@ -118,6 +122,7 @@ __all__ = [
     "Level",
     "Limits",
     "Location",
+    "MeView",
     "Newer",
     "NotKept",
     "NotKeptWhy",
@@ -147,6 +152,8 @@ __all__ = [
     "Problem",
     "Progress",
     "Proof",
+    "QueueEntry",
+    "QueueView",
     "Receipt",
     "ReceiptBody",
     "ReceiptFacts",
@@ -155,6 +162,7 @@ __all__ = [
     "ResetEvent",
     "Role",
     "RotateReply",
+    "Scope",
     "SelectRule",
     "Selection",
     "SiteEvent",
@@ -164,6 +172,7 @@ __all__ = [
     "StatusEvent",
     "StatusView",
     "StoreCard",
+    "StoreGrant",
     "StoreRights",
     "StoreView",
     "SummaryEvent",
@@ -171,12 +180,16 @@ __all__ = [
     "TaskPath",
     "ThereItem",
     "TokenReply",
+    "TokenView",
     "TransferEvent",
     "TransferOptions",
     "TransferPaths",
     "TransferState",
     "TransferView",
     "UpdateOptions",
+    "UserRole",
+    "UserView",
     "Verified",
     "View",
+    "Waiting",
 ]

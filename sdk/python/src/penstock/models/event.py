@@ -14,6 +14,8 @@ class Event(View):
 
     type: str
     """The type, as on the wire."""
+    event_id: str | None = None
+    """Position in the stream of all events, for `all_events(after=…)`; none in that of one."""
 
 
 class TransferEvent(Event):
@@ -66,7 +68,7 @@ class ErrorEvent(Event, Problem):
 
 
 class ResetEvent(Event):
-    """The stream broke off and goes on: events between may be missing, so read the state anew."""
+    """Events are gone that the client has not received, so read the state anew."""
 
     type: str = "reset"
 

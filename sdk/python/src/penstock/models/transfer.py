@@ -203,6 +203,21 @@ class Progress(View):
     """Limit of the rate now, in words: `reading at the source`, `the network`, …."""
 
 
+class Waiting(View):
+    """Reason for which a transfer waits."""
+
+    code: str
+    """Kind of the reason: `turn`, `retry`, `room`, …."""
+    since_ms: int = 0
+    """Milliseconds since 1970 since which it waits for this reason."""
+    until_ms: int | None = None
+    """End of the wait in milliseconds since 1970; none where an event ends it."""
+    on: str = ""
+    """Object: a store, a site, a rule. May be empty."""
+    position: int | None = None
+    """Number of transfers that would start before it; none where that is not known."""
+
+
 class TransferView(View):
     """A transfer as `show`, `list` and the event stream present it."""
 
@@ -214,8 +229,16 @@ class TransferView(View):
     """Target."""
     options: TransferOptions = TransferOptions()
     """Options."""
+    owner: str | None = None
+    """User that submitted it; none where another site did, or the administrator of the host."""
+    label: str = ""
+    """Note of its user."""
+    priority: int | None = None
+    """Priority among the transfers of one user, 0 to 100."""
     state: TransferState
     """State."""
+    waiting: Waiting | None = None
+    """Reason for which it waits; none if it does not."""
     reason: str = ""
     """Reason of the state, or what the transfer waits for and until when. May be
     empty.
@@ -230,3 +253,31 @@ class TransferView(View):
     """The first failed items; all of them are in the failure list."""
     durable_by: str = ""
     """Method by which the data was made durable, in words; empty before the first sync."""
+
+
+class QueueEntry(View):
+    """A transfer that waits."""
+
+    id: str
+    """The transfer."""
+    owner: str | None = None
+    """Its user; none where another site submitted it, or the administrator of the host."""
+    label: str = ""
+    """Note of its user."""
+    source: Location
+    """Source."""
+    target: Location
+    """Target."""
+    waiting: Waiting
+    """Reason for which it waits."""
+
+
+class QueueView(View):
+    """The transfers of the site that wait, in the order in which they would start."""
+
+    running: int = 0
+    """Number of transfers that run."""
+    waiting: int = 0
+    """Number of transfers that wait."""
+    transfers: list[QueueEntry] = []
+    """The first of them, at most 500."""

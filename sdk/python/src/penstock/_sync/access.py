@@ -1,0 +1,103 @@
+# Written by tools/generate.py from _async/access.py: change that file.
+"""Users of the site, and their tokens."""
+
+from collections.abc import Mapping, Sequence
+
+from .. import _operations as operations
+from ..errors import ApiError
+from ..models.access import Scope, StoreGrant, TokenView, UserRole, UserView
+from .connection import Connection
+
+# `list` is a method below.
+_UserViews = list[UserView]
+_TokenViews = list[TokenView]
+
+
+class Users:
+    """The users of the site. For administrators."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> _UserViews:
+        """Returns the users, by name."""
+        return self._connection.call(operations.USERS_LIST, _UserViews)
+
+    def get(self, name: str) -> UserView:
+        """Returns a user."""
+        return self._connection.call(operations.USERS_GET, UserView, {"name": name})
+
+    def set(
+        self,
+        name: str,
+        *,
+        role: UserRole | str | None = None,
+        disabled: bool | None = None,
+        grants: Mapping[str, StoreGrant] | None = None,
+    ) -> UserView:
+        """Makes a user, or changes one; what is not given stays as it is.
+
+        Args:
+            name: The user.
+            role: The role. A new user is a `user`.
+            disabled: True locks the user out; false ends that.
+            grants: All the rights in single stores; those in stores that it leaves out end.
+        """
+        if role is None or disabled is None:
+            known = self._known(name)
+            role = role or (known.role if known else UserRole.USER)
+            if disabled is None:
+                disabled = known is not None and known.disabled
+        body: dict[str, object] = {"role": str(role), "disabled": disabled}
+        if grants is not None:
+            body["grants"] = {store: grant.model_dump() for store, grant in grants.items()}
+        operation = operations.USERS_SET
+        return self._connection.call(operation, UserView, {"name": name}, json=body)
+
+    def remove(self, name: str) -> None:
+        """Removes a user and all its tokens."""
+        self._connection.read(operations.USERS_REMOVE, {"name": name})
+
+    def _known(self, name: str) -> UserView | None:
+        try:
+            return self.get(name)
+        except ApiError as error:
+            if error.code == "user-unknown":
+                return None
+            raise
+
+
+class Tokens:
+    """The tokens of the caller, and for administrators those of all users."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self, *, user: str | None = None) -> _TokenViews:
+        """Returns the tokens of `user`; without it the caller's, for administrators all."""
+        query = {} if user is None else {"user": user}
+        return self._connection.call(operations.TOKENS_LIST, _TokenViews, query=query)
+
+    def create(
+        self,
+        *,
+        user: str | None = None,
+        label: str = "",
+        scopes: Sequence[Scope | str] | None = None,
+        days: int | None = None,
+    ) -> TokenView:
+        """Makes a token, and returns it with its text: the site cannot show that again.
+
+        Args:
+            user: The user it acts for; none for the caller. At a socket a user must be named.
+            label: A note that `list` returns.
+            scopes: Leaves only these rights of the user; none leaves all of them.
+            days: Days until it expires, 1 to 366; none for 90.
+        """
+        body: dict[str, object] = {"user": user, "label": label, "days": days}
+        body["scopes"] = None if scopes is None else [str(scope) for scope in scopes]
+        return self._connection.call(operations.TOKENS_CREATE, TokenView, json=body)
+
+    def revoke(self, id: str) -> None:
+        """Revokes a token: within two seconds no peer accepts it."""
+        self._connection.read(operations.TOKENS_REVOKE, {"id": id})
