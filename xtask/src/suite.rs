@@ -1,10 +1,10 @@
 //! All tests: builds the programs that hold them, and runs several tests at a time.
 //!
 //! `cargo test` runs one program after the other. Tests of real processes wait most of their time,
-//! for leases, grants, time-outs and disks, and leave the processors to those that compute: so there
-//! are two lanes, one for each kind, and the lane that is done first helps the other. Each of these
-//! tests is a process: what a test has open or has left hanging is nobody else's then, and no lane
-//! waits for the slowest of a program. Unit tests run as whole programs.
+//! for leases, grants, time-outs and disks, and leave the processors to those that compute: so
+//! there are two lanes, one for each kind, and the lane that is done first helps the other. Each of
+//! these tests is a process: what a test has open or has left hanging is nobody else's then, and no
+//! lane waits for the slowest of a program. Unit tests run as whole programs.
 //!
 //! A test of real processes that fails in such company runs once more, alone. If it passes then, it
 //! is called *unstable* in the last lines, for whoever is to find out why. Few may be. What was
@@ -27,8 +27,8 @@ const WAITING: [&str; 6] = ["peers", "failover", "own_etcd", "network", "sites",
 /// Where tests of real processes lie, which share the machine's time with whatever else runs. A
 /// unit test that fails has failed.
 const REAL_PROCESSES: &str = "crates/penstock/tests";
-/// Tests of a lane that run at a time for each processor. Two of `copies` kept half a processor busy,
-/// two of any other program of real processes a third.
+/// Tests of a lane that run at a time for each processor. Two of `copies` kept half a processor
+/// busy, two of any other program of real processes a third.
 const TESTS_PER_PROCESSOR: usize = 2;
 /// Most tests of a lane at a time: each has some daemons, and files in memory.
 const TESTS_MAX: usize = 8;
@@ -235,8 +235,8 @@ impl Lanes {
     }
 }
 
-/// Divides jobs into lanes. In each the programs take turns: those of few tests, which are long ones,
-/// are over first, and the tests of one that wait for each other are not all begun at once.
+/// Divides jobs into lanes. In each the programs take turns: those of few tests, which are long
+/// ones, are over first, and the tests of one that wait for each other are not all begun at once.
 fn lanes(jobs: Vec<Job>) -> Lanes {
     let mut turns = BTreeMap::new();
     let mut lanes = [Vec::new(), Vec::new()];

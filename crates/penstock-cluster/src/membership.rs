@@ -434,8 +434,8 @@ impl Member {
         let known = next().iter().map(parse).collect::<Result<_, _>>()?;
         let mark = |found: &KeyValue| Ok((parse(found)?, found.created));
         let draining = next().iter().map(mark).collect::<Result<_, _>>()?;
-        let users = next().iter().map(parse).collect::<Result<_, _>>()?;
-        let tokens = next().iter().map(parse).collect::<Result<_, _>>()?;
+        let users = next().iter().filter_map(principal).collect();
+        let tokens = next().iter().filter_map(principal).collect();
         Ok(Seen {
             directory: Directory::new(users, tokens),
             leader,
@@ -627,6 +627,12 @@ fn is_same(before: &ClusterNow, now: &ClusterNow) -> bool {
         && before.pairings == now.pairings
         && before.directory == now.directory
         && before.trouble == now.trouble
+}
+
+/// Returns a user or a token; one that this release cannot read has no rights at this peer.
+fn principal<T: serde::de::DeserializeOwned>(found: &KeyValue) -> Option<T> {
+    let read = parse(found);
+    read.inspect_err(|error| tracing::warn!(%error, "a user or token cannot be read")).ok()
 }
 
 fn value_of(value: &impl serde::Serialize) -> Result<Vec<u8>, EtcdError> {

@@ -230,6 +230,13 @@ impl StoreError {
         self.is_one_of(&short) || self.is_one_of(&[Errno::AGAIN, Errno::INTR])
     }
 
+    /// Returns whether a file system that takes no new names answers so, as `/proc` does: it may
+    /// also be the answer of a directory that has gone.
+    pub fn refuses_names(&self) -> bool {
+        self.is_denied()
+            || self.is_one_of(&[Errno::NOENT, Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL])
+    }
+
     /// Permissions forbid it: retrying as the same user will not help.
     pub fn is_denied(&self) -> bool {
         self.is_one_of(&[Errno::ACCESS, Errno::PERM])

@@ -177,9 +177,9 @@ fn endpoints() -> String {
          Every endpoint, written from the program by `cargo xtask reference`: change\n\
          `crates/penstock-api/src/endpoints/table.rs`, not this file.\n\n\
          The daemon answers HTTP/1.1 at the Unix socket `penstock.sock` of its site directory, to \
-         root and\nits own user. Bodies are JSON, unless a purpose says otherwise. The objects are \
-         those that `--json`\nprints. An error is a problem with a stable `code` \
-         ([problems.md](problems.md)).\n\n\
+         root and\nits own user, and over HTTPS to users with tokens ([users.md](users.md)). \
+         Bodies are JSON, unless\na purpose says otherwise. The objects are those that `--json` \
+         prints. An error is a problem with a\nstable `code` ([problems.md](problems.md)).\n\n\
          ```\ncurl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/peers\n\
          ```\n\n\
          - *Answered by* is the peer of a site that answers. A request for the controller may go \
@@ -190,7 +190,10 @@ fn endpoints() -> String {
          id*: the request names what\n  it makes, and finds it made. What may be done *once* is \
          not sent again: look first.\n\
          - *Right* is what a caller needs. At the socket, each of the two users has all of \
-         them.\n",
+         them. Over HTTPS\n  the role of a user gives them, and the scopes of a token take some \
+         away.\n\
+         - Events of all transfers have ids. A client that sends the last one as `Last-Event-ID` \
+         gets all later\n  ones; where some are gone, an event of the type `reset` comes first.\n",
     );
     for group in TABLE {
         text.push_str(&format!(

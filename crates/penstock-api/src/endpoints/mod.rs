@@ -124,7 +124,17 @@ pub struct EndpointUri {
     text: String,
 }
 
+/// Longest body of a request that names paths: of a transfer or a plan.
+const LONG_BODY_BYTES: usize = 64 << 20;
+/// Longest body of any other request.
+const BODY_BYTES: usize = 64 << 10;
+
 impl Endpoint {
+    /// Returns the longest body of a request, in bytes.
+    pub fn body_bytes_max(&self) -> usize {
+        if self.right == Right::Submit { LONG_BODY_BYTES } else { BODY_BYTES }
+    }
+
     /// Returns the address with these values in place of the placeholders, in order.
     pub fn uri(&'static self, values: &[&dyn Display]) -> EndpointUri {
         let mut values = values.iter();

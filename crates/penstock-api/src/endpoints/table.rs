@@ -57,7 +57,7 @@ endpoints! {
         "Returns the signed receipt of a transfer that has ended.";
     FOLLOW_TRANSFER Get "/api/v1/transfers/{id}/events" Controller Safe SeeTransfers
         "Streams the status of a transfer until it ends (server-sent events).";
-    SHOW_TRANSFER_PATHS Get "/api/v1/transfers/{id}/paths" AnyPeer Safe SeeTransfers
+    SHOW_TRANSFER_PATHS Get "/api/v1/transfers/{id}/paths" Controller Safe SeeTransfers
         "Shows the peers that work for a transfer, and their paths; `owner` names its site.";
     FOLLOW_TRANSFERS Get "/api/v1/events" Controller Safe SeeTransfers
         "Streams the events of all transfers of the site (server-sent events).";

@@ -285,7 +285,7 @@ problem_codes! {
         "Submit with `--also-digest LIST`, and wait until the transfer has ended.";
     NoReceipt "no-receipt" 404 Refused AfterChange
         "The transfer has no receipt."
-        "Submit with `--receipt`, and wait until the transfer has ended.";
+        "Wait until the transfer has ended; one that failed before the source was listed has none.";
 
     "Plans":
     PlanBroken "plan-broken" 400 Usage AfterChange

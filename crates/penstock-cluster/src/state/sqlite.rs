@@ -50,7 +50,10 @@ CREATE TABLE stub (
     id BLOB PRIMARY KEY, created INTEGER NOT NULL, ended INTEGER NOT NULL, record TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX stub_created ON stub (created, id);
-CREATE TABLE principal (
+";
+
+const PRINCIPALS: &str = "
+CREATE TABLE IF NOT EXISTS principal (
     kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 ";
@@ -346,6 +349,8 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
     if has == 0 {
         transaction.execute_batch("ALTER TABLE ledger ADD COLUMN mounts TEXT").map_err(failed)?;
     }
+    // A file that a build of before users has made.
+    transaction.execute_batch(PRINCIPALS).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 
@@ -419,7 +424,7 @@ mod tests {
         let path = directory.path().join("state.db");
         drop(SqliteState::open(&path).unwrap());
         let raw = Connection::open(&path).unwrap();
-        raw.execute_batch("ALTER TABLE ledger DROP COLUMN mounts").unwrap();
+        raw.execute_batch("ALTER TABLE ledger DROP COLUMN mounts; DROP TABLE principal").unwrap();
         drop(raw);
         let state = SqliteState::open(&path).unwrap();
         assert!(state.read().prepare("SELECT mounts FROM ledger").is_ok());

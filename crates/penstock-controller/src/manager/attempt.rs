@@ -221,7 +221,8 @@ impl Attempt {
     fn settle(&self, outcome: RunOutcome) {
         let AttemptParts { table, events, .. } = &*self.parts;
         let notes = self.control.take_notes();
-        notes.iter().for_each(|note| events.tell_problem(self.id, note));
+        let owner = || self.parts.table.lock().record(self.id).and_then(|record| record.owner);
+        notes.iter().for_each(|note| events.tell_problem(self.id, owner(), note));
         if !self.parts.site.fence.holds() {
             table.lock().handle_attempt_over();
             table.notify();
@@ -270,7 +271,7 @@ impl Attempt {
         drop(table);
         if let Some(problem) = problem {
             tracing::warn!(transfer = %self.id, %problem, "attempt failed");
-            self.parts.events.tell_problem(self.id, &problem);
+            self.parts.events.tell_problem(self.id, record.owner.clone(), &problem);
         }
         Some((record, is_stored))
     }

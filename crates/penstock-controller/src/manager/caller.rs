@@ -1,10 +1,13 @@
 //! The origin of a request, and its right to transfers.
 
-use penstock_api::access::{Access, Principal, Via};
+use penstock_api::access::{Access, Principal, Role, Via};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::TransferRequest;
 use penstock_cluster::state::{Stub, TransferRecord};
 use penstock_proto::id::Name;
+
+/// Longest plan that the role `user` may send.
+const PLAN_OF_USER_BYTES_MAX: u64 = 1 << 30;
 
 /// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,11 @@ impl Caller {
     /// Returns whether it sees the transfers of every user of this site.
     pub fn sees_all_transfers(&self) -> bool {
         matches!(self, Self::User(user) if user.sees_all_transfers())
+    }
+
+    /// Returns whether it may see a transfer of this user.
+    pub fn may_see_of(&self, owner: Option<&Name>) -> bool {
+        matches!(self, Self::User(user) if user.may_see(owner))
     }
 
     /// Returns whether the caller may see a transfer.
@@ -54,9 +62,41 @@ impl Caller {
         }
     }
 
+    /// Checks that the caller may send a plan of so many bytes for a transfer to this store.
+    ///
+    /// # Errors
+    /// A user has no grant to write there, or the plan is longer than a user may send.
+    pub(super) fn check_plan(
+        &self,
+        (site, store): (&Name, &Name),
+        own: &Name,
+        bytes: u64,
+    ) -> Result<(), Problem> {
+        let Self::User(user) = self else { return Ok(()) };
+        if user.role >= Role::Operator {
+            return Ok(());
+        }
+        let may = match site == own {
+            true => user.may_use(store, Access::Write),
+            false => !user.grants.is_empty(),
+        };
+        if !may {
+            let title = format!("`{}` may not write store `{store}` of site `{site}`", user.user);
+            return Err(Problem::new(ProblemCode::NotAuthorised, title)
+                .hint("ask an administrator for a grant"));
+        }
+        if bytes > PLAN_OF_USER_BYTES_MAX {
+            let title = format!("a plan of a user has up to {PLAN_OF_USER_BYTES_MAX} bytes");
+            return Err(
+                Problem::new(ProblemCode::PlanTooLong, title).hint("ask an operator to submit it")
+            );
+        }
+        Ok(())
+    }
+
     /// Returns the user that owns what this caller submits; `None` for another site, and for the
     /// administrator of the host.
-    pub(super) fn owner(&self) -> Option<Name> {
+    pub(crate) fn owner(&self) -> Option<Name> {
         match self {
             Self::User(Principal { via: Via::Token { .. }, user, .. }) => Some(user.clone()),
             _ => None,
@@ -94,9 +134,19 @@ impl Caller {
 /// Checks that a user may read and write the stores of this site, `own`, that a request names.
 fn check_stores(user: &Principal, request: &TransferRequest, own: &Name) -> Result<(), Problem> {
     let (source, target) = (&request.source, &request.target);
+    let empties = request.options.remove_source && source.site == *own;
+    if empties && !user.may_use(&source.store, Access::Write) {
+        let title = format!("`{}` may not remove files from store `{}`", user.user, source.store);
+        let hint = format!(
+            "copy instead, or ask an administrator: `penstock user set {} --grant {}=read,write`",
+            user.user, source.store
+        );
+        return Err(Problem::new(ProblemCode::NotAuthorised, title).hint(hint));
+    }
     for (place, access, word) in [(source, Access::Read, "read"), (target, Access::Write, "write")]
     {
-        if place.site == *own && !user.may_use(&place.store, access) {
+        let may = user.may_use(&place.store, access);
+        if place.site == *own && !may {
             let title = format!("`{}` may not {word} store `{}`", user.user, place.store);
             let hint = format!(
                 "an administrator grants it: `penstock user set {} --grant {}={word}`",

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_api::rest::Event;
+use penstock_proto::id::Name;
 use tokio::sync::watch;
 
 /// Events that are kept.
@@ -46,9 +47,18 @@ impl FromStr for EventId {
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextEvent {
     /// The next event.
-    Event(EventId, Arc<Event>),
+    Event(EventId, Arc<OwnedEvent>),
     /// Events before the next one are gone.
     Missed,
+}
+
+/// An event, and the user whose transfer it concerns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnedEvent {
+    /// The user; `None` where another site submitted it, or the administrator of the host.
+    pub owner: Option<Name>,
+    /// The event.
+    pub event: Event,
 }
 
 /// The writing end. Readers come to their end when it is dropped.
@@ -64,7 +74,7 @@ struct Ring {
     incarnation: u32,
     /// Number of the first event that is kept.
     first: u64,
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<Arc<OwnedEvent>>,
 }
 
 /// A reader of events.
@@ -87,9 +97,9 @@ impl EventRing {
         Self { ring: Arc::new(Mutex::new(ring)), news: watch::Sender::new(0) }
     }
 
-    pub(super) fn add(&self, event: Event) {
+    pub(super) fn add(&self, owner: Option<Name>, event: Event) {
         let mut ring = lock(&self.ring);
-        ring.events.push_back(Arc::new(event));
+        ring.events.push_back(Arc::new(OwnedEvent { owner, event }));
         if ring.events.len() > EVENTS_MAX {
             ring.events.pop_front();
             ring.first += 1;
@@ -158,7 +168,7 @@ mod tests {
 
     fn number(next: Option<NextEvent>) -> (Option<EventId>, String) {
         match next {
-            Some(NextEvent::Event(id, event)) => match &*event {
+            Some(NextEvent::Event(id, event)) => match &event.event {
                 Event::Error(error) => (Some(id), error.problem.title.clone()),
                 other => panic!("{other:?}"),
             },
@@ -172,7 +182,7 @@ mod tests {
     fn x4_a_reader_resumes_without_loss() {
         let ring = EventRing::new(7);
         let mut first = ring.reader(None);
-        (0..5).for_each(|at| ring.add(event(at)));
+        (0..5).for_each(|at| ring.add(None, event(at)));
         assert_eq!(number(first.try_next()).1, "0");
         let (id, text) = number(first.try_next());
         assert_eq!((id.unwrap().to_string().as_str(), text.as_str()), ("00000007-1", "1"));
@@ -188,7 +198,7 @@ mod tests {
     fn x4_a_loss_is_told() {
         let ring = EventRing::new(7);
         let mut slow = ring.reader(None);
-        (0..EVENTS_MAX as u64 + 3).for_each(|at| ring.add(event(at)));
+        (0..EVENTS_MAX as u64 + 3).for_each(|at| ring.add(None, event(at)));
         assert_eq!(slow.try_next(), Some(NextEvent::Missed));
         assert_eq!(number(slow.try_next()).1, "3");
         let positions = ["00000008-5", "00000007-0", "00000007-99999999"];
@@ -209,7 +219,7 @@ mod tests {
         let mut reader = ring.reader(None);
         let waits = tokio::spawn(async move { (reader.next().await, reader.next().await) });
         tokio::task::yield_now().await;
-        ring.add(event(0));
+        ring.add(None, event(0));
         drop(ring);
         let (event, end) = waits.await.unwrap();
         assert_eq!(number(event).1, "0");

@@ -56,7 +56,7 @@ pub use config::{
     ManagerConfig, ManagerParts, OwnLanes, OwnPeers, PeersOf, RUNNING_MAX_DEFAULT, Run,
     StoreDirectory,
 };
-pub use event_ring::{EventId, EventReader, NextEvent};
+pub use event_ring::{EventId, EventReader, NextEvent, OwnedEvent};
 pub use queue::LIVE_MAX;
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
 
@@ -72,7 +72,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, LIST_MAX, OrphanList, QueueView, TransferList};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
-use penstock_cluster::state::{Listed, SiteState, StateError, Stub};
+use penstock_cluster::state::{Listed, SiteState, StateError, Stub, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
 use self::attempt::AttemptParts;
@@ -252,12 +252,13 @@ impl Manager {
     /// The transfer is known already; a part is missing; the plan is too long.
     pub fn put_plan(
         &self,
-        site: &Name,
-        store: &Name,
+        (site, store): (&Name, &Name),
         id: TransferId,
         offset: u64,
         part: &[u8],
+        caller: &Caller,
     ) -> Result<(), Problem> {
+        caller.check_plan((site, store), &self.site, offset + part.len() as u64)?;
         match *site == self.site {
             true => self.planner.put(id, offset, part),
             false => self.sites.put_plan(site, store, id, offset, part),
@@ -287,13 +288,19 @@ impl Manager {
     /// Returns the transfer whose id begins with these hexadecimal digits.
     ///
     /// # Errors
-    /// There is none, or more than one.
-    pub fn resolve(&self, prefix: &str) -> Result<TransferId, Problem> {
+    /// There is none that the caller sees, or more than one.
+    pub fn resolve(&self, prefix: &str, caller: &Caller) -> Result<TransferId, Problem> {
         let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !digits || prefix.len() > 32 {
             return Err(unknown(prefix));
         }
-        match *self.state.ids_with_prefix(prefix)? {
+        let mut seen = Vec::new();
+        for id in self.state.ids_with_prefix(prefix)? {
+            if self.is_seen(id, caller)? {
+                seen.push(id);
+            }
+        }
+        match *seen {
             [] => Err(unknown(prefix)),
             [id] => Ok(id),
             _ => {
@@ -317,13 +324,8 @@ impl Manager {
     ) -> Result<TransferList, Problem> {
         let before = cursor.map(parse_cursor).transpose()?;
         let limit = limit.clamp(1, LIST_MAX);
-        let listed = self.state.list(before, limit)?;
+        let listed = self.seen_before(before, limit, caller)?;
         let next = (listed.len() == limit).then(|| listed.last().map(Listed::key)).flatten();
-        let may_see = |line: &Listed| match line {
-            Listed::Own(record) => caller.may_see(record),
-            Listed::Stub(stub) => caller.may_see_stub(stub),
-        };
-        let listed: Vec<_> = listed.into_iter().filter(may_see).collect();
         let stubs = listed.iter().filter_map(|line| match line {
             Listed::Stub(stub) => Some(stub.as_ref().clone()),
             Listed::Own(_) => None,
@@ -342,6 +344,30 @@ impl Manager {
         })
     }
 
+    /// Returns up to `limit` transfers and stubs that a caller sees, newest first.
+    fn seen_before(
+        &self,
+        mut before: Option<(u64, TransferId)>,
+        limit: usize,
+        caller: &Caller,
+    ) -> Result<Vec<Listed>, Problem> {
+        let may_see = |line: &Listed| match line {
+            Listed::Own(record) => caller.may_see(record),
+            Listed::Stub(stub) => caller.may_see_stub(stub),
+        };
+        let mut seen = Vec::new();
+        loop {
+            let part = self.state.list(before, limit)?;
+            before = part.last().map(Listed::key);
+            let is_last = part.len() < limit;
+            seen.extend(part.into_iter().filter(may_see));
+            if is_last || seen.len() >= limit {
+                seen.truncate(limit);
+                return Ok(seen);
+            }
+        }
+    }
+
     /// Pauses, resumes, cancels or retries a transfer, here or at the site that owns it. The wish
     /// is stored durably when this returns; a run takes a moment to follow.
     ///
@@ -353,7 +379,11 @@ impl Manager {
         action: Action,
         caller: &Caller,
     ) -> Result<TransferView, Problem> {
-        if self.is_own_of(id, caller)? {
+        if let Some(record) = self.steered(id, caller)? {
+            if matches!(action, Action::Resume | Action::Retry) {
+                // A grant may have ended since the transfer was submitted.
+                caller.check(&record.request, &self.site)?;
+            }
             let view = self.admission.act(id, action, caller)?;
             self.table.notify();
             self.events.tell(&view);
@@ -374,7 +404,7 @@ impl Manager {
         limit: LimitRequest,
         caller: &Caller,
     ) -> Result<TransferView, Problem> {
-        if self.is_own_of(id, caller)? {
+        if self.steered(id, caller)?.is_some() {
             let view = self.admission.limit(id, limit)?;
             self.events.tell(&view);
             return Ok(view);
@@ -382,15 +412,26 @@ impl Manager {
         self.stubs.limit(&self.steered_stub(id, caller)?, limit)
     }
 
-    /// Returns whether this site owns a transfer that the caller sees.
+    /// Returns a transfer of this site that the caller may steer; `None` if it sees none.
     ///
     /// # Errors
     /// The caller sees it and may not steer it.
-    fn is_own_of(&self, id: TransferId, caller: &Caller) -> Result<bool, Problem> {
+    fn steered(&self, id: TransferId, caller: &Caller) -> Result<Option<TransferRecord>, Problem> {
         match self.state.transfer(id)?.filter(|record| caller.may_see(record)) {
-            Some(record) => caller.check_steers(record.owner.as_ref()).map(|()| true),
-            None => Ok(false),
+            Some(record) => caller.check_steers(record.owner.as_ref()).map(|()| Some(record)),
+            None => Ok(None),
         }
+    }
+
+    /// Returns whether a caller sees a transfer, here or of another site.
+    fn is_seen(&self, id: TransferId, caller: &Caller) -> Result<bool, Problem> {
+        if caller.sees_all_transfers() {
+            return Ok(true);
+        }
+        if self.state.transfer(id)?.is_some_and(|record| caller.may_see(&record)) {
+            return Ok(true);
+        }
+        Ok(self.state.stub(id)?.is_some_and(|stub| caller.may_see_stub(&stub)))
     }
 
     /// Returns a transfer of another site that the caller may steer.

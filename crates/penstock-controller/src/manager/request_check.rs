@@ -2,9 +2,15 @@
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{LANES_MAX, Location, PathText, TransferRequest};
+use penstock_cluster::clock::now_seconds;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
+
+/// Most characters of a label.
+const LABEL_MAX: usize = 200;
+/// Longest time until a transfer starts.
+const START_SECONDS_MAX: u64 = 366 * 24 * 3600;
 
 /// A request that came over the network is not trusted to be one that our own types would make.
 pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
@@ -29,6 +35,18 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     request.options.limits.check().map_err(|error| usage(error.to_string()))?;
     if request.options.lanes > LANES_MAX {
         return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")));
+    }
+    let is_plain = !request.label.chars().any(char::is_control);
+    if request.label.chars().count() > LABEL_MAX || !is_plain {
+        return Err(usage(format!(
+            "a label has up to {LABEL_MAX} characters, without control ones"
+        )));
+    }
+    if request.priority.is_some_and(|priority| priority > 100) {
+        return Err(usage("a priority is from 0 to 100".to_owned()));
+    }
+    if request.not_before.is_some_and(|start| start > now_seconds() + START_SECONDS_MAX) {
+        return Err(usage("a transfer starts within a year".to_owned()));
     }
     let options = &request.options;
     let partial = !options.files_from.is_empty() || options.select.leaves_unknown();

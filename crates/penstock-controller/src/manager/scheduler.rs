@@ -62,7 +62,9 @@ impl Scheduler {
     fn tick(&self) {
         self.parts.cancelled.clean_when_due();
         let (noted, running) = self.parts.table.lock().take_news();
-        noted.iter().for_each(|(id, problem)| self.parts.events.tell_problem(*id, problem));
+        for (id, owner, problem) in noted {
+            self.parts.events.tell_problem(id, owner, &problem);
+        }
         running.iter().for_each(|view| self.parts.events.tell(view));
     }
 }

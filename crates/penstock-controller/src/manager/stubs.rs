@@ -149,7 +149,9 @@ impl Stubs {
             let title = format!("site `{owner}` showed another transfer than {id}");
             return Err(Problem::new(ProblemCode::SiteReply, title));
         }
-        let stub = Stub { owner: owner.clone(), user, view: view.clone() };
+        // The owner may open its scan here before the answer to the submission arrives.
+        let known = || self.state.stub(id).ok().flatten().and_then(|stub| stub.user);
+        let stub = Stub { owner: owner.clone(), user: user.or_else(known), view: view.clone() };
         if let Err(error) = self.state.put_stub(&stub) {
             tracing::warn!(transfer = %id, %error, "stub not stored");
         }

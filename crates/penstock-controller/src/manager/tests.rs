@@ -415,18 +415,18 @@ impl World {
 }
 
 /// Returns the next event if there is one; a reader of a test misses none.
-fn try_event(events: &mut EventReader) -> Option<Arc<Event>> {
+fn try_event(events: &mut EventReader) -> Option<Event> {
     events.try_next().map(|next| match next {
-        NextEvent::Event(_, event) => event,
+        NextEvent::Event(_, told) => told.event.clone(),
         NextEvent::Missed => panic!("events were missed"),
     })
 }
 
 /// Waits for the next event.
-fn next_event(events: &mut EventReader) -> Arc<Event> {
+fn next_event(events: &mut EventReader) -> Event {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     match runtime.block_on(events.next()) {
-        Some(NextEvent::Event(_, event)) => event,
+        Some(NextEvent::Event(_, told)) => told.event.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -569,7 +569,7 @@ fn temporary_failures_are_retried() {
     let mut reasons = Vec::new();
     let mut errors = 0;
     while let Some(event) = try_event(&mut events) {
-        match &*event {
+        match &event {
             Event::Status(status) => reasons.push(status.reason.clone()),
             Event::Error(error) => {
                 errors += u32::from(error.problem.code == ProblemCode::StoreOffline)
@@ -636,7 +636,7 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
     assert!(world.peer.looks.load(Ordering::Acquire) > before, "it is looked before it is tried");
     let (mut errors, mut queued) = (0, BTreeSet::new());
     while let Some(event) = try_event(&mut events) {
-        match &*event {
+        match &event {
             Event::Error(error) => {
                 errors += u32::from(error.problem.code == ProblemCode::TargetFull)
             }
@@ -766,7 +766,7 @@ fn a_failed_transfer_is_retried_by_the_user() {
     assert!(again.journal.exists(), "its ledger proves what is done");
     let mut events = world.manager.events();
     end.send(RunOutcome::Done).unwrap();
-    while !matches!(*next_event(&mut events), Event::Summary(_)) {}
+    while !matches!(next_event(&mut events), Event::Summary(_)) {}
     assert!(!input.journal.exists(), "the ledger of a done transfer is not kept");
     drop(other);
 }
@@ -813,8 +813,8 @@ fn other_sites_see_only_what_concerns_them() {
     assert_eq!(world.manager.show(request.id, &lab).unwrap().id, request.id);
     assert_eq!(world.manager.show(request.id, &spy).unwrap_err().status, 404);
     assert_eq!(world.manager.act(request.id, Action::Cancel, &spy).unwrap_err().status, 404);
-    assert_eq!(world.manager.resolve("0101").unwrap(), request.id);
-    assert!(world.manager.resolve("02").is_err());
+    assert_eq!(world.manager.resolve("0101", &Caller::local()).unwrap(), request.id);
+    assert!(world.manager.resolve("02", &Caller::local()).is_err());
 }
 
 /// Promise: a transfer to another site is handed to it, and shown here as it stands there; a stub

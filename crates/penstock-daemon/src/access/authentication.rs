@@ -4,18 +4,26 @@
 //! last, so that it judges requests by itself. A token that is revoked is refused by all peers
 //! within the interval at which they look at the membership.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use penstock_api::access::{Directory, Principal, TokenText};
+use penstock_api::access::{Directory, Principal, TokenText, Via};
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_proto::id::Name;
 use penstock_sys::now_seconds;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Users and tokens, as this peer knows them.
 pub(crate) struct Authentication {
     directory: RwLock<Arc<Directory>>,
+    /// Places for requests under way, by user.
+    places: Mutex<HashMap<Name, Arc<Semaphore>>>,
 }
+
+/// Requests of one user that are under way at a time, streams of events among them.
+const REQUESTS_OF_USER_MAX: usize = 128;
 
 /// Returns the BLAKE3 of a token's text, in hex, by which it is stored. The text has 256 random
 /// bits, so that a slow hash would add nothing.
@@ -25,7 +33,7 @@ pub(crate) fn digest_of(text: &TokenText) -> String {
 
 impl Authentication {
     pub(crate) fn new(directory: Directory) -> Self {
-        Self { directory: RwLock::new(Arc::new(directory)) }
+        Self { directory: RwLock::new(Arc::new(directory)), places: Mutex::default() }
     }
 
     /// Takes users and tokens as the controller has written them.
@@ -36,6 +44,31 @@ impl Authentication {
     /// Returns users and tokens.
     pub(crate) fn directory(&self) -> Arc<Directory> {
         Arc::clone(&self.directory.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns a place for a request of a user; `None` if it has too many under way.
+    pub(crate) fn place_of(&self, user: &Name) -> Option<OwnedSemaphorePermit> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        // Users that were removed are few, and their places are free.
+        let of_user = places
+            .entry(user.clone())
+            .or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_OF_USER_MAX)));
+        Arc::clone(of_user).try_acquire_owned().ok()
+    }
+
+    /// Returns a principal that another peer of the site vouches for, with the rights that its user
+    /// has here now.
+    ///
+    /// # Errors
+    /// Its token is not accepted here: code `unauthenticated`.
+    pub(crate) fn renewed(&self, principal: Principal) -> Result<Principal, Problem> {
+        let Via::Token { id } = principal.via else { return Ok(principal) };
+        let directory = self.directory();
+        let digest = directory.token(id).map(|token| token.digest.clone()).unwrap_or_default();
+        directory.principal(&digest, now_seconds()).map_err(|refused| {
+            tracing::debug!(why = refused.as_str(), "a token of another peer was refused");
+            unauthenticated().because("the token is not accepted")
+        })
     }
 
     /// Returns the principal that the `Authorization` header proves (RFC 6750); `None` if there is

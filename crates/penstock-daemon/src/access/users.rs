@@ -1,10 +1,11 @@
 //! Users and tokens of the site, as administrators and users change them at the controller.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::access::{
     Directory, Principal, Right, Scope, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId,
-    TokenRequest, TokenSecret, TokenText, TokenView, User, UserRequest, UserView,
+    TokenRequest, TokenSecret, TokenText, TokenView, User, UserRequest, UserView, Via,
 };
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::Name;
@@ -55,13 +56,16 @@ impl Users {
     /// Makes a user, or changes one. Also returns whether it is new.
     ///
     /// # Errors
-    /// There are too many users or grants, a grant names no store of this site, or the state
-    /// cannot be written.
+    /// There are too many users or grants, the name is `root`, or the state cannot be written.
     pub(crate) fn put(
         &self,
         name: &Name,
         request: UserRequest,
     ) -> Result<(UserView, bool), Problem> {
+        if name.as_str() == "root" {
+            let title = "`root` is the administrator of the host, on the Unix socket";
+            return Err(Problem::new(ProblemCode::Name, title).hint("choose another name"));
+        }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.read()?;
         let known = directory.user(name).cloned();
@@ -140,7 +144,8 @@ impl Users {
         if *user != caller.user {
             caller.require(Right::Administer)?;
         }
-        let scopes = scopes_of(caller, request)?;
+        check_unscoped(caller)?;
+        let scopes = scopes_of(request);
         let days = request.days.unwrap_or(TOKEN_DAYS_DEFAULT);
         if !(1..=TOKEN_DAYS_MAX).contains(&days) {
             let title = format!("a token is valid for 1 to {TOKEN_DAYS_MAX} days, not {days}");
@@ -183,6 +188,9 @@ impl Users {
     pub(crate) fn revoke(&self, caller: &Principal, id: TokenId) -> Result<(), Problem> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.read()?;
+        if caller.via != (Via::Token { id }) {
+            check_unscoped(caller)?;
+        }
         let administers = caller.check(Right::Administer).is_ok();
         let may = |token: &&Token| administers || token.user == caller.user;
         directory.token(id).filter(may).ok_or_else(|| {
@@ -202,17 +210,21 @@ impl Users {
     }
 }
 
-/// Returns the scopes of a token that a caller makes: never wider than its own.
-fn scopes_of(caller: &Principal, request: &TokenRequest) -> Result<Option<Vec<Scope>>, Problem> {
-    let Some(own) = &caller.scopes else { return Ok(request.scopes.clone()) };
-    let wanted = request.scopes.clone().unwrap_or_else(|| own.clone());
-    match wanted.iter().find(|scope| !own.contains(scope)) {
-        None => Ok(Some(wanted)),
-        Some(scope) => {
-            let title = format!("a token without the scope `{scope}` cannot make one with it");
-            Err(Problem::new(ProblemCode::NotAuthorised, title))
-        }
+/// Returns the scopes of a token, each once.
+fn scopes_of(request: &TokenRequest) -> Option<Vec<Scope>> {
+    let scopes: BTreeSet<_> = request.scopes.as_ref()?.iter().copied().collect();
+    Some(scopes.into_iter().collect())
+}
+
+/// Checks that a caller may make tokens, or revoke others than its own: one with scopes may not, so
+/// that a stolen token neither outlives its end nor locks its user out.
+fn check_unscoped(caller: &Principal) -> Result<(), Problem> {
+    if caller.scopes.is_none() {
+        return Ok(());
     }
+    let title = "a token with scopes makes no tokens, and revokes only itself";
+    Err(Problem::new(ProblemCode::NotAuthorised, title)
+        .hint("use a token without scopes, or the Unix socket"))
 }
 
 fn view_of(user: &User, directory: &Directory) -> UserView {

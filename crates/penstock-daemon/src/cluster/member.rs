@@ -8,6 +8,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use penstock_api::access::Directory;
 use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_api::problem::{Problem, ProblemCode};
@@ -72,7 +73,7 @@ impl Member {
     /// # Errors
     /// The state cannot be read.
     pub(crate) fn begin(&self) -> anyhow::Result<()> {
-        match self.now().tenure.clone() {
+        match self.now().tenure.clone().filter(|_| self.election().is_none()) {
             Some(tenure) => self.change(Some(tenure)),
             None => Ok(()),
         }
@@ -134,6 +135,8 @@ impl Member {
     /// holds up no change of the controller (E2).
     pub(crate) async fn follow(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut now = self.watch();
+        // This peer may have been elected before.
+        now.mark_changed();
         let mut look = tokio::time::interval(LOOK);
         let mut looked = Instant::now();
         let mut looking: Option<JoinHandle<()>> = None;
@@ -172,10 +175,12 @@ impl Member {
         let site = &self.parts.site;
         self.parts.events.see_cluster(seen);
         self.drain(seen).await;
+        if self.election().is_some() && seen.tenure.is_none() {
+            site.authentication.follow(seen.directory.clone());
+        }
         // A controller knows its pairings before etcd does.
         if seen.incarnation != 0 && seen.tenure.is_none() {
             site.follow_pairings(&seen.pairings);
-            site.authentication.follow(seen.directory.clone());
         }
         let others = seen.fit_peers().filter(|peer| peer.peer != site.config.peer);
         let others = others.map(|peer| {
@@ -281,6 +286,7 @@ impl Member {
         let site = &self.parts.site;
         let state = self.leadership.open_state(tenure)?;
         site.follow_pairings(&state.pairings()?);
+        site.authentication.follow(Directory::new(state.users()?, state.tokens()?));
         let fence = tenure.fence();
         site.set_state(Arc::clone(&state));
         (self.set_fence)(fence.clone());

@@ -52,7 +52,7 @@ impl EventLog {
         tokio::spawn(async move {
             loop {
                 match events.next().await {
-                    Some(NextEvent::Event(_, event)) => log.see_event(&event),
+                    Some(NextEvent::Event(_, told)) => log.see_event(&told.event),
                     Some(NextEvent::Missed) => {
                         log.add("missed", "transfers", None, "events of transfers were missed");
                     }

@@ -6,24 +6,34 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use data_encoding::HEXLOWER;
+use futures_util::StreamExt as _;
 use penstock_api::access::{AuditLine, Principal, Via};
-use tokio::sync::watch;
+use penstock_api::problem::{Problem, ProblemCode};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::reply::ProblemReply;
 use crate::access::audit_log::AuditLog;
-use crate::access::authentication::{Authentication, unauthenticated};
+use crate::access::authentication::unauthenticated;
 use crate::events::log::now_ms;
+use crate::site::context::Site;
 
 /// Header with the id of a request, which its answer repeats.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// Longest id that is taken over from a client.
 const REQUEST_ID_MAX: usize = 64;
+
+/// Interval at which the token of a stream of events is checked again.
+const TOKEN_LOOK: Duration = Duration::from_secs(1);
+/// Most characters of the path of a request in the audit log.
+const PATH_CHARS_MAX: usize = 256;
 
 /// The id of a request.
 #[derive(Clone, Debug)]
@@ -85,23 +95,68 @@ fn random_id() -> String {
 /// Finds the principal of a request over HTTPS. A request without a token has none, and reaches
 /// public routes alone.
 pub(crate) async fn authenticate(
-    State(authentication): State<Arc<Authentication>>,
+    State(site): State<Arc<Site>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authentication.by_header(request.headers()) {
+    let from = request.extensions().get::<WebClient>().map(|client| client.from.ip());
+    match site.authentication.by_header(request.headers()) {
         Ok(Some(principal)) => {
             if let Some(client) = request.extensions().get::<WebClient>() {
                 client.proof.give();
             }
+            let Some(place) = site.authentication.place_of(&principal.user) else {
+                return too_many();
+            };
+            let headers = request.headers().clone();
             request.extensions_mut().insert(principal.clone());
-            let mut response = next.run(request).await;
+            let response = next.run(request).await;
+            let mut response = while_valid(response, (site, headers), principal.clone(), place);
             response.extensions_mut().insert(principal);
             response
         }
         Ok(None) => next.run(request).await,
-        Err(problem) => challenge(ProblemReply(problem).into_response()),
+        Err(problem) => {
+            if let Some(from) = from {
+                site.admission.note_refused(from, "token refused", &problem.detail);
+            }
+            challenge(ProblemReply(problem).into_response())
+        }
     }
+}
+
+/// Ends a stream of events when its principal has other rights than at its begin, or none. The
+/// place of the request among those of its user is held until the body is sent.
+fn while_valid(
+    response: Response,
+    (site, headers): (Arc<Site>, HeaderMap),
+    principal: Principal,
+    place: OwnedSemaphorePermit,
+) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_stream = kind.is_some_and(|kind| kind.as_bytes() == b"text/event-stream");
+    let changed = async move {
+        let _place = place;
+        if !is_stream {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(TOKEN_LOOK).await;
+            if site.authentication.by_header(&headers).ok().flatten().as_ref() != Some(&principal) {
+                return;
+            }
+        }
+    };
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(changed))))
+}
+
+/// The answer to a request of a user that has too many under way.
+fn too_many() -> Response {
+    let title = "the user has too many requests under way";
+    let problem = Problem::new(ProblemCode::Busy, title).status(429).hint("wait for some to end");
+    let mut response = ProblemReply(problem).into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// The answer to a request that needs a principal and has none.
@@ -124,34 +179,50 @@ pub(crate) async fn record(
     next: Next,
 ) -> Response {
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let text = format!("{} {}", request.method(), request.uri().path());
+    let path = request.uri().path();
+    let path: String = path.chars().take(PATH_CHARS_MAX).collect();
+    let text = format!("{} {path}", request.method());
     let client = request.extensions().get::<WebClient>();
     let from = client.map(|client| client.from.ip().to_canonical().to_string());
     let id = request.extensions().get::<RequestId>().cloned();
     let local = request.extensions().get::<Principal>().cloned();
-    let response = next.run(request).await;
-    let status = response.status();
-    let found = response.extensions().get::<Principal>().cloned();
-    let Some(principal) = local.or(found) else { return response };
-    if changes || status == StatusCode::FORBIDDEN {
-        let line = AuditLine {
-            at_ms: now_ms(),
-            user: principal.user.clone(),
-            via: via_text(&principal.via),
-            from: from.unwrap_or_default(),
-            request: text,
-            status: status.as_u16(),
-            request_id: id.map(|id| id.0).unwrap_or_default(),
-            previous: String::new(),
-            digest: String::new(),
-        };
-        // A write to the page cache; the answer waits for it, so that no change lacks its line.
-        let written = tokio::task::spawn_blocking(move || log.append(line)).await;
-        if let Err(error) = written {
-            tracing::error!(%error, "the audit log cannot be written");
+    let work = async move {
+        let response = next.run(request).await;
+        let status = response.status();
+        let found = response.extensions().get::<Principal>().cloned();
+        let Some(principal) = local.or(found) else { return response };
+        if changes || status == StatusCode::FORBIDDEN {
+            let line = AuditLine {
+                at_ms: now_ms(),
+                user: principal.user.clone(),
+                via: via_text(&principal.via),
+                from: from.unwrap_or_default(),
+                request: text,
+                status: status.as_u16(),
+                request_id: id.map(|id| id.0).unwrap_or_default(),
+                previous: String::new(),
+                digest: String::new(),
+            };
+            // A write to the page cache; the answer waits for it, so that no change lacks its line.
+            let written = tokio::task::spawn_blocking(move || log.append(line)).await;
+            if let Err(error) = written {
+                tracing::error!(%error, "the audit log cannot be written");
+            }
+        }
+        response
+    };
+    if !changes {
+        return work.await;
+    }
+    // A client that hangs up does not end the change, nor its line.
+    match tokio::spawn(work).await {
+        Ok(response) => response,
+        Err(error) => {
+            tracing::error!(%error, "request handler");
+            let title = "the daemon broke an assumption of ours";
+            ProblemReply(Problem::new(ProblemCode::Internal, title)).into_response()
         }
     }
-    response
 }
 
 fn via_text(via: &Via) -> String {

@@ -2,6 +2,7 @@
 //! never twice if the table of endpoints says that it may be done once only.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -76,6 +77,9 @@ pub(crate) struct Forwarded {
     body: Bytes,
 }
 
+/// How long the body of a request may take.
+const BODY_DEADLINE: Duration = Duration::from_secs(60);
+
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ForwardError {
@@ -100,10 +104,16 @@ impl Forwarded {
     /// Its body is too long, or breaks off.
     pub(crate) async fn of(origin: Origin, request: Request) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
+        let most = match &origin {
+            Origin::User(endpoint) => endpoint.body_bytes_max(),
+            Origin::Site(_) => BODY_BYTES_MAX,
+        };
+        let unread = |error: &dyn std::fmt::Display| {
             let title = "the request's body cannot be taken";
             Problem::new(ProblemCode::Body, title).because(error)
-        })?;
+        };
+        let body = tokio::time::timeout(BODY_DEADLINE, axum::body::to_bytes(body, most)).await;
+        let body = body.map_err(|late| unread(&late))?.map_err(|error| unread(&error))?;
         Ok(Self { origin, parts, body })
     }
 

@@ -98,6 +98,7 @@ impl ClusterRouter {
                     route.route_layer(from_fn_with_state((self.clone(), endpoint), lead))
                 }
             };
+            let route = route.layer(DefaultBodyLimit::max(endpoint.body_bytes_max()));
             Some(route.route_layer(from_fn_with_state(endpoint, guard)))
         });
         Ok(self.complete(routes))
@@ -106,6 +107,7 @@ impl ClusterRouter {
     /// Serves what other peers of the site hand over of the local API: what is the controller's.
     fn handed_over(&self) -> anyhow::Result<Router> {
         let routes = local::handlers()?.router(|endpoint, route| {
+            let route = route.layer(DefaultBodyLimit::max(endpoint.body_bytes_max()));
             let route = route.route_layer(from_fn_with_state(endpoint, guard));
             (endpoint.answered_by == AnsweredBy::Controller).then_some(route)
         });
@@ -116,7 +118,6 @@ impl ClusterRouter {
         routes
             .method_not_allowed_fallback(not_found)
             .fallback(not_found)
-            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
             .with_state(self.api.clone())
     }
 
@@ -243,7 +244,11 @@ async fn take_over(
         let Some(principal) = forward::principal_of(request.headers()) else {
             return refused("the request does not name its user");
         };
-        request.extensions_mut().insert(principal);
+        let authentication = &router.member().parts.site.authentication;
+        match authentication.renewed(principal) {
+            Ok(principal) => drop(request.extensions_mut().insert(principal)),
+            Err(why) => return problem(why),
+        }
         return router.cut_with_tenure(&controller, answer(handed_over.oneshot(request).await));
     }
     let Some(peer) = forward::caller_of(request.headers()) else {

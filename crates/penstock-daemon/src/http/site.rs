@@ -306,9 +306,10 @@ async fn put_plan(
     part: axum::body::Bytes,
 ) -> Result<StatusCode, ProblemReply> {
     submission::check_writable(&parts.site, &site, &query.store)?;
-    work(parts, site, Duty::Work, move |parts, _| {
-        let own = parts.manager.site();
-        parts.manager.put_plan(own, &query.store, id_of(&id)?, query.offset, &part)
+    work(parts, site, Duty::Work, move |parts, site| {
+        let (own, caller) = (parts.manager.site(), Caller::Site(site.clone()));
+        let place = (own, &query.store);
+        parts.manager.put_plan(place, id_of(&id)?, query.offset, &part, &caller)
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
@@ -354,8 +355,8 @@ async fn another_state(
 ) {
     let changed = async {
         while let Some(next) = events.next().await {
-            let NextEvent::Event(_, event) = next else { return };
-            if let Event::Status(event) | Event::Summary(event) = &*event
+            let NextEvent::Event(_, told) = next else { return };
+            if let Event::Status(event) | Event::Summary(event) = &told.event
                 && event.id == id
                 && event.state != seen
             {

@@ -84,6 +84,10 @@ impl WebListener {
 
     /// Serves one connection to its end.
     async fn attend(self, tcp: TcpStream, from: SocketAddr, mut stop: watch::Receiver<bool>) {
+        let Some(wait) = self.admission.take_turn(from.ip()) else {
+            return self.admission.note_refused(from.ip(), "HTTPS refused", &"too many handshakes");
+        };
+        tokio::time::sleep(wait).await;
         let mut place = self.admission.enter(Stage::Handshake, from.ip());
         // Without it answers wait for the client's acknowledgements (tcp(7)).
         let _ = tcp.set_nodelay(true);

@@ -111,10 +111,11 @@ impl Site {
             exports: Exports::of(&config).following(Config::found(&directory)),
             budgets: Budgets::new(config.site.clone()),
             admission: Arc::new(Admission::new(config.site.clone())),
-            authentication: Arc::new(Authentication::new(Directory::new(
-                state.users()?,
-                state.tokens()?,
-            ))),
+            authentication: Arc::new(Authentication::new(match &config.cluster {
+                None => Directory::new(state.users()?, state.tokens()?),
+                // The membership tells them; what this host kept before is out of date.
+                Some(_) => Directory::default(),
+            })),
             config,
             directory,
             keys: RwLock::new(Arc::new(keys)),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use anyhow::Context as _;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use penstock_exit::{ExitCode, Failure};
@@ -21,6 +22,9 @@ use crate::site::context::Site;
 const LOOK: Duration = Duration::from_secs(60);
 const ISSUE: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// Requests that may block at a time.
+const WEB_BLOCKING_THREADS: usize = 64;
+
 /// Serves the API over HTTPS, if the site's configuration has the table `web`. Returns the
 /// addresses that it listens on.
 ///
@@ -35,13 +39,23 @@ pub(super) fn start(
     let Some(config) = &site.config.web else { return Ok(Vec::new()) };
     let certificate = certificate_of(site, config).map_err(unusable)?;
     let tls = certificate.server_config().map_err(unusable)?;
-    let authentication = Arc::clone(&site.authentication);
     let router = router
         .clone()
-        .layer(from_fn_with_state(authentication, authenticate))
+        .layer(from_fn_with_state(Arc::clone(site), authenticate))
         .layer(from_fn_with_state(Arc::clone(log), record))
         .layer(from_fn(identify));
     let listener = WebListener::new(tls, router, Arc::clone(&site.admission));
+    // Threads of its own, so that users on other hosts hold up neither sites nor this host's users.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("web")
+        .worker_threads(1)
+        .max_blocking_threads(WEB_BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the HTTPS API")?;
+    // It ends with the process, as the others do.
+    let runtime: &'static tokio::runtime::Runtime = Box::leak(Box::new(runtime));
+    let _inside = runtime.enter();
     let mut bound = Vec::new();
     for address in &config.listen {
         let failed = |error: std::io::Error| {
@@ -54,7 +68,7 @@ pub(super) fn start(
         socket.set_nonblocking(true).map_err(failed)?;
         bound.push(socket.local_addr().map_err(failed)?);
         let socket = TcpListener::from_std(socket).map_err(failed)?;
-        tokio::spawn(listener.clone().serve(socket, stopped.clone()));
+        runtime.spawn(listener.clone().serve(socket, stopped.clone()));
     }
     tokio::spawn(keep_current(Arc::clone(site), config.clone(), certificate, stopped.clone()));
     Ok(bound)

@@ -239,12 +239,15 @@ impl Queue {
         self.shares.forget_idle(now);
         let mut starts = Vec::new();
         let mut order = Order::of(self, now);
-        while let Some(id) = order.next(self, now) {
+        while !self.is_full()
+            && let Some(id) = order.next(self, now)
+        {
             let waiting = self.waiting.remove(&id).expect("the order holds waiting transfers");
             self.add_running(waiting.request);
             starts.push(id);
         }
-        for (id, code) in order.passed_over {
+        let rest = order.rest().map(|id| (id, WaitCode::Turn));
+        for (id, code) in rest.collect::<Vec<_>>().into_iter().chain(order.passed_over) {
             if let Some(waiting) = self.waiting.get_mut(&id)
                 && waiting.code != code
             {
@@ -341,6 +344,17 @@ impl Queue {
         None
     }
 
+    /// Returns whether no transfer can start, a short one neither: then the order of those that
+    /// wait is of no matter.
+    fn is_full(&self) -> bool {
+        let most = self.limits.running.get(&Counter::Site);
+        most.is_some_and(|most| {
+            let extra = if *most == 0 { 0 } else { self.limits.short_extra };
+            let count = self.counts.get(&Counter::Site).copied().unwrap_or(0);
+            count >= most.saturating_add(extra)
+        })
+    }
+
     /// Returns whether every limit that a transfer counts against has a place for it.
     fn has_place(&self, request: &Request) -> bool {
         let extra = if request.is_short() { self.limits.short_extra } else { 0 };
@@ -431,6 +445,11 @@ impl Order {
         by_share
             .min_by(|(one, a), (other, b)| one.total_cmp(other).then(a.cmp(b)))
             .map(|(_, id)| id)
+    }
+
+    /// Returns those that are left in the order.
+    fn rest(&self) -> impl Iterator<Item = TransferId> + '_ {
+        self.first.iter().chain(self.of_user.values().flatten()).copied()
     }
 
     /// Takes the first one out of the order.

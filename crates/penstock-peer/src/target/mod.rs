@@ -269,9 +269,9 @@ fn unlocking<T>(
 /// Returns the error of a store in which no marker can be made. A directory that a user has chosen
 /// and that takes no files, as below `/proc`, is not offline.
 fn unwritable(target: &Target, spec: &TaskSpec, error: &StoreError) -> TaskError {
-    let is_full = error.is_out_of_space() || error.is_read_only();
-    let may_pass = error.is_passing() || error.is_offline() || error.is_io_failure();
-    if target.is_ephemeral() && !is_full && !may_pass {
+    // Where the directory is still there, its file system takes no names at all.
+    let is_there = || target.identity().is_ok_and(|is| id_of(&is) == spec.store_id);
+    if target.is_ephemeral() && error.refuses_names() && is_there() {
         return not_writable(spec, error);
     }
     StoreFault::of_store(error).into()
@@ -353,13 +353,18 @@ impl Ground {
         // A store that keeps nothing has every marker.
         let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
         let reserve = || {
-            target.reserve_marker(of)?;
-            if spec.durability == Durability::None {
-                // It shows that the store can be written to. Nothing is ever written to it, and
-                // nobody may come back to remove it.
-                target.remove_marker(of)?;
+            let reserved = target.reserve_marker(of);
+            if spec.durability != Durability::None {
+                return reserved.map(drop);
             }
-            Ok(())
+            // It shows that the store can be written to. Nothing is ever written to it, and nobody
+            // may come back to remove it.
+            target.remove_marker(of)?;
+            match reserved {
+                // What is left may be links or deletions, which need no room.
+                Err(error) if error.is_out_of_space() => Ok(()),
+                reserved => reserved.map(drop),
+            }
         };
         match unlocking(target, spec, reserve) {
             // The directory belongs to others: the task goes without a marker.

@@ -461,7 +461,8 @@ impl SiteState for EtcdState {
 
     fn put_stub(&self, stub: &Stub) -> Result<(), StateError> {
         // Each look at another site's transfer brings other figures: only its state is worth one.
-        let state = |stub: &Stub| (stub.view.state, stub.view.exit, stub.owner.clone());
+        let state =
+            |stub: &Stub| (stub.view.state, stub.view.exit, stub.owner.clone(), stub.user.clone());
         let known = self.cache.stub(stub.view.id)?;
         if known.is_none_or(|known| state(&known) != state(stub)) {
             let key = self.keys.at(&format!("stubs/{}", stub.view.id));

@@ -115,7 +115,8 @@ impl Schedule {
     pub(crate) fn handle_durable(&mut self, id: TransferId, durable: u64, now_ms: UnixMs) {
         if let Some(Known::Running(before)) = self.known.get_mut(&id) {
             let bytes = durable.saturating_sub(*before);
-            *before = durable;
+            // A new attempt shows nothing until it has read its ledger.
+            *before = durable.max(*before);
             if bytes > 0 {
                 self.queue.handle_served(id, bytes, now_ms);
             }

@@ -25,9 +25,14 @@ use crate::manager::config::ManagerConfig;
 pub const LIVE_MAX: usize = 10_000;
 /// The same of those that read from one other site, where that site submits one.
 const LIVE_OF_SITE_MAX: usize = 1000;
+/// The same of one user.
+const LIVE_OF_USER_MAX: usize = 1000;
 
 /// The code of a transfer that waits for its turn.
 const TURN: &str = "turn";
+
+/// A problem that a run has noted, with its transfer and the owner of that.
+type Noted = (TransferId, Option<Name>, Problem);
 
 /// The transfers of a manager.
 pub(crate) struct Table {
@@ -141,6 +146,12 @@ impl Table {
             let title = format!("{LIVE_MAX} transfers wait already");
             return Err(Problem::new(ProblemCode::QueueFull, title));
         }
+        if let Some(owner) = caller.owner()
+            && self.live_of(&owner) >= LIVE_OF_USER_MAX
+        {
+            let title = format!("{LIVE_OF_USER_MAX} transfers of `{owner}` wait already");
+            return Err(Problem::new(ProblemCode::QueueFull, title));
+        }
         if let Caller::Site(site) = caller
             && self.live_from(site) >= LIVE_OF_SITE_MAX
         {
@@ -148,6 +159,10 @@ impl Table {
             return Err(Problem::new(ProblemCode::QueueFull, title));
         }
         Ok(())
+    }
+
+    fn live_of(&self, owner: &Name) -> usize {
+        self.live.values().filter(|live| live.record.owner.as_ref() == Some(owner)).count()
     }
 
     fn live_from(&self, site: &Name) -> usize {
@@ -162,11 +177,13 @@ impl Table {
     }
 
     /// Returns the events of runs since the last call, and the states of all runs.
-    pub(crate) fn take_news(&mut self) -> (Vec<(TransferId, Problem)>, Vec<TransferView>) {
+    pub(crate) fn take_news(&mut self) -> (Vec<Noted>, Vec<TransferView>) {
         self.live.values_mut().for_each(Live::look_for_room);
-        let runs = self.live.iter().filter_map(|(id, live)| Some((*id, live.run.as_ref()?)));
-        let noted = runs.flat_map(|(id, run)| run.take_notes().into_iter().map(move |it| (id, it)));
-        let noted = noted.collect();
+        let mut noted = Vec::new();
+        for (id, live) in &self.live {
+            let notes = live.run.as_ref().map(|run| run.take_notes()).unwrap_or_default();
+            noted.extend(notes.into_iter().map(|note| (*id, live.record.owner.clone(), note)));
+        }
         let running = self.live.values().filter(|live| live.run.is_some());
         (noted, running.map(Live::view).collect())
     }

@@ -52,6 +52,8 @@ impl WriterRecord {
     /// The journal store cannot be read, or the record is damaged.
     pub(crate) fn open(journal: &Path, epoch: u64) -> Result<Self, Problem> {
         let name = journal.join(NAME);
+        // A journal store that is not mounted has no record either: that is no empty one (B1).
+        fs::read_dir(journal).map_err(|cause| failed("read", journal, &cause))?;
         let mut known = WriterLine::default();
         for path in all(&name).map_err(|cause| failed("read", journal, &cause))? {
             let text = fs::read(&path).map_err(|cause| failed("read", &path, &cause))?;

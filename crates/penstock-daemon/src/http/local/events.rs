@@ -44,29 +44,18 @@ pub(super) async fn all(
             Err(why) => return Err(ProblemReply(Problem::new(ProblemCode::Query, why))),
         },
     };
-    let state = (manager, caller, events);
-    let stream = stream::unfold(state, async |(manager, caller, mut events)| {
+    let state = (caller, events);
+    let stream = stream::unfold(state, async |(caller, mut events)| {
         loop {
             let line = match events.next().await? {
                 NextEvent::Missed => line(&Event::Reset),
-                NextEvent::Event(id, event) => {
-                    if !may_see(&manager, &event, &caller).await {
-                        continue;
-                    }
-                    line(&event).id(id.to_string())
-                }
+                NextEvent::Event(_, told) if !caller.may_see_of(told.owner.as_ref()) => continue,
+                NextEvent::Event(id, told) => line(&told.event).id(id.to_string()),
             };
-            return Some((Ok(line), (manager, caller, events)));
+            return Some((Ok(line), (caller, events)));
         }
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
-}
-
-/// Returns whether a caller may see the transfer of an event.
-async fn may_see(manager: &Arc<Manager>, event: &Event, caller: &Caller) -> bool {
-    let Some(id) = event.id().filter(|_| !caller.sees_all_transfers()) else { return true };
-    let (manager, caller) = (Arc::clone(manager), caller.clone());
-    blocking(move || manager.show(id, &caller)).await.is_ok()
 }
 
 struct Follow {
@@ -87,7 +76,7 @@ pub(super) async fn one(
     let (events, resolver) = (manager.events(), Arc::clone(&manager));
     let sees = caller.clone();
     let id = blocking(move || {
-        let id = resolver.resolve(&id)?;
+        let id = resolver.resolve(&id, &sees)?;
         resolver.show(id, &sees).map(|_| id)
     });
     let follow = Follow { manager, id: id.await?, caller, events, seen: None };
@@ -145,9 +134,9 @@ impl Follow {
             tokio::select! {
                 () = &mut wake => return None,
                 next = self.events.next() => match next? {
-                    NextEvent::Event(_, event) if event.id() != Some(self.id) => {}
-                    NextEvent::Event(_, event) if matches!(*event, Event::Error(_)) => {
-                        return Some(Event::clone(&event));
+                    NextEvent::Event(_, told) if told.event.id() != Some(self.id) => {}
+                    NextEvent::Event(_, told) if matches!(told.event, Event::Error(_)) => {
+                        return Some(told.event.clone());
                     }
                     NextEvent::Event(..) => return None,
                     NextEvent::Missed => return Some(Event::Reset),

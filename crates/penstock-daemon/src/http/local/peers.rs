@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Json, Path, State};
+use axum::extract::{Extension, Json, Path, State};
+use penstock_api::access::Principal;
 use penstock_api::keys::{ForgetRequest, RotateReply};
 use penstock_api::operate::{
     DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerView, PeersView, SiteEvent, SiteHealthView,
@@ -17,8 +18,17 @@ use crate::http::request::{Body, Params, parsed};
 use crate::operations::Operate;
 use crate::site::admin::Admin;
 
-pub(super) async fn list(State(operate): State<Arc<Operate>>) -> Reply<PeersView> {
-    blocking(move || Ok(operate.peers())).await.map(Json)
+pub(super) async fn list(
+    State(operate): State<Arc<Operate>>,
+    Extension(caller): Extension<Principal>,
+) -> Reply<PeersView> {
+    let Json(mut view) = blocking(move || Ok(operate.peers())).await.map(Json)?;
+    if !caller.sees_all_transfers() {
+        // The work of a peer names the transfers of others.
+        let loads = view.peers.iter_mut().filter_map(|peer| peer.load.as_mut());
+        loads.for_each(|load| load.tasks.clear());
+    }
+    Ok(Json(view))
 }
 
 pub(super) async fn invite(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<TokenReply> {
@@ -57,10 +67,16 @@ pub(super) struct EventsQuery {
 
 pub(super) async fn events(
     State(operate): State<Arc<Operate>>,
+    Extension(caller): Extension<Principal>,
     Params(query): Params<EventsQuery>,
 ) -> Reply<Vec<SiteEvent>> {
     let most = query.limit.unwrap_or(EVENTS_SHOWN_MAX);
-    blocking(move || Ok(operate.site_events(query.transfer, most))).await.map(Json)
+    let events = blocking(move || Ok(operate.site_events(query.transfer, most)));
+    let Json(mut events) = events.await.map(Json)?;
+    if !caller.sees_all_transfers() {
+        events.retain(|event| event.transfer.is_none());
+    }
+    Ok(Json(events))
 }
 
 pub(super) async fn rotate(State(operate): State<Arc<Operate>>) -> Reply<RotateReply> {

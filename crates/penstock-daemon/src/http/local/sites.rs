@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Json, Path, State};
+use axum::extract::{Extension, Json, Path, State};
 use axum::http::StatusCode;
+use penstock_api::access::{Access, Principal, Role};
 use penstock_api::paths::{PairReport, PathsView};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply};
 
@@ -52,6 +53,14 @@ pub(super) async fn doctor(
     blocking(move || operate.doctor_pair(&parsed(&site)?)).await.map(Json)
 }
 
-pub(super) async fn stores(State(admin): State<Arc<Admin>>) -> Json<Vec<StoreView>> {
-    Json(admin.stores())
+pub(super) async fn stores(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Principal>,
+) -> Json<Vec<StoreView>> {
+    let mut stores = admin.stores();
+    if caller.role == Role::User {
+        let uses = [Access::List, Access::Read, Access::Write];
+        stores.retain(|store| uses.into_iter().any(|access| caller.may_use(&store.name, access)));
+    }
+    Json(stores)
 }

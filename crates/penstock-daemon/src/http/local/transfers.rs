@@ -55,6 +55,7 @@ pub(super) async fn make_plan(
 
 pub(super) async fn upload_plan(
     Leading(manager): Leading,
+    User(caller): User,
     Path(id): Path<String>,
     Params(query): Params<PlanQuery>,
     part: Bytes,
@@ -64,7 +65,7 @@ pub(super) async fn upload_plan(
             .parse()
             .map_err(|error: ParseIdError| Problem::new(ProblemCode::Id, error.to_string()))?;
         let site = query.site.unwrap_or_else(|| manager.site().clone());
-        manager.put_plan(&site, &query.store, id, query.offset, &part)
+        manager.put_plan((&site, &query.store), id, query.offset, &part, &caller)
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
@@ -75,7 +76,7 @@ pub(super) async fn show(
     User(caller): User,
     Path(id): Path<String>,
 ) -> Reply<TransferView> {
-    blocking(move || manager.show(manager.resolve(&id)?, &caller)).await.map(Json)
+    blocking(move || manager.show(manager.resolve(&id, &caller)?, &caller)).await.map(Json)
 }
 
 pub(super) async fn pause(leading: Leading, user: User, id: Path<String>) -> Reply<TransferView> {
@@ -100,7 +101,7 @@ async fn act(
     Path(id): Path<String>,
     action: Action,
 ) -> Reply<TransferView> {
-    blocking(move || manager.act(manager.resolve(&id)?, action, &caller)).await.map(Json)
+    blocking(move || manager.act(manager.resolve(&id, &caller)?, action, &caller)).await.map(Json)
 }
 
 pub(super) async fn limit(
@@ -109,7 +110,7 @@ pub(super) async fn limit(
     Path(id): Path<String>,
     Body(limit): Body<LimitRequest>,
 ) -> Reply<TransferView> {
-    blocking(move || manager.limit(manager.resolve(&id)?, limit, &caller)).await.map(Json)
+    blocking(move || manager.limit(manager.resolve(&id, &caller)?, limit, &caller)).await.map(Json)
 }
 
 pub(super) async fn failures(
@@ -150,7 +151,9 @@ async fn document(
     id: String,
     document: Document,
 ) -> Result<Response, ProblemReply> {
-    let file = blocking(move || manager.document(manager.resolve(&id)?, document, &caller)).await?;
+    let file =
+        blocking(move || manager.document(manager.resolve(&id, &caller)?, document, &caller))
+            .await?;
     Ok(stream_file(file))
 }
 
@@ -161,12 +164,17 @@ pub(super) struct PathsQuery {
 }
 
 pub(super) async fn paths(
+    Leading(manager): Leading,
+    User(caller): User,
     State(operate): State<Arc<Operate>>,
     Path(id): Path<String>,
     Params(query): Params<PathsQuery>,
 ) -> Reply<TransferPaths> {
     blocking(move || {
         let id = parsed(&id)?;
+        if !caller.sees_all_transfers() {
+            manager.show(id, &caller)?;
+        }
         match query.owner.filter(|owner| *owner != operate.site.config.site) {
             Some(owner) => operate.sites.transfer_paths(&owner, id),
             None => Ok(operate.transfer_paths(id)),
