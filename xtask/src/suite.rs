@@ -27,13 +27,14 @@ const WAITING: [&str; 6] = ["peers", "failover", "own_etcd", "network", "sites",
 /// Where tests of real processes lie, which share the machine's time with whatever else runs. A
 /// unit test that fails has failed.
 const REAL_PROCESSES: &str = "crates/penstock/tests";
-/// Tests of a lane that run at a time for each processor. Two of `copies` kept half a processor
-/// busy, two of any other program of real processes a third.
-const TESTS_PER_PROCESSOR: usize = 2;
+/// Tests of a lane that run at a time for two processors. Two of `copies` kept half a processor
+/// busy, two of any other program of real processes a third. With four in each of the two lanes,
+/// tests failed that are to see something within seconds.
+const TESTS_PER_TWO_PROCESSORS: usize = 3;
 /// Most tests of a lane at a time: each has some daemons, and files in memory.
 const TESTS_MAX: usize = 8;
 /// More tests than this that fail in one run are no accident.
-const UNSTABLE_MAX: usize = 2;
+const UNSTABLE_MAX: usize = 3;
 
 /// A program that holds tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +203,7 @@ fn jobs(programs: Vec<Program>) -> anyhow::Result<Vec<Job>> {
 fn run_all(jobs: Vec<Job>, logs: &Logs) -> Vec<Failure> {
     let (lanes, failed) = (Mutex::new(lanes(jobs)), Mutex::new(Vec::new()));
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let at_a_time = (processors * TESTS_PER_PROCESSOR).min(TESTS_MAX);
+    let at_a_time = (processors * TESTS_PER_TWO_PROCESSORS / 2).clamp(1, TESTS_MAX);
     std::thread::scope(|scope| {
         for worker in 0..2 * at_a_time {
             let (lanes, failed) = (&lanes, &failed);
@@ -439,8 +440,8 @@ mod tests {
         let logs = std::env::temp_dir().join(format!("penstock-again-{}", std::process::id()));
         fs::create_dir(&logs).expect("a new directory");
         let real = format!("{REAL_PROCESSES}/x.rs");
-        let [once, second, third] =
-            ["once", "second", "third"].map(|name| fails(&real, name, &logs, true));
+        let [once, second, third, fourth] =
+            ["once", "second", "third", "fourth"].map(|name| fails(&real, name, &logs, true));
         let ever = fails(&real, "ever", &logs, false);
         let unit = fails("crates/a/src/lib.rs", "unit", &logs, true);
         let kept = Logs { directory: logs.clone(), ..Logs::default() };
@@ -454,8 +455,8 @@ mod tests {
         assert_eq!(ends(&[&ever]), (vec![format!("{real}: exit status: 0: ever::one")], vec![]));
         let failed = "crates/a/src/lib.rs: exit status: 101: unit::one".to_owned();
         assert_eq!(ends(&[&unit]), (vec![failed], vec![]));
-        assert_eq!(ends(&[&once, &second]).1.len(), 2);
-        assert_eq!(ends(&[&once, &second, &third]).0.len(), 3);
+        assert_eq!(ends(&[&once, &second, &third]).1.len(), 3);
+        assert_eq!(ends(&[&once, &second, &third, &fourth]).0.len(), 4);
         let cut = "\nfailures:\n    a::one\nnoise\n    a::two\n\nFAILED. 0 passed; 2 failed;";
         assert_eq!(failed_tests(cut), Vec::<String>::new(), "one of two is not all of them");
         fs::remove_dir_all(&logs).expect("remove what was made");

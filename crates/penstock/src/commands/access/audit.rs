@@ -25,8 +25,12 @@ enum AuditCommand {
     /// Without files, all that the site directory holds are checked. Lines that were cut off at the
     /// end of the last file cannot be noticed: compare its last digest with one that was kept
     /// elsewhere.
-    #[command(after_help = "Exit codes: 0 the chain is whole, 2 wrong usage, 8 a line was \
-                            changed, removed or inserted, 7 a file cannot be read")]
+    #[command(after_help = exit::help_of(&[
+        (ExitCode::Done, "no line was changed, removed or inserted"),
+        (ExitCode::Usage, ""),
+        (ExitCode::Fatal, "a file cannot be read"),
+        (ExitCode::Integrity, "a line was changed, removed or inserted"),
+    ]))]
     Check {
         /// The files, the oldest first
         files: Vec<PathBuf>,
