@@ -1,12 +1,9 @@
 //! Ends lanes whose rights have ended: with a pairing, by time, or by a change of what may be read.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_net::trust::Fingerprint;
 use penstock_peer::{SourceService, TargetService};
-use penstock_proto::id::Name;
 use tokio::sync::watch;
 
 use crate::site::context::Site;
@@ -22,7 +19,7 @@ pub(crate) async fn watch(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut news = site.trust_news();
-    let mut known: BTreeMap<Name, Fingerprint> = site.trust.sites().into_iter().collect();
+    let mut known = site.trust.endings();
     loop {
         tokio::select! {
             _ = news.changed() => {}
@@ -31,8 +28,9 @@ pub(crate) async fn watch(
         }
         source.end_void_lanes();
         target.end_void_lanes();
-        let now: BTreeMap<Name, Fingerprint> = site.trust.sites().into_iter().collect();
-        for (other, _) in known.iter().filter(|(site, before)| now.get(*site) != Some(*before)) {
+        // Of a pairing that began and ended between two looks, the sites of now show nothing.
+        let now = site.trust.endings();
+        for (other, _) in now.iter().filter(|(site, count)| known.get(*site) != Some(*count)) {
             target.end_lanes_from(other);
         }
         known = now;

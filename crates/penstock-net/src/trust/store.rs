@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use penstock_proto::id::{Name, PeerId};
 use rustls::RootCertStore;
@@ -73,6 +73,8 @@ impl Pinned {
 pub struct TrustStore {
     own: Name,
     sites: RwLock<BTreeMap<Name, Pinned>>,
+    /// How often each site has lost its authority.
+    endings: Mutex<BTreeMap<Name, u64>>,
 }
 
 impl TrustStore {
@@ -82,7 +84,8 @@ impl TrustStore {
     /// `Certificate` if `authority` is not that of a site.
     pub fn new(authority: CertificateDer<'static>) -> Result<Self, TrustError> {
         let (own, pinned) = Pinned::new(authority)?;
-        Ok(Self { own: own.clone(), sites: RwLock::new(BTreeMap::from([(own, pinned)])) })
+        let sites = RwLock::new(BTreeMap::from([(own.clone(), pinned)]));
+        Ok(Self { own, sites, endings: Mutex::default() })
     }
 
     /// Trusts another site's authority, for the peers of that site alone, and returns the site's
@@ -117,10 +120,11 @@ impl TrustStore {
     ) -> Result<Name, TrustError> {
         let (site, pinned) = Pinned::new(authority)?;
         let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
-        match sites.get_mut(&site) {
-            Some(known) => *known = Pinned { revoked: Arc::new(revoked), ..pinned },
-            None => return Err(TrustError::NotPaired(site)),
+        let Some(known) = sites.get_mut(&site) else { return Err(TrustError::NotPaired(site)) };
+        if known.fingerprint != pinned.fingerprint {
+            self.note_ending(&site);
         }
+        *known = Pinned { revoked: Arc::new(revoked), ..pinned };
         Ok(site)
     }
 
@@ -132,7 +136,26 @@ impl TrustStore {
     /// Trusts a site no longer; false if it was not paired. One's own site stays.
     pub fn unpin(&self, site: &Name) -> bool {
         let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
-        *site != self.own && sites.remove(site).is_some()
+        let was_paired = *site != self.own && sites.remove(site).is_some();
+        if was_paired {
+            self.note_ending(site);
+        }
+        was_paired
+    }
+
+    fn note_ending(&self, site: &Name) {
+        *self
+            .endings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(site.clone())
+            .or_default() += 1;
+    }
+
+    /// Returns how often the authority of each site was unpinned or replaced. A count that has
+    /// grown shows an ending also where the site was pinned anew meanwhile.
+    pub fn endings(&self) -> BTreeMap<Name, u64> {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the own site.

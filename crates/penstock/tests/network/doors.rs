@@ -215,7 +215,7 @@ fn d4_a_target_cuts_the_lanes_of_a_site_that_it_unpairs() {
         bytes
     };
     world.b.ok(&["site", "unpair", "a"]);
-    // On a busy machine the lanes need longer than CUT_MAX to hear of it.
+    // On a busy machine it takes longer than CUT_MAX until the lanes are cut.
     world.b.show_until(&id, |view| view["progress"]["lanes"] == 0);
     let before = written();
     std::thread::sleep(Duration::from_secs(2));

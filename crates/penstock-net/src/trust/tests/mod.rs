@@ -213,6 +213,23 @@ fn a_renewed_certificate_is_shown_at_once() {
     assert!(lab.identity.become_like(&hpc.identity).is_err(), "another peer's");
 }
 
+/// The end of a pairing is counted, also where the site is paired anew at once; a change of its
+/// revoked keys alone ends none.
+#[test]
+fn an_ended_pairing_stays_visible() {
+    let (hpc, lab) = paired("hpc", "lab");
+    let endings = || hpc.trust.endings().get(&name("lab")).copied().unwrap_or_default();
+    hpc.trust
+        .replace(lab.authority.certificate().clone(), [lab.authority.fingerprint()].into())
+        .unwrap();
+    assert_eq!(endings(), 0);
+    assert!(hpc.trust.unpin(&name("lab")));
+    hpc.pair(&lab);
+    assert_eq!(endings(), 1);
+    hpc.trust.replace(Site::new("lab").authority.certificate().clone(), [].into()).unwrap();
+    assert_eq!(endings(), 2);
+}
+
 /// Another authority cannot take a site's name by pairing once more.
 #[test]
 fn a_pinned_name_is_not_taken_over() {
