@@ -62,7 +62,7 @@ pub trait SiteState: HeadStore {
         before: Option<(u64, TransferId)>,
         limit: usize,
     ) -> Result<Vec<Listed>, StateError>;
-    /// Up to two ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
+    /// Returns the ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
     fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError>;
     /// Transfers of which a ledger is kept.
     fn ledgers(&self) -> Result<Vec<TransferId>, StateError>;

@@ -295,7 +295,7 @@ impl SqliteState {
             .collect()
     }
 
-    /// Up to two ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
+    /// Returns the ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -305,7 +305,7 @@ impl SqliteState {
         let mut query = reader
             .prepare_cached(
                 "SELECT id FROM (SELECT id FROM transfer UNION SELECT id FROM stub)
-                 WHERE substr(lower(hex(id)), 1, length(?1)) = ?1 LIMIT 2",
+                 WHERE substr(lower(hex(id)), 1, length(?1)) = ?1",
             )
             .map_err(&failed)?;
         query
@@ -409,6 +409,6 @@ mod tests {
         }
         assert_eq!(seen, (0..10).rev().collect::<Vec<_>>());
         assert_eq!(state.ids_with_prefix("0303").unwrap(), vec![TransferId([3; 16])]);
-        assert_eq!(state.ids_with_prefix("0").unwrap().len(), 2);
+        assert_eq!(state.ids_with_prefix("0").unwrap().len(), 10);
     }
 }
