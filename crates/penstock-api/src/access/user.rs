@@ -1,6 +1,7 @@
 //! Users of a site, as they are stored and shown.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,16 @@ pub struct StoreGrant {
     /// Writing files: transfers to the store.
     #[serde(default)]
     pub write: bool,
+}
+
+impl fmt::Display for StoreGrant {
+    /// Writes the rights as the command line takes them, such as `list,read`; `none` without any.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rights = [("list", self.list), ("read", self.read), ("write", self.write)];
+        let rights: Vec<_> =
+            rights.into_iter().filter(|right| right.1).map(|right| right.0).collect();
+        if rights.is_empty() { f.write_str("none") } else { f.write_str(&rights.join(",")) }
+    }
 }
 
 /// A user of a site, as its state keeps it.

@@ -2,7 +2,7 @@
 
 use penstock_api::access::{Access, Principal, Role, Via};
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::transfer::TransferRequest;
+use penstock_api::transfer::{Location, TransferRequest};
 use penstock_cluster::state::{Stub, TransferRecord};
 use penstock_proto::id::Name;
 
@@ -62,6 +62,17 @@ impl Caller {
         }
     }
 
+    /// Checks that a user still has the grants in this site, `own`, that a transfer of another site
+    /// needs.
+    ///
+    /// # Errors
+    /// A grant has ended.
+    pub(super) fn check_stub(&self, stub: &Stub, own: &Name) -> Result<(), Problem> {
+        let Self::User(user) = self else { return Ok(()) };
+        let view = &stub.view;
+        check_stores(user, (&view.source, &view.target), view.options.remove_source, own)
+    }
+
     /// Checks that the caller may send a plan of so many bytes for a transfer to this store.
     ///
     /// # Errors
@@ -118,7 +129,8 @@ impl Caller {
     /// It may not.
     pub(super) fn check(&self, request: &TransferRequest, own: &Name) -> Result<(), Problem> {
         if let Self::User(user) = self {
-            return check_stores(user, request, own);
+            let removes = request.options.remove_source;
+            return check_stores(user, (&request.source, &request.target), removes, own);
         }
         if let Self::Site(site) = self
             && (request.target.site != *own || request.source.site != *site)
@@ -131,29 +143,36 @@ impl Caller {
     }
 }
 
-/// Checks that a user may read and write the stores of this site, `own`, that a request names.
-fn check_stores(user: &Principal, request: &TransferRequest, own: &Name) -> Result<(), Problem> {
-    let (source, target) = (&request.source, &request.target);
-    let empties = request.options.remove_source && source.site == *own;
-    if empties && !user.may_use(&source.store, Access::Write) {
-        let title = format!("`{}` may not remove files from store `{}`", user.user, source.store);
+/// Checks that a user may read and write the stores of this site, `own`, that a transfer names.
+/// `removes` is whether the transfer removes its source.
+fn check_stores(
+    user: &Principal,
+    (source, target): (&Location, &Location),
+    removes: bool,
+    own: &Name,
+) -> Result<(), Problem> {
+    let needed = [
+        (true, source, Access::Read, "read"),
+        (removes, source, Access::Write, "remove files from"),
+        (true, target, Access::Write, "write"),
+    ];
+    for (is_needed, place, access, words) in needed {
+        if !is_needed || place.site != *own || user.may_use(&place.store, access) {
+            continue;
+        }
+        // `user set` replaces the grant of a store: the hint keeps the rights that the user has.
+        let mut grant = user.grants.get(&place.store).copied().unwrap_or_default();
+        match access {
+            Access::List => grant.list = true,
+            Access::Read => grant.read = true,
+            Access::Write => grant.write = true,
+        }
+        let title = format!("`{}` may not {words} store `{}`", user.user, place.store);
         let hint = format!(
-            "copy instead, or ask an administrator: `penstock user set {} --grant {}=read,write`",
-            user.user, source.store
+            "an administrator grants it: `penstock user set {} --grant {}={grant}`",
+            user.user, place.store
         );
         return Err(Problem::new(ProblemCode::NotAuthorised, title).hint(hint));
-    }
-    for (place, access, word) in [(source, Access::Read, "read"), (target, Access::Write, "write")]
-    {
-        let may = user.may_use(&place.store, access);
-        if place.site == *own && !may {
-            let title = format!("`{}` may not {word} store `{}`", user.user, place.store);
-            let hint = format!(
-                "an administrator grants it: `penstock user set {} --grant {}={word}`",
-                user.user, place.store
-            );
-            return Err(Problem::new(ProblemCode::NotAuthorised, title).hint(hint));
-        }
     }
     Ok(())
 }

@@ -299,6 +299,9 @@ impl Manager {
             if self.is_seen(id, caller)? {
                 seen.push(id);
             }
+            if seen.len() > 1 {
+                break;
+            }
         }
         match *seen {
             [] => Err(unknown(prefix)),
@@ -355,11 +358,13 @@ impl Manager {
             Listed::Own(record) => caller.may_see(record),
             Listed::Stub(stub) => caller.may_see_stub(stub),
         };
+        // Most lines may be those of others.
+        let page = if caller.sees_all_transfers() { limit } else { LIST_MAX };
         let mut seen = Vec::new();
         loop {
-            let part = self.state.list(before, limit)?;
+            let part = self.state.list(before, page)?;
             before = part.last().map(Listed::key);
-            let is_last = part.len() < limit;
+            let is_last = part.len() < page;
             seen.extend(part.into_iter().filter(may_see));
             if is_last || seen.len() >= limit {
                 seen.truncate(limit);
@@ -379,9 +384,10 @@ impl Manager {
         action: Action,
         caller: &Caller,
     ) -> Result<TransferView, Problem> {
+        // A grant may have ended since the transfer was submitted.
+        let begins_again = matches!(action, Action::Resume | Action::Retry);
         if let Some(record) = self.steered(id, caller)? {
-            if matches!(action, Action::Resume | Action::Retry) {
-                // A grant may have ended since the transfer was submitted.
+            if begins_again {
                 caller.check(&record.request, &self.site)?;
             }
             let view = self.admission.act(id, action, caller)?;
@@ -389,7 +395,11 @@ impl Manager {
             self.events.tell(&view);
             return Ok(view);
         }
-        self.stubs.act(&self.steered_stub(id, caller)?, action)
+        let stub = self.steered_stub(id, caller)?;
+        if begins_again {
+            caller.check_stub(&stub, &self.site)?;
+        }
+        self.stubs.act(&stub, action)
     }
 
     /// Sets another limit of a transfer's rate, here or at the site that owns it. The limit is

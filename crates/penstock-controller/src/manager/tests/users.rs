@@ -45,6 +45,42 @@ fn c2_a_user_sees_and_steers_its_own_transfers() {
     world.wait(1, TransferState::Paused);
 }
 
+/// C2: the first digits of an id name a transfer among those that the caller sees, however many
+/// others begin with them.
+#[test]
+fn c2_a_short_id_is_looked_up_among_own_transfers() {
+    let world = World::new(8);
+    let anna = user("anna", Role::User, &[("s", WRITE)]);
+    let ben = user("ben", Role::User, &[("s", WRITE)]);
+    let submit = |id: u8, caller| {
+        let wanted = request(id, "lab:raw/a", &format!("hpc:s/{id}"));
+        world.manager.submit(&wanted, caller).unwrap().0.id
+    };
+    let others = [submit(0x70, &ben), submit(0x71, &ben)];
+    let own = submit(0x72, &anna);
+    assert_eq!(world.manager.resolve("7", &anna).unwrap(), own);
+    let code = |caller| world.manager.resolve("7", caller).unwrap_err().code;
+    assert_eq!(code(&ben), ProblemCode::TransferAmbiguous, "{others:?}");
+    submit(0x73, &anna);
+    assert_eq!(code(&anna), ProblemCode::TransferAmbiguous);
+}
+
+/// C2: a user who has lost the grant to read a store neither retries nor resumes a transfer of
+/// another site that reads from it. The hint keeps the rights that the user has.
+#[test]
+fn c2_a_grant_that_ended_ends_retries_at_other_sites() {
+    let world = World::new(4);
+    const READ: StoreGrant = StoreGrant { list: false, read: true, write: false };
+    let anna = |grant| user("anna", Role::User, &[("s", grant)]);
+    let wanted = request(1, "hpc:s/a", "lab:raw/x");
+    world.manager.submit(&wanted, &anna(READ)).unwrap();
+    for action in [Action::Retry, Action::Resume] {
+        let refused = world.manager.act(wanted.id, action, &anna(WRITE)).unwrap_err();
+        assert_eq!(refused.code, ProblemCode::NotAuthorised);
+        assert!(refused.hint.contains("--grant s=read,write"), "{}", refused.hint);
+    }
+}
+
 /// Q1: a user with many transfers does not hold back another one with a single transfer; and each
 /// one that waits has a code, and its place.
 #[test]

@@ -149,7 +149,8 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
     let mut rows = vec![["USER", "ROLE", "TOKENS", "GRANTS"].map(str::to_owned)];
     rows.extend(users.iter().map(|user| {
         let locked = if user.disabled { ", locked" } else { "" };
-        let grants: Vec<_> = user.grants.iter().map(grant_text).collect();
+        let grants = user.grants.iter().map(|(store, grant)| format!("{store}={grant}"));
+        let grants: Vec<_> = grants.collect();
         [
             user.name.to_string(),
             format!("{}{locked}", user.role),
@@ -159,12 +160,6 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
     }));
     exit::print(&table(&rows))?;
     Ok(())
-}
-
-fn grant_text((store, grant): (&Name, &StoreGrant)) -> String {
-    let rights = [("list", grant.list), ("read", grant.read), ("write", grant.write)];
-    let rights: Vec<_> = rights.iter().filter(|right| right.1).map(|right| right.0).collect();
-    format!("{store}={}", rights.join(","))
 }
 
 fn me(view: &MeView, json: bool) -> anyhow::Result<()> {
