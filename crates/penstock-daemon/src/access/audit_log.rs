@@ -23,6 +23,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// The audit log.
 pub(crate) struct AuditLog {
     directory: PathBuf,
+    file_bytes_max: u64,
     open: Mutex<Option<Open>>,
 }
 
@@ -36,7 +37,11 @@ struct Open {
 impl AuditLog {
     /// Returns the log of a site directory. The file is opened with the first line.
     pub(crate) fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), open: Mutex::default() }
+        Self::with_limit(directory, FILE_BYTES_MAX)
+    }
+
+    fn with_limit(directory: &Path, file_bytes_max: u64) -> Self {
+        Self { directory: directory.to_owned(), file_bytes_max, open: Mutex::default() }
     }
 
     /// Appends a line. Blocks for a write to the page cache.
@@ -50,13 +55,25 @@ impl AuditLog {
         }
     }
 
+    /// Opens the file. Without a line in it, the chain continues from the file that was put aside
+    /// last: a crash or a full disk may have come between that and the first line.
+    fn reopen(&self, path: &Path) -> io::Result<Open> {
+        let mut open = Open::at(path)?;
+        if open.bytes == 0
+            && let Some(aside) = newest_aside(&self.directory)?
+        {
+            open.last = Open::at(&aside)?.last;
+        }
+        Ok(open)
+    }
+
     fn write(&self, slot: &mut Option<Open>, line: AuditLine) -> io::Result<()> {
         let path = self.directory.join(AUDIT_NAME);
         let mut open = match slot.take() {
             Some(open) => open,
-            None => Open::at(&path)?,
+            None => self.reopen(&path)?,
         };
-        if open.bytes > FILE_BYTES_MAX {
+        if open.bytes > self.file_bytes_max {
             let aside = self.directory.join(format!("audit-{}.jsonl", line.at_ms));
             fs::rename(&path, aside)?;
             open = Open { last: open.last, ..Open::at(&path)? };
@@ -70,6 +87,18 @@ impl AuditLog {
         *slot = Some(open);
         Ok(())
     }
+}
+
+/// Returns the newest of the files that were put aside.
+fn newest_aside(directory: &Path) -> io::Result<Option<PathBuf>> {
+    let mut newest = None;
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let time = name.to_str().and_then(|name| name.strip_prefix("audit-"));
+        let time = time.and_then(|rest| rest.strip_suffix(".jsonl")?.parse::<u64>().ok());
+        newest = newest.max(time);
+    }
+    Ok(newest.map(|time| directory.join(format!("audit-{time}.jsonl"))))
 }
 
 impl Open {
@@ -128,5 +157,24 @@ mod tests {
         (3..5).for_each(|at| log.append(line(at)));
         let checked = check_audit(BufReader::new(File::open(&path).unwrap())).unwrap();
         assert_eq!(checked.lines, 5);
+    }
+
+    /// Promise (C9): the chain goes on where a crash or a full disk comes between a file that is put
+    /// aside and the first line of the next one.
+    #[test]
+    fn c9_the_chain_goes_on_over_files_put_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let current = directory.path().join(AUDIT_NAME);
+        // A file is put aside at its second line.
+        let log = || AuditLog::with_limit(directory.path(), 1);
+        let first = log();
+        (0..2).for_each(|at| first.append(line(at)));
+        fs::rename(&current, directory.path().join("audit-2.jsonl")).unwrap();
+        log().append(line(3));
+        let mut files = Vec::new();
+        for name in ["audit-1.jsonl", "audit-2.jsonl", AUDIT_NAME] {
+            files.extend(fs::read(directory.path().join(name)).unwrap());
+        }
+        assert_eq!(check_audit(BufReader::new(&*files)).unwrap().lines, 3);
     }
 }
