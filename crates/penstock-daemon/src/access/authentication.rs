@@ -18,12 +18,28 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Users and tokens, as this peer knows them.
 pub(crate) struct Authentication {
     directory: RwLock<Arc<Directory>>,
-    /// Places for requests under way, by user.
-    places: Mutex<HashMap<Name, Arc<Semaphore>>>,
+    places: Mutex<HashMap<Name, UserPlaces>>,
 }
 
+/// Connections of one user at a time.
+const CONNECTIONS_OF_USER_MAX: usize = 128;
 /// Requests of one user that are under way at a time, streams of events among them.
 const REQUESTS_OF_USER_MAX: usize = 128;
+/// A request with a long body, up to 64 MiB in memory, counts as so many.
+const LONG_REQUEST: u32 = 32;
+
+/// Places of one user at this peer.
+struct UserPlaces {
+    connections: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+}
+
+impl Default for UserPlaces {
+    fn default() -> Self {
+        let connections = Arc::new(Semaphore::new(CONNECTIONS_OF_USER_MAX));
+        Self { connections, requests: Arc::new(Semaphore::new(REQUESTS_OF_USER_MAX)) }
+    }
+}
 
 /// Returns the BLAKE3 of a token's text, in hex, by which it is stored. The text has 256 random
 /// bits, so that a slow hash would add nothing.
@@ -46,14 +62,24 @@ impl Authentication {
         Arc::clone(&self.directory.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns a place for a request of a user; `None` if it has too many under way.
-    pub(crate) fn place_of(&self, user: &Name) -> Option<OwnedSemaphorePermit> {
+    /// Returns a place for a request of a user; `None` if it has too many under way. `is_long` is
+    /// whether the body of the request may be longer than an ordinary one.
+    pub(crate) fn request_place(&self, user: &Name, is_long: bool) -> Option<OwnedSemaphorePermit> {
+        let count = if is_long { LONG_REQUEST } else { 1 };
+        let requests = self.with_places(user, |places| Arc::clone(&places.requests));
+        requests.try_acquire_many_owned(count).ok()
+    }
+
+    /// Returns a place for a connection of a user; `None` if it has too many.
+    pub(crate) fn connection_place(&self, user: &Name) -> Option<OwnedSemaphorePermit> {
+        let connections = self.with_places(user, |places| Arc::clone(&places.connections));
+        connections.try_acquire_owned().ok()
+    }
+
+    fn with_places<T>(&self, user: &Name, get: impl FnOnce(&UserPlaces) -> T) -> T {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         // Users that were removed are few, and their places are free.
-        let of_user = places
-            .entry(user.clone())
-            .or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_OF_USER_MAX)));
-        Arc::clone(of_user).try_acquire_owned().ok()
+        get(places.entry(user.clone()).or_default())
     }
 
     /// Returns a principal that another peer of the site vouches for, with the rights that its user
@@ -148,5 +174,26 @@ mod tests {
         }
         authentication.follow(Directory::new(vec![user], Vec::new()));
         assert_eq!(authentication.by_header(&bearer), Err(unknown));
+    }
+
+    /// Promise: one user takes neither all connections nor all memory; the places of another user
+    /// are free meanwhile, and those of a request return with its end.
+    #[test]
+    fn a_user_has_a_bounded_number_of_places() {
+        let authentication = Authentication::new(Directory::default());
+        let (anna, ben) = ("anna".parse().unwrap(), "ben".parse().unwrap());
+        let long: Vec<_> = (0..4).map(|_| authentication.request_place(&anna, true)).collect();
+        assert!(long.iter().all(Option::is_some));
+        assert!(authentication.request_place(&anna, false).is_none());
+        assert!(authentication.request_place(&ben, true).is_some());
+        drop(long);
+        assert!(authentication.request_place(&anna, true).is_some());
+        let connections: Vec<_> = (0..CONNECTIONS_OF_USER_MAX)
+            .map(|_| authentication.connection_place(&anna).unwrap())
+            .collect();
+        assert!(authentication.connection_place(&anna).is_none());
+        assert!(authentication.connection_place(&ben).is_some());
+        drop(connections);
+        assert!(authentication.connection_place(&anna).is_some());
     }
 }

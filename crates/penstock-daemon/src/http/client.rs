@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -20,6 +20,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::reply::ProblemReply;
+use super::request::BODY_BYTES_MAX;
 use crate::access::audit_log::AuditLog;
 use crate::access::authentication::unauthenticated;
 use crate::events::log::now_ms;
@@ -48,25 +49,30 @@ pub(crate) struct WebClient {
     pub(crate) proof: Proof,
 }
 
-/// Whether a connection has carried an accepted token.
+/// Proof that a connection has carried an accepted token: its place among the connections of the
+/// first user whose token it was.
 #[derive(Clone, Debug)]
-pub(crate) struct Proof(watch::Sender<bool>);
+pub(crate) struct Proof(watch::Sender<Option<Arc<OwnedSemaphorePermit>>>);
 
 impl Default for Proof {
     fn default() -> Self {
-        Self(watch::Sender::new(false))
+        Self(watch::Sender::new(None))
     }
 }
 
 impl Proof {
-    fn give(&self) {
-        self.0.send_if_modified(|given| !std::mem::replace(given, true));
+    fn is_given(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    fn give(&self, place: OwnedSemaphorePermit) {
+        self.0.send_replace(Some(Arc::new(place)));
     }
 
     /// Waits until it is given.
     pub(crate) async fn given(&self) {
         // The sender lives as long as `self`.
-        let _ = self.0.subscribe().wait_for(|given| *given).await;
+        let _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 }
 
@@ -102,11 +108,18 @@ pub(crate) async fn authenticate(
     let from = request.extensions().get::<WebClient>().map(|client| client.from.ip());
     match site.authentication.by_header(request.headers()) {
         Ok(Some(principal)) => {
-            if let Some(client) = request.extensions().get::<WebClient>() {
-                client.proof.give();
+            if let Some(client) = request.extensions().get::<WebClient>()
+                && !client.proof.is_given()
+            {
+                let Some(place) = site.authentication.connection_place(&principal.user) else {
+                    return too_many("connections");
+                };
+                client.proof.give(place);
             }
-            let Some(place) = site.authentication.place_of(&principal.user) else {
-                return too_many();
+            let most = request.body().size_hint().upper();
+            let is_long = most.is_none_or(|most| most > BODY_BYTES_MAX as u64);
+            let Some(place) = site.authentication.request_place(&principal.user, is_long) else {
+                return too_many("requests under way");
             };
             let headers = request.headers().clone();
             request.extensions_mut().insert(principal.clone());
@@ -150,9 +163,9 @@ fn while_valid(
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(changed))))
 }
 
-/// The answer to a request of a user that has too many under way.
-fn too_many() -> Response {
-    let title = "the user has too many requests under way";
+/// The answer to a request of a user that has too many connections or requests.
+fn too_many(of: &str) -> Response {
+    let title = format!("the user has too many {of}");
     let problem = Problem::new(ProblemCode::Busy, title).status(429).hint("wait for some to end");
     let mut response = ProblemReply(problem).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
