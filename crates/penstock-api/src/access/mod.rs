@@ -12,7 +12,7 @@
 //! | list a store | by grant | by grant | yes | yes | `stores:list` |
 //! | submit and steer transfers | no | own, by grants | all | all | `transfers:write` |
 //! | operate: queue, drain, diagnosis | no | no | yes | yes | `site:operate` |
-//! | administer: pairings, users, grants | no | no | no | yes | `site:admin` |
+//! | administer: pairings, peers, users, keys | no | no | no | yes | `site:admin` |
 //! | read the audit log | no | no | no | yes | `audit:read` |
 //! | read metrics | yes | yes | yes | yes | `metrics:read` |
 //! | recover the cluster | no | no | no | no | root on the socket |

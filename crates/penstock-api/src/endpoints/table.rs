@@ -97,7 +97,7 @@ endpoints! {
         "Makes a token with which a host joins the site.";
     DRAIN_PEER Post "/api/v1/peers/{peer}/drain" Controller Idempotent Operate
         "Gives a peer no new work, or takes that order back.";
-    FORGET_PEER Post "/api/v1/peers/{peer}/forget" Controller Idempotent Operate
+    FORGET_PEER Post "/api/v1/peers/{peer}/forget" Controller Idempotent Administer
         "Forgets a peer that will not return, and locks its host out.";
 
     "The site":

@@ -23,12 +23,17 @@ pub(super) async fn list(
     Extension(caller): Extension<Principal>,
 ) -> Reply<PeersView> {
     let Json(mut view) = blocking(move || Ok(operate.peers())).await.map(Json)?;
+    hide_transfers(&mut view, &caller);
+    Ok(Json(view))
+}
+
+/// Removes the work of the peers where the caller sees its own transfers only: it names those of
+/// others.
+fn hide_transfers(view: &mut PeersView, caller: &Principal) {
     if !caller.sees_all_transfers() {
-        // The work of a peer names the transfers of others.
         let loads = view.peers.iter_mut().filter_map(|peer| peer.load.as_mut());
         loads.for_each(|load| load.tasks.clear());
     }
-    Ok(Json(view))
 }
 
 pub(super) async fn invite(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<TokenReply> {
@@ -55,8 +60,13 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Reply<StatusView>
     blocking(move || Ok(admin.status())).await.map(Json)
 }
 
-pub(super) async fn health(State(operate): State<Arc<Operate>>) -> Reply<SiteHealthView> {
-    blocking(move || Ok(operate.health())).await.map(Json)
+pub(super) async fn health(
+    State(operate): State<Arc<Operate>>,
+    Extension(caller): Extension<Principal>,
+) -> Reply<SiteHealthView> {
+    let Json(mut view) = blocking(move || Ok(operate.health())).await.map(Json)?;
+    hide_transfers(&mut view.peers, &caller);
+    Ok(Json(view))
 }
 
 #[derive(Deserialize)]
