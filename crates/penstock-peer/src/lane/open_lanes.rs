@@ -58,7 +58,7 @@ impl OpenLanes {
         let number = lanes.next;
         lanes.next += 1;
         lanes.open.insert(number, (closer, holds));
-        OpenLane { standing: self, number }
+        OpenLane { all: self, number }
     }
 
     /// Cuts the lanes whose rights have ended.
@@ -105,12 +105,12 @@ impl PairingEndings {
 
 /// An open lane, for as long as it is kept.
 pub(crate) struct OpenLane<'a> {
-    standing: &'a OpenLanes,
+    all: &'a OpenLanes,
     number: u64,
 }
 
 impl Drop for OpenLane<'_> {
     fn drop(&mut self) {
-        self.standing.lock().open.remove(&self.number);
+        self.all.lock().open.remove(&self.number);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct PathBook {
     /// Connections that wait for a lane.
     pub(crate) ahead: WaitingConnections,
     /// Open lanes, each with the right on which it depends.
-    pub(crate) standing: OpenLanes,
+    pub(crate) open_lanes: OpenLanes,
     pub(crate) endings: Arc<PairingEndings>,
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn run(
         }
     };
     let closer = stream.closer().ok();
-    let _standing = closer.map(|closer| dialer.book.standing.enter(closer, right));
+    let _open_lane = closer.map(|closer| dialer.book.open_lanes.enter(closer, right));
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
     let working = Working::default();
     let closer = LaneHandle::new(&stream, &working).ok();

@@ -88,7 +88,7 @@ pub struct SourceService {
     fence: Mutex<Fence>,
     /// Number of lanes that are served now.
     pub(crate) lanes: AtomicU32,
-    pub(crate) standing: OpenLanes,
+    pub(crate) open_lanes: OpenLanes,
     pub(crate) draining: AtomicBool,
 }
 
@@ -253,7 +253,7 @@ impl SourceService {
             verifier,
             fence: Mutex::default(),
             lanes: AtomicU32::new(0),
-            standing: OpenLanes::default(),
+            open_lanes: OpenLanes::default(),
             draining: AtomicBool::new(false),
         }
     }
@@ -325,7 +325,7 @@ impl SourceService {
     /// Ends the lanes whose rights have ended. Does not block; call it every second, and at once
     /// when a pairing has ended.
     pub fn end_void_lanes(&self) {
-        self.standing.end_void();
+        self.open_lanes.end_void();
     }
 
     #[cfg(test)]

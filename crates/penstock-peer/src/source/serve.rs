@@ -54,7 +54,7 @@ pub(crate) fn serve(
     let peer = pending.peer().clone();
     let served = pending.welcome(protocol, &service.peer).and_then(|lane| {
         let _served = Served::one(&service.lanes);
-        let _standing = service.standing.enter(lane.closer()?, holds);
+        let _open_lane = service.open_lanes.enter(lane.closer()?, holds);
         Server::new(service, open, lane, (hello.digest, memory)).and_then(|mut server| server.run())
     });
     match served {

@@ -116,13 +116,13 @@ impl TargetService {
     /// now. Does not block.
     pub fn end_lanes_from(&self, site: &Name) {
         self.book.endings.note(site);
-        self.book.standing.end_void();
+        self.book.open_lanes.end_void();
     }
 
     /// Ends the lanes that [`TargetService::end_lanes_from`] missed because they were opening at
     /// that moment. Does not block; call it every second.
     pub fn end_void_lanes(&self) {
-        self.book.standing.end_void();
+        self.book.open_lanes.end_void();
     }
 
     /// Returns the records of the paths to a site, from transfers since the daemon started.
