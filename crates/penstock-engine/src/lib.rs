@@ -9,7 +9,7 @@
 //! | [`mod@slice`] | the cutting of a page into pieces. | both |
 //! | [`transfer`] | missing, written and durable pieces; the next work of each peer. | controller |
 //! | [`page`] | the ledger of one page: its state and its log. | controller |
-//! | [`queue`] | the transfer that starts next; the reason why each other one waits. | controller, not in use yet |
+//! | [`queue`] | the transfer that starts next; the reason why each other one waits. | controller |
 //! | [`limit_shares`] | the division of a limit among target peers. | controller |
 //! | [`fetch`] | requests on lanes, how far ahead, retries. | target peer |
 //! | [`epoch`] | the time of a sync, the files to rename after it. | target peer |
