@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::remarks::{self, Remark};
 
-/// Programs whose tests wait more than they compute; the longest first.
+/// Programs whose tests wait more than they compute.
 const WAITING: [&str; 6] = ["peers", "failover", "own_etcd", "network", "sites", "stores"];
 /// Where tests of real processes lie, which share the machine's time with whatever else runs. A
 /// unit test that fails has failed.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use penstock_testkit::{
     Copy, Ended, Mount, Run, Scratch, Signal, assert_no_leftovers, assert_same, bytes_below,
-    figure, files_below, make_files, rng, two_sites,
+    figure, files_below, is_root, make_files, rng, two_sites,
 };
 
 const MIB: usize = 1 << 20;
@@ -200,8 +200,7 @@ fn c2_a_time_that_is_put_back_hides_nothing() {
 /// Needs root, for a loop device.
 #[test]
 fn c1_a_file_rewritten_within_the_second_of_its_read_arrives_new() {
-    if !rustix::process::getuid().is_root() {
-        println!("SKIPPED: needs root, for a loop device");
+    if !is_root("a file system on a loop device") {
         return;
     }
     let base = Scratch::on_disk();
@@ -275,8 +274,7 @@ fn c1_changes_are_followed_between_sites() {
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 100, 20_000, &[24 * MIB; 4]);
     let (a, b) = two_sites(base.path(), &source, &target);
-    let submitted =
-        b.ok(&["transfer", "submit", "a:data/", "b:data/", "--bwlimit", RATE]).trim().to_owned();
+    let submitted = b.submit(&["a:data/", "b:data/", "--bwlimit", RATE]);
     b.show_until(&submitted, |view| {
         view["progress"]["scan_complete"] == true
             && view["progress"]["bytes_verified"].as_u64() > Some(0)

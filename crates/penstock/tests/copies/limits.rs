@@ -129,8 +129,7 @@ fn a_daemon_keeps_to_its_cpus() {
 }
 
 fn submit(b: &Site, arguments: &[&str]) -> String {
-    let submit = ["transfer", "submit", "a:data/set", "b:data/"];
-    b.ok(&[&submit[..], arguments].concat()).trim().to_owned()
+    b.submit(&[&["a:data/set", "b:data/"], arguments].concat())
 }
 
 /// Promise: a transfer between sites holds its rate, by either encryption.

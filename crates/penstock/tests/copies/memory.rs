@@ -94,8 +94,7 @@ fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64,
     }
     let place = format!("b:data/{target}");
     let options = ["--lanes", "1000", "--piece-size", "1M", "--encryption", encryption];
-    let submit = [["transfer", "submit", "a:data/src/", &place].as_slice(), &options].concat();
-    let id = b.ok(&submit).trim().to_owned();
+    let id = b.submit(&[["a:data/src/", &place].as_slice(), &options].concat());
     let (started, all_up) = (Instant::now(), OnceCell::new());
     // The daemon tells its figures once a second, and no event says that all lanes are up.
     b.show_until(&id, |view| {

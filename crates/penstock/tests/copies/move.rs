@@ -427,7 +427,7 @@ fn allow_removal(site: &Site, by: &str) {
 }
 
 fn submit_move(site: &Site, source: &str, target: &str) -> String {
-    site.ok(&["transfer", "submit", "--remove-source", source, target]).trim().to_owned()
+    site.submit(&["--remove-source", source, target])
 }
 
 /// C4: to remove is a right of its own: a site that may read may not move, whoever submits it; the

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
 use penstock_testkit::{
-    Ended, Run, SshHost, SshOptions, assert_same_files, figure, is_root, make_small_tree, program,
-    signal, tool,
+    Ended, Mount, Run, SshHost, SshOptions, assert_same_files, figure, is_root, make_small_tree,
+    program, signal, tool,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -448,19 +448,14 @@ fn a_full_target_is_said_and_resumed() {
         return;
     }
     let host = installed();
-    let small = host.path("small");
-    fs::create_dir(&small).unwrap();
-    tool("mount", &[&"-t", &"tmpfs", &"-o", &"size=16m", &"none", &small]);
+    let disk = Mount::tmpfs(&host.path(""), "small", 16);
     let to = host.remote("small/t");
     let ended = host.run(&["mem:files=8,size=4M", &to]);
     assert_eq!(ended.code, 5, "{}", ended.errors);
     assert!(ended.errors.contains("at 127.0.0.1: the target is full"), "{}", ended.errors);
-    tool("mount", &[&"-o", &"remount,size=64m", &small]);
-    let again = host.run(&["mem:files=8,size=4M", &to]);
+    disk.remount("size=64m");
+    host.run(&["mem:files=8,size=4M", &to]).expect(0);
     host.assert_nothing_runs();
-    let again_code = again.code;
-    tool("umount", &[&small]);
-    assert_eq!(again_code, 0, "{}", again.errors);
 }
 
 /// Promise: failed items and digest lists of a run at the other host come here.

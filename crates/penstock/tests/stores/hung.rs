@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use penstock_api::fence::Fence;
@@ -22,11 +22,10 @@ use penstock_testkit::{
     Fuse, InProcessSite, MooseFs, PATIENCE, Scratch, Still, Wait, bytes, threads_named,
 };
 
+use crate::turn;
+
 /// Twice as long a call may give no sign of life.
 const GRANT: Duration = Duration::from_secs(3);
-
-/// Tests that look at the threads of this process run one at a time.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// Two peers of a site with a client of their own each; none where MooseFS cannot be run.
 struct World {
@@ -37,7 +36,7 @@ struct World {
 }
 
 fn begin() -> Option<World> {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = turn();
     let root = Scratch::in_memory();
     let moose = MooseFs::start(root.path(), 2, 2)?;
     fs::create_dir(moose.path(0).join("store")).unwrap();
@@ -181,6 +180,7 @@ fn read_pages(source: &SourceService, transfer: u8) -> u64 {
 /// its pages when it answers.
 #[test]
 fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
+    let _turn = turn();
     let root = Scratch::in_memory();
     let (tree, sound) = (root.path().join("tree"), root.path().join("sound"));
     for base in [&tree, &sound] {

@@ -1,10 +1,10 @@
 //! A real distributed file system: several hosts share MooseFS, each by a client of its own over
-//! FUSE. First the store layer by itself, as several target peers use it, then real daemons. Needs
-//! root, `/dev/fuse` and Debian's MooseFS; skips, loudly, where one of them is missing.
+//! FUSE. The tests use the store layer by itself, as several target peers do. They need root,
+//! `/dev/fuse` and Debian's MooseFS, and skip, loudly, where one of them is missing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Barrier;
+use std::sync::{Barrier, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ use penstock_store::{
     Attributes, IoMode, Kind, LeftOver, PosixOptions, PosixStore, StoreError, Target, WriteFile,
 };
 use penstock_testkit::{MooseFs, Scratch, bytes, seed};
+
+use crate::turn;
 
 const MIB: usize = 1 << 20;
 const HOSTS: usize = 3;
@@ -26,6 +28,7 @@ struct Shared {
     stores: Vec<PosixStore>,
     moose: MooseFs,
     _root: Scratch,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Shared {
@@ -34,11 +37,12 @@ impl Shared {
     }
 
     fn with(io: IoMode) -> Option<Self> {
+        let turn = turn();
         let root = Scratch::in_memory();
         let moose = MooseFs::start(root.path(), 2, HOSTS)?;
         std::fs::create_dir(moose.path(0).join("store")).unwrap();
         let stores = (0..HOSTS).map(|host| open(&moose.path(host).join("store"), io)).collect();
-        Some(Self { stores, moose, _root: root })
+        Some(Self { stores, moose, _root: root, _turn: turn })
     }
 
     /// All hosts make or open one temporary file, and write their shares of the first half.
