@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import penstock
 from penstock import AsyncPenstock, Penstock, models
 from penstock._codes import AREAS
@@ -84,6 +86,17 @@ def test_both_clients_have_the_same_methods() -> None:
 def test_what_is_written_by_the_generator_is_as_it_would_write_it() -> None:
     """Promise: the synchronous client follows the asynchronous one."""
     assert generate.differing() == []
+
+
+def test_what_the_generator_does_not_write_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise: a synchronous module stays no longer than the one that it was written from."""
+    for name in ("_async/__init__.py", "_sync/__init__.py", "_sync/gone.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setattr(generate, "PACKAGE", tmp_path)
+    assert generate.differing() == [tmp_path / "_sync/gone.py"]
 
 
 def test_every_area_of_problems_has_a_class() -> None:

@@ -1,8 +1,8 @@
 """Writes the synchronous client from the asynchronous one.
 
-Usage: python tools/generate.py [--check]
+Usage: python tools/generate.py
 
-With `--check` it writes nothing, and fails if a file is not what it would write. Needs ruff.
+The program needs ruff. A test fails if a file is not what this program would write.
 """
 
 import re
@@ -55,26 +55,21 @@ def written() -> dict[Path, str]:
 
 
 def differing() -> list[Path]:
-    """Returns the files that are not what this program would write."""
-    return [
-        path
-        for path, source in written().items()
-        if not path.exists() or path.read_text() != source
+    """Returns the files that are not what this program would write, or that it would not write."""
+    files = written()
+    wrong = [
+        path for path, source in files.items() if not path.exists() or path.read_text() != source
     ]
+    present = sorted((PACKAGE / "_sync").glob("*.py"))
+    return wrong + [path for path in present if path.name != "__init__.py" and path not in files]
 
 
-def main() -> int:
+def main() -> None:
     """Runs the program."""
-    if sys.argv[1:] == ["--check"]:
-        wrong = differing()
-        for path in wrong:
-            print(f"{path}: run `python tools/generate.py`, and commit the file")
-        return 1 if wrong else 0
     (PACKAGE / "_sync").mkdir(exist_ok=True)
     for path, source in written().items():
         path.write_text(source)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
