@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(checked.lines, 5);
     }
 
-    /// Promise (C9): the chain goes on where a crash or a full disk comes between a file that is put
-    /// aside and the first line of the next one.
+    /// Promise (C9): the chain continues where a crash or a full disk comes between a file that is
+    /// put aside and the first line of the next one.
     #[test]
     fn c9_the_chain_goes_on_over_files_put_aside() {
         let directory = tempfile::tempdir().unwrap();
