@@ -32,6 +32,7 @@
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`site`] | sites: opening a data set, pairing |
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |
+//! | [`webhook`] | users, daemon, receivers: requests that tell of ended transfers |
 //! | [`text`] | every API: reading of fields for people |
 //! | [`problem`] | every API, its client: RFC 9457 problem details |
 
@@ -57,6 +58,7 @@ mod run;
 pub mod site;
 pub mod text;
 pub mod transfer;
+pub mod webhook;
 
 pub use options::{limits, preserve, select, update};
 pub use run::{delete, fence, heads, peers, removal, request, scan, task};

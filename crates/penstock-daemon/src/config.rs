@@ -21,8 +21,10 @@ use penstock_exit::{ExitCode, Failure};
 mod error;
 mod own_etcd;
 mod web;
+mod webhook;
 
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
+pub use webhook::{NotifyConfig, WebhookConfig};
 
 pub use error::{ClusterConfigError, ConfigError, OwnEtcdError};
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
@@ -67,6 +69,12 @@ pub struct Config {
     /// The API over HTTPS, for users on other hosts. Default: none, only the Unix socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<WebConfig>,
+    /// Where webhooks may go: HTTPS requests that tell other programs of ended transfers.
+    #[serde(default, skip_serializing_if = "WebhookConfig::is_default")]
+    pub webhook: WebhookConfig,
+    /// A command that is run for each ended transfer. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<NotifyConfig>,
     /// The site's other peers, where there are some. Default: this peer is the whole site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterConfig>,
@@ -386,6 +394,10 @@ impl Config {
         }
         if let Some(web) = &self.web {
             web.check()?;
+        }
+        self.webhook.destinations()?;
+        if let Some(notify) = &self.notify {
+            notify.check()?;
         }
         if self.cpus == Some(0) {
             return Err(ConfigError::Zero("cpus"));

@@ -15,6 +15,7 @@
 //! | `operations` | what operators ask of any peer |
 //! | `checks` | findings about this host, its site and its paths |
 //! | `events` | what has happened at this site |
+//! | `webhooks` | other programs, told of transfers that have ended |
 //! | `managed_etcd` | a member of etcd that this host runs |
 //! | `peer_server` | requests of a controller on another host, answered |
 //! | `peer_client` | peers on other hosts, as their controller drives them |
@@ -36,6 +37,7 @@ mod peer_client;
 mod peer_server;
 pub mod site;
 pub mod site_directory;
+mod webhooks;
 mod wiring;
 
 use std::path::{Path, PathBuf};

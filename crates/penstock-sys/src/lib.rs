@@ -37,5 +37,5 @@ pub use locks::{LockError, LockFile};
 pub use semaphore::{Permit, Semaphore};
 pub use socket::{TCP_INFO_BYTES, bind_to_device, set_receive_low_water, tcp_info};
 pub use thread::{sleeps_of, thread_number};
-pub use users::{group_name, group_number, own_numbers, user_name, user_number};
+pub use users::{group_name, group_number, own_numbers, user_name, user_number, user_numbers};
 pub use wiped::Wiped;

@@ -19,6 +19,11 @@ pub fn user_name(uid: u32) -> Option<Vec<u8>> {
 
 /// The number of a user. Blocks: the name service may ask a server.
 pub fn user_number(name: &[u8]) -> Option<u32> {
+    user_numbers(name).map(|(user, _)| user)
+}
+
+/// The numbers of a user and of its primary group. Blocks: the name service may ask a server.
+pub fn user_numbers(name: &[u8]) -> Option<(u32, u32)> {
     let name = CString::new(name).ok()?;
     record(|entry: &mut libc::passwd, memory, found| {
         // SAFETY: as in `user_name`; `name` ends with a NUL (getpwnam_r(3)).
@@ -27,7 +32,7 @@ pub fn user_number(name: &[u8]) -> Option<u32> {
             libc::getpwnam_r(name.as_ptr(), entry, memory_start, memory.len(), found)
         }
     })
-    .map(|(entry, _memory)| entry.pw_uid)
+    .map(|(entry, _memory)| (entry.pw_uid, entry.pw_gid))
 }
 
 /// The name of a group. Blocks: the name service may ask a server.

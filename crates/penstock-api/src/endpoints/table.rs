@@ -130,6 +130,24 @@ endpoints! {
     REVOKE_TOKEN Delete "/api/v1/tokens/{id}" Controller Idempotent Own
         "Revokes a token; every peer refuses it within two seconds.";
 
+    "Webhooks":
+    LIST_WEBHOOKS Get "/api/v1/webhooks" Controller Safe Operate
+        "Lists the webhooks of the site.";
+    SHOW_WEBHOOK Get "/api/v1/webhooks/{name}" Controller Safe Operate
+        "Shows a webhook, and whether its last delivery failed.";
+    PUT_WEBHOOK Put "/api/v1/webhooks/{name}" Controller Idempotent Operate
+        "Makes a webhook, or replaces its settings; the answer that makes it has its secret.";
+    REMOVE_WEBHOOK Delete "/api/v1/webhooks/{name}" Controller Idempotent Operate
+        "Removes a webhook and the messages that wait for it.";
+    TEST_WEBHOOK Post "/api/v1/webhooks/{name}/test" Controller Once Operate
+        "Delivers a test message now, and answers with the result.";
+    ROTATE_WEBHOOK Post "/api/v1/webhooks/{name}/rotate" Controller Once Operate
+        "Makes another secret; the former one signs too for a day.";
+    LIST_DELIVERIES Get "/api/v1/webhooks/{name}/deliveries" Controller Safe Operate
+        "Lists the attempts of the controller to deliver messages, newest first.";
+    REDELIVER Post "/api/v1/webhooks/{name}/deliveries/{id}/redeliver" Controller Once Operate
+        "Delivers a message of an ended transfer again, and answers with the result.";
+
     "Lost hosts":
     TAKE_OVER Post "/api/v1/cluster/takeover" ThisPeer Once LocalRoot
         "Continues with the etcd of the host alone, when the other hosts that run etcd are lost.";

@@ -206,6 +206,12 @@ problem_codes! {
     TokenUnknown "token-unknown" 404 Usage AfterChange
         "The site has no token of that id."
         "Look at `penstock token list`.";
+    WebhookUnknown "webhook-unknown" 404 Usage AfterChange
+        "The site has no webhook of that name, or no message of that id for it."
+        "Look at `penstock webhook list` and `penstock webhook deliveries`.";
+    WebhookAddress "webhook-address" 409 Refused AfterChange
+        "The configuration does not allow this address of a webhook."
+        "Add the beginning of the address to `webhook.allow`, and restart the daemon.";
     NotExported "not-exported" 403 NotAuthorised AfterChange
         "The store is not exported to the calling site."
         "Ask an operator of the other site to list your site at the store.";

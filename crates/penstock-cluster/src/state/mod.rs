@@ -30,6 +30,7 @@ pub use transfers::{Stub, TransferRecord, Wish};
 
 use penstock_api::access::{Token, TokenId, User};
 use penstock_api::heads::HeadStore;
+use penstock_api::webhook::Webhook;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::version;
 
@@ -86,6 +87,12 @@ pub trait SiteState: HeadStore {
     fn put_token(&self, token: &Token) -> Result<(), StateError>;
     /// Removes a token. Durable.
     fn remove_token(&self, id: TokenId) -> Result<(), StateError>;
+    /// Returns all webhooks, by name.
+    fn webhooks(&self) -> Result<Vec<Webhook>, StateError>;
+    /// Stores a webhook, or replaces the one with the same name. Durable.
+    fn put_webhook(&self, webhook: &Webhook) -> Result<(), StateError>;
+    /// Removes a webhook. Durable.
+    fn remove_webhook(&self, name: &Name) -> Result<(), StateError>;
 }
 
 impl SiteState for SqliteState {
@@ -175,5 +182,16 @@ impl SiteState for SqliteState {
 
     fn remove_token(&self, id: TokenId) -> Result<(), StateError> {
         self.remove_token(id)
+    }
+    fn webhooks(&self) -> Result<Vec<Webhook>, StateError> {
+        self.webhooks()
+    }
+
+    fn put_webhook(&self, webhook: &Webhook) -> Result<(), StateError> {
+        self.put_webhook(webhook)
+    }
+
+    fn remove_webhook(&self, name: &Name) -> Result<(), StateError> {
+        self.remove_webhook(name)
     }
 }

@@ -1,6 +1,7 @@
-//! Users and tokens in SQLite.
+//! Users, tokens and webhooks in SQLite.
 
 use penstock_api::access::{Token, TokenId, User};
+use penstock_api::webhook::Webhook;
 use penstock_proto::id::Name;
 use rusqlite::params;
 use serde::Serialize;
@@ -13,6 +14,7 @@ use super::sqlite::{Commit, SqliteState, StateError};
 enum Kind {
     User,
     Token,
+    Webhook,
 }
 
 impl Kind {
@@ -20,6 +22,7 @@ impl Kind {
         match self {
             Self::User => "user",
             Self::Token => "token",
+            Self::Webhook => "webhook",
         }
     }
 }
@@ -73,8 +76,32 @@ impl SqliteState {
         self.remove_principal(Kind::Token, &id.to_string())
     }
 
+    /// Returns all webhooks, by name.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn webhooks(&self) -> Result<Vec<Webhook>, StateError> {
+        self.principals(Kind::Webhook)
+    }
+
+    /// Stores a webhook, or replaces the one with the same name. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn put_webhook(&self, webhook: &Webhook) -> Result<(), StateError> {
+        self.put_principal(Kind::Webhook, webhook.name.as_str(), webhook)
+    }
+
+    /// Removes a webhook. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn remove_webhook(&self, name: &Name) -> Result<(), StateError> {
+        self.remove_principal(Kind::Webhook, name.as_str())
+    }
+
     fn principals<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, StateError> {
-        let failed = StateError::statement("list users and tokens");
+        let failed = StateError::statement("list users, tokens or webhooks");
         let reader = self.read();
         let mut query = reader
             .prepare_cached("SELECT record FROM principal WHERE kind = ?1 ORDER BY name")
@@ -92,7 +119,7 @@ impl SqliteState {
         name: &str,
         record: &impl Serialize,
     ) -> Result<(), StateError> {
-        let what = "store a user or token";
+        let what = "store a user, token or webhook";
         let text = serde_json::to_string(record).map_err(damaged)?;
         self.write(what, Commit::Durable, |transaction| {
             transaction
@@ -106,7 +133,7 @@ impl SqliteState {
     }
 
     fn remove_principal(&self, kind: Kind, name: &str) -> Result<(), StateError> {
-        let what = "remove a user or token";
+        let what = "remove a user, token or webhook";
         self.write(what, Commit::Durable, |transaction| {
             transaction
                 .execute(

@@ -21,6 +21,7 @@ use crate::site::client::Sites;
 use crate::site::context::Site;
 use crate::site::foreign_scans;
 use crate::site::foreign_scans::ForeignScans;
+use crate::webhooks::Webhooks;
 
 /// What a controller is made of.
 pub(crate) struct ControllerParts {
@@ -30,6 +31,8 @@ pub(crate) struct ControllerParts {
     pub(crate) target: Arc<dyn TargetPeer>,
     /// Is told what becomes of transfers.
     pub(crate) events: Arc<EventLog>,
+    /// Delivers what becomes of transfers to other programs.
+    pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) signer: Arc<dyn ReceiptSigner>,
     /// Directory of ledgers, one below it for each transfer.
     pub(crate) journal: PathBuf,
@@ -66,7 +69,7 @@ impl ControllerParts {
         let manager = Manager::start(
             manager_config,
             ManagerParts {
-                state,
+                state: Arc::clone(&state),
                 source: Arc::clone(&source),
                 target: side.target,
                 peers: side.peers,
@@ -82,6 +85,7 @@ impl ControllerParts {
         let manager = manager.map_err(|error| penstock_exit::failure(error.into()))?;
         let manager = Arc::new(manager);
         self.events.follow_transfers(&manager);
+        self.webhooks.follow(&manager, state);
         let scans = Arc::new(ForeignScans::new(self.journal.with_file_name("source")));
         let sweep = foreign_scans::sweep(
             Arc::clone(&scans),

@@ -7,6 +7,7 @@ use penstock_net::trust::CipherSuite;
 use penstock_proto::id::Name;
 
 use crate::networks::NetworkError;
+use crate::webhooks::EntryError;
 
 /// A statement of the configuration that cannot be followed, with the key where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +43,12 @@ pub enum ConfigError {
     /// The table `web` is wrong.
     #[error("`web`: {0}")]
     Web(#[from] WebConfigError),
+    /// The table `webhook` is wrong.
+    #[error("`webhook.allow`: {0}")]
+    Webhook(#[from] EntryError),
+    /// The table `notify` is wrong.
+    #[error("`notify`: {0}")]
+    Notify(#[from] NotifyConfigError),
     /// The table `cluster` is wrong.
     #[error("`cluster`: {0}")]
     Cluster(#[from] ClusterConfigError),
@@ -69,6 +76,20 @@ pub enum WebConfigError {
     /// A certificate or a key is alone.
     #[error("`certificate` and `key` belong together")]
     HalfPair,
+}
+
+/// A statement about `notify.command` that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotifyConfigError {
+    /// The command does not begin with the path of a program.
+    #[error("`command` begins with the absolute path of a program")]
+    Program,
+    /// An event is not known.
+    #[error("`on`: {0}")]
+    Event(String),
+    /// The account is not known to the host.
+    #[error("`user`: the host has no account `{0}`")]
+    Account(String),
 }
 
 /// A statement about the peers of a site that cannot be followed.

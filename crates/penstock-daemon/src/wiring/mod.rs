@@ -52,6 +52,7 @@ use crate::site::admin::Admin;
 use crate::site::client::Sites;
 use crate::site::context::Site;
 use crate::site_directory::TRUST_DIRECTORY;
+use crate::webhooks::Webhooks;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Threads of the local API, and how many of its requests may block at a time.
@@ -157,6 +158,7 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
         source: parts.source,
         target: parts.target,
         events: Arc::clone(&events),
+        webhooks: Webhooks::new(Arc::clone(&site), Arc::clone(&events))?,
         signer: Arc::new(SiteSigner::new(&site)?),
         journal: journal.join("journal"),
     };
@@ -317,7 +319,9 @@ impl Faces {
         let operate = Arc::new(Operate::new(operate, Arc::clone(&member))?);
         let users = Arc::new(Users::new(Arc::clone(&member.parts.site)));
         let operate_here = Arc::clone(&operate);
-        let api = LocalApi { member: Arc::clone(&member), admin, operate: operate_here, users };
+        let webhooks = Arc::clone(&member.parts.webhooks);
+        let api =
+            LocalApi { member: Arc::clone(&member), admin, operate: operate_here, users, webhooks };
         let router = ClusterRouter::new(api, client, Arc::clone(&host), Arc::clone(&service));
         let (local, site) = (router.local()?, router.site()?);
         member.begin()?;

@@ -26,6 +26,7 @@ fn faces(directory: &Path, stopped: &watch::Receiver<bool>) -> Faces {
         source: parts.source,
         target: parts.target,
         events: Arc::clone(&events),
+        webhooks: Webhooks::new(Arc::clone(&site), Arc::clone(&events)).unwrap(),
         signer: Arc::new(SiteSigner::new(&site).unwrap()),
         journal: directory.join("journal"),
     };

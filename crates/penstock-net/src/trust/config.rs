@@ -105,6 +105,26 @@ pub fn client_config(
     Ok(Arc::new(config))
 }
 
+/// Returns a client of servers of the internet, which trusts the authorities that the host trusts
+/// and those in `more`, PEM. A host without any is one on which only `more` is trusted. Blocks on
+/// the files of the host.
+///
+/// # Errors
+/// `Certificate` or `Tls`: `more` is no PEM, or one of its certificates is none.
+pub fn host_client_config(more: Option<&[u8]>) -> Result<ClientConfig, TrustError> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    for certificate in CertificateDer::pem_slice_iter(more.unwrap_or_default()) {
+        let none = |_| TrustError::Certificate("the authority is no PEM");
+        roots.add(certificate.map_err(none)?)?;
+    }
+    let config = ClientConfig::builder_with_provider(provider_for_checks())
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+        .with_root_certificates(roots);
+    Ok(config.with_no_client_auth())
+}
+
 /// Returns a client of an ordinary service, which is known by its DNS name or address, as etcd is.
 /// `ca` holds the only authorities that are trusted for it, PEM. `identity` holds the certificate
 /// to show and its key, PEM. Without `ca` no server is trusted: for plain HTTP.

@@ -52,7 +52,9 @@ pub(crate) mod tests;
 
 pub use authority::{LINKS_MAX, SiteAuthority};
 pub use capability::{CapabilityError, CapabilityKey, verify_capability};
-pub use config::{Purpose, client_config, peer_server_name, server_config, web_client_config};
+pub use config::{
+    Purpose, client_config, host_client_config, peer_server_name, server_config, web_client_config,
+};
 pub use error::{TrustError, explain, is_distrust};
 pub use facts::{AuthorityFacts, Fingerprint, inspect_authority, key_of, peer_id_of};
 pub use identity::PeerCertificate;

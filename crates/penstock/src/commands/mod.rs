@@ -16,3 +16,4 @@ pub(crate) mod status;
 pub(crate) mod store;
 pub(crate) mod transfer;
 pub(crate) mod verify;
+pub(crate) mod webhook;

@@ -20,6 +20,7 @@ mod secret;
 mod steer;
 mod trust;
 mod users;
+mod webhooks;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -17,6 +17,7 @@
 //! /penstock/SITE/transfers/ID   records    /penstock/SITE/stubs/ID
 //! /penstock/SITE/pairings/SITE  pairings
 //! /penstock/SITE/users/NAME     users      /penstock/SITE/tokens/ID
+//! /penstock/SITE/webhooks/NAME  webhooks
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
 //! ```
 //! A value longer than [`VALUE_INLINE_MAX`] lies in the journal store, in a file that is named by
@@ -40,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use penstock_api::access::{Token, TokenId, User};
 use penstock_api::fence::Fence;
+use penstock_api::webhook::Webhook;
 use penstock_proto::id::{Name, TransferId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -145,6 +147,9 @@ impl EtcdState {
         for token in state.records::<Token>("tokens/")? {
             state.cache.put_token(&token)?;
         }
+        for webhook in state.records::<Webhook>("webhooks/")? {
+            state.cache.put_webhook(&webhook)?;
+        }
         Ok(state)
     }
 
@@ -214,6 +219,12 @@ impl EtcdState {
         for token in from.tokens()? {
             if tokens.iter().all(|known| known.id != token.id) {
                 self.put_token(&token)?;
+            }
+        }
+        let webhooks = self.cache.webhooks()?;
+        for webhook in from.webhooks()? {
+            if webhooks.iter().all(|known| known.name != webhook.name) {
+                self.put_webhook(&webhook)?;
             }
         }
         Ok(())
@@ -549,6 +560,21 @@ impl SiteState for EtcdState {
     fn remove_token(&self, id: TokenId) -> Result<(), StateError> {
         self.delete("remove a token", self.keys.at(&format!("tokens/{id}")))?;
         self.cache.remove_token(id)
+    }
+
+    fn webhooks(&self) -> Result<Vec<Webhook>, StateError> {
+        self.cache.webhooks()
+    }
+
+    fn put_webhook(&self, webhook: &Webhook) -> Result<(), StateError> {
+        let key = self.keys.at(&format!("webhooks/{}", webhook.name));
+        self.put("store a webhook", key, webhook)?;
+        self.cache.put_webhook(webhook)
+    }
+
+    fn remove_webhook(&self, name: &Name) -> Result<(), StateError> {
+        self.delete("remove a webhook", self.keys.at(&format!("webhooks/{name}")))?;
+        self.cache.remove_webhook(name)
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `sites` | pairings, paths to other sites, stores |
 //! | `peers` | the site and its peers |
 //! | `users` | users, tokens, the caller itself |
+//! | `webhooks` | webhooks and their deliveries |
 //! | `recovery` | orders when hosts that run etcd are lost |
 //! | `state` | none: what the handlers share |
 
@@ -21,6 +22,7 @@ mod sites;
 mod state;
 mod transfers;
 mod users;
+mod webhooks;
 
 use penstock_api::endpoints::{self as api, TABLE};
 
@@ -77,6 +79,14 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_TOKENS, users::tokens)
         .on(&api::CREATE_TOKEN, users::create_token)
         .on(&api::REVOKE_TOKEN, users::revoke_token)
+        .on(&api::LIST_WEBHOOKS, webhooks::list)
+        .on(&api::SHOW_WEBHOOK, webhooks::show)
+        .on(&api::PUT_WEBHOOK, webhooks::put)
+        .on(&api::REMOVE_WEBHOOK, webhooks::remove)
+        .on(&api::TEST_WEBHOOK, webhooks::test)
+        .on(&api::ROTATE_WEBHOOK, webhooks::rotate)
+        .on(&api::LIST_DELIVERIES, webhooks::deliveries)
+        .on(&api::REDELIVER, webhooks::redeliver)
         .on(&api::TAKE_OVER, recovery::take_over)
         .on(&api::RECOVER, recovery::recover)
         .on(&api::REMOVE_HOST, recovery::remove)

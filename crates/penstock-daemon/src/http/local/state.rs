@@ -15,6 +15,7 @@ use crate::http::client::no_principal;
 use crate::http::reply::ProblemReply;
 use crate::operations::Operate;
 use crate::site::admin::Admin;
+use crate::webhooks::Webhooks;
 
 /// The parts that answer.
 #[derive(Clone)]
@@ -23,11 +24,18 @@ pub(crate) struct LocalApi {
     pub(crate) admin: Arc<Admin>,
     pub(crate) operate: Arc<Operate>,
     pub(crate) users: Arc<Users>,
+    pub(crate) webhooks: Arc<Webhooks>,
 }
 
 impl FromRef<LocalApi> for Arc<Users> {
     fn from_ref(api: &LocalApi) -> Self {
         Arc::clone(&api.users)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<Webhooks> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.webhooks)
     }
 }
 

@@ -28,7 +28,7 @@ use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
 use crate::rights_dialog::{Questions, WrongWord};
 use crate::token::TokenArgs;
-use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig, WebConfig};
+use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig, WebConfig, WebhookConfig};
 use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
@@ -305,6 +305,8 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         advertise: init.advertise.clone(),
         running_max: penstock_controller::manager::RUNNING_MAX_DEFAULT,
         cpus: None,
+        webhook: WebhookConfig::default(),
+        notify: None,
         web: init.web.map(|address| WebConfig { listen: vec![address], ..WebConfig::default() }),
         cipher_suites: Vec::new(),
         networks: Vec::new(),

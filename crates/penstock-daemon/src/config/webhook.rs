@@ -1,0 +1,84 @@
+//! The parts of the configuration about webhooks and `notify.command`.
+
+use std::path::PathBuf;
+
+use penstock_api::webhook::WebhookKind;
+use serde::{Deserialize, Serialize};
+
+use super::error::NotifyConfigError;
+use crate::webhooks::{Destinations, EntryError, NotifyCommand};
+
+/// Where webhooks may go. The webhooks themselves are made over the API.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// Beginnings of the addresses that webhooks may have, as `https://hooks.example.org/`.
+    /// Default: `[]`, no webhook can be made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Authorities of receivers beside those that the host trusts, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+}
+
+impl WebhookConfig {
+    /// Returns whether it is as without the table.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the addresses that webhooks may have.
+    ///
+    /// # Errors
+    /// An entry is no beginning of an address.
+    pub(crate) fn destinations(&self) -> Result<Destinations, EntryError> {
+        Destinations::new(&self.allow)
+    }
+}
+
+/// A command that is run on the controller's host for each transfer that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotifyConfig {
+    /// The program and its arguments; no shell reads them. The message comes on standard input, as
+    /// JSON. A run that fails, or takes more than 60 s, is repeated for a day.
+    pub command: Vec<String>,
+    /// Account that it runs as, where the daemon runs as root. Default: `nobody`.
+    #[serde(default = "user_default")]
+    pub user: String,
+    /// The ends to tell: `done`, `failed`, `cancelled`. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<String>,
+}
+
+fn user_default() -> String {
+    "nobody".to_owned()
+}
+
+impl NotifyConfig {
+    /// Checks what can be told without the accounts of the host.
+    pub(super) fn check(&self) -> Result<(), NotifyConfigError> {
+        if self.command.first().is_none_or(|program| !program.starts_with('/')) {
+            return Err(NotifyConfigError::Program);
+        }
+        self.kinds().map(drop)
+    }
+
+    fn kinds(&self) -> Result<Vec<WebhookKind>, NotifyConfigError> {
+        self.on.iter().map(|kind| kind.parse().map_err(NotifyConfigError::Event)).collect()
+    }
+
+    /// Returns the command.
+    ///
+    /// # Errors
+    /// The account does not exist. Blocks: the name service may ask a server.
+    pub(crate) fn command(&self) -> Result<Option<NotifyCommand>, NotifyConfigError> {
+        let user = if rustix::process::geteuid().is_root() {
+            let numbers = penstock_sys::user_numbers(self.user.as_bytes());
+            Some(numbers.ok_or_else(|| NotifyConfigError::Account(self.user.clone()))?)
+        } else {
+            None
+        };
+        Ok(NotifyCommand::new(self.command.clone(), self.kinds()?, user))
+    }
+}

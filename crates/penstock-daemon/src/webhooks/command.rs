@@ -1,0 +1,154 @@
+//! `notify.command`: a program on the controller's host that is run for each ended transfer.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use penstock_api::webhook::{NOTIFY_COMMAND, WebhookKind};
+use penstock_proto::id::Name;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+/// Longest time of a run; the process group is killed after it.
+const RUN_MAX: Duration = Duration::from_secs(60);
+/// Bytes of its output that a failure quotes.
+const OUTPUT_BYTES_MAX: u64 = 500;
+
+/// The command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotifyCommand {
+    name: Name,
+    /// The program and its arguments; no shell reads them.
+    words: Vec<String>,
+    kinds: Vec<WebhookKind>,
+    /// Numbers of the user and group that it runs as; `None` leaves those of the daemon.
+    user: Option<(u32, u32)>,
+}
+
+impl NotifyCommand {
+    /// Returns the command of these words. `user` is the user and group that it runs as.
+    pub(crate) fn new(
+        words: Vec<String>,
+        kinds: Vec<WebhookKind>,
+        user: Option<(u32, u32)>,
+    ) -> Option<Self> {
+        let name = NOTIFY_COMMAND.parse().ok()?;
+        (!words.is_empty()).then_some(Self { name, words, kinds, user })
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(super) fn kinds(&self) -> &[WebhookKind] {
+        &self.kinds
+    }
+
+    pub(super) fn words(&self) -> String {
+        self.words.join(" ")
+    }
+
+    /// Returns whether a webhook of this name stands for the command.
+    pub(super) fn is(&self, name: &Name) -> bool {
+        self.name == *name
+    }
+
+    /// Runs it with a message on its standard input.
+    ///
+    /// # Errors
+    /// It cannot be started, ends with another status than 0, or does not end in time.
+    pub(super) async fn run(&self, body: Arc<[u8]>) -> Result<(), String> {
+        let command = self.clone();
+        let run = tokio::task::spawn_blocking(move || command.run_here(&body));
+        run.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    fn run_here(&self, body: &[u8]) -> Result<(), String> {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).current_dir("/").process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if let Some((user, group)) = self.user {
+            // The supplementary groups of a daemon that runs as root are dropped by this too.
+            command.gid(group).uid(user);
+        }
+        let mut child = command.spawn().map_err(|error| format!("`{}`: {error}", self.words[0]))?;
+        // The body is smaller than a pipe; a command that does not read it is its own affair.
+        drop(child.stdin.take().map(|mut input| input.write_all(body)));
+        let status = wait(&mut child).map_err(|error| format!("`{}`: {error}", self.words[0]))?;
+        if status.success() {
+            return Ok(());
+        }
+        let output = child.stderr.take().map(output_of).unwrap_or_default();
+        Err(format!("`{}`: {status}: {}", self.words[0], output.trim()))
+    }
+}
+
+/// Returns the beginning of what a process that has ended wrote to its standard error. A process
+/// that it left behind may hold the pipe open: nothing is waited for.
+fn output_of(errors: ChildStderr) -> String {
+    let mut output = Vec::new();
+    if fcntl_setfl(&errors, OFlags::NONBLOCK).is_ok() {
+        // Up to what is there: then the end, or `WouldBlock`.
+        let _ = errors.take(OUTPUT_BYTES_MAX).read_to_end(&mut output);
+    }
+    String::from_utf8_lossy(&output).into_owned()
+}
+
+/// Waits for the end of a process, or kills its group after [`RUN_MAX`] (pidfd_open(2), poll(2)).
+fn wait(child: &mut Child) -> Result<ExitStatus, String> {
+    let pid = Pid::from_child(child);
+    let failed = |error: Errno| format!("cannot be watched: {error}");
+    let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+    let end = Instant::now() + RUN_MAX;
+    let is_late = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => break ready == 0,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    };
+    if is_late {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if is_late { Err(format!("did not end within {} s", RUN_MAX.as_secs())) } else { Ok(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(script: &str) -> NotifyCommand {
+        let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+        NotifyCommand::new(words, Vec::new(), None).unwrap()
+    }
+
+    /// Promise: the command gets the message on its standard input, and its failure is told with
+    /// its status and its words.
+    #[test]
+    fn a_command_is_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("message");
+        let script = format!("cat > {}", file.display());
+        command(&script).run_here(b"{\"a\":1}").unwrap();
+        assert_eq!(std::fs::read(file).unwrap(), b"{\"a\":1}");
+        let error = command("echo no mail here >&2; exit 3").run_here(b"").unwrap_err();
+        assert!(error.contains("exit status: 3: no mail here"), "{error}");
+        let missing = NotifyCommand::new(vec!["/no/such/program".to_owned()], Vec::new(), None);
+        let error = missing.unwrap().run_here(b"").unwrap_err();
+        assert!(error.contains("/no/such/program") && error.contains("No such file"), "{error}");
+    }
+
+    /// Promise: a command that does not read its input, or ends before, is no fault of the daemon.
+    #[test]
+    fn a_command_may_leave_its_input() {
+        let body = vec![b'x'; 64 << 10];
+        command("exit 0").run_here(&body).unwrap();
+    }
+}

@@ -1,0 +1,262 @@
+//! Delivery: what ends, to whom it is to be told, and when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_api::problem::Problem;
+use penstock_api::rest::Event;
+use penstock_api::transfer::TransferView;
+use penstock_api::webhook::{DeliveryResult, Webhook};
+use penstock_cluster::state::{Listed, SiteState, StateError};
+use penstock_controller::manager::{EventReader, NextEvent};
+use penstock_proto::id::{Name, TransferId};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::message::{Message, ended_ms};
+use super::outbox::{AfterFailure, Outbox};
+use super::receiver::Attempt;
+use super::registry::{Backlog, Webhooks};
+
+/// How often the marks of deliveries are stored, while they change: etcd has a budget.
+const MARKS_EVERY: Duration = Duration::from_secs(30);
+/// Ends up to this long before a mark are told again by another controller: the clocks of two hosts
+/// differ, and ends are not stored in the order of their times.
+const OVERLAP_MS: u64 = 10_000;
+/// Transfers that are read at a time.
+const PAGE: usize = 200;
+/// Delay before the state is read again after a failure.
+const STATE_RETRY: Duration = Duration::from_secs(5);
+
+/// A receiver, and what waits for it.
+struct Receiver {
+    hook: Webhook,
+    outbox: Outbox<Message>,
+    error: Option<String>,
+}
+
+/// An attempt that has ended.
+struct Ended {
+    name: Name,
+    message: Message,
+    number: u32,
+    attempt: Attempt,
+}
+
+/// Delivers to all receivers while this peer is the controller.
+pub(super) struct Dispatcher {
+    webhooks: Arc<Webhooks>,
+    state: Arc<dyn SiteState>,
+    receivers: BTreeMap<Name, Receiver>,
+    attempts: JoinSet<Ended>,
+    /// Set when marks have changed since they were stored.
+    are_marks_new: bool,
+}
+
+impl Dispatcher {
+    pub(super) fn new(webhooks: Arc<Webhooks>, state: Arc<dyn SiteState>) -> Self {
+        let (receivers, attempts) = (BTreeMap::new(), JoinSet::new());
+        Self { webhooks, state, receivers, attempts, are_marks_new: false }
+    }
+
+    /// Delivers until the manager of these events ends.
+    pub(super) async fn run(mut self, mut events: EventReader) {
+        let mut marks = tokio::time::interval(MARKS_EVERY);
+        marks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // Events since `events` was made are read after this: none is between the two.
+        let mut is_behind = true;
+        let mut retry = Instant::now();
+        loop {
+            self.start_due();
+            self.show();
+            let due = self.next_due();
+            tokio::select! {
+                () = tokio::time::sleep_until(retry), if is_behind => {
+                    is_behind = self.catch_up().await.is_err();
+                    retry = Instant::now() + STATE_RETRY;
+                }
+                event = events.next(), if !is_behind => match event {
+                    None => break,
+                    Some(NextEvent::Missed) => (is_behind, retry) = (true, Instant::now()),
+                    Some(NextEvent::Event(_, told)) => {
+                        if let Event::Summary(ended) = &told.event {
+                            is_behind = self.tell(ended.id).await.is_err();
+                        }
+                    }
+                },
+                () = self.webhooks.changed() => {
+                    (is_behind, retry) = (true, Instant::now());
+                }
+                Some(ended) = self.attempts.join_next() => {
+                    if let Ok(ended) = ended {
+                        self.finish(ended);
+                    }
+                }
+                () = wait_until(due) => {}
+                _ = marks.tick() => self.store_marks().await,
+            }
+        }
+        self.store_marks().await;
+    }
+
+    /// Reads the webhooks, and adds messages about all that has ended since their marks.
+    async fn catch_up(&mut self) -> Result<(), Problem> {
+        let (webhooks, state) = (Arc::clone(&self.webhooks), Arc::clone(&self.state));
+        let hooks = reading(move || webhooks.receivers(&*state)).await?;
+        self.receivers.retain(|name, _| hooks.iter().any(|hook| hook.name == *name));
+        for hook in hooks {
+            let outbox = || Outbox::new(hook.delivered_ms);
+            let known = self.receivers.remove(&hook.name);
+            let (outbox, error) =
+                known.map_or_else(|| (outbox(), None), |known| (known.outbox, known.error));
+            self.receivers.insert(hook.name.clone(), Receiver { hook, outbox, error });
+        }
+        let marks = self.receivers.values().map(|receiver| receiver.outbox.delivered_ms());
+        let Some(mark) = marks.min() else { return Ok(()) };
+        let mut before = None;
+        loop {
+            let state = Arc::clone(&self.state);
+            let page = reading(move || state.list(before, PAGE)).await?;
+            before = page.last().map(position);
+            for view in page.iter().map(view_of) {
+                if ended_ms(&view) + OVERLAP_MS > mark {
+                    self.add(&view);
+                }
+            }
+            if page.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds the messages about a transfer that has ended.
+    async fn tell(&mut self, id: TransferId) -> Result<(), Problem> {
+        if self.receivers.is_empty() {
+            return Ok(());
+        }
+        let state = Arc::clone(&self.state);
+        let found = reading(move || {
+            let own = state.transfer(id)?.map(|record| record.view());
+            Ok(if own.is_some() { own } else { state.stub(id)?.map(|stub| stub.view) })
+        });
+        if let Some(view) = found.await? {
+            self.add(&view);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, view: &TransferView) {
+        let (now, at) = (Instant::now(), ended_ms(view));
+        for (name, receiver) in &mut self.receivers {
+            if at + OVERLAP_MS <= receiver.hook.delivered_ms {
+                continue;
+            }
+            self.are_marks_new = true;
+            let Some(message) = Message::of(self.webhooks.site_name(), &receiver.hook, view) else {
+                receiver.outbox.pass(at);
+                continue;
+            };
+            let gone = receiver.outbox.add(message.id.clone(), message, at, now);
+            if let Some(id) = gone {
+                self.webhooks.tell_given_up(name, &id, "too many messages wait");
+            }
+        }
+    }
+
+    /// Starts the attempts that are due.
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        for (name, receiver) in &mut self.receivers {
+            while let Some((_, message, number)) = receiver.outbox.take_due(now) {
+                let webhooks = Arc::clone(&self.webhooks);
+                let (name, hook) = (name.clone(), receiver.hook.clone());
+                self.attempts.spawn(async move {
+                    let attempt = webhooks.sender().attempt(&hook, &message).await;
+                    Ended { name, message, number, attempt }
+                });
+            }
+        }
+    }
+
+    fn finish(&mut self, ended: Ended) {
+        let Ended { name, message, number, attempt } = ended;
+        let now = Instant::now();
+        // A webhook that was removed meanwhile has no outbox any more.
+        let Some(receiver) = self.receivers.get_mut(&name) else { return };
+        let result = if attempt.is_delivered() {
+            receiver.outbox.delivered(&message.id, now);
+            receiver.error = None;
+            DeliveryResult::Delivered
+        } else {
+            receiver.error = Some(attempt.error.clone());
+            match receiver.outbox.failed(&message.id, now, attempt.retry_after) {
+                AfterFailure::Retry => DeliveryResult::Failed,
+                AfterFailure::GivenUp => DeliveryResult::GivenUp,
+            }
+        };
+        self.are_marks_new = true;
+        if result == DeliveryResult::GivenUp {
+            self.webhooks.tell_given_up(&name, &message.id, &attempt.error);
+        }
+        self.webhooks.record(&name, &message, number, (&attempt, result));
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.receivers.values().filter_map(|receiver| receiver.outbox.next_due()).min()
+    }
+
+    fn show(&self) {
+        let backlog = self.receivers.iter().map(|(name, receiver)| {
+            let pending = receiver.outbox.len() as u64;
+            (name.clone(), Backlog { pending, error: receiver.error.clone() })
+        });
+        self.webhooks.show_backlog(backlog.collect());
+    }
+
+    async fn store_marks(&mut self) {
+        if !std::mem::take(&mut self.are_marks_new) {
+            return;
+        }
+        let marks = self.receivers.iter();
+        let marks: BTreeMap<_, _> =
+            marks.map(|(name, receiver)| (name.clone(), receiver.outbox.delivered_ms())).collect();
+        let (webhooks, state) = (Arc::clone(&self.webhooks), Arc::clone(&self.state));
+        let stored = reading(move || webhooks.store_marks(&*state, &marks)).await;
+        if let Err(problem) = stored {
+            self.are_marks_new = true;
+            tracing::info!(%problem, "marks of webhooks are not stored");
+        }
+    }
+}
+
+/// Waits until a time, or for ever.
+async fn wait_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Runs what reads or writes the state on a thread that may block.
+async fn reading<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StateError> + Send + 'static,
+) -> Result<T, Problem> {
+    let work = move || work().map_err(Problem::from);
+    crate::http::reply::blocking(work).await.map_err(|reply| reply.0)
+}
+
+fn view_of(listed: &Listed) -> TransferView {
+    match listed {
+        Listed::Own(record) => record.view(),
+        Listed::Stub(stub) => stub.view.clone(),
+    }
+}
+
+/// Returns the position of a transfer in the list.
+fn position(listed: &Listed) -> (u64, TransferId) {
+    match listed {
+        Listed::Own(record) => (record.created, record.id()),
+        Listed::Stub(stub) => (stub.view.created, stub.view.id),
+    }
+}
