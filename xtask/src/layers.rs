@@ -41,7 +41,7 @@ const DIVIDED: [&str; 3] = ["peer", "controller", "cluster"];
 /// For modules of these crates and those below them, which of [`DIVIDED`] they may name; the
 /// longest path counts. No module names both peer and controller: they meet in the traits of
 /// `penstock_api`, which `wiring` and `copy` pass from one to the other.
-const MODULES_MAY_USE: [(&str, &str, &[&str]); 31] = [
+const MODULES_MAY_USE: [(&str, &str, &[&str]); 32] = [
     ("penstock", "commands::site", &["controller"]),
     ("penstock", "commands::verify", &["peer"]),
     ("penstock", "copy", &[]),
@@ -65,6 +65,7 @@ const MODULES_MAY_USE: [(&str, &str, &[&str]); 31] = [
     ("penstock-daemon", "config", &["controller"]),
     ("penstock-daemon", "events::paths", &["peer"]),
     ("penstock-daemon", "events::transfers", &["controller"]),
+    ("penstock-daemon", "webhooks", &["cluster", "controller"]),
     ("penstock-daemon", "peer_server", &["cluster", "peer"]),
     ("penstock-daemon", "http", &["cluster", "controller"]),
     ("penstock-daemon", "http::router", &["cluster", "peer"]),

@@ -58,7 +58,7 @@ mod run;
 pub mod site;
 pub mod text;
 pub mod transfer;
-pub mod webhook;
 
+pub use operate::webhook;
 pub use options::{limits, preserve, select, update};
 pub use run::{delete, fence, heads, peers, removal, request, scan, task};

@@ -18,11 +18,14 @@ use serde::{Deserialize, Serialize};
 use crate::networks::{self, NetworkConfig};
 use penstock_exit::{ExitCode, Failure};
 
+mod destination;
 mod error;
 mod own_etcd;
 mod web;
 mod webhook;
 
+pub(crate) use destination::Destinations;
+pub use destination::EntryError;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
 pub use webhook::{NotifyConfig, WebhookConfig};
 

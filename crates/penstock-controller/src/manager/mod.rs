@@ -516,7 +516,9 @@ impl Manager {
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
     /// state. The caller must have checked that the site opened the scan.
     pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
-        self.stubs.handle_release(owner, id);
+        if let Some(ended) = self.stubs.handle_release(owner, id) {
+            self.events.tell(&ended);
+        }
     }
 }
 

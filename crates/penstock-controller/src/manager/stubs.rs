@@ -65,13 +65,16 @@ impl Stubs {
     }
 
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
-    /// state.
-    pub(super) fn handle_release(&self, owner: &Name, id: TransferId) {
+    /// state. Returns the transfer if its end is news.
+    pub(super) fn handle_release(&self, owner: &Name, id: TransferId) -> Option<TransferView> {
         self.source.release(id);
-        let stub = self.state.stub(id).ok().flatten();
-        if let Some(stub) = stub.filter(|stub| stub.owner == *owner) {
-            self.refresh(stub);
+        let stub = self.state.stub(id).ok().flatten()?;
+        let was_ended = stub.view.state.is_ended();
+        if stub.owner != *owner {
+            return None;
         }
+        let view = self.refresh(stub);
+        (view.state.is_ended() && !was_ended).then_some(view)
     }
 
     /// Returns a stub as its owner shows it when its state is another one than `seen`, or after

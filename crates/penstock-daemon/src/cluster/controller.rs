@@ -21,7 +21,7 @@ use crate::site::client::Sites;
 use crate::site::context::Site;
 use crate::site::foreign_scans;
 use crate::site::foreign_scans::ForeignScans;
-use crate::webhooks::Webhooks;
+use crate::webhooks::{Dispatcher, Webhooks};
 
 /// What a controller is made of.
 pub(crate) struct ControllerParts {
@@ -85,7 +85,7 @@ impl ControllerParts {
         let manager = manager.map_err(|error| penstock_exit::failure(error.into()))?;
         let manager = Arc::new(manager);
         self.events.follow_transfers(&manager);
-        self.webhooks.follow(&manager, state);
+        Dispatcher::start(Arc::clone(&self.webhooks), state, manager.events());
         let scans = Arc::new(ForeignScans::new(self.journal.with_file_name("source")));
         let sweep = foreign_scans::sweep(
             Arc::clone(&scans),

@@ -6,8 +6,8 @@ use penstock_exit::{ExitCode, Failure};
 use penstock_net::trust::CipherSuite;
 use penstock_proto::id::Name;
 
+use super::destination::EntryError;
 use crate::networks::NetworkError;
-use crate::webhooks::EntryError;
 
 /// A statement of the configuration that cannot be followed, with the key where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

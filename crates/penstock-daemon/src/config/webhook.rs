@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use penstock_api::webhook::WebhookKind;
 use serde::{Deserialize, Serialize};
 
+use super::destination::{Destinations, EntryError};
 use super::error::NotifyConfigError;
-use crate::webhooks::{Destinations, EntryError, NotifyCommand};
 
 /// Where webhooks may go. The webhooks themselves are made over the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,21 +64,24 @@ impl NotifyConfig {
         self.kinds().map(drop)
     }
 
-    fn kinds(&self) -> Result<Vec<WebhookKind>, NotifyConfigError> {
+    /// Returns the ends to tell.
+    ///
+    /// # Errors
+    /// A word is none of them.
+    pub(crate) fn kinds(&self) -> Result<Vec<WebhookKind>, NotifyConfigError> {
         self.on.iter().map(|kind| kind.parse().map_err(NotifyConfigError::Event)).collect()
     }
 
-    /// Returns the command.
+    /// Returns the numbers of the account and its group that the command runs as; `None` leaves
+    /// those of the daemon. Blocks: the name service may ask a server.
     ///
     /// # Errors
-    /// The account does not exist. Blocks: the name service may ask a server.
-    pub(crate) fn command(&self) -> Result<Option<NotifyCommand>, NotifyConfigError> {
-        let user = if rustix::process::geteuid().is_root() {
-            let numbers = penstock_sys::user_numbers(self.user.as_bytes());
-            Some(numbers.ok_or_else(|| NotifyConfigError::Account(self.user.clone()))?)
-        } else {
-            None
-        };
-        Ok(NotifyCommand::new(self.command.clone(), self.kinds()?, user))
+    /// The account does not exist.
+    pub(crate) fn account(&self) -> Result<Option<(u32, u32)>, NotifyConfigError> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let numbers = penstock_sys::user_numbers(self.user.as_bytes());
+        numbers.map(Some).ok_or_else(|| NotifyConfigError::Account(self.user.clone()))
     }
 }

@@ -6,12 +6,15 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use penstock_api::webhook::{NOTIFY_COMMAND, WebhookKind};
 use penstock_proto::id::Name;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::config::NotifyConfig;
 
 /// Longest time of a run; the process group is killed after it.
 const RUN_MAX: Duration = Duration::from_secs(60);
@@ -20,7 +23,7 @@ const OUTPUT_BYTES_MAX: u64 = 500;
 
 /// The command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NotifyCommand {
+pub(super) struct NotifyCommand {
     name: Name,
     /// The program and its arguments; no shell reads them.
     words: Vec<String>,
@@ -30,14 +33,14 @@ pub(crate) struct NotifyCommand {
 }
 
 impl NotifyCommand {
-    /// Returns the command of these words. `user` is the user and group that it runs as.
-    pub(crate) fn new(
-        words: Vec<String>,
-        kinds: Vec<WebhookKind>,
-        user: Option<(u32, u32)>,
-    ) -> Option<Self> {
-        let name = NOTIFY_COMMAND.parse().ok()?;
-        (!words.is_empty()).then_some(Self { name, words, kinds, user })
+    /// Returns the command of a configuration. Blocks: the name service may ask a server.
+    ///
+    /// # Errors
+    /// The account that it runs as does not exist.
+    pub(super) fn of(config: &NotifyConfig) -> anyhow::Result<Self> {
+        let name = NOTIFY_COMMAND.parse().context("the name of `notify.command`")?;
+        let (words, kinds) = (config.command.clone(), config.kinds()?);
+        Ok(Self { name, words, kinds, user: config.account()? })
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -124,9 +127,13 @@ fn wait(child: &mut Child) -> Result<ExitStatus, String> {
 mod tests {
     use super::*;
 
+    fn of(words: &[&str]) -> NotifyCommand {
+        let words = words.iter().map(|&word| word.to_owned()).collect();
+        NotifyCommand { name: "n".parse().unwrap(), words, kinds: Vec::new(), user: None }
+    }
+
     fn command(script: &str) -> NotifyCommand {
-        let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-        NotifyCommand::new(words, Vec::new(), None).unwrap()
+        of(&["/bin/sh", "-c", script])
     }
 
     /// Promise: the command gets the message on its standard input, and its failure is told with
@@ -140,8 +147,7 @@ mod tests {
         assert_eq!(std::fs::read(file).unwrap(), b"{\"a\":1}");
         let error = command("echo no mail here >&2; exit 3").run_here(b"").unwrap_err();
         assert!(error.contains("exit status: 3: no mail here"), "{error}");
-        let missing = NotifyCommand::new(vec!["/no/such/program".to_owned()], Vec::new(), None);
-        let error = missing.unwrap().run_here(b"").unwrap_err();
+        let error = of(&["/no/such/program"]).run_here(b"").unwrap_err();
         assert!(error.contains("/no/such/program") && error.contains("No such file"), "{error}");
     }
 

@@ -45,7 +45,7 @@ struct Ended {
 }
 
 /// Delivers to all receivers while this peer is the controller.
-pub(super) struct Dispatcher {
+pub(crate) struct Dispatcher {
     webhooks: Arc<Webhooks>,
     state: Arc<dyn SiteState>,
     receivers: BTreeMap<Name, Receiver>,
@@ -55,13 +55,14 @@ pub(super) struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub(super) fn new(webhooks: Arc<Webhooks>, state: Arc<dyn SiteState>) -> Self {
+    /// Delivers what transfers end with, until the manager of these events ends.
+    pub(crate) fn start(webhooks: Arc<Webhooks>, state: Arc<dyn SiteState>, events: EventReader) {
         let (receivers, attempts) = (BTreeMap::new(), JoinSet::new());
-        Self { webhooks, state, receivers, attempts, are_marks_new: false }
+        let dispatcher = Self { webhooks, state, receivers, attempts, are_marks_new: false };
+        tokio::spawn(dispatcher.run(events));
     }
 
-    /// Delivers until the manager of these events ends.
-    pub(super) async fn run(mut self, mut events: EventReader) {
+    async fn run(mut self, mut events: EventReader) {
         let mut marks = tokio::time::interval(MARKS_EVERY);
         marks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // Events since `events` was made are read after this: none is between the two.

@@ -12,13 +12,11 @@
 //! | `message` | bodies and ids |
 //! | `receiver` | an attempt to deliver a message over HTTP |
 //! | `command` | an attempt to deliver a message to `notify.command` |
-//! | `destination` | addresses that webhooks may have |
 //! | `signature` | signatures of requests |
 //! | `delivery_log` | attempts, for operators |
 
 mod command;
 mod delivery_log;
-mod destination;
 mod dispatcher;
 mod message;
 mod outbox;
@@ -26,6 +24,5 @@ mod receiver;
 mod registry;
 mod signature;
 
-pub(crate) use command::NotifyCommand;
-pub(crate) use destination::{Destinations, EntryError};
+pub(crate) use dispatcher::Dispatcher;
 pub(crate) use registry::Webhooks;

@@ -13,9 +13,9 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 
 use super::command::NotifyCommand;
-use super::destination::Destinations;
 use super::message::Message;
 use super::signature::signatures;
+use crate::config::Destinations;
 
 /// Longest time of an attempt, from the connection to the end of the answer's headers.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);

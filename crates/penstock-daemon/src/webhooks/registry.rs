@@ -10,13 +10,12 @@ use penstock_api::webhook::{
     WebhookList, WebhookSecret, WebhookSettings, WebhookView,
 };
 use penstock_cluster::state::{SiteState, StateError};
-use penstock_controller::manager::Manager;
 use penstock_proto::id::{Name, TransferId};
 use penstock_sys::now_seconds;
 use tokio::sync::Notify;
 
+use super::command::NotifyCommand;
 use super::delivery_log::DeliveryLog;
-use super::dispatcher::Dispatcher;
 use super::message::Message;
 use super::receiver::{Attempt, Sender};
 use crate::events::log::{EventLog, now_ms};
@@ -59,16 +58,11 @@ impl Webhooks {
         let config = &site.config;
         let destinations = config.webhook.destinations()?;
         let ca = config.webhook.ca.as_ref().map(|path| site.directory.join(path));
-        let command = config.notify.as_ref().map(|notify| notify.command()).transpose()?.flatten();
+        let command = config.notify.as_ref().map(NotifyCommand::of).transpose()?;
         let sender = Sender::new(destinations, ca.as_deref(), command)?;
         let log = DeliveryLog::open(&site.directory);
         let (turn, changed, backlog) = (Mutex::default(), Notify::new(), Mutex::default());
         Ok(Arc::new(Self { site, sender, log, events, turn, changed, backlog }))
-    }
-
-    /// Delivers what a manager's transfers end with, until the manager ends.
-    pub(crate) fn follow(self: &Arc<Self>, manager: &Manager, state: Arc<dyn SiteState>) {
-        tokio::spawn(Dispatcher::new(Arc::clone(self), state).run(manager.events()));
     }
 
     /// Returns all webhooks, by name. Blocks.

@@ -32,6 +32,8 @@ AREAS = {
     "user-unknown": "Rights",
     "too-many": "Rights",
     "token-unknown": "Rights",
+    "webhook-unknown": "Rights",
+    "webhook-address": "Rights",
     "not-exported": "Rights",
     "delete-not-allowed": "Rights",
     "remove-not-allowed": "Rights",

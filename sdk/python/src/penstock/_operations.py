@@ -104,6 +104,17 @@ TOKENS_LIST = _operation("tokens.list", "GET", "/tokens")
 TOKENS_CREATE = _operation("tokens.create", "POST", "/tokens")
 TOKENS_REVOKE = _operation("tokens.revoke", "DELETE", "/tokens/{id}")
 
+WEBHOOKS_LIST = _operation("webhooks.list", "GET", "/webhooks")
+WEBHOOKS_GET = _operation("webhooks.get", "GET", "/webhooks/{name}")
+WEBHOOKS_SET = _operation("webhooks.set", "PUT", "/webhooks/{name}")
+WEBHOOKS_REMOVE = _operation("webhooks.remove", "DELETE", "/webhooks/{name}")
+WEBHOOKS_TEST = _operation("webhooks.test", "POST", "/webhooks/{name}/test", Repeat.ONCE)
+WEBHOOKS_ROTATE = _operation("webhooks.rotate", "POST", "/webhooks/{name}/rotate", Repeat.ONCE)
+WEBHOOKS_DELIVERIES = _operation("webhooks.deliveries", "GET", "/webhooks/{name}/deliveries")
+WEBHOOKS_REDELIVER = _operation(
+    "webhooks.redeliver", "POST", "/webhooks/{name}/deliveries/{id}/redeliver", Repeat.ONCE
+)
+
 CLUSTER_TAKE_OVER = _operation("cluster.take_over", "POST", "/cluster/takeover", Repeat.ONCE)
 CLUSTER_RECOVER = _operation("cluster.recover", "POST", "/cluster/recover", Repeat.ONCE)
 CLUSTER_REMOVE_HOST = _operation("cluster.remove_host", "DELETE", "/cluster/hosts/{host}")

@@ -17,6 +17,7 @@ from .connection import AsyncConnection
 from .plans import AsyncPlans
 from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
 from .transfers import AsyncTransfers
+from .webhooks import AsyncWebhooks
 
 
 class AsyncPenstock:
@@ -65,6 +66,7 @@ class AsyncPenstock:
         self.site = AsyncSite(self._connection)
         self.users = AsyncUsers(self._connection)
         self.tokens = AsyncTokens(self._connection)
+        self.webhooks = AsyncWebhooks(self._connection)
         self.orphans = AsyncOrphans(self._connection)
         self.cluster = AsyncCluster(self._connection)
 

@@ -18,6 +18,7 @@ from .connection import Connection
 from .plans import Plans
 from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
 from .transfers import Transfers
+from .webhooks import Webhooks
 
 
 class Penstock:
@@ -66,6 +67,7 @@ class Penstock:
         self.site = Site(self._connection)
         self.users = Users(self._connection)
         self.tokens = Tokens(self._connection)
+        self.webhooks = Webhooks(self._connection)
         self.orphans = Orphans(self._connection)
         self.cluster = Cluster(self._connection)
 

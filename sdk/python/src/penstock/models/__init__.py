@@ -94,6 +94,14 @@ from .transfer import (
     TransferView,
     Waiting,
 )
+from .webhook import (
+    Delivery,
+    DeliveryResult,
+    EndedTransfer,
+    WebhookKind,
+    WebhookMessage,
+    WebhookView,
+)
 
 __all__ = [
     "AttributeClass",
@@ -102,10 +110,13 @@ __all__ = [
     "ClusterView",
     "CompareBy",
     "DataAddress",
+    "Delivery",
+    "DeliveryResult",
     "DigestKind",
     "DrainMark",
     "Durability",
     "Encryption",
+    "EndedTransfer",
     "ErrorEvent",
     "EtcdView",
     "Event",
@@ -192,4 +203,7 @@ __all__ = [
     "Verified",
     "View",
     "Waiting",
+    "WebhookKind",
+    "WebhookMessage",
+    "WebhookView",
 ]

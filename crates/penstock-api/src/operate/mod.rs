@@ -1,5 +1,7 @@
 //! Views for operators of a site's peers: their work, their paths, and events.
 
+pub mod webhook;
+
 use std::net::SocketAddr;
 
 use penstock_proto::id::{Name, TransferId};
