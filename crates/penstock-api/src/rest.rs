@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::ClusterView;
 use crate::outcome::FailedItem;
 use crate::place::{Location, PathText};
-use crate::problem::{Exit, Problem, ProblemCode};
+use crate::problem::{Exit, Problem, ProblemCode, ProblemDetails};
 use crate::transfer::{Progress, TransferState, TransferView, Waiting};
 
 /// Version of the objects in the event stream and of `--json`.
@@ -70,7 +70,7 @@ pub struct ErrorEvent {
     pub id: TransferId,
     /// The failure and its reason.
     #[serde(flatten)]
-    pub problem: Problem,
+    pub problem: ProblemDetails,
 }
 
 impl Event {
@@ -201,6 +201,7 @@ pub struct StatusView {
 
 /// Request for a pairing token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// Validity of the token, in seconds; at most a day.
     pub ttl_seconds: u64,
@@ -219,6 +220,7 @@ pub struct TokenReply {
 
 /// Request to join the site that issued a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct JoinRequest {
     /// The token.
     pub token: String,

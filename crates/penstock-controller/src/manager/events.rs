@@ -34,6 +34,7 @@ impl TransferEvents {
     /// Reports a problem of a transfer of this user.
     pub(super) fn tell_problem(&self, id: TransferId, owner: Option<Name>, problem: &Problem) {
         let problem = problem.clone();
-        self.ring.add(owner, Event::Error(ErrorEvent { v: EVENT_VERSION, id, problem }));
+        self.ring
+            .add(owner, Event::Error(ErrorEvent { v: EVENT_VERSION, id, problem: problem.into() }));
     }
 }

@@ -7,7 +7,7 @@ use penstock_api::access::{
     Directory, Principal, Right, Scope, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId,
     TokenRequest, TokenSecret, TokenText, TokenView, User, UserRequest, UserView, Via,
 };
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_proto::id::Name;
 use penstock_sys::now_seconds;
 
@@ -195,6 +195,7 @@ impl Users {
         let may = |token: &&Token| administers || token.user == caller.user;
         directory.token(id).filter(may).ok_or_else(|| {
             Problem::new(ProblemCode::TokenUnknown, format!("token `{id}` does not exist"))
+                .about(ObjectKind::Token, id)
                 .hint("`penstock token list` shows the tokens")
         })?;
         self.site.state().remove_token(id)?;
@@ -254,6 +255,7 @@ fn token_view(token: &Token, text: Option<&TokenText>) -> TokenView {
 
 fn unknown_user(name: &Name) -> Problem {
     Problem::new(ProblemCode::UserUnknown, format!("user `{name}` does not exist"))
+        .about(ObjectKind::User, name)
         .hint("`penstock user list` shows the users of this site; `penstock user set` makes one")
 }
 

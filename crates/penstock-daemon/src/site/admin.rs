@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
 use penstock_net::trust::PairingOffer;
 use penstock_proto::id::Name;
@@ -115,6 +115,7 @@ impl Admin {
         }
         let title = format!("site `{site}` is not paired with this one");
         Err(Problem::new(ProblemCode::SiteUnknown, title)
+            .about(ObjectKind::Site, site)
             .hint("`penstock site list` shows the paired sites"))
     }
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::state::Leading;
 use crate::http::reply::{Reply, blocking};
-use crate::http::request::{Body, Params, parsed};
+use crate::http::request::{Params, StrictBody, parsed};
 use crate::operations::Operate;
 use crate::site::admin::Admin;
 
@@ -43,7 +43,7 @@ pub(super) async fn invite(_: Leading, State(admin): State<Arc<Admin>>) -> Reply
 pub(super) async fn drain(
     State(operate): State<Arc<Operate>>,
     Path(peer): Path<String>,
-    Body(request): Body<DrainRequest>,
+    StrictBody(request): StrictBody<DrainRequest>,
 ) -> Reply<PeerView> {
     blocking(move || operate.drain(&parsed(&peer)?, request)).await.map(Json)
 }
@@ -51,7 +51,7 @@ pub(super) async fn drain(
 pub(super) async fn forget(
     State(operate): State<Arc<Operate>>,
     Path(peer): Path<String>,
-    Body(request): Body<ForgetRequest>,
+    StrictBody(request): StrictBody<ForgetRequest>,
 ) -> Reply<RotateReply> {
     blocking(move || operate.forget(&parsed(&peer)?, request.stolen)).await.map(Json)
 }
@@ -70,6 +70,7 @@ pub(super) async fn health(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     transfer: Option<TransferId>,
     limit: Option<usize>,

@@ -10,7 +10,7 @@ use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply
 
 use super::state::Leading;
 use crate::http::reply::{ProblemReply, Reply, blocking};
-use crate::http::request::{Body, parsed};
+use crate::http::request::{StrictBody, parsed};
 use crate::operations::Operate;
 use crate::site::admin::Admin;
 
@@ -34,7 +34,7 @@ pub(super) async fn offer(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<
 pub(super) async fn pair(
     _: Leading,
     State(admin): State<Arc<Admin>>,
-    Body(request): Body<JoinRequest>,
+    StrictBody(request): StrictBody<JoinRequest>,
 ) -> Reply<JoinReply> {
     blocking(move || admin.join(&request)).await.map(Json)
 }

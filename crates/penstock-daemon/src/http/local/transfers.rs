@@ -17,10 +17,11 @@ use serde::Deserialize;
 
 use super::state::{Leading, User};
 use crate::http::reply::{ProblemReply, Reply, blocking, stream_file};
-use crate::http::request::{Body, Params, PlanQuery, checksum_kind, parsed};
+use crate::http::request::{Params, PlanQuery, StrictBody, checksum_kind, parsed};
 use crate::operations::Operate;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     cursor: Option<String>,
     limit: Option<usize>,
@@ -38,7 +39,7 @@ pub(super) async fn list(
 pub(super) async fn submit(
     Leading(manager): Leading,
     User(caller): User,
-    Body(request): Body<TransferRequest>,
+    StrictBody(request): StrictBody<TransferRequest>,
 ) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
     let (view, new) = blocking(move || manager.submit(&request, &caller)).await?;
     Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
@@ -47,7 +48,7 @@ pub(super) async fn submit(
 pub(super) async fn make_plan(
     Leading(manager): Leading,
     User(caller): User,
-    Body(request): Body<TransferRequest>,
+    StrictBody(request): StrictBody<TransferRequest>,
 ) -> Result<Response, ProblemReply> {
     let file = blocking(move || manager.plan(&request, &caller)).await?;
     Ok(stream_file(file))
@@ -108,7 +109,7 @@ pub(super) async fn limit(
     Leading(manager): Leading,
     User(caller): User,
     Path(id): Path<String>,
-    Body(limit): Body<LimitRequest>,
+    StrictBody(limit): StrictBody<LimitRequest>,
 ) -> Reply<TransferView> {
     blocking(move || manager.limit(manager.resolve(&id, &caller)?, limit, &caller)).await.map(Json)
 }
@@ -158,6 +159,7 @@ async fn document(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct PathsQuery {
     /// The site that owns the transfer; this one if it is not said.
     owner: Option<Name>,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::state::Leading;
 use crate::access::users::Users;
 use crate::http::reply::{ProblemReply, Reply, blocking};
-use crate::http::request::{Body, Params, parsed};
+use crate::http::request::{Params, StrictBody, parsed};
 
 type Caller = Extension<Principal>;
 
@@ -34,7 +34,7 @@ pub(super) async fn put(
     _: Leading,
     State(users): State<Arc<Users>>,
     Path(name): Path<String>,
-    Body(request): Body<UserRequest>,
+    StrictBody(request): StrictBody<UserRequest>,
 ) -> Result<(StatusCode, Json<UserView>), ProblemReply> {
     let (view, is_new) = blocking(move || users.put(&parsed(&name)?, request)).await?;
     Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
@@ -49,6 +49,7 @@ pub(super) async fn remove(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct TokensQuery {
     /// The user whose tokens are listed.
     user: Option<Name>,
@@ -66,7 +67,7 @@ pub(super) async fn create_token(
     _: Leading,
     State(users): State<Arc<Users>>,
     Extension(caller): Caller,
-    Body(request): Body<TokenRequest>,
+    StrictBody(request): StrictBody<TokenRequest>,
 ) -> Result<(StatusCode, Json<TokenView>), ProblemReply> {
     let view = blocking(move || users.create_token(&caller, &request)).await?;
     Ok((StatusCode::CREATED, Json(view)))

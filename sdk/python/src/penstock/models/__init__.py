@@ -56,7 +56,7 @@ from .plan import (
     PlanTotals,
     ThereItem,
 )
-from .problem import Problem
+from .problem import FieldFault, ObjectKind, ProblemDetails, ProblemDocument, ProblemObject
 from .receipt import (
     CatalogueList,
     Receipt,
@@ -111,6 +111,7 @@ __all__ = [
     "Event",
     "Exit",
     "FailedItem",
+    "FieldFault",
     "FileTime",
     "Finding",
     "FollowedPlan",
@@ -126,6 +127,7 @@ __all__ = [
     "Newer",
     "NotKept",
     "NotKeptWhy",
+    "ObjectKind",
     "OpenEnum",
     "Orphan",
     "OrphanKind",
@@ -149,7 +151,9 @@ __all__ = [
     "PlanTotals",
     "Presence",
     "Preserve",
-    "Problem",
+    "ProblemDetails",
+    "ProblemDocument",
+    "ProblemObject",
     "Progress",
     "Proof",
     "QueueEntry",
