@@ -33,11 +33,14 @@
 //! | [`site`] | sites: opening a data set, pairing |
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |
 //! | [`text`] | every API: reading of fields for people |
-//! | [`problem`] | every API, its client: RFC 9457 problem details |
+//! | [`timestamp`] | users, daemon: times |
+//! | [`bottleneck`] | users, peers: the part of a transfer that limits its rate |
+//! | [`problem`] | every API, its client: problems, and their RFC 9457 form |
 
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod bottleneck;
 pub mod cluster;
 pub mod endpoints;
 pub mod io_problem;
@@ -56,6 +59,7 @@ pub mod rpc;
 mod run;
 pub mod site;
 pub mod text;
+pub mod timestamp;
 pub mod transfer;
 
 pub use options::{limits, preserve, select, update};

@@ -10,7 +10,7 @@ mod exit;
 mod occurrence;
 
 pub use code::{ProblemCode, ProblemFacts, ProblemGroup, Retry};
-pub use context::{FieldFault, ObjectKind, ProblemContext, ProblemObject};
+pub use context::{FieldFault, ObjectKind, ObjectRef, ProblemContext};
 pub use document::{ProblemDetails, ProblemDocument};
 pub use exit::Exit;
 pub use occurrence::Problem;

@@ -147,6 +147,9 @@ problem_codes! {
     MethodUnknown "method-unknown" 405 Usage AfterChange
         "The path has no such method."
         "Use one of the methods that the header `Allow` lists.";
+    ChangedMeanwhile "changed-meanwhile" 412 Refused AfterChange
+        "The object was changed since the caller has read it."
+        "Read it again, and repeat the change with its new `ETag` if it is still wanted.";
     TooLong "too-long" 413 Usage AfterChange
         "The body of the request is too long."
         "Split the request, or keep within the limits of the reference.";

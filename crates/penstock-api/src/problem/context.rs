@@ -17,12 +17,14 @@ pub struct FieldFault {
     pub detail: String,
 }
 
-/// Kind of the object that a problem is about.
+/// Kind of an object of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectKind {
     /// A peer of the site.
     Peer,
+    /// A rule of an operator.
+    Rule,
     /// A site.
     Site,
     /// A store of the site.
@@ -33,14 +35,14 @@ pub enum ObjectKind {
     Transfer,
     /// A user.
     User,
-    /// A kind that a later release has.
+    /// A thing of another kind, or of one that a later release has.
     #[serde(other)]
     Other,
 }
 
-/// An object that a problem is about.
+/// An object that a problem or a wait is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProblemObject {
+pub struct ObjectRef {
     /// Its kind.
     pub kind: ObjectKind,
     /// Its name or id.
@@ -57,7 +59,7 @@ pub struct ProblemContext {
     pub errors: Vec<FieldFault>,
     /// The object.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub object: Option<ProblemObject>,
+    pub object: Option<ObjectRef>,
     /// Least time in seconds after which the same request may be sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<u32>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::code::{ProblemCode, Retry};
-use super::context::{FieldFault, ProblemContext, ProblemObject};
+use super::context::{FieldFault, ObjectRef, ProblemContext};
 use super::exit::Exit;
 use super::occurrence::Problem;
 
@@ -49,7 +49,7 @@ pub struct ProblemDetails {
     pub errors: Vec<FieldFault>,
     /// The object that the problem is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<ProblemObject>,
+    pub object: Option<ObjectRef>,
 }
 
 /// An error as the body of an answer, of the type `application/problem+json` (RFC 9457).

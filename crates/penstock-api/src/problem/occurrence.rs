@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::code::ProblemCode;
-use super::context::{FieldFault, ObjectKind, ProblemContext, ProblemObject};
+use super::context::{FieldFault, ObjectKind, ObjectRef, ProblemContext};
 use super::exit::Exit;
 
 /// An error that reaches a user: what failed, why, and what to do next.
@@ -83,7 +83,7 @@ impl Problem {
     /// Names the object that the problem is about.
     #[must_use]
     pub fn about(mut self, kind: ObjectKind, name: impl std::fmt::Display) -> Self {
-        let object = ProblemObject { kind, name: name.to_string() };
+        let object = ObjectRef { kind, name: name.to_string() };
         self.context.get_or_insert_default().object = Some(object);
         self
     }

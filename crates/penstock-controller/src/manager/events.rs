@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_api::problem::Problem;
 use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
-use penstock_api::transfer::TransferView;
+use penstock_api::transfer::TransferReport;
 use penstock_proto::id::{Name, TransferId};
 
 use super::event_ring::{EventId, EventReader, EventRing};
@@ -27,7 +27,7 @@ impl TransferEvents {
     }
 
     /// Reports the state of a transfer.
-    pub(super) fn tell(&self, view: &TransferView) {
+    pub(super) fn tell(&self, view: &TransferReport) {
         self.ring.add(view.owner.clone(), Event::of(view));
     }
 

@@ -90,20 +90,18 @@ pub(super) fn id_taken(id: TransferId) -> Problem {
         .at("/id")
 }
 
+/// Returns the problem of a change of a transfer that the caller has read in another state.
+pub(super) fn changed_meanwhile(id: TransferId) -> Problem {
+    let title = format!("transfer {} was changed meanwhile", id.short());
+    Problem::new(ProblemCode::ChangedMeanwhile, title)
+        .about(ObjectKind::Transfer, id)
+        .hint("read it again, and send its `ETag` as `If-Match`")
+}
+
 /// Returns the problem of a request for a transfer that does not exist, or not for the caller.
 pub(super) fn unknown(text: impl std::fmt::Display) -> Problem {
     let title = format!("transfer `{text}` does not exist");
     Problem::new(ProblemCode::TransferUnknown, title)
         .about(ObjectKind::Transfer, text)
         .hint("`penstock transfer list` shows the transfers of this site")
-}
-
-/// Reads the place in a list from which a caller wants more.
-///
-/// # Errors
-/// The text is not a cursor.
-pub(super) fn parse_cursor(text: &str) -> Result<(u64, TransferId), Problem> {
-    text.split_once('-')
-        .and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)))
-        .ok_or_else(|| Problem::new(ProblemCode::Cursor, format!("`{text}` is not a cursor")))
 }

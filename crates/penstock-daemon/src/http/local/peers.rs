@@ -6,9 +6,9 @@ use axum::extract::{Extension, Json, Path, State};
 use penstock_api::access::Principal;
 use penstock_api::keys::{ForgetRequest, RotateReply};
 use penstock_api::operate::{
-    DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerView, PeersView, SiteEvent, SiteHealthView,
+    DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerView, PeersView, SiteEventView, SiteHealthView,
 };
-use penstock_api::rest::{StatusView, TokenReply};
+use penstock_api::rest::{Page, StatusView, TokenReply};
 use penstock_proto::id::TransferId;
 use serde::Deserialize;
 
@@ -80,20 +80,20 @@ pub(super) async fn events(
     State(operate): State<Arc<Operate>>,
     Extension(caller): Extension<Principal>,
     Params(query): Params<EventsQuery>,
-) -> Reply<Vec<SiteEvent>> {
+) -> Reply<Page<SiteEventView>> {
     let most = query.limit.unwrap_or(EVENTS_SHOWN_MAX);
     let events = blocking(move || Ok(operate.site_events(query.transfer, most)));
     let Json(mut events) = events.await.map(Json)?;
     if !caller.sees_all_transfers() {
         events.retain(|event| event.transfer.is_none());
     }
-    Ok(Json(events))
+    Ok(Json(Page::whole(events.into_iter().map(SiteEventView::from).collect())))
 }
 
 pub(super) async fn rotate(State(operate): State<Arc<Operate>>) -> Reply<RotateReply> {
     blocking(move || operate.rotate()).await.map(Json)
 }
 
-pub(super) async fn doctor(State(operate): State<Arc<Operate>>) -> Reply<Vec<Finding>> {
-    blocking(move || Ok(operate.doctor())).await.map(Json)
+pub(super) async fn doctor(State(operate): State<Arc<Operate>>) -> Reply<Page<Finding>> {
+    blocking(move || Ok(Page::whole(operate.doctor()))).await.map(Json)
 }

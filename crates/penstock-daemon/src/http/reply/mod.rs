@@ -1,5 +1,6 @@
 //! Replies of handlers: problems, JSON bodies, files, blocking work.
 
+pub(crate) mod entity_tag;
 pub(crate) mod problem_reply;
 
 use axum::extract::{Json, Request};
