@@ -34,11 +34,14 @@
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |
 //! | [`webhook`] | users, daemon, receivers: requests that tell of ended transfers |
 //! | [`text`] | every API: reading of fields for people |
-//! | [`problem`] | every API, its client: RFC 9457 problem details |
+//! | [`timestamp`] | users, daemon: times |
+//! | [`bottleneck`] | users, peers: the part of a transfer that limits its rate |
+//! | [`problem`] | every API, its client: problems, and their RFC 9457 form |
 
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod bottleneck;
 pub mod cluster;
 pub mod endpoints;
 pub mod io_problem;
@@ -57,6 +60,7 @@ pub mod rpc;
 mod run;
 pub mod site;
 pub mod text;
+pub mod timestamp;
 pub mod transfer;
 
 pub use operate::webhook;

@@ -3,6 +3,11 @@
 //! The command line, and any other program, reads the same objects; `--json` prints the events as
 //! JSON Lines.
 
+mod page;
+mod transfer_request;
+mod transfer_view;
+mod waiting_view;
+
 use std::net::SocketAddr;
 
 use penstock_proto::id::{Name, TransferId};
@@ -11,15 +16,25 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::ClusterView;
 use crate::outcome::FailedItem;
 use crate::place::{Location, PathText};
-use crate::problem::{Exit, Problem, ProblemCode};
-use crate::transfer::{Progress, TransferState, TransferView, Waiting};
+use crate::problem::{Exit, Problem, ProblemCode, ProblemDetails};
+use crate::timestamp::Timestamp;
+use crate::transfer::{Progress, TransferReport, TransferState};
+
+pub use page::Page;
+pub use transfer_request::{LimitsPatch, SubmitRequest, TransferPatch, TransferQuery};
+pub use transfer_view::{
+    Direction, FailureCount, FailureSummary, ProgressSummary, TransferSummary, TransferView,
+};
+pub use waiting_view::WaitingView;
 
 /// Version of the objects in the event stream and of `--json`.
 pub const EVENT_VERSION: u32 = 1;
 /// Name of the daemon's socket in the site directory.
 pub const SOCKET_NAME: &str = "penstock.sock";
-/// Most transfers in one answer of a list.
+/// Most transfers in one answer of a list, and the number without a `limit`.
 pub const LIST_MAX: usize = 500;
+/// See [`LIST_MAX`].
+pub const LIST_DEFAULT: usize = 100;
 
 /// A line of the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +85,7 @@ pub struct ErrorEvent {
     pub id: TransferId,
     /// The failure and its reason.
     #[serde(flatten)]
-    pub problem: Problem,
+    pub problem: ProblemDetails,
 }
 
 impl Event {
@@ -84,8 +99,24 @@ impl Event {
     }
 
     /// Returns the status of a transfer, or its summary once it has ended.
-    pub fn of(view: &TransferView) -> Self {
-        let mut event = TransferEvent {
+    pub fn of(report: &TransferReport) -> Self {
+        let failures = if report.state.is_ended() { &*report.failures } else { &[] };
+        Self::of_parts(TransferEvent {
+            v: EVENT_VERSION,
+            id: report.id,
+            state: report.state,
+            reason: report.reason.clone(),
+            progress: report.progress.clone(),
+            durable_by: report.durable_by.clone(),
+            exit: report.exit,
+            failures: failures.to_vec(),
+        })
+    }
+
+    /// Returns the status of a transfer that the API has shown.
+    pub fn of_view(view: &TransferView) -> Self {
+        let failures = if view.state.is_ended() { &*view.failures.first } else { &[] };
+        Self::of_parts(TransferEvent {
             v: EVENT_VERSION,
             id: view.id,
             state: view.state,
@@ -93,12 +124,14 @@ impl Event {
             progress: view.progress.clone(),
             durable_by: view.durable_by.clone(),
             exit: view.exit,
-            failures: Vec::new(),
-        };
-        if !view.state.is_ended() {
+            failures: failures.to_vec(),
+        })
+    }
+
+    fn of_parts(mut event: TransferEvent) -> Self {
+        if !event.state.is_ended() {
             return Self::Status(event);
         }
-        event.failures.clone_from(&view.failures);
         let mean = event.progress.mean_bits_per_s();
         event.progress.rate_bits_per_s = mean;
         // A transfer that ends before anybody looks has no greatest rate yet.
@@ -112,16 +145,6 @@ impl Progress {
     pub fn mean_bits_per_s(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes_verified as f64 * 8.0 / self.seconds } else { 0.0 }
     }
-}
-
-/// A part of the list of transfers, newest first.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
-pub struct TransferList {
-    /// The transfers.
-    pub transfers: Vec<TransferView>,
-    /// Value of `cursor` for the next part; none at the end.
-    #[serde(default)]
-    pub next: Option<String>,
 }
 
 /// The transfers of this site that wait, in the order in which they would start.
@@ -152,7 +175,7 @@ pub struct QueueEntry {
     /// Target.
     pub target: Location,
     /// The reason for which it waits.
-    pub waiting: Waiting,
+    pub waiting: WaitingView,
 }
 
 /// A site: this one, or one that it is paired with.
@@ -166,8 +189,9 @@ pub struct SiteView {
     pub fingerprint: String,
     /// Addresses at which its peers listen for data, and its controller for requests.
     pub addresses: Vec<SocketAddr>,
-    /// Time of the pairing, in seconds since 1970; 0 for the own site.
-    pub paired: u64,
+    /// Time of the pairing; absent for the own site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paired_at: Option<Timestamp>,
     /// Number of its keys: rotations since it was set up.
     #[serde(default)]
     pub keys: u64,
@@ -201,6 +225,7 @@ pub struct StatusView {
 
 /// Request for a pairing token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// Validity of the token, in seconds; at most a day.
     pub ttl_seconds: u64,
@@ -211,14 +236,15 @@ pub struct TokenRequest {
 pub struct TokenReply {
     /// The token: a secret until it is used.
     pub token: String,
-    /// Time after which it is void, in seconds since 1970.
-    pub expires: u64,
+    /// Time after which it is void.
+    pub expires_at: Timestamp,
     /// Fingerprint of the own site's CA.
     pub fingerprint: String,
 }
 
 /// Request to join the site that issued a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct JoinRequest {
     /// The token.
     pub token: String,
@@ -282,13 +308,6 @@ pub struct Orphan {
     pub removed: bool,
 }
 
-/// All orphans.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct OrphanList {
-    /// The orphans.
-    pub orphans: Vec<Orphan>,
-}
-
 /// Action of a user on a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -336,7 +355,10 @@ mod tests {
     /// these names.
     #[test]
     fn a_summary_has_the_fields_of_the_interface() {
-        let view = TransferView {
+        let view = TransferReport {
+            files_from_count: 0,
+            not_before: None,
+            attempts: Default::default(),
             id: TransferId([7; 16]),
             source: "lab:raw/a".parse().unwrap(),
             target: "hpc:scratch/a".parse().unwrap(),

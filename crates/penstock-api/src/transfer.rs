@@ -91,6 +91,28 @@ impl TransferOptions {
         Ok(())
     }
 
+    /// Returns these options without the lists that may be long: paths and rules of selection.
+    #[must_use]
+    pub fn without_lists(&self) -> Self {
+        Self {
+            digest: self.digest,
+            encryption: self.encryption,
+            durability: self.durability,
+            digest_list: self.digest_list,
+            lanes_max: self.lanes_max,
+            lanes: self.lanes,
+            piece_bytes: self.piece_bytes,
+            files_from: Vec::new(),
+            update: self.update.clone(),
+            select: Selection::default(),
+            proof: self.proof.clone(),
+            limits: self.limits,
+            preserve: self.preserve.clone(),
+            plan: self.plan.clone(),
+            remove_source: self.remove_source,
+        }
+    }
+
     /// Returns the rules by which the data set's pages are cut.
     ///
     /// # Errors
@@ -180,6 +202,10 @@ pub enum TransferState {
 }
 
 impl TransferState {
+    /// All states.
+    pub const ALL: [Self; 6] =
+        [Self::Queued, Self::Running, Self::Paused, Self::Done, Self::Failed, Self::Cancelled];
+
     /// Returns the name of the state, as JSON has it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -295,17 +321,21 @@ pub struct PeerShare {
     pub waiting: String,
 }
 
-/// A transfer as `show`, `list` and the event stream present it.
+/// A transfer as its owner reports it to another site, and as the record of that site keeps it.
+/// Users see a [`crate::rest::TransferView`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TransferView {
+pub struct TransferReport {
     /// Its id.
     pub id: TransferId,
     /// Source.
     pub source: Location,
     /// Target.
     pub target: Location,
-    /// Options.
+    /// Options. A report without lists has neither `files_from` nor rules of selection.
     pub options: TransferOptions,
+    /// Number of paths that `options.files_from` has, or had.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub files_from_count: u64,
     /// User that submitted it; absent where another site did, or the administrator of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Name>,
@@ -316,6 +346,9 @@ pub struct TransferView {
     /// Priority among the transfers of one user, 0 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
+    /// Earliest start, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<u64>,
     /// State.
     pub state: TransferState,
     /// The reason for which it waits; absent if it does not.
@@ -327,6 +360,9 @@ pub struct TransferView {
     pub reason: String,
     /// Time of its submission, in seconds since 1970.
     pub created: u64,
+    /// Attempts so far, and their times.
+    #[serde(default)]
+    pub attempts: Attempts,
     /// Figures.
     pub progress: Progress,
     /// Exit status of `--wait`, once the transfer has ended.
@@ -336,6 +372,48 @@ pub struct TransferView {
     /// Method by which the data was made durable, in words; empty before the first sync.
     #[serde(deserialize_with = "crate::text::field")]
     pub durable_by: String,
+}
+
+impl TransferReport {
+    /// Returns the report without the paths of the request, but with their number.
+    #[must_use]
+    pub fn without_paths(mut self) -> Self {
+        let paths = std::mem::take(&mut self.options.files_from);
+        self.files_from_count = self.files_from_count.max(paths.len() as u64);
+        self
+    }
+}
+
+/// Attempts at a transfer. Times are in milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attempts {
+    /// Number of attempts that were begun.
+    pub count: u32,
+    /// Begin of the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_ms: Option<u64>,
+    /// End of the transfer; absent until then, and after a retry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// Pause of the transfer; absent if it is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+}
+
+/// Pause of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Begin, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// The user that asked for it, or the site; empty where that is not known.
+    #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
+    pub by: String,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]

@@ -3,16 +3,15 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::rest::Action;
+use penstock_api::rest::{Action, TransferPatch};
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, RecheckRequest, RootKind, ScanRequest, WishedDigests,
 };
-use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;
 
@@ -41,7 +40,7 @@ pub trait SiteClient: Send + Sync {
     ///
     /// # Errors
     /// The error of the site, or that it cannot be reached.
-    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem>;
+    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferReport, Problem>;
 
     /// Asks the site that would own a transfer for its plan, and writes that to `out`.
     ///
@@ -71,7 +70,7 @@ pub trait SiteClient: Send + Sync {
     ///
     /// # Errors
     /// Status 404: the site does not know it.
-    fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem>;
+    fn show(&self, site: &Name, id: TransferId) -> Result<TransferReport, Problem>;
 
     /// Returns a transfer as [`SiteClient::show`] does. The site answers when the state differs
     /// from `seen`, and after `wait_ms` at the latest.
@@ -84,24 +83,24 @@ pub trait SiteClient: Send + Sync {
         id: TransferId,
         seen: TransferState,
         wait_ms: u32,
-    ) -> Result<TransferView, Problem>;
+    ) -> Result<TransferReport, Problem>;
 
     /// Performs an action on such a transfer.
     ///
     /// # Errors
     /// The error of the site.
-    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem>;
+    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferReport, Problem>;
 
-    /// Sets another limit of the rate of such a transfer.
+    /// Changes the label, priority, limits or start of such a transfer.
     ///
     /// # Errors
-    /// The error of the site.
-    fn limit(
+    /// The error of the site. A site of an earlier release changes limits alone.
+    fn change(
         &self,
         site: &Name,
         id: TransferId,
-        limit: LimitRequest,
-    ) -> Result<TransferView, Problem>;
+        patch: &TransferPatch,
+    ) -> Result<TransferReport, Problem>;
 
     /// Writes a list or the receipt of such a transfer to `out`.
     ///

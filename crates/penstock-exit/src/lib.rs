@@ -211,10 +211,15 @@ fn explain(error: &anyhow::Error) -> (String, ExitCode) {
     (text, known.map_or(ExitCode::Unclassified, |failure| failure.exit))
 }
 
-/// A problem as this program reports it.
+/// A problem as this program reports it. Where the daemon is at fault, the hint names the request
+/// as the daemon's log has it.
 pub fn failure(problem: Problem) -> Failure {
+    let mut hints = Vec::from_iter((!problem.hint.is_empty()).then(|| problem.hint.clone()));
+    if let (500, Some(id)) = (problem.status, problem.request_id()) {
+        hints.push(format!("the log of the daemon says more of request {id}"));
+    }
     let failure = Failure::new(exit_code(problem.exit), problem.title);
-    let failure = if problem.hint.is_empty() { failure } else { failure.hint(problem.hint) };
+    let failure = if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) };
     if problem.detail.is_empty() { failure } else { failure.caused_by(problem.detail) }
 }
 

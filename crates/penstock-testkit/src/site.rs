@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Instant;
 
+use penstock_api::timestamp::Timestamp;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -373,4 +374,13 @@ pub fn two_sites(base: &Path, store_a: &Path, store_b: &Path) -> (Site, Site) {
     b.start();
     a.pair(&b);
     (a, b)
+}
+
+/// Returns the time of an event of a site, as `--json` prints it, in milliseconds since 1970.
+///
+/// # Panics
+/// It has none.
+pub fn event_ms(event: &Value) -> u64 {
+    let time = event["at"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    time.unwrap_or_else(|| panic!("an event without a time: {event}")).ms()
 }

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::Method;
 use penstock_api::endpoints::{self as api, EndpointUri};
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::{Event, SOCKET_NAME};
+use penstock_api::rest::{Event, Page, SOCKET_NAME};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -81,6 +81,20 @@ impl Client {
         Ok(http::decode(&self.call(uri, None, DEADLINE)?).map_err(failure)?)
     }
 
+    /// GETs all items of a list, part by part.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn list<T: DeserializeOwned>(&self, uri: &EndpointUri) -> anyhow::Result<Vec<T>> {
+        let (mut items, mut part) = (Vec::new(), uri.clone());
+        loop {
+            let Page { items: more, next } = self.get(&part)?;
+            items.extend::<Vec<T>>(more);
+            let Some(next) = next else { return Ok(items) };
+            part = uri.clone().query("cursor", next);
+        }
+    }
+
     /// GETs bytes as they are, and writes them to `out` as they come.
     ///
     /// # Errors
@@ -131,7 +145,7 @@ impl Client {
         })
     }
 
-    /// POSTs an object, and gives the one that is answered.
+    /// POSTs or PATCHes an object, and gives the one that is answered.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -197,6 +211,7 @@ impl Client {
             api::Method::Get => Method::GET,
             api::Method::Post => Method::POST,
             api::Method::Put => Method::PUT,
+            api::Method::Patch => Method::PATCH,
             api::Method::Delete => Method::DELETE,
         };
         let path = uri.as_str();

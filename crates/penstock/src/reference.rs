@@ -141,10 +141,13 @@ fn problems() -> String {
         "# Problems\n\n\
          Every code of a problem, written from the program by `cargo xtask reference`: change\n\
          `crates/penstock-api/src/problem/code.rs`, not this file.\n\n\
-         The API, events and `--json` report a problem as RFC 9457 problem details with `code`, \
-         `title`,\n`detail`, `hint`, `exit` and `status`. Programs branch on `code`. The other \
-         fields are for people; a\nproblem says more than this table about what failed and what \
-         to do.\n\n\
+         An error of the API has the type `application/problem+json` (RFC 9457). `code`, `type` \
+         and `title` are fixed; programs branch on `code`. `detail` says what failed, `cause` why, \
+         and `hint` what to do next. `status`, `exit`, `retryable` and `retry_after_s` say whether \
+         waiting helps. `errors` points at fields of the request, as JSON Pointers. `object` names \
+         the object. `request_id` is the header `Request-Id` of the answer: the audit log and the \
+         log of the daemon have it. Events and `--json` have the same fields, but for those of a \
+         request.\n\n\
          *HTTP* and *exit* are the usual status of a reply and of a command. A few problems have \
          others,\nwhere the cause decides whether waiting helps. *Retry* says whether the same \
          request may succeed:\n*later* without a change, *after a change*, or *never*.\n",

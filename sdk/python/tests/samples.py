@@ -43,8 +43,17 @@ def event(kind: str, state: str, event_id: str = "", **changes: Any) -> bytes:
 
 
 def problem(status: int, code: str, **headers: str) -> httpx2.Response:
-    body = {"code": code, "title": "it failed", "detail": "", "hint": "", "exit": "temporary"}
-    return httpx2.Response(status, json={**body, "status": status}, headers=headers)
+    body = {
+        "type": f"urn:penstock:problem:{code}",
+        "code": code,
+        "title": "A thing failed.",
+        "detail": "it failed",
+        "exit": "temporary",
+        "status": status,
+        "retryable": status == 503,
+        "request_id": "7f",
+    }
+    return httpx2.Response(status, json=body, headers=headers)
 
 
 def stream(*parts: bytes | Exception) -> httpx2.Response:

@@ -96,7 +96,7 @@ def test_events_are_told_apart() -> None:
     summary = parsed_event(TRANSFERS_EVENTS, event("summary", "done").decode()[6:])
     assert isinstance(summary, SummaryEvent)
     failure = parsed_event(
-        TRANSFERS_EVENTS, '{"type":"error","v":1,"id":"9f","code":"read","title":"t","status":503}'
+        TRANSFERS_EVENTS, '{"type":"error","v":1,"id":"9f","code":"read","detail":"t","status":503}'
     )
     assert isinstance(failure, ErrorEvent)
     assert failure.code == "read"

@@ -22,7 +22,7 @@ from penstock import (
 from penstock._address import Address, url_of
 from penstock._operations import OPERATIONS, SITES_PAIR, TRANSFERS_GET
 from penstock.errors import RequestProblem, StoreProblem, TransferProblem
-from penstock.models.problem import Problem
+from penstock.models.problem import ProblemDocument
 from tests.samples import ID, Script, problem, view
 
 REFUSED = httpx2.ConnectError("refused")
@@ -100,7 +100,7 @@ def test_a_change_of_a_user_leaves_the_rest() -> None:
 
 
 def _error(status: int, retry_after: float | None = None) -> ApiError:
-    return ApiError(Problem(title="t", status=status), retry_after)
+    return ApiError(ProblemDocument(detail="t", status=status), retry_after)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
 use super::scope::Scope;
+use crate::timestamp::Timestamp;
 
 /// Days until a token expires, unless its request says otherwise.
 pub const TOKEN_DAYS_DEFAULT: u32 = 90;
@@ -182,10 +183,10 @@ pub struct TokenView {
     /// Scopes; absent leaves all rights of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<Scope>>,
-    /// Time of its creation, in seconds since 1970.
-    pub created: u64,
-    /// Time at which it expires, in seconds since 1970.
-    pub expires: u64,
+    /// Time of its creation.
+    pub created_at: Timestamp,
+    /// Time at which it expires.
+    pub expires_at: Timestamp,
     /// The text of the token, in the answer to `POST /tokens` only: the site cannot show it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,

@@ -7,6 +7,7 @@ use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
 use super::role::Role;
+use crate::timestamp::Timestamp;
 
 /// Rights of a user in one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -71,8 +72,8 @@ pub struct UserView {
     pub name: Name,
     /// The role.
     pub role: Role,
-    /// Time of its creation, in seconds since 1970.
-    pub created: u64,
+    /// Time of its creation.
+    pub created_at: Timestamp,
     /// True if the user is locked out.
     pub disabled: bool,
     /// Rights in single stores.

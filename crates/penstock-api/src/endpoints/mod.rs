@@ -20,6 +20,8 @@ pub enum Method {
     Post,
     /// Makes or replaces something under a name that the caller chooses.
     Put,
+    /// Changes parts of something.
+    Patch,
     /// Removes something.
     Delete,
 }
@@ -31,6 +33,7 @@ impl Method {
             Self::Get => "GET",
             Self::Post => "POST",
             Self::Put => "PUT",
+            Self::Patch => "PATCH",
             Self::Delete => "DELETE",
         }
     }

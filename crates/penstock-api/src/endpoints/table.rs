@@ -32,11 +32,13 @@ macro_rules! endpoints {
 endpoints! {
     "Transfers":
     LIST_TRANSFERS Get "/api/v1/transfers" Controller Safe SeeTransfers
-        "Lists transfers, newest first; `cursor` and `limit` choose the part.";
+        "Lists transfers, newest first; filters, `sort`, `cursor` and `limit` choose.";
     SUBMIT_TRANSFER Post "/api/v1/transfers" Controller ByClientId Submit
         "Submits a transfer under the id that the request gives: 201, or 200 if it is known.";
     SHOW_TRANSFER Get "/api/v1/transfers/{id}" Controller Safe SeeTransfers
-        "Shows a transfer; the first digits of its id do.";
+        "Shows a transfer; the first digits of its id do; `include=options` adds its paths.";
+    CHANGE_TRANSFER Patch "/api/v1/transfers/{id}" Controller Idempotent Steer
+        "Changes the label, priority, limits or start of a transfer: a merge patch; `If-Match` holds.";
     PAUSE_TRANSFER Post "/api/v1/transfers/{id}/pause" Controller Idempotent Steer
         "Stops a transfer and keeps its ledger.";
     RESUME_TRANSFER Post "/api/v1/transfers/{id}/resume" Controller Idempotent Steer
@@ -46,7 +48,7 @@ endpoints! {
     RETRY_TRANSFER Post "/api/v1/transfers/{id}/retry" Controller Once Steer
         "Starts a failed transfer again with what is missing.";
     LIMIT_TRANSFER Post "/api/v1/transfers/{id}/limits" Controller Idempotent Steer
-        "Changes the limits of a transfer, even while it runs.";
+        "Changes the limits of a transfer. Deprecated: `PATCH` the transfer.";
     GET_FAILURES Get "/api/v1/transfers/{id}/failures" Controller Safe SeeTransfers
         "Returns the list of failed items.";
     GET_DIGESTS Get "/api/v1/transfers/{id}/digests" Controller Safe SeeTransfers

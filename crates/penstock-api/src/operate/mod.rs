@@ -8,6 +8,7 @@ use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{ClusterView, DrainMark};
+use crate::timestamp::Timestamp;
 
 /// Most events in one answer.
 pub const EVENTS_SHOWN_MAX: usize = 2000;
@@ -195,7 +196,7 @@ pub struct DrainRequest {
     pub force: bool,
 }
 
-/// An event at a site.
+/// An event at a site, as its peers record it and tell each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteEvent {
     /// Time by the clock of the reporting peer, in milliseconds since 1970.
@@ -217,6 +218,34 @@ pub struct SiteEvent {
     /// The event in words.
     #[serde(deserialize_with = "crate::text::field")]
     pub text: String,
+}
+
+/// An event at a site, as users see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteEventView {
+    /// Time by the clock of the reporting peer.
+    pub at: Timestamp,
+    /// The reporting peer.
+    pub peer: Name,
+    /// The kind, as in [`SiteEvent::kind`].
+    #[serde(deserialize_with = "crate::text::field")]
+    pub kind: String,
+    /// Subject of the event: a peer, a path, a store, an id.
+    #[serde(deserialize_with = "crate::text::field")]
+    pub subject: String,
+    /// The transfer that the event concerns, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<TransferId>,
+    /// The event in words.
+    #[serde(deserialize_with = "crate::text::field")]
+    pub text: String,
+}
+
+impl From<SiteEvent> for SiteEventView {
+    fn from(event: SiteEvent) -> Self {
+        let SiteEvent { at_ms, peer, kind, subject, transfer, text } = event;
+        Self { at: Timestamp::of_ms(at_ms), peer, kind, subject, transfer, text }
+    }
 }
 
 /// Severity of a finding.

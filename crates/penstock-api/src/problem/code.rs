@@ -120,7 +120,7 @@ problem_codes! {
     Request "request" 400 Usage AfterChange
         "The request asks for something that does not exist or makes no sense."
         "Correct the options that the message names.";
-    RequestUnreadable "request-unreadable" 500 Fatal AfterChange
+    RequestUnreadable "request-unreadable" 502 Fatal AfterChange
         "A peer cannot read a request of its controller."
         "Install the same release of penstock at all peers of the site.";
     Query "query" 400 Usage AfterChange
@@ -138,9 +138,27 @@ problem_codes! {
     Name "name" 400 Usage AfterChange
         "The text is not a name."
         "Use lower-case letters, digits, `-` and `_`, as the message says.";
+    UnknownField "unknown-field" 400 Usage AfterChange
+        "The request has a field or a parameter that does not exist."
+        "Correct or leave out the field that the message names.";
     NotFound "not-found" 404 Usage AfterChange
-        "The API has no such path or method."
+        "The API has no such path."
         "Compare the path with the reference of the API.";
+    MethodUnknown "method-unknown" 405 Usage AfterChange
+        "The path has no such method."
+        "Use one of the methods that the header `Allow` lists.";
+    ChangedMeanwhile "changed-meanwhile" 412 Refused AfterChange
+        "The object was changed since the caller has read it."
+        "Read it again, and repeat the change with its new `ETag` if it is still wanted.";
+    TooLong "too-long" 413 Usage AfterChange
+        "The body of the request is too long."
+        "Split the request, or keep within the limits of the reference.";
+    MediaType "media-type" 415 Usage AfterChange
+        "The body of the request is not of a type that the path takes."
+        "Send JSON with `Content-Type: application/json`.";
+    HeadTooLong "head-too-long" 431 Usage AfterChange
+        "The head of the request is too long."
+        "Send fewer or shorter headers, or a shorter path.";
     Path "path" 404 Usage AfterChange
         "The API between peers has no such path."
         "Install the same release of penstock at all peers of the site.";
@@ -162,7 +180,7 @@ problem_codes! {
     Wish "wish" 400 Usage AfterChange
         "A controller asked for digests of entries that are not files."
         "Install the same release of penstock at both sites.";
-    Http "http" 500 Unclassified Later
+    Http "http" 502 Unclassified Later
         "The reply is an HTTP error that penstock did not write."
         "Check whether a proxy or another program answers at this address.";
     Connection "connection" 503 Temporary Later
@@ -174,7 +192,7 @@ problem_codes! {
     Version "version" 426 Fatal AfterChange
         "The sites speak different versions of the protocol."
         "Upgrade the site with the older release of penstock.";
-    ReplyUnreadable "reply-unreadable" 500 Fatal AfterChange
+    ReplyUnreadable "reply-unreadable" 502 Fatal AfterChange
         "The reply is not what this release understands."
         "Use the same release of penstock everywhere.";
     Internal "internal" 500 Unclassified Never
@@ -224,7 +242,7 @@ problem_codes! {
     CapabilityVoid "capability" 403 NotAuthorised AfterChange
         "The capability does not permit to remove files at the source."
         "Penstock asks for another one; check the clocks of both sites if the error persists.";
-    CapabilityUnreadable "capability-unreadable" 500 Fatal AfterChange
+    CapabilityUnreadable "capability-unreadable" 400 Fatal AfterChange
         "The capability for a scan cannot be read."
         "Install the same release of penstock at both sites.";
     LaneCapability "lane-capability" 503 Temporary Later
@@ -256,7 +274,7 @@ problem_codes! {
     SamePlace "same-place" 409 Refused AfterChange
         "The source and the target overlap."
         "Choose a target that is neither inside the source nor around it.";
-    NotADirectory "not-a-directory" 500 Fatal AfterChange
+    NotADirectory "not-a-directory" 409 Fatal AfterChange
         "A place that must be a directory is not one."
         "Correct the path of the source or of the target.";
     QueueFull "queue-full" 503 Temporary Later
@@ -271,16 +289,16 @@ problem_codes! {
     Stalled "stalled" 503 Temporary Later
         "The transfer has moved no data for too long."
         "Look at the reason in the message; the transfer is tried again.";
-    Stopped "stopped" 500 Interrupted Later
+    Stopped "stopped" 409 Interrupted Later
         "The work was stopped at the user's request."
         "Resume the transfer, or run the command again.";
-    SomeFailed "some-failed" 500 SomeFailed AfterChange
+    SomeFailed "some-failed" 409 SomeFailed AfterChange
         "Some items failed; all others are done."
         "Look at the list of failed items, and transfer them again.";
-    SourceChanged "source-changed" 500 SourceChanged AfterChange
+    SourceChanged "source-changed" 409 SourceChanged AfterChange
         "Some items changed or vanished at the source."
         "Transfer the items again when nothing writes to them.";
-    Integrity "integrity" 500 Integrity AfterChange
+    Integrity "integrity" 409 Integrity AfterChange
         "The bytes of some items are not those of their digests."
         "Check the memory and the disks of both hosts, and transfer the items again.";
     NoDigestList "no-digest-list" 404 Refused AfterChange
@@ -309,7 +327,7 @@ problem_codes! {
     PlanPart "plan-part" 503 Temporary Later
         "The site lacks an earlier part of the plan."
         "Submit the plan again.";
-    PlanStale "plan-stale" 500 SourceChanged AfterChange
+    PlanStale "plan-stale" 409 SourceChanged AfterChange
         "The source or the target is no longer as the plan says."
         "Make another plan, and compare both.";
     PlanUsed "plan-used" 409 Refused AfterChange
@@ -326,16 +344,16 @@ problem_codes! {
     Source "source" 503 Temporary Later
         "The source cannot be examined now."
         "Check the disk, server or mount of the source.";
-    SourceUnreadable "source-unreadable" 500 Fatal AfterChange
+    SourceUnreadable "source-unreadable" 422 Fatal AfterChange
         "The source cannot be examined."
         "Look at the reason in the message.";
     SourceMissing "source-missing" 404 SourceChanged AfterChange
         "The source does not exist."
         "Correct the path of the source.";
-    SourceDenied "source-denied" 404 NotAuthorised AfterChange
+    SourceDenied "source-denied" 403 NotAuthorised AfterChange
         "The daemon's user may not enter the source."
         "Ask the owner of the source for the right to read it.";
-    SourceUnlisted "source-unlisted" 500 Fatal AfterChange
+    SourceUnlisted "source-unlisted" 403 Fatal AfterChange
         "The daemon's user may enter the source but not list it."
         "Ask the owner for the right to list it, or name its items with `--files-from`.";
     SourceKind "source-kind" 400 Usage AfterChange
@@ -368,7 +386,7 @@ problem_codes! {
     PageUnknown "page-unknown" 404 Temporary Later
         "The source does not have this page of the data set."
         "Wait: the next attempt asks for the page again.";
-    PageDiffers "page-differs" 500 Fatal AfterChange
+    PageDiffers "page-differs" 409 Fatal AfterChange
         "The source has no page with this number and digest."
         "Submit the transfer again.";
     PageDamaged "page-damaged" 500 Fatal AfterChange
@@ -377,13 +395,13 @@ problem_codes! {
     Page "page" 503 Temporary Later
         "The source does not send a lost page of the data set again."
         "Check whether the source site answers.";
-    Manifest "manifest" 500 Fatal AfterChange
+    Manifest "manifest" 502 Fatal AfterChange
         "The source sent a page that is not part of the data set."
         "Install the same release of penstock at both sites, and submit again.";
     ManifestIncomplete "manifest-incomplete" 503 Temporary Later
         "The list of items that could not be listed is not complete."
         "Wait: the next attempt asks for the list again.";
-    ManifestLost "manifest-lost" 500 Fatal Never
+    ManifestLost "manifest-lost" 410 Fatal Never
         "A page of the data set is lost at both sites."
         "Submit the transfer again.";
 
@@ -412,13 +430,13 @@ problem_codes! {
     HostShort "host-short" 503 Temporary Later
         "The host is short of descriptors or memory."
         "Raise the limit of open files, or end other programs.";
-    Target "target" 500 Fatal AfterChange
+    Target "target" 422 Fatal AfterChange
         "The target cannot be examined."
         "Look at the reason in the message.";
     TargetFull "target-full" 503 Temporary Later
         "The target store is full."
         "Make room at the target; the transfer resumes.";
-    TargetReadOnly "target-read-only" 500 Fatal AfterChange
+    TargetReadOnly "target-read-only" 409 Fatal AfterChange
         "The target store is mounted read-only, or its user may not write to it."
         "Mount it writable, or choose another directory.";
     TargetReplaced "target-replaced" 503 Temporary Later
@@ -427,7 +445,7 @@ problem_codes! {
     Sync "sync" 500 Fatal AfterChange
         "The target store failed to sync several times."
         "Look at the kernel log of the target host for I/O errors.";
-    Clean "clean" 500 Fatal AfterChange
+    Clean "clean" 422 Fatal AfterChange
         "Penstock cannot look through the target for its temporary files."
         "Look at the reason in the message.";
     Mend "mend" 503 Temporary Later
@@ -436,7 +454,7 @@ problem_codes! {
     Proof "proof" 400 Usage AfterChange
         "The store keeps nothing that could be read again."
         "Leave out `--readback` and `--also-digest`.";
-    ProofUnsupported "proof-unsupported" 500 Fatal AfterChange
+    ProofUnsupported "proof-unsupported" 422 Fatal AfterChange
         "The peer cannot read files of the store again."
         "Install the same release of penstock at all peers of the site.";
     DeleteRefused "delete-refused" 409 Refused AfterChange
@@ -456,10 +474,10 @@ problem_codes! {
     LaneDistrust "lane-certificate" 503 Temporary Later
         "The two ends of a lane do not trust each other."
         "Pair the sites again if the error persists.";
-    LaneVersion "lane-version" 500 Fatal AfterChange
+    LaneVersion "lane-version" 426 Fatal AfterChange
         "The two ends of a lane speak different versions of the protocol."
         "Upgrade the site with the older release of penstock.";
-    Protocol "protocol" 500 Fatal AfterChange
+    Protocol "protocol" 502 Fatal AfterChange
         "The other end of a lane breaks the protocol."
         "Check the release and the memory of the other host, and retry the transfer.";
     WrongPeer "wrong-peer" 403 NotAuthorised AfterChange
@@ -556,16 +574,16 @@ problem_codes! {
     SiteCut "site-cut" 503 Temporary Later
         "The reply of the other site stopped in the middle."
         "Check the network between the sites.";
-    SiteAddress "site-address" 500 Fatal AfterChange
+    SiteAddress "site-address" 409 Fatal AfterChange
         "The other site has no known address."
         "Pair the sites again.";
-    SiteReply "site-reply" 500 Fatal AfterChange
+    SiteReply "site-reply" 502 Fatal AfterChange
         "The other site sent another transfer than the one asked for."
         "Install the same release of penstock at both sites.";
     SiteTaken "site-taken" 409 Refused AfterChange
         "Another site is paired under this name."
         "Unpair that site first, or rename one of the two.";
-    Reply "reply" 500 Fatal AfterChange
+    Reply "reply" 502 Fatal AfterChange
         "A reply cannot be stored, decompressed, or is too long."
         "Look at the reason in the message.";
     Address "address" 400 Usage AfterChange
@@ -615,10 +633,10 @@ problem_codes! {
     ReceiptForeign "receipt-foreign" 403 NotAuthorised AfterChange
         "The receipt is not of a transfer from this site to the caller."
         "Ask the site that was the source.";
-    ReceiptKey "receipt-key" 500 Fatal AfterChange
+    ReceiptKey "receipt-key" 422 Fatal AfterChange
         "The key that signs receipts cannot be used."
         "Check the keys below the directory of the site.";
-    ReceiptSignature "receipt-signature" 500 Integrity AfterChange
+    ReceiptSignature "receipt-signature" 422 Integrity AfterChange
         "The signature of the source site is not valid."
         "Ask the operators of the source site about its keys.";
 
@@ -646,7 +664,7 @@ problem_codes! {
     Etcd "etcd" 503 Temporary Later
         "A request to etcd failed."
         "Look at `penstock site status`.";
-    EtcdAlone "etcd-alone" 500 Fatal AfterChange
+    EtcdAlone "etcd-alone" 409 Fatal AfterChange
         "The etcd of this host cannot continue alone."
         "Repeat the takeover, or start other hosts and run `penstock site recover`.";
     EtcdNotBegun "etcd-not-begun" 409 Refused AfterChange

@@ -48,14 +48,18 @@ impl Exit {
         }
     }
 
-    /// Returns the HTTP status of a problem with this exit status.
-    pub fn http_status(self) -> u16 {
+    /// Returns the HTTP status of a problem of which nothing but this is known.
+    pub(super) fn http_status(self) -> u16 {
         match self {
             Self::Usage => 400,
             Self::NotAuthorised => 403,
-            Self::Refused => 409,
+            Self::Refused
+            | Self::SomeFailed
+            | Self::SourceChanged
+            | Self::Integrity
+            | Self::Interrupted => 409,
             Self::Temporary => 503,
-            _ => 500,
+            Self::Done | Self::Unclassified | Self::Fatal => 500,
         }
     }
 }

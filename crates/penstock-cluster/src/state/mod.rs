@@ -25,7 +25,7 @@ pub use etcd::{
 };
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
-pub use transfers::{Listed, Listing};
+pub use transfers::{ListKey, ListOrder, Listed, Listing};
 pub use transfers::{Stub, TransferRecord, Wish};
 
 use penstock_api::access::{Token, TokenId, User};
@@ -56,11 +56,12 @@ pub trait SiteState: HeadStore {
     fn open_stubs(&self) -> Result<Vec<Stub>, StateError>;
     /// Forgets a stub.
     fn remove_stub(&self, id: TransferId) -> Result<(), StateError>;
-    /// Returns up to `limit` transfers and stubs, newest first, older than `before` if that is
-    /// given.
-    fn list(
+    /// Returns up to `limit` transfers and stubs behind `after` in an order, without their lists:
+    /// of paths, of rules, of failed items.
+    fn overview(
         &self,
-        before: Option<(u64, TransferId)>,
+        order: ListOrder,
+        after: Option<ListKey>,
         limit: usize,
     ) -> Result<Vec<Listed>, StateError>;
     /// Returns the ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
@@ -128,12 +129,13 @@ impl SiteState for SqliteState {
         self.remove_stub(id)
     }
 
-    fn list(
+    fn overview(
         &self,
-        before: Option<(u64, TransferId)>,
+        order: ListOrder,
+        after: Option<ListKey>,
         limit: usize,
     ) -> Result<Vec<Listed>, StateError> {
-        self.list(before, limit)
+        self.overview(order, after, limit)
     }
 
     fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {

@@ -58,6 +58,40 @@ CREATE TABLE IF NOT EXISTS principal (
 ) WITHOUT ROWID;
 ";
 
+/// The rows of `transfer` and `stub` without what may be long: lists need no more, and a request
+/// may have 64 MiB. Triggers keep it, so that it is right also after an earlier release has
+/// written.
+const OVERVIEW: &str = "
+CREATE TABLE overview (
+    created INTEGER NOT NULL, id BLOB NOT NULL, own INTEGER NOT NULL, record TEXT NOT NULL,
+    PRIMARY KEY (created, id, own)
+) WITHOUT ROWID;
+CREATE TRIGGER overview_of_transfer AFTER INSERT ON transfer BEGIN
+    INSERT OR REPLACE INTO overview VALUES (new.created, new.id, 1, json_set(
+        json_remove(new.record, '$.request.options.files_from', '$.request.options.select'),
+        '$.failures', json('[]'), '$.files_from_count',
+        coalesce(json_array_length(new.record, '$.request.options.files_from'), 0)
+    ));
+END;
+CREATE TRIGGER overview_without_transfer AFTER DELETE ON transfer BEGIN
+    DELETE FROM overview WHERE created = old.created AND id = old.id AND own = 1;
+END;
+CREATE TRIGGER overview_of_stub AFTER INSERT ON stub BEGIN
+    INSERT OR REPLACE INTO overview VALUES (new.created, new.id, 0, json_set(
+        json_remove(new.record, '$.view.options.files_from', '$.view.options.select'),
+        '$.view.failures', json('[]'), '$.view.files_from_count', max(
+            coalesce(json_array_length(new.record, '$.view.options.files_from'), 0),
+            coalesce(json_extract(new.record, '$.view.files_from_count'), 0)
+        )
+    ));
+END;
+CREATE TRIGGER overview_without_stub AFTER DELETE ON stub BEGIN
+    DELETE FROM overview WHERE created = old.created AND id = old.id AND own = 0;
+END;
+INSERT OR REPLACE INTO transfer SELECT * FROM transfer;
+INSERT OR REPLACE INTO stub SELECT * FROM stub;
+";
+
 /// The reason why the state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -351,6 +385,12 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
     }
     // A file that a build of before users has made.
     transaction.execute_batch(PRINCIPALS).map_err(failed)?;
+    // A file that a build of before overviews has made.
+    let named = "SELECT count(*) FROM sqlite_master WHERE name = 'overview'";
+    let has: i64 = transaction.query_row(named, (), |row| row.get(0)).map_err(failed)?;
+    if has == 0 {
+        transaction.execute_batch(OVERVIEW).map_err(failed)?;
+    }
     transaction.commit().map_err(failed)
 }
 

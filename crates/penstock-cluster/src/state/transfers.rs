@@ -2,10 +2,9 @@
 
 use penstock_api::problem::Exit;
 use penstock_api::transfer::{
-    FailedItem, PathText, Progress, TransferRequest, TransferState, TransferView,
+    Attempts, FailedItem, PathText, Progress, TransferReport, TransferRequest, TransferState,
 };
 use penstock_proto::id::{Name, TransferId};
-use rusqlite::types::Value;
 use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +48,12 @@ pub struct TransferRecord {
     pub owner: Option<Name>,
     /// Seconds since 1970 of the submission.
     pub created: u64,
+    /// Attempts so far, and their times.
+    #[serde(default)]
+    pub attempts: Attempts,
+    /// Number of paths in the request. Only an overview has it, which lacks the paths themselves.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub files_from_count: u64,
     /// The source list that it works on, if that is not the first.
     #[serde(default)]
     pub listing: Listing,
@@ -92,26 +97,41 @@ impl TransferRecord {
         self.request.id
     }
 
-    /// Returns the public view.
-    pub fn view(&self) -> TransferView {
-        TransferView {
+    /// Returns the report for users and other sites.
+    pub fn report(&self) -> TransferReport {
+        let options = self.request.options.clone();
+        TransferReport { options, failures: self.failures.clone(), ..self.brief() }
+    }
+
+    /// Returns the report without its lists: of paths, of rules, of failed items. It is short
+    /// whatever the request is.
+    pub fn brief(&self) -> TransferReport {
+        let paths = self.request.options.files_from.len() as u64;
+        TransferReport {
             id: self.request.id,
             source: self.request.source.clone(),
             target: self.request.target.clone(),
-            options: self.request.options.clone(),
+            options: self.request.options.without_lists(),
+            files_from_count: self.files_from_count.max(paths),
             owner: self.owner.clone(),
             label: self.request.label.clone(),
             priority: self.request.priority,
+            not_before: self.request.not_before,
             state: self.state,
             waiting: None,
             reason: self.reason.clone(),
             created: self.created,
+            attempts: self.attempts.clone(),
             progress: self.progress.clone(),
             exit: self.exit,
-            failures: self.failures.clone(),
+            failures: Vec::new(),
             durable_by: self.durable_by.clone(),
         }
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A transfer that another site owns, as it was last seen.
@@ -123,7 +143,20 @@ pub struct Stub {
     #[serde(default)]
     pub user: Option<Name>,
     /// The view as last seen.
-    pub view: TransferView,
+    pub view: TransferReport,
+}
+
+/// Place of a transfer in lists: the seconds since 1970 of its submission, and its id.
+pub type ListKey = (u64, TransferId);
+
+/// Order of a list of transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ListOrder {
+    /// The newest transfers first.
+    #[default]
+    NewestFirst,
+    /// The oldest transfers first.
+    OldestFirst,
 }
 
 /// A line of a list of transfers.
@@ -260,26 +293,54 @@ impl SqliteState {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn list(
+    pub fn list(&self, before: Option<ListKey>, limit: usize) -> Result<Vec<Listed>, StateError> {
+        self.listed(
+            "SELECT own, record FROM (
+               SELECT 1 AS own, created, id, record FROM transfer
+               UNION ALL SELECT 0, created, id, record FROM stub
+             ) WHERE (created, id) < (?1, ?2) ORDER BY created DESC, id DESC LIMIT ?3",
+            before.map_or((i64::MAX, vec![0xff; 17]), sql_key),
+            limit,
+        )
+    }
+
+    /// Returns up to `limit` transfers and stubs behind `after` in an order, without their lists:
+    /// of paths, of rules, of failed items.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn overview(
         &self,
-        before: Option<(u64, TransferId)>,
+        order: ListOrder,
+        after: Option<ListKey>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError> {
+        match order {
+            ListOrder::NewestFirst => self.listed(
+                "SELECT own, record FROM overview WHERE (created, id) < (?1, ?2)
+                 ORDER BY created DESC, id DESC, own DESC LIMIT ?3",
+                after.map_or((i64::MAX, vec![0xff; 17]), sql_key),
+                limit,
+            ),
+            ListOrder::OldestFirst => self.listed(
+                "SELECT own, record FROM overview WHERE (created, id) > (?1, ?2)
+                 ORDER BY created, id, own LIMIT ?3",
+                after.map_or((i64::MIN, Vec::new()), sql_key),
+                limit,
+            ),
+        }
+    }
+
+    fn listed(
+        &self,
+        query: &str,
+        (created, id): (i64, Vec<u8>),
         limit: usize,
     ) -> Result<Vec<Listed>, StateError> {
         let failed = StateError::statement("list transfers");
-        let (created, id) = before
-            .map_or((Value::Integer(i64::MAX), Value::Blob(vec![0xff; 17])), |(created, id)| {
-                (Value::Integer(to_sql(created)), Value::Blob(id.0.to_vec()))
-            });
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let reader = self.read();
-        let mut query = reader
-            .prepare_cached(
-                "SELECT own, record FROM (
-                   SELECT 1 AS own, created, id, record FROM transfer
-                   UNION ALL SELECT 0, created, id, record FROM stub
-                 ) WHERE (created, id) < (?1, ?2) ORDER BY created DESC, id DESC LIMIT ?3",
-            )
-            .map_err(&failed)?;
+        let mut query = reader.prepare_cached(query).map_err(&failed)?;
         let rows: Vec<(bool, String)> = query
             .query_map(params![created, id, limit], |row| Ok((row.get(0)?, row.get(1)?)))
             .and_then(Iterator::collect::<Result<_, _>>)
@@ -317,12 +378,16 @@ impl SqliteState {
 
 impl Listed {
     /// Its place in the order of lists.
-    pub fn key(&self) -> (u64, TransferId) {
+    pub fn key(&self) -> ListKey {
         match self {
             Self::Own(record) => (record.created, record.id()),
             Self::Stub(stub) => (stub.view.created, stub.view.id),
         }
     }
+}
+
+fn sql_key((created, id): ListKey) -> (i64, Vec<u8>) {
+    (to_sql(created), id.0.to_vec())
 }
 
 fn state_text(state: TransferState) -> &'static str {
@@ -355,6 +420,8 @@ mod tests {
             submitter: "lab".parse().unwrap(),
             owner: None,
             created,
+            attempts: Attempts::default(),
+            files_from_count: 0,
             listing: Listing::default(),
             state,
             wish: Wish::None,
@@ -386,6 +453,55 @@ mod tests {
         assert_eq!(state.transfer(TransferId([9; 16])).unwrap(), None);
     }
 
+    /// Promise: an overview needs no long list, whatever a request names, and counts what it leaves
+    /// out; also where an earlier release has written since.
+    #[test]
+    fn an_overview_has_no_long_lists() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let state = SqliteState::open(&path).unwrap();
+        let mut long = record(1, 5, TransferState::Queued);
+        long.request.options.files_from = vec![PathText(b"a\xff".to_vec()); 1000];
+        state.put_transfer(&long).unwrap();
+        let owner = "hpc".parse().unwrap();
+        let stub = Stub {
+            owner,
+            user: None,
+            view: TransferReport { id: TransferId([2; 16]), ..long.report() },
+        };
+        state.put_stub(&stub).unwrap();
+        let of = |state: &SqliteState| -> Vec<TransferReport> {
+            let listed = state.overview(ListOrder::NewestFirst, None, 10).unwrap();
+            let report = |line| match line {
+                Listed::Own(record) => record.brief(),
+                Listed::Stub(stub) => stub.view,
+            };
+            listed.into_iter().map(report).collect()
+        };
+        for found in of(&state) {
+            assert!(found.options.files_from.is_empty());
+            assert_eq!(found.files_from_count, 1000);
+        }
+        state
+            .write("drop the overview", Commit::Plain, |transaction| {
+                let drop =
+                    "DROP TRIGGER overview_of_transfer; DROP TRIGGER overview_without_transfer;
+                DROP TRIGGER overview_of_stub; DROP TRIGGER overview_without_stub;
+                DROP TABLE overview";
+                transaction.execute_batch(drop).map_err(StateError::statement("drop the overview"))
+            })
+            .unwrap();
+        drop(state);
+        let state = SqliteState::open(&path).unwrap();
+        assert_eq!(of(&state).len(), 2);
+        long.state = TransferState::Done;
+        state.put_transfer(&long).unwrap();
+        state.remove_stub(stub.view.id).unwrap();
+        let found = of(&state);
+        assert_eq!((found.len(), found[0].state), (1, TransferState::Done));
+        assert_eq!(state.transfer(long.id()).unwrap(), Some(long));
+    }
+
     /// Promise: a list is complete whatever the size of its parts, own transfers and stubs alike.
     #[test]
     fn a_list_in_parts_is_complete() {
@@ -397,17 +513,25 @@ mod tests {
                 state.put_transfer(&record).unwrap();
             } else {
                 let owner = "hpc".parse().unwrap();
-                state.put_stub(&Stub { owner, user: None, view: record.view() }).unwrap();
+                state.put_stub(&Stub { owner, user: None, view: record.report() }).unwrap();
             }
         }
         let (mut before, mut seen) = (None, Vec::new());
         loop {
             let part = state.list(before, 3).unwrap();
+            let same = state.overview(ListOrder::NewestFirst, before, 3).unwrap();
+            let keys = |part: &[Listed]| part.iter().map(Listed::key).collect::<Vec<_>>();
+            assert_eq!(keys(&same), keys(&part));
             let Some(last) = part.last() else { break };
             before = Some(last.key());
             seen.extend(part.iter().map(|listed| listed.key().1.0[0]));
         }
         assert_eq!(seen, (0..10).rev().collect::<Vec<_>>());
+        let oldest = state.overview(ListOrder::OldestFirst, None, 100).unwrap();
+        assert_eq!(
+            oldest.iter().map(|line| line.key().1.0[0]).collect::<Vec<_>>(),
+            (0..10).collect::<Vec<_>>()
+        );
         assert_eq!(state.ids_with_prefix("0303").unwrap(), vec![TransferId([3; 16])]);
         assert_eq!(state.ids_with_prefix("0").unwrap().len(), 10);
     }

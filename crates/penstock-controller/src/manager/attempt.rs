@@ -242,7 +242,7 @@ impl Attempt {
             self.parts.cleaner.discard_ledger(self.id);
         }
         self.leave_table(record.state.is_ended());
-        events.tell(&record.view());
+        events.tell(&record.report());
         // The user need not wait for the source to hear of it.
         if is_done {
             self.parts.sources.release(&record);

@@ -114,6 +114,14 @@ impl Caller {
         }
     }
 
+    /// Returns the name of the user, or of the site with an `@` before it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::User(user) => user.user.to_string(),
+            Self::Site(site) => format!("@{site}"),
+        }
+    }
+
     /// Returns the site that submits; `own` is this one.
     pub(super) fn submitter(&self, own: &Name) -> Name {
         match self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
-use penstock_api::transfer::TransferView;
+use penstock_api::transfer::TransferReport;
 use penstock_proto::id::{Name, TransferId};
 
 use super::journal_directory::{JournalDirectory, journal_failed};
@@ -56,7 +56,7 @@ impl Documents {
     /// # Errors
     /// The transfer has not ended, or was not asked for this document; another site fails to send
     /// it.
-    pub(super) fn open(&self, view: &TransferView, document: Document) -> Result<File, Problem> {
+    pub(super) fn open(&self, view: &TransferReport, document: Document) -> Result<File, Problem> {
         let id = view.id;
         if view.target.site != self.site {
             return self.fetch(&view.target.site, id, document);
@@ -103,7 +103,7 @@ impl Documents {
     }
 
     /// The failed items of a transfer that has written no list of them: those that are shown.
-    fn first_failures(&self, view: &TransferView) -> Result<File, Problem> {
+    fn first_failures(&self, view: &TransferReport) -> Result<File, Problem> {
         let mut file = self.journal.nameless()?;
         for item in &view.failures {
             let line = serde_json::to_string(item).unwrap_or_default();

@@ -163,13 +163,13 @@ mod tests {
 
     fn event(number: u64) -> Event {
         let problem = Problem::new(ProblemCode::State, number.to_string());
-        Event::Error(ErrorEvent { v: 1, id: TransferId([0; 16]), problem })
+        Event::Error(ErrorEvent { v: 1, id: TransferId([0; 16]), problem: problem.into() })
     }
 
     fn number(next: Option<NextEvent>) -> (Option<EventId>, String) {
         match next {
             Some(NextEvent::Event(id, event)) => match &event.event {
-                Event::Error(error) => (Some(id), error.problem.title.clone()),
+                Event::Error(error) => (Some(id), error.problem.detail.clone()),
                 other => panic!("{other:?}"),
             },
             Some(NextEvent::Missed) => (None, "missed".to_owned()),

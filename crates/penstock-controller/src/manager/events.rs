@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_api::problem::Problem;
 use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
-use penstock_api::transfer::TransferView;
+use penstock_api::transfer::TransferReport;
 use penstock_proto::id::{Name, TransferId};
 
 use super::event_ring::{EventId, EventReader, EventRing};
@@ -27,13 +27,14 @@ impl TransferEvents {
     }
 
     /// Reports the state of a transfer.
-    pub(super) fn tell(&self, view: &TransferView) {
+    pub(super) fn tell(&self, view: &TransferReport) {
         self.ring.add(view.owner.clone(), Event::of(view));
     }
 
     /// Reports a problem of a transfer of this user.
     pub(super) fn tell_problem(&self, id: TransferId, owner: Option<Name>, problem: &Problem) {
         let problem = problem.clone();
-        self.ring.add(owner, Event::Error(ErrorEvent { v: EVENT_VERSION, id, problem }));
+        self.ring
+            .add(owner, Event::Error(ErrorEvent { v: EVENT_VERSION, id, problem: problem.into() }));
     }
 }

@@ -27,6 +27,7 @@
 //! | `documents` | `Documents`: lists and receipts of transfers that have ended |
 //! | `receipt` | `ReceiptMaker`: receipts of own transfers; checks of those to be countersigned |
 //! | `journal_directory` | `JournalDirectory`: where all of them have their files |
+//! | `list` | `TransferList`: the list of all, filtered and in parts |
 //! | `events`, `event_ring` | `TransferEvents`: the events of all, numbered |
 //! | `caller`, `request_check` | the origin of a request, and whether it is sound |
 //! | `place` | the root of a data set at the target, and places that overlap |
@@ -40,6 +41,7 @@ mod documents;
 mod event_ring;
 mod events;
 mod journal_directory;
+mod list;
 mod place;
 mod plans;
 mod queue;
@@ -57,6 +59,7 @@ pub use config::{
     StoreDirectory,
 };
 pub use event_ring::{EventId, EventReader, NextEvent, OwnedEvent};
+pub use list::TransferFilter;
 pub use queue::LIVE_MAX;
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
 
@@ -66,24 +69,26 @@ use std::thread;
 use std::time::Duration;
 
 use penstock_api::fence::Fence;
-use penstock_api::limits::LimitRequest;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
-use penstock_api::rest::{Action, LIST_MAX, OrphanList, QueueView, TransferList};
-use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
-use penstock_cluster::state::{Listed, SiteState, StateError, Stub, TransferRecord};
+use penstock_api::rest::{
+    Action, LIST_MAX, Orphan, Page, QueueView, TransferPatch, TransferSummary,
+};
+use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
+use penstock_cluster::state::{SiteState, StateError, Stub, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
 use self::attempt::AttemptParts;
 use self::documents::Documents;
 use self::events::TransferEvents;
 use self::journal_directory::JournalDirectory;
+use self::list::TransferList;
 use self::plans::Planner;
 use self::queue::{Admission, Live, Table, TransferTable};
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
-use self::request_check::{check, not_paired, parse_cursor, unknown};
+use self::request_check::{check, not_paired, unknown};
 use self::scheduler::Scheduler;
 use self::sources::Sources;
 use self::stubs::Stubs;
@@ -102,6 +107,7 @@ pub struct Manager {
     planner: Planner,
     documents: Documents,
     orphans: Orphans,
+    list: TransferList,
     events: TransferEvents,
     scheduler: Mutex<Option<thread::JoinHandle<()>>>,
 }
@@ -123,6 +129,7 @@ impl Manager {
         let admission = Arc::new(Admission::new(inputs, Arc::clone(&sources), both()));
         let removal = (Arc::clone(&cleaner), Arc::clone(&admission));
         let cancelled = Arc::new(CancelledTransfers::new(inputs, removal, both()));
+        let stubs = Arc::new(Stubs::new(&parts));
         let manager = Self {
             site: site.clone(),
             state: Arc::clone(&parts.state),
@@ -135,7 +142,13 @@ impl Manager {
                 (Arc::clone(&cleaner), Arc::clone(&cancelled)),
                 (Arc::clone(&admission), Arc::clone(&table)),
             ),
-            stubs: Arc::new(Stubs::new(&parts)),
+            list: TransferList::new(
+                site.clone(),
+                Arc::clone(&parts.state),
+                Arc::clone(&table),
+                Arc::clone(&stubs),
+            ),
+            stubs,
             table: Arc::clone(&table),
             admission,
             events: events.clone(),
@@ -217,7 +230,7 @@ impl Manager {
         &self,
         request: &TransferRequest,
         caller: &Caller,
-    ) -> Result<(TransferView, bool), Problem> {
+    ) -> Result<(TransferReport, bool), Problem> {
         check(request)?;
         caller.check(request, &self.site)?;
         if request.options.plan == Some(PlanUse::Make) {
@@ -269,15 +282,15 @@ impl Manager {
     ///
     /// # Errors
     /// Status 404: it is not known, or does not concern the caller.
-    pub fn show(&self, id: TransferId, caller: &Caller) -> Result<TransferView, Problem> {
+    pub fn show(&self, id: TransferId, caller: &Caller) -> Result<TransferReport, Problem> {
         if let Some(live) = self.table.lock().live.get(&id)
             && caller.may_see(&live.record)
         {
-            return Ok(live.view());
+            return Ok(live.report());
         }
         let stored = self.state.transfer(id)?;
         if let Some(record) = stored.filter(|record| caller.may_see(record)) {
-            return Ok(record.view());
+            return Ok(record.report());
         }
         match self.state.stub(id)?.filter(|stub| caller.may_see_stub(stub)) {
             Some(stub) => Ok(self.stubs.refresh(stub)),
@@ -313,64 +326,20 @@ impl Manager {
         }
     }
 
-    /// Returns the transfers and stubs that the caller may see, newest first, of at most
+    /// Returns a part of the list of transfers and stubs that the caller may see, of at most
     /// [`LIST_MAX`] at a time. Waits for the owners of stubs for a moment only; a stub whose owner
     /// has not answered then is as it was last seen.
     ///
     /// # Errors
-    /// The cursor is not one of ours; the database cannot be read.
+    /// Code `cursor`: it is not one of this filter. The database cannot be read.
     pub fn list(
         &self,
+        filter: &TransferFilter,
         cursor: Option<&str>,
         limit: usize,
         caller: &Caller,
-    ) -> Result<TransferList, Problem> {
-        let before = cursor.map(parse_cursor).transpose()?;
-        let limit = limit.clamp(1, LIST_MAX);
-        let listed = self.seen_before(before, limit, caller)?;
-        let next = (listed.len() == limit).then(|| listed.last().map(Listed::key)).flatten();
-        let stubs = listed.iter().filter_map(|line| match line {
-            Listed::Stub(stub) => Some(stub.as_ref().clone()),
-            Listed::Own(_) => None,
-        });
-        let mut shown = self.stubs.refresh_all(stubs.collect());
-        let views = listed.into_iter().map(|line| match line {
-            Listed::Own(record) => {
-                let table = self.table.lock();
-                table.live.get(&record.id()).map_or_else(|| record.view(), Live::view)
-            }
-            Listed::Stub(stub) => shown.remove(&stub.view.id).unwrap_or(stub.view),
-        });
-        Ok(TransferList {
-            transfers: views.collect(),
-            next: next.map(|(created, id)| format!("{created}-{id}")),
-        })
-    }
-
-    /// Returns up to `limit` transfers and stubs that a caller sees, newest first.
-    fn seen_before(
-        &self,
-        mut before: Option<(u64, TransferId)>,
-        limit: usize,
-        caller: &Caller,
-    ) -> Result<Vec<Listed>, Problem> {
-        let may_see = |line: &Listed| match line {
-            Listed::Own(record) => caller.may_see(record),
-            Listed::Stub(stub) => caller.may_see_stub(stub),
-        };
-        // Most lines may be those of others.
-        let page = if caller.sees_all_transfers() { limit } else { LIST_MAX };
-        let mut seen = Vec::new();
-        loop {
-            let part = self.state.list(before, page)?;
-            before = part.last().map(Listed::key);
-            let is_last = part.len() < page;
-            seen.extend(part.into_iter().filter(may_see));
-            if is_last || seen.len() >= limit {
-                seen.truncate(limit);
-                return Ok(seen);
-            }
-        }
+    ) -> Result<Page<TransferSummary>, Problem> {
+        self.list.part(filter, cursor, limit, caller)
     }
 
     /// Pauses, resumes, cancels or retries a transfer, here or at the site that owns it. The wish
@@ -383,7 +352,7 @@ impl Manager {
         id: TransferId,
         action: Action,
         caller: &Caller,
-    ) -> Result<TransferView, Problem> {
+    ) -> Result<TransferReport, Problem> {
         // A grant may have ended since the transfer was submitted.
         let begins_again = matches!(action, Action::Resume | Action::Retry);
         if let Some(record) = self.steered(id, caller)? {
@@ -402,24 +371,27 @@ impl Manager {
         self.stubs.act(&stub, action)
     }
 
-    /// Sets another limit of a transfer's rate, here or at the site that owns it. The limit is
-    /// stored durably when this returns. A running transfer follows it within a fraction of a
-    /// second.
+    /// Changes the label, priority, limits or start of a transfer, here or at the site that owns
+    /// it. The change is stored durably when this returns. A running transfer follows a limit
+    /// within a fraction of a second. `is_current` judges the transfer as it is before the change.
     ///
     /// # Errors
-    /// It is not known, or has ended; the limit is too low.
-    pub fn limit(
+    /// It is not known, or has ended; a value is out of its bounds. Code `changed-meanwhile`: it is
+    /// not current.
+    pub fn change(
         &self,
         id: TransferId,
-        limit: LimitRequest,
+        patch: &TransferPatch,
+        is_current: &dyn Fn(&TransferReport) -> bool,
         caller: &Caller,
-    ) -> Result<TransferView, Problem> {
+    ) -> Result<TransferReport, Problem> {
         if self.steered(id, caller)?.is_some() {
-            let view = self.admission.limit(id, limit)?;
-            self.events.tell(&view);
-            return Ok(view);
+            let report = self.admission.change(id, patch, is_current)?;
+            self.table.notify();
+            self.events.tell(&report);
+            return Ok(report);
         }
-        self.stubs.limit(&self.steered_stub(id, caller)?, limit)
+        self.stubs.change(self.steered_stub(id, caller)?, patch, is_current)
     }
 
     /// Returns a transfer of this site that the caller may steer; `None` if it sees none.
@@ -476,7 +448,7 @@ impl Manager {
     ///
     /// # Errors
     /// The journal store or the database cannot be read.
-    pub fn orphans(&self, remove: bool) -> Result<OrphanList, Problem> {
+    pub fn orphans(&self, remove: bool) -> Result<Vec<Orphan>, Problem> {
         self.orphans.list(remove)
     }
 
@@ -497,7 +469,7 @@ impl Manager {
         id: TransferId,
         seen: TransferState,
         wait_ms: u32,
-    ) -> Result<Option<TransferView>, Problem> {
+    ) -> Result<Option<TransferReport>, Problem> {
         Ok(self.state.stub(id)?.map(|stub| self.stubs.refresh_when(stub, seen, wait_ms)))
     }
 

@@ -10,7 +10,7 @@ use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{TransferRequest, TransferState};
 use penstock_cluster::clock::now_seconds;
-use penstock_cluster::state::{Listed, TransferRecord};
+use penstock_cluster::state::{ListOrder, Listed, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
 use super::caller::Caller;
@@ -192,7 +192,8 @@ impl Planner {
             (from.site.clone(), from.store.clone(), to.site.clone(), to.store.clone())
         };
         let wanted = places(request);
-        let listed = self.parts.state.list(None, RATES_LOOKED_AT).ok()?;
+        let listed =
+            self.parts.state.overview(ListOrder::NewestFirst, None, RATES_LOOKED_AT).ok()?;
         listed.into_iter().find_map(|listed| match listed {
             Listed::Own(record) if record.state == TransferState::Done => {
                 let progress = &record.progress;

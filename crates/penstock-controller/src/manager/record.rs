@@ -2,7 +2,7 @@
 
 use penstock_api::plan::location_text;
 use penstock_api::problem::Problem;
-use penstock_api::transfer::{PathText, Progress, TransferRequest, TransferState};
+use penstock_api::transfer::{Attempts, PathText, Progress, TransferRequest, TransferState};
 use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::{Listing, SiteState, TransferRecord, Wish};
 use penstock_proto::id::Name;
@@ -21,6 +21,8 @@ pub(super) fn record_of(
         submitter,
         owner: None,
         created: now_seconds(),
+        attempts: Attempts::default(),
+        files_from_count: 0,
         listing: Listing::default(),
         state: TransferState::Queued,
         wish: Wish::None,

@@ -1,6 +1,6 @@
 //! Checks of the requests of users and of other sites.
 
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_api::transfer::{LANES_MAX, Location, PathText, TransferRequest};
 use penstock_cluster::clock::now_seconds;
 use penstock_proto::digest::DigestKind;
@@ -15,46 +15,61 @@ const START_SECONDS_MAX: u64 = 366 * 24 * 3600;
 /// A request that came over the network is not trusted to be one that our own types would make.
 pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     let usage = |title: String| Problem::new(ProblemCode::Request, title);
-    let relative = |path: &PathText| {
+    let relative = |path: &PathText, at: &str| {
         name::check_relative(&path.0)
-            .map_err(|_| usage(format!("`{path}` is not a path within a store")))
+            .map_err(|_| usage(format!("`{path}` is not a path within a store")).at(at))
     };
     let Location { path: from, .. } = &request.source;
-    relative(from)?;
-    relative(&request.target.path)?;
-    request.options.files_from.iter().try_for_each(relative)?;
+    relative(from, "/source")?;
+    relative(&request.target.path, "/target")?;
+    let listed = &request.options.files_from;
+    listed.iter().try_for_each(|path| relative(path, "/options/files_from"))?;
     let select = &request.options.select;
     select
         .settled(0)
         .compile()
-        .map_err(|cause| usage("a filter cannot be read".to_owned()).because(cause))?;
+        .map_err(|cause| usage("a filter cannot be read".to_owned()).because(cause))
+        .map_err(|problem| problem.at("/options/select"))?;
     if request.options.digest_list && request.options.digest == DigestKind::Xxh3 {
         return Err(usage("XXH3 gives no digests of files: no digest list".to_owned())
+            .at("/options/digest_list")
             .hint("leave out `--digest xxh3-128`, or the digest list"));
     }
-    request.options.limits.check().map_err(|error| usage(error.to_string()))?;
+    let limits = request.options.limits.check();
+    limits.map_err(|error| usage(error.to_string()).at("/options/limits"))?;
     if request.options.lanes > LANES_MAX {
-        return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")));
+        return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")).at("/options/lanes"));
     }
-    let is_plain = !request.label.chars().any(char::is_control);
-    if request.label.chars().count() > LABEL_MAX || !is_plain {
-        return Err(usage(format!(
-            "a label has up to {LABEL_MAX} characters, without control ones"
-        )));
-    }
-    if request.priority.is_some_and(|priority| priority > 100) {
-        return Err(usage("a priority is from 0 to 100".to_owned()));
-    }
-    if request.not_before.is_some_and(|start| start > now_seconds() + START_SECONDS_MAX) {
-        return Err(usage("a transfer starts within a year".to_owned()));
-    }
+    check_turn(request)?;
     let options = &request.options;
     let partial = !options.files_from.is_empty() || options.select.leaves_unknown();
-    request.options.update.check(partial).map_err(|why| usage(why.to_owned()))?;
-    request.options.check_removal().map_err(|why| usage(why.to_owned()))?;
+    let update = request.options.update.check(partial);
+    update.map_err(|why| usage(why.to_owned()).at("/options/update"))?;
+    let removal = request.options.check_removal();
+    removal.map_err(|why| usage(why.to_owned()).at("/options/remove_source"))?;
     if request.options.slicing().is_err() {
         let title = "the piece size is no power of two from 1 MiB to 1 GiB";
-        return Err(usage(title.to_owned()));
+        return Err(usage(title.to_owned()).at("/options/piece_bytes"));
+    }
+    Ok(())
+}
+
+/// Checks what decides when a transfer starts, and its label.
+///
+/// # Errors
+/// Code `request`: a value is out of its bounds.
+pub(super) fn check_turn(request: &TransferRequest) -> Result<(), Problem> {
+    let usage = |title: String, at: &str| Problem::new(ProblemCode::Request, title).at(at);
+    let is_plain = !request.label.chars().any(char::is_control);
+    if request.label.chars().count() > LABEL_MAX || !is_plain {
+        let title = format!("a label has up to {LABEL_MAX} characters, without control ones");
+        return Err(usage(title, "/label"));
+    }
+    if request.priority.is_some_and(|priority| priority > 100) {
+        return Err(usage("a priority is from 0 to 100".to_owned(), "/priority"));
+    }
+    if request.not_before.is_some_and(|start| start > now_seconds() + START_SECONDS_MAX) {
+        return Err(usage("a transfer starts within a year".to_owned(), "/not_before"));
     }
     Ok(())
 }
@@ -62,7 +77,7 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
 /// Returns the problem of a request that concerns a site which is not paired with this one.
 pub(super) fn not_paired(site: &Name) -> Problem {
     let title = format!("site `{site}` is not paired with this one");
-    Problem::new(ProblemCode::NotPaired, title).hint(
+    Problem::new(ProblemCode::NotPaired, title).about(ObjectKind::Site, site).hint(
         "`penstock site list` shows the paired sites; to pair: `penstock site pair` there, \
          `penstock site pair -` here",
     )
@@ -71,21 +86,22 @@ pub(super) fn not_paired(site: &Name) -> Problem {
 /// Returns the problem of a request whose id another transfer has.
 pub(super) fn id_taken(id: TransferId) -> Problem {
     Problem::new(ProblemCode::IdTaken, format!("the id {id} is of another transfer"))
+        .about(ObjectKind::Transfer, id)
+        .at("/id")
+}
+
+/// Returns the problem of a change of a transfer that the caller has read in another state.
+pub(super) fn changed_meanwhile(id: TransferId) -> Problem {
+    let title = format!("transfer {} was changed meanwhile", id.short());
+    Problem::new(ProblemCode::ChangedMeanwhile, title)
+        .about(ObjectKind::Transfer, id)
+        .hint("read it again, and send its `ETag` as `If-Match`")
 }
 
 /// Returns the problem of a request for a transfer that does not exist, or not for the caller.
 pub(super) fn unknown(text: impl std::fmt::Display) -> Problem {
     let title = format!("transfer `{text}` does not exist");
     Problem::new(ProblemCode::TransferUnknown, title)
+        .about(ObjectKind::Transfer, text)
         .hint("`penstock transfer list` shows the transfers of this site")
-}
-
-/// Reads the place in a list from which a caller wants more.
-///
-/// # Errors
-/// The text is not a cursor.
-pub(super) fn parse_cursor(text: &str) -> Result<(u64, TransferId), Problem> {
-    text.split_once('-')
-        .and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)))
-        .ok_or_else(|| Problem::new(ProblemCode::Cursor, format!("`{text}` is not a cursor")))
 }

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::Action;
+use penstock_api::rest::{Action, TransferPatch};
 use penstock_api::scan::SourcePeer;
-use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
 use penstock_cluster::state::{SiteState, Stub};
 use penstock_proto::id::{Name, TransferId};
 
 use super::caller::Caller;
 use super::config::ManagerParts;
-use super::request_check::{id_taken, not_paired};
+use super::request_check::{changed_meanwhile, id_taken, not_paired};
 use crate::sites::SiteClient;
 
 /// How long a list of transfers waits for the sites that own some of them.
@@ -84,12 +83,12 @@ impl Stubs {
         stub: Stub,
         seen: TransferState,
         wait_ms: u32,
-    ) -> TransferView {
+    ) -> TransferReport {
         self.ask(stub, &mut Vec::new(), Some((seen, wait_ms)))
     }
 
     /// Returns a stub as its owner shows it now, or as it was last seen, with the reason.
-    pub(super) fn refresh(&self, stub: Stub) -> TransferView {
+    pub(super) fn refresh(&self, stub: Stub) -> TransferReport {
         self.ask(stub, &mut Vec::new(), None)
     }
 
@@ -101,7 +100,7 @@ impl Stubs {
         &self,
         request: &TransferRequest,
         caller: &Caller,
-    ) -> Result<(TransferView, bool), Problem> {
+    ) -> Result<(TransferReport, bool), Problem> {
         let owner = &request.target.site;
         if !self.sites.is_paired(owner) {
             return Err(not_paired(owner));
@@ -120,20 +119,30 @@ impl Stubs {
     ///
     /// # Errors
     /// The error of the owner, or that it cannot be reached.
-    pub(super) fn act(&self, stub: &Stub, action: Action) -> Result<TransferView, Problem> {
+    pub(super) fn act(&self, stub: &Stub, action: Action) -> Result<TransferReport, Problem> {
         let view = self.sites.act(&stub.owner, stub.view.id, action)?;
         self.remember((&stub.owner, stub.user.clone()), stub.view.id, &view)?;
         Ok(view)
     }
 
-    /// Has the owner of a stub set another limit of its rate.
+    /// Has the owner of a stub change its transfer. `is_current` judges the transfer as the owner
+    /// shows it now; another change may come between.
     ///
     /// # Errors
-    /// As [`Self::act`].
-    pub(super) fn limit(&self, stub: &Stub, limit: LimitRequest) -> Result<TransferView, Problem> {
-        let view = self.sites.limit(&stub.owner, stub.view.id, limit)?;
-        self.remember((&stub.owner, stub.user.clone()), stub.view.id, &view)?;
-        Ok(view)
+    /// As [`Self::act`]; code `changed-meanwhile`.
+    pub(super) fn change(
+        &self,
+        stub: Stub,
+        patch: &TransferPatch,
+        is_current: &dyn Fn(&TransferReport) -> bool,
+    ) -> Result<TransferReport, Problem> {
+        let (owner, user, id) = (stub.owner.clone(), stub.user.clone(), stub.view.id);
+        if !is_current(&self.refresh(stub)) {
+            return Err(changed_meanwhile(id));
+        }
+        let view = self.sites.change(&owner, id, patch)?;
+        self.remember((&owner, user.clone()), id, &view)?;
+        Ok(TransferReport { owner: user, ..view })
     }
 
     /// Stores the state of another site's transfer. A failure is logged, since the state can be
@@ -146,7 +155,7 @@ impl Stubs {
         &self,
         (owner, user): (&Name, Option<Name>),
         id: TransferId,
-        view: &TransferView,
+        view: &TransferReport,
     ) -> Result<(), Problem> {
         if view.id != id || view.target.site != *owner {
             let title = format!("site `{owner}` showed another transfer than {id}");
@@ -154,7 +163,8 @@ impl Stubs {
         }
         // The owner may open its scan here before the answer to the submission arrives.
         let known = || self.state.stub(id).ok().flatten().and_then(|stub| stub.user);
-        let stub = Stub { owner: owner.clone(), user: user.or_else(known), view: view.clone() };
+        let view = view.clone().without_paths();
+        let stub = Stub { owner: owner.clone(), user: user.or_else(known), view };
         if let Err(error) = self.state.put_stub(&stub) {
             tracing::warn!(transfer = %id, %error, "stub not stored");
         }
@@ -167,7 +177,7 @@ impl Stubs {
     pub(super) fn refresh_all(
         self: &Arc<Self>,
         stubs: Vec<Stub>,
-    ) -> HashMap<TransferId, TransferView> {
+    ) -> HashMap<TransferId, TransferReport> {
         let until = Instant::now() + OWNERS_MAX;
         let mut shown = HashMap::new();
         let mut by_owner: BTreeMap<Name, Vec<Stub>> = BTreeMap::new();
@@ -218,7 +228,7 @@ impl Stubs {
         stub: Stub,
         silent: &mut Vec<Name>,
         wait: Option<(TransferState, u32)>,
-    ) -> TransferView {
+    ) -> TransferReport {
         let Stub { owner, user, mut view } = stub;
         view.owner.clone_from(&user);
         if view.state.is_ended() && view.state != TransferState::Failed {
@@ -233,7 +243,7 @@ impl Stubs {
             Some((seen, wait_ms)) => self.sites.news(&owner, view.id, seen, wait_ms),
         };
         // Users of other sites are theirs to name.
-        let asked = asked.map(|now| TransferView { owner: user.clone(), ..now });
+        let asked = asked.map(|now| TransferReport { owner: user.clone(), ..now });
         let id = view.id;
         let fits = asked.and_then(|now| {
             if now != view {

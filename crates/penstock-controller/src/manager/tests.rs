@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
-use penstock_api::limits::LimitRequest;
 use penstock_api::peers::OnePeer;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::proof::{Document, ProofProgress};
@@ -21,7 +20,7 @@ use penstock_api::scan::{
 };
 use penstock_api::task::{Room, TargetPeer, Task, TaskControl, TaskSpec};
 use penstock_api::transfer::{
-    LANES_MAX, PathText, Progress, TransferOptions, TransferRequest, TransferState, TransferView,
+    LANES_MAX, PathText, Progress, TransferOptions, TransferReport, TransferRequest, TransferState,
 };
 use penstock_cluster::state::SqliteState;
 use penstock_proto::id::{Name, TransferId};
@@ -35,6 +34,7 @@ use penstock_engine::queue::Limits;
 
 mod admission;
 mod cancelled;
+mod list;
 mod receipt;
 mod users;
 
@@ -150,7 +150,7 @@ fn far() -> DataAddress {
 /// One other site, `lab`, that owns what the test says it owns.
 #[derive(Default)]
 struct FakeSites {
-    owned: Mutex<BTreeMap<TransferId, TransferView>>,
+    owned: Mutex<BTreeMap<TransferId, TransferReport>>,
     /// How often it was asked for a transfer.
     shows: AtomicU64,
     /// Number of its process, with each scan.
@@ -191,8 +191,11 @@ impl SiteClient for FakeSites {
         site.as_str() == "lab"
     }
 
-    fn submit(&self, _: &Name, request: &TransferRequest) -> Result<TransferView, Problem> {
-        let view = TransferView {
+    fn submit(&self, _: &Name, request: &TransferRequest) -> Result<TransferReport, Problem> {
+        let view = TransferReport {
+            files_from_count: 0,
+            not_before: request.not_before,
+            attempts: Default::default(),
             id: request.id,
             source: request.source.clone(),
             target: request.target.clone(),
@@ -217,7 +220,7 @@ impl SiteClient for FakeSites {
         Ok(Vec::new())
     }
 
-    fn show(&self, _: &Name, id: TransferId) -> Result<TransferView, Problem> {
+    fn show(&self, _: &Name, id: TransferId) -> Result<TransferReport, Problem> {
         self.shows.fetch_add(1, Ordering::AcqRel);
         if Held::pass(&self.held) {
             return Err(silent());
@@ -231,17 +234,22 @@ impl SiteClient for FakeSites {
         id: TransferId,
         _: TransferState,
         _: u32,
-    ) -> Result<TransferView, Problem> {
+    ) -> Result<TransferReport, Problem> {
         self.show(site, id)
     }
 
-    fn act(&self, _: &Name, id: TransferId, _: Action) -> Result<TransferView, Problem> {
+    fn act(&self, _: &Name, id: TransferId, _: Action) -> Result<TransferReport, Problem> {
         self.show(&"lab".parse().unwrap(), id)
     }
 
-    fn limit(&self, _: &Name, id: TransferId, rate: LimitRequest) -> Result<TransferView, Problem> {
+    fn change(
+        &self,
+        _: &Name,
+        id: TransferId,
+        patch: &TransferPatch,
+    ) -> Result<TransferReport, Problem> {
         let mut view = self.show(&"lab".parse().unwrap(), id)?;
-        view.options.limits.rate_bits_per_s = rate.rate_bits_per_s;
+        view.options.limits.rate_bits_per_s = patch.rate().flatten();
         Ok(view)
     }
 
@@ -384,11 +392,11 @@ impl World {
         self.calls = calls;
     }
 
-    fn submit(&self, id: u8, source: &str, target: &str) -> Result<TransferView, Problem> {
+    fn submit(&self, id: u8, source: &str, target: &str) -> Result<TransferReport, Problem> {
         self.manager.submit(&request(id, source, target), &Caller::local()).map(|(view, _)| view)
     }
 
-    fn act(&self, id: u8, action: Action) -> Result<TransferView, Problem> {
+    fn act(&self, id: u8, action: Action) -> Result<TransferReport, Problem> {
         self.manager.act(TransferId([id; 16]), action, &Caller::local())
     }
 
@@ -397,7 +405,7 @@ impl World {
     }
 
     /// Waits until a transfer is in a state; looks whenever an event comes.
-    fn wait(&self, id: u8, state: TransferState) -> TransferView {
+    fn wait(&self, id: u8, state: TransferState) -> TransferReport {
         let mut events = self.manager.events();
         for _ in 0..6000 {
             let view = self.manager.show(TransferId([id; 16]), &Caller::local()).unwrap();
@@ -824,15 +832,26 @@ fn foreign_transfers_are_forwarded_and_shown() {
     let world = World::new(4);
     world.submit(1, "hpc:s/a", "lab:raw/x").unwrap();
     let shown = |state| {
-        let list = world.manager.list(None, 10, &Caller::local()).unwrap().transfers;
+        let list = world
+            .manager
+            .list(&TransferFilter::default(), None, 10, &Caller::local())
+            .unwrap()
+            .items;
         assert_eq!((list.len(), list[0].state), (1, state));
     };
     shown(TransferState::Running);
     world.sites.owned.lock().unwrap().clear();
-    let list = world.manager.orphans(false).unwrap().orphans;
+    let list = world.manager.orphans(false).unwrap();
     assert_eq!((list.len(), list[0].kind, list[0].removed), (1, OrphanKind::Stub, false));
-    assert!(world.manager.orphans(true).unwrap().orphans[0].removed);
-    assert!(world.manager.list(None, 10, &Caller::local()).unwrap().transfers.is_empty());
+    assert!(world.manager.orphans(true).unwrap()[0].removed);
+    assert!(
+        world
+            .manager
+            .list(&TransferFilter::default(), None, 10, &Caller::local())
+            .unwrap()
+            .items
+            .is_empty()
+    );
     assert_eq!(*world.peer.released.lock().unwrap(), vec![TransferId([1; 16])]);
 }
 
@@ -871,11 +890,20 @@ fn c4_an_owner_speaks_of_its_own_transfer_alone() {
         assert!(world.act(1, Action::Cancel).is_err());
     }
     world.sites.owned.lock().unwrap().clear();
-    let view = world.manager.list(None, 10, &Caller::local()).unwrap().transfers;
+    let view =
+        world.manager.list(&TransferFilter::default(), None, 10, &Caller::local()).unwrap().items;
     assert_eq!(view.len(), 1);
     world.sites.submit(&owner, &request(3, "hpc:s/a", "spy:raw/x")).unwrap();
     world.manager.note_foreign(&owner, TransferId([3; 16]));
-    assert_eq!(world.manager.list(None, 10, &Caller::local()).unwrap().transfers.len(), 1);
+    assert_eq!(
+        world
+            .manager
+            .list(&TransferFilter::default(), None, 10, &Caller::local())
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
     assert!(world.peer.released.lock().unwrap().is_empty());
 }
 
@@ -886,10 +914,10 @@ fn orphans_are_found_and_removed() {
     let id = TransferId([9; 16]);
     let journal = world.directory.path().join("journal").join(id.to_string());
     std::fs::create_dir_all(&journal).unwrap();
-    let found = world.manager.orphans(false).unwrap().orphans;
+    let found = world.manager.orphans(false).unwrap();
     assert_eq!((found[0].id, found[0].kind), (id, OrphanKind::Journal));
     assert!(journal.exists());
     world.manager.orphans(true).unwrap();
     assert!(!journal.exists());
-    assert!(world.manager.orphans(false).unwrap().orphans.is_empty());
+    assert!(world.manager.orphans(false).unwrap().is_empty());
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use penstock_api::bottleneck::BottleneckCode;
 use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
 use penstock_api::proof::ProofProgress;
 use penstock_api::scan::ScanSummary;
@@ -20,8 +21,6 @@ use super::pages::scan_end::ScanEnd;
 use super::shared::RunShared;
 use super::tasks::TaskSet;
 
-/// The limit that a run shows while its files are read again.
-const READING_AGAIN: &str = "reading again at the target";
 /// The reason that a run shows while the source looks again at changed entries.
 const ASKING_AGAIN: &str = "the source examines changed files again";
 /// The reason that a run shows while it removes at the source.
@@ -159,7 +158,11 @@ impl RunProgress {
             rate_max_bits_per_s: self.rate.greatest,
             seconds,
             cpu_seconds: self.carried.cpu_seconds + figures.cpu_seconds,
-            limit: if bytes_read_back > 0 { READING_AGAIN.to_owned() } else { figures.limit },
+            limit: if bytes_read_back > 0 {
+                BottleneckCode::Readback.text().to_owned()
+            } else {
+                figures.limit
+            },
         };
         let reason = self.reason(shared, puller, figures.waiting);
         let failures = self.failures.clone();

@@ -7,7 +7,8 @@ use penstock_api::access::{
     Directory, Principal, Right, Scope, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId,
     TokenRequest, TokenSecret, TokenText, TokenView, User, UserRequest, UserView, Via,
 };
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
+use penstock_api::timestamp::Timestamp;
 use penstock_proto::id::Name;
 use penstock_sys::now_seconds;
 
@@ -53,14 +54,17 @@ impl Users {
         Ok(view_of(user, &directory))
     }
 
-    /// Makes a user, or changes one. Also returns whether it is new.
+    /// Makes a user, or changes one. Also returns whether it is new. `is_current` judges the user as
+    /// it is before the change; `None` stands for one that does not exist.
     ///
     /// # Errors
     /// There are too many users or grants, the name is `root`, or the state cannot be written.
+    /// Code `changed-meanwhile`: it is not current.
     pub(crate) fn put(
         &self,
         name: &Name,
         request: UserRequest,
+        is_current: impl FnOnce(Option<&UserView>) -> bool,
     ) -> Result<(UserView, bool), Problem> {
         if name.as_str() == "root" {
             let title = "`root` is the administrator of the host, on the Unix socket";
@@ -69,6 +73,12 @@ impl Users {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.read()?;
         let known = directory.user(name).cloned();
+        if !is_current(known.as_ref().map(|user| view_of(user, &directory)).as_ref()) {
+            let title = format!("user `{name}` was changed meanwhile");
+            return Err(Problem::new(ProblemCode::ChangedMeanwhile, title)
+                .about(ObjectKind::User, name)
+                .hint("read it again, and send its `ETag` as `If-Match`"));
+        }
         if known.is_none() && directory.users().count() >= USERS_MAX {
             return Err(too_many(format!("the site has {USERS_MAX} users")));
         }
@@ -195,6 +205,7 @@ impl Users {
         let may = |token: &&Token| administers || token.user == caller.user;
         directory.token(id).filter(may).ok_or_else(|| {
             Problem::new(ProblemCode::TokenUnknown, format!("token `{id}` does not exist"))
+                .about(ObjectKind::Token, id)
                 .hint("`penstock token list` shows the tokens")
         })?;
         self.site.state().remove_token(id)?;
@@ -233,7 +244,7 @@ fn view_of(user: &User, directory: &Directory) -> UserView {
     UserView {
         name: user.name.clone(),
         role: user.role,
-        created: user.created,
+        created_at: Timestamp::of_seconds(user.created),
         disabled: user.disabled,
         grants: user.grants.clone(),
         tokens: tokens.into_iter().filter(|token| token.is_valid(now)).count() as u32,
@@ -246,14 +257,15 @@ fn token_view(token: &Token, text: Option<&TokenText>) -> TokenView {
         user: token.user.clone(),
         label: token.label.clone(),
         scopes: token.scopes.clone(),
-        created: token.created,
-        expires: token.expires,
+        created_at: Timestamp::of_seconds(token.created),
+        expires_at: Timestamp::of_seconds(token.expires),
         token: text.map(|text| text.expose().to_owned()),
     }
 }
 
 fn unknown_user(name: &Name) -> Problem {
     Problem::new(ProblemCode::UserUnknown, format!("user `{name}` does not exist"))
+        .about(ObjectKind::User, name)
         .hint("`penstock user list` shows the users of this site; `penstock user set` makes one")
 }
 

@@ -20,6 +20,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::reply::ProblemReply;
+use super::reply::problem_reply::{Answered, detailed};
 use super::request::BODY_BYTES_MAX;
 use crate::access::audit_log::AuditLog;
 use crate::access::authentication::unauthenticated;
@@ -28,8 +29,12 @@ use crate::site::context::Site;
 
 /// Header with the id of a request, which its answer repeats.
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+/// Header with the release of this daemon.
+const VERSION: HeaderName = HeaderName::from_static("penstock-version");
 /// Longest id that is taken over from a client.
 const REQUEST_ID_MAX: usize = 64;
+/// Most bytes of the head of a request, of its names and values.
+const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Interval at which the token of a stream of events is checked again.
 const TOKEN_LOOK: Duration = Duration::from_secs(1);
@@ -76,7 +81,8 @@ impl Proof {
     }
 }
 
-/// Gives a request an id: its own, if it has a sane one.
+/// Gives a request an id: its own, if it has a sane one. Every answer has that id, the release of
+/// this daemon, and, if it is an error, problem details (RFC 9457).
 pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     let sane = |value: &&str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -84,14 +90,41 @@ pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     };
     let own = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok());
     let id = own.filter(sane).map_or_else(random_id, str::to_owned);
-    request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = next.run(request).await;
+    let answered = Answered {
+        id: id.clone(),
+        method: request.method().to_string(),
+        path: request.uri().path().chars().take(PATH_CHARS_MAX).collect(),
+    };
     if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, value);
+        // The controller logs the request under the same id.
+        request.headers_mut().insert(REQUEST_ID, value);
     }
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let response = match check_head(&request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => ProblemReply(problem).into_response(),
+    };
+    let mut response = detailed(response, &answered).await;
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, value);
+    }
+    headers.insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
     let never = HeaderValue::from_static("no-store");
-    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(never);
+    headers.entry(header::CACHE_CONTROL).or_insert(never);
     response
+}
+
+/// Checks that the head of a request is not too long.
+fn check_head(request: &Request) -> Result<(), Problem> {
+    let headers = request.headers().iter();
+    let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let line = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    if headers + line <= HEAD_BYTES_MAX {
+        return Ok(());
+    }
+    let title = format!("the head of a request has at most {} KiB", HEAD_BYTES_MAX >> 10);
+    Err(Problem::new(ProblemCode::HeadTooLong, title))
 }
 
 fn random_id() -> String {
@@ -167,9 +200,7 @@ fn while_valid(
 fn too_many(of: &str) -> Response {
     let title = format!("the user has too many {of}");
     let problem = Problem::new(ProblemCode::Busy, title).status(429).hint("wait for some to end");
-    let mut response = ProblemReply(problem).into_response();
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
+    ProblemReply(problem).into_response()
 }
 
 /// The answer to a request that needs a principal and has none.

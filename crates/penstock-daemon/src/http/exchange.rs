@@ -6,7 +6,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
-use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::problem::{Exit, Problem, ProblemCode, ProblemDocument};
 use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
 use penstock_proto::{text, version};
 use serde::Serialize;
@@ -82,8 +82,11 @@ pub async fn read(response: Response<Incoming>) -> Result<Bytes, Problem> {
     })
 }
 
-/// The problem in an error reply.
+/// The problem in an error reply: of the local API, or of a peer or site.
 pub fn problem_of(status: u16, body: &[u8]) -> Problem {
+    if let Ok(document) = serde_json::from_slice::<ProblemDocument>(body) {
+        return document.into();
+    }
     serde_json::from_slice(body).unwrap_or_else(|_| {
         // A server that fails may recover.
         let exit = if status >= 500 { Exit::Temporary } else { Exit::Unclassified };

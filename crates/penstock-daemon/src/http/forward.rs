@@ -1,6 +1,7 @@
 //! A request that is handed to the controller: at the first of its addresses that takes it, and
 //! never twice if the table of endpoints says that it may be done once only.
 
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use http_body_util::LengthLimitError;
 use penstock_api::access::Principal;
 use penstock_api::endpoints::Endpoint;
 use penstock_api::keys::KEYS_HEADER;
@@ -21,8 +23,19 @@ use crate::http::request::BODY_BYTES_MAX;
 use penstock_exit::cause::innermost;
 
 /// Headers that are passed on with a request, and with its reply.
-pub(crate) const PASSED_ON: [&str; 5] =
-    ["content-type", "last-event-id", VERSION_HEADER, SPEAKS_HEADER, KEYS_HEADER];
+pub(crate) const PASSED_ON: [&str; 11] = [
+    "allow",
+    "content-type",
+    "deprecation",
+    "etag",
+    "if-match",
+    "last-event-id",
+    "link",
+    "request-id",
+    VERSION_HEADER,
+    SPEAKS_HEADER,
+    KEYS_HEADER,
+];
 /// The path under which another peer of the own site hands requests of its users over, and the one
 /// for requests of paired sites.
 pub(crate) const LOCAL: &str = "/peer/v1/local";
@@ -108,12 +121,16 @@ impl Forwarded {
             Origin::User(endpoint) => endpoint.body_bytes_max(),
             Origin::Site(_) => BODY_BYTES_MAX,
         };
-        let unread = |error: &dyn std::fmt::Display| {
-            let title = "the request's body cannot be taken";
-            Problem::new(ProblemCode::Body, title).because(error)
+        let unread = |code, error: &dyn std::fmt::Display| {
+            Problem::new(code, "the request's body cannot be taken").because(error)
         };
         let body = tokio::time::timeout(BODY_DEADLINE, axum::body::to_bytes(body, most)).await;
-        let body = body.map_err(|late| unread(&late))?.map_err(|error| unread(&error))?;
+        let body = body.map_err(|late| unread(ProblemCode::Body, &late).status(408))?;
+        let body = body.map_err(|error| {
+            let is_long = error.source().is_some_and(|cause| cause.is::<LengthLimitError>());
+            let code = if is_long { ProblemCode::TooLong } else { ProblemCode::Body };
+            unread(code, &error)
+        })?;
         Ok(Self { origin, parts, body })
     }
 

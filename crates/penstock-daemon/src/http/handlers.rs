@@ -27,6 +27,7 @@ impl<S: Clone + Send + Sync + 'static> Handlers<S> {
             Method::Get => MethodFilter::GET,
             Method::Post => MethodFilter::POST,
             Method::Put => MethodFilter::PUT,
+            Method::Patch => MethodFilter::PATCH,
             Method::Delete => MethodFilter::DELETE,
         };
         self.registered.push((endpoint, on(filter, handler)));

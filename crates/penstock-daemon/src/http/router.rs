@@ -41,7 +41,7 @@ use super::local::{self, LocalApi};
 use crate::cluster::controller::Controller;
 use crate::cluster::listing::{Allies, LIST, Lister};
 use crate::cluster::member::Member;
-use crate::http::reply::{ProblemReply, blocking, not_found};
+use crate::http::reply::{ProblemReply, blocking, method_unknown, not_found};
 use crate::http::request::BODY_BYTES_MAX;
 use crate::managed_etcd::voters::MEMBERS;
 use crate::peer_client::client::PeerClient;
@@ -116,7 +116,7 @@ impl ClusterRouter {
 
     fn complete(&self, routes: Router<LocalApi>) -> Router {
         routes
-            .method_not_allowed_fallback(not_found)
+            .method_not_allowed_fallback(method_unknown)
             .fallback(not_found)
             .with_state(self.api.clone())
     }

@@ -22,7 +22,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::RemoveReply;
-use penstock_api::rest::Event;
+use penstock_api::rest::{Event, TransferPatch};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, ScanRequest, SourcePeer, WishedDigests,
 };
@@ -30,7 +30,7 @@ use penstock_api::site::{
     JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
     SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
 };
-use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
 use penstock_controller::manager::{Caller, EventReader, Manager, NextEvent, check_as_source};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::PAGE_BYTES_MAX;
@@ -105,6 +105,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/transfers/{id}/receipt", get(receipt))
         .route("/transfers/{id}/failures", get(failures))
         .route("/transfers/{id}/limits", post(limit))
+        .route("/transfers/{id}/change", post(change))
         .route("/transfers/{id}/{action}", post(act))
         .route("/scans", post(open_scan).layer(long()))
         .route("/stores/{store}/peers", get(source_peers))
@@ -276,10 +277,11 @@ async fn submit(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
     Body(request): Body<TransferRequest>,
-) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
+) -> Result<(StatusCode, Json<TransferReport>), ProblemReply> {
     let request = submission::within_rights(&parts.site, &site, request)?;
     let (view, new) = work(parts, site, Duty::Work, move |parts, site| {
-        parts.manager.submit(&request, &Caller::Site(site.clone()))
+        let (report, new) = parts.manager.submit(&request, &Caller::Site(site.clone()))?;
+        Ok((report.without_paths(), new))
     })
     .await?;
     Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
@@ -328,12 +330,13 @@ async fn show(
     Calling(site): Calling,
     Path(id): Path<String>,
     Query(query): Query<NewsQuery>,
-) -> Reply<TransferView> {
+) -> Reply<TransferReport> {
     let id = id_of(&id)?;
     let mut events = parts.manager.events();
     let look = || {
         work(parts.clone(), site.clone(), Duty::Work, move |parts, site| {
-            parts.manager.show(id, &Caller::Site(site.clone()))
+            let report = parts.manager.show(id, &Caller::Site(site.clone()))?;
+            Ok(report.without_paths())
         })
     };
     let view = look().await?;
@@ -417,9 +420,11 @@ async fn act(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
     Path((id, action)): Path<(String, String)>,
-) -> Reply<TransferView> {
+) -> Reply<TransferReport> {
     work(parts, site, Duty::Work, move |parts, site| {
-        parts.manager.act(id_of(&id)?, action.parse()?, &Caller::Site(site.clone()))
+        let caller = Caller::Site(site.clone());
+        let report = parts.manager.act(id_of(&id)?, action.parse()?, &caller)?;
+        Ok(report.without_paths())
     })
     .await
     .map(Json)
@@ -430,9 +435,26 @@ async fn limit(
     Calling(site): Calling,
     Path(id): Path<String>,
     Body(limit): Body<LimitRequest>,
-) -> Reply<TransferView> {
+) -> Reply<TransferReport> {
     work(parts, site, Duty::Work, move |parts, site| {
-        parts.manager.limit(id_of(&id)?, limit, &Caller::Site(site.clone()))
+        let (patch, caller) = (limit.into(), Caller::Site(site.clone()));
+        let report = parts.manager.change(id_of(&id)?, &patch, &|_| true, &caller)?;
+        Ok(report.without_paths())
+    })
+    .await
+    .map(Json)
+}
+
+async fn change(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+    Body(patch): Body<TransferPatch>,
+) -> Reply<TransferReport> {
+    work(parts, site, Duty::Work, move |parts, site| {
+        let caller = Caller::Site(site.clone());
+        let report = parts.manager.change(id_of(&id)?, &patch, &|_| true, &caller)?;
+        Ok(report.without_paths())
     })
     .await
     .map(Json)

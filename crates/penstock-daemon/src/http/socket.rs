@@ -12,6 +12,7 @@ use penstock_api::access::Principal;
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::net::UnixListener;
 
+use super::client::identify;
 use super::reply::ProblemReply;
 
 /// The user at the other end, according to the kernel (SO_PEERCRED, unix(7)).
@@ -34,9 +35,9 @@ pub(crate) async fn serve(
     own_user: u32,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let guarded = router.layer(middleware::from_fn(move |user, request, next| {
-        admit(user, request, next, own_user)
-    }));
+    let admission =
+        middleware::from_fn(move |user, request, next| admit(user, request, next, own_user));
+    let guarded = router.layer(admission).layer(middleware::from_fn(identify));
     axum::serve(listener, guarded.into_make_service_with_connect_info::<PeerUser>())
         .with_graceful_shutdown(shutdown)
         .await

@@ -151,7 +151,7 @@ impl Operate {
     fn stores_in_use(&self) -> Result<BTreeMap<Name, Vec<TransferId>>, Problem> {
         let (state, own) = (self.site.state(), &self.site.config.site);
         let mut used: BTreeMap<Name, Vec<TransferId>> = BTreeMap::new();
-        let views = state.open_transfers()?.into_iter().map(|record| record.view());
+        let views = state.open_transfers()?.into_iter().map(|record| record.brief());
         for view in views.chain(state.open_stubs()?.into_iter().map(|stub| stub.view)) {
             for place in [&view.source, &view.target] {
                 let ids = used.entry(place.store.clone()).or_default();

@@ -20,7 +20,7 @@ use penstock_api::operate::{
     EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerStore, PeerView, PeersView, Presence, SiteEvent,
     SiteHealthView, TransferPaths, worst,
 };
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_cluster::etcd::Compaction;
 use penstock_cluster::keys::Keys;
 use penstock_cluster::membership::ClusterNow;
@@ -448,7 +448,9 @@ async fn ask<T: DeserializeOwned>(
 fn no_such_peer(peer: &Name, known: &[PeerView]) -> Problem {
     let known: Vec<_> = known.iter().map(|view| view.peer.as_str()).collect();
     let title = format!("peer `{peer}` does not exist at this site");
-    Problem::new(ProblemCode::PeerUnknown, title).hint(format!("known peers: {}", known.join(", ")))
+    Problem::new(ProblemCode::PeerUnknown, title)
+        .about(ObjectKind::Peer, peer)
+        .hint(format!("known peers: {}", known.join(", ")))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_api::cluster::PeerCard;
-use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::problem::{Exit, ObjectKind, Problem, ProblemCode};
 use penstock_api::request::{PeerReply, PeerRequest, SourceRequest};
 use penstock_api::rpc::lease::{LeaseId, LeaseKind};
 use penstock_api::scan::{RootKind, ScanRequest, SourcePeer};
@@ -150,6 +150,7 @@ impl SiteSource {
         if away.is_empty() && !begun && !now.peers.iter().any(has) {
             let title = format!("no peer of this site has store `{store}`");
             return Problem::new(ProblemCode::StoreUnknown, title)
+                .about(ObjectKind::Store, store)
                 .because(looked)
                 .hint("`penstock peer list` shows the peers and the stores that each reaches");
         }

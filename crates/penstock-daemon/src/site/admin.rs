@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
+use penstock_api::timestamp::Timestamp;
 use penstock_net::trust::PairingOffer;
 use penstock_proto::id::Name;
 use penstock_sys::now_seconds;
@@ -36,7 +37,7 @@ impl Admin {
         })?;
         let reply = TokenReply {
             token: offer.token().to_text().to_string(),
-            expires: offer.expires(),
+            expires_at: Timestamp::of_seconds(offer.expires()),
             fingerprint: fingerprint.to_string(),
         };
         Ok((offer, reply))
@@ -115,6 +116,7 @@ impl Admin {
         }
         let title = format!("site `{site}` is not paired with this one");
         Err(Problem::new(ProblemCode::SiteUnknown, title)
+            .about(ObjectKind::Site, site)
             .hint("`penstock site list` shows the paired sites"))
     }
 

@@ -15,13 +15,13 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::rest::Action;
+use penstock_api::rest::{Action, TransferPatch};
 use penstock_api::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest, WishedDigests};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses,
     VERSION_HEADER, check_version,
 };
-use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_net::trust::{
     Fingerprint, Purpose, client_config, explain, is_distrust, peer_server_name,
@@ -583,7 +583,7 @@ impl SiteClient for Sites {
         if self.is_far(site) { self.site.data_of(site) } else { Vec::new() }
     }
 
-    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem> {
+    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferReport, Problem> {
         let body = Some(http::encode(request)?);
         self.get(&Call { body, ..Call::new(site, Method::POST, "/transfers".to_owned()) })
     }
@@ -616,7 +616,7 @@ impl SiteClient for Sites {
         self.call(&call).map(drop)
     }
 
-    fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem> {
+    fn show(&self, site: &Name, id: TransferId) -> Result<TransferReport, Problem> {
         self.get(&Call::new(site, Method::GET, format!("/transfers/{id}")))
     }
 
@@ -626,7 +626,7 @@ impl SiteClient for Sites {
         id: TransferId,
         seen: TransferState,
         wait_ms: u32,
-    ) -> Result<TransferView, Problem> {
+    ) -> Result<TransferReport, Problem> {
         let seen = http::encode(&seen)?;
         let seen = String::from_utf8_lossy(&seen);
         let path = format!("/transfers/{id}?seen={}&wait_ms={wait_ms}", seen.trim_matches('"'));
@@ -634,20 +634,25 @@ impl SiteClient for Sites {
         self.get(&Call { deadline, ..Call::new(site, Method::GET, path) })
     }
 
-    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem> {
+    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferReport, Problem> {
         let path = format!("/transfers/{id}/{}", action.as_str());
         self.get(&Call::new(site, Method::POST, path))
     }
 
-    fn limit(
+    fn change(
         &self,
         site: &Name,
         id: TransferId,
-        limit: LimitRequest,
-    ) -> Result<TransferView, Problem> {
-        let path = format!("/transfers/{id}/limits");
-        let body = Some(http::encode(&limit)?);
-        self.get(&Call { body, ..Call::new(site, Method::POST, path) })
+        patch: &TransferPatch,
+    ) -> Result<TransferReport, Problem> {
+        // Every release takes a limit so.
+        if let (true, Some(rate_bits_per_s)) = (patch.is_of_limits(), patch.rate()) {
+            let path = format!("/transfers/{id}/limits");
+            let body = Some(http::encode(&LimitRequest { rate_bits_per_s })?);
+            return self.get(&Call { body, ..Call::new(site, Method::POST, path) });
+        }
+        let body = Some(http::encode(patch)?);
+        self.get(&Call { body, ..Call::new(site, Method::POST, format!("/transfers/{id}/change")) })
     }
 
     fn document(

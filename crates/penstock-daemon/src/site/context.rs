@@ -15,6 +15,7 @@ use penstock_api::rest::SiteView;
 use penstock_api::scan::ScanRequest;
 use penstock_api::site::SiteAddresses;
 use penstock_api::task::SourceAccess;
+use penstock_api::timestamp::Timestamp;
 use penstock_cluster::state::{Pairing, SiteState};
 use penstock_net::trust::{
     CapabilityError, CipherSuite, PairingOffer, PeerCertificate, TrustError, TrustStore, Vouched,
@@ -504,7 +505,7 @@ impl Site {
             own: true,
             fingerprint: self.keys().authority.fingerprint().to_string(),
             addresses: self.addresses().addresses,
-            paired: 0,
+            paired_at: None,
             keys: self.keys().sequence(),
             unheard: false,
         }
@@ -517,7 +518,7 @@ impl Site {
             own: false,
             fingerprint: fingerprint_text(&pairing.ca),
             addresses: pairing.addresses.clone(),
-            paired: pairing.paired,
+            paired_at: Some(Timestamp::of_seconds(pairing.paired)),
             keys: pairing.keys,
             unheard: pairing.told < self.keys().sequence(),
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use penstock_api::fence::Fence;
 use penstock_api::rest::SOCKET_NAME;
 use penstock_cluster::state::SqliteState;
@@ -39,7 +39,7 @@ use crate::cluster::leadership::{Leadership, Sole};
 use crate::cluster::member::{Member, STOP_DEADLINE};
 use crate::config::Config;
 use crate::events::log::EventLog;
-use crate::http::client::{identify, record};
+use crate::http::client::record;
 use crate::http::local::LocalApi;
 use crate::http::port::Port;
 use crate::http::router::ClusterRouter;
@@ -211,7 +211,7 @@ fn serve_users(
     for address in web_api::start(site, &router, &audit, stopped)? {
         tracing::info!(%address, "the API is served over HTTPS");
     }
-    let router = router.layer(from_fn_with_state(audit, record)).layer(from_fn(identify));
+    let router = router.layer(from_fn_with_state(audit, record));
     let own_user = rustix::process::getuid().as_raw();
     let mut stopped = stopped.clone();
     Ok(runtime.spawn(socket::serve(socket, router, own_user, async move {

@@ -213,6 +213,6 @@ mod tests {
         };
         let stopped = ProblemCode::Stopped;
         assert_eq!(of(TaskError::CompareStopped), (stopped.clone(), Exit::Temporary, 503));
-        assert_eq!(of(TaskError::WalkStopped), (stopped, Exit::Interrupted, 500));
+        assert_eq!(of(TaskError::WalkStopped), (stopped, Exit::Interrupted, 409));
     }
 }

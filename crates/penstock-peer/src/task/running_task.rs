@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use penstock_api::bottleneck::BottleneckCode;
 use penstock_api::limits::Share;
-use penstock_api::task::{Adopted, LIMIT_SCAN, Task, TaskControl, TaskFigures, TaskSpec};
+use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec};
 use penstock_api::transfer::Durability;
 use penstock_proto::id::WriterId;
 use penstock_proto::journal::Incarnation;
@@ -134,24 +135,24 @@ impl Task for RunningTask {
         let (state, now) = (shared.lock(), penstock_sys::boottime_now());
         let local = matches!(shared.reach, Reach::Local { .. });
         let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
-            "making it durable at the target"
+            BottleneckCode::Durability
         } else if state.fetch.is_idle() {
-            LIMIT_SCAN
+            BottleneckCode::Scan
         } else if held > waited + worked {
-            "the limit that was set"
+            BottleneckCode::Limit
         } else if local {
-            "reading and writing"
+            BottleneckCode::Storage
         } else if waited > worked {
-            "the network or the source"
+            BottleneckCode::NetworkOrSource
         } else {
-            "checking and writing at the target"
+            BottleneckCode::Target
         };
         TaskFigures {
             bytes_verified: shared.verified.load(Ordering::Relaxed),
             bytes_resent: state.fetch.resent_bytes(),
             repairs: state.repairs,
             lanes: if local { 0 } else { state.lanes.up() },
-            limit: limit.to_owned(),
+            limit: limit.text().to_owned(),
             waiting: waiting_of(shared, &state, local, now),
             hangs_s: shared.hang.lasts(now).as_secs(),
             not_kept: shared.tree.keeper.not_kept(),

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             }
             report.findings
         }
-        None => match client.get::<Vec<Finding>>(&EXAMINE_HOST.uri(&[])) {
+        None => match client.list::<Finding>(&EXAMINE_HOST.uri(&[])) {
             Ok(findings) => findings,
             Err(error) => without_daemon(directory, &error),
         },

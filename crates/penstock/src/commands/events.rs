@@ -1,12 +1,11 @@
 //! `penstock site events` and `penstock transfer events`: what has happened, with times.
 
-use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use penstock_api::endpoints::{LIST_EVENTS, SHOW_TRANSFER};
-use penstock_api::operate::SiteEvent;
-use penstock_api::transfer::TransferView;
+use penstock_api::operate::SiteEventView;
+use penstock_api::rest::TransferView;
 use penstock_proto::id::TransferId;
 
 use crate::client::Client;
@@ -33,7 +32,7 @@ pub(crate) fn show(
         Some(id) => uri.query("transfer", id),
         None => uri,
     };
-    let events: Vec<SiteEvent> = client.get(&uri)?;
+    let events: Vec<SiteEventView> = client.list(&uri)?;
     for event in &events {
         if json {
             exit::print(&serde_json::to_string(event)?)?;
@@ -72,12 +71,13 @@ impl News {
 fn listen(client: &Client, id: &str, tell: &mpsc::Sender<String>) {
     let Ok(view) = client.get::<TransferView>(&SHOW_TRANSFER.uri(&[&id])) else { return };
     let uri = LIST_EVENTS.uri(&[]).query("limit", NEWS_MAX).query("transfer", view.id);
-    let mut seen: Option<VecDeque<SiteEvent>> = None;
+    let mut seen: Option<Vec<SiteEventView>> = None;
     loop {
         // A daemon that does not answer is said by who follows the transfer.
-        let events = client.get::<VecDeque<SiteEvent>>(&uri).unwrap_or_default();
+        let events = client.list::<SiteEventView>(&uri).unwrap_or_default();
         // These are told by the transfer itself.
-        let of_paths = |event: &&SiteEvent| !["transfer", "problem"].contains(&event.kind.as_str());
+        let of_paths =
+            |event: &&SiteEventView| !["transfer", "problem"].contains(&event.kind.as_str());
         if let Some(seen) = &seen {
             let new = events.iter().filter(|event| !seen.contains(event));
             for event in new.filter(of_paths) {
@@ -93,8 +93,8 @@ fn listen(client: &Client, id: &str, tell: &mpsc::Sender<String>) {
     }
 }
 
-fn line(event: &SiteEvent, of_one: bool) -> String {
+fn line(event: &SiteEventView, of_one: bool) -> String {
     let id = event.transfer.filter(|_| !of_one).map(|id| id.to_string());
     let id = id.map_or_else(String::new, |id| format!("{}  ", id.get(..8).unwrap_or(&id)));
-    format!("{}  {:<8} {:<13} {id}{}", utc(event.at_ms), event.peer, event.kind, event.text)
+    format!("{}  {:<8} {:<13} {id}{}", utc(event.at.ms()), event.peer, event.kind, event.text)
 }

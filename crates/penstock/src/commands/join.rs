@@ -52,7 +52,8 @@ pub(crate) struct JoinArgs {
 pub(crate) fn invite(client: &Client) -> anyhow::Result<()> {
     let reply: TokenReply = client.post(&INVITE_PEER.uri(&[]), &())?;
     exit::print(&reply.token)?;
-    let minutes = reply.expires.saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
+    let minutes =
+        reply.expires_at.seconds().saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
         "valid once, for {minutes} minutes; at the other host: penstock site join - --peer \
          NAME\nthe token gives access to the keys of this site: keep it secret",

@@ -18,7 +18,7 @@ pub(crate) fn show(client: &Client, site: Option<Name>, json: bool) -> anyhow::R
     let sites = match site {
         Some(site) => vec![site],
         None => {
-            let all: Vec<SiteView> = client.get(&LIST_SITES.uri(&[]))?;
+            let all: Vec<SiteView> = client.list(&LIST_SITES.uri(&[]))?;
             all.into_iter().filter(|site| !site.own).map(|site| site.name).collect::<Vec<_>>()
         }
     };

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use penstock_api::endpoints::{MAKE_PLAN, SUBMIT_TRANSFER, UPLOAD_PLAN};
 use penstock_api::plan::{PlanReader, location_of};
-use penstock_api::transfer::{Location, TransferOptions, TransferRequest, TransferView};
+use penstock_api::rest::{SubmitRequest, TransferView};
+use penstock_api::transfer::{Location, TransferOptions, TransferRequest};
 use penstock_proto::id::TransferId;
 
 use crate::client::Client;
@@ -71,7 +72,7 @@ pub(crate) fn run(client: &Client, args: &PlanningArgs) -> anyhow::Result<ExitCo
     let id = TransferId(rand::random());
     let (source, target) = (args.source.clone(), args.target.clone());
     let request = TransferRequest::new(id, source, target, options);
-    make(client, &request, args.out.as_deref(), Show::choose(args.json, args.verbose))
+    make(client, request, args.out.as_deref(), Show::choose(args.json, args.verbose))
 }
 
 /// Has a plan made: writes it to `out`, or shows it.
@@ -80,14 +81,14 @@ pub(crate) fn run(client: &Client, args: &PlanningArgs) -> anyhow::Result<ExitCo
 /// What the daemon answers; the plan cannot be written.
 pub(crate) fn make(
     client: &Client,
-    request: &TransferRequest,
+    request: TransferRequest,
     out: Option<&Path>,
     show: Show,
 ) -> anyhow::Result<ExitCode> {
     let out = out.map(OutputFile::open).transpose()?;
     let lost = |error| Failure::io("read the plan that was made", error);
     let mut file = nameless().map_err(|error| Failure::io("make a file for the plan", error))?;
-    client.post_into(&MAKE_PLAN.uri(&[]), request, &mut file)?;
+    client.post_into(&MAKE_PLAN.uri(&[]), &SubmitRequest::from(request), &mut file)?;
     file.rewind().map_err(lost)?;
     let Some(out) = out else { return plan::show(file, show) };
     let (reader, _) = PlanReader::open(BufReader::new(&file)).map_err(failure)?;
@@ -142,5 +143,5 @@ pub(crate) fn follow(
         offset += part.len() as u64;
         client.post_bytes(&uri, part)?;
     }
-    client.post(&SUBMIT_TRANSFER.uri(&[]), &request)
+    client.post(&SUBMIT_TRANSFER.uri(&[]), &SubmitRequest::from(request))
 }

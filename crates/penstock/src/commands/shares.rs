@@ -2,7 +2,8 @@
 
 use penstock_api::endpoints::SHOW_TRANSFER_PATHS;
 use penstock_api::operate::{TaskLoad, TaskPath, TransferPaths};
-use penstock_api::transfer::{PeerShare, TransferState, TransferView};
+use penstock_api::rest::TransferView;
+use penstock_api::transfer::{PeerShare, TransferState};
 use penstock_proto::id::Name;
 use penstock_proto::units::{format_bytes, format_rate};
 

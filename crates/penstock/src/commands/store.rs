@@ -33,7 +33,7 @@ enum StoreCommand {
 pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
     let StoreCommand::List { json } = args.command;
     let client = Client::new(&args.directory.directory)?;
-    let stores: Vec<StoreView> = client.get(&LIST_STORES.uri(&[]))?;
+    let stores: Vec<StoreView> = client.list(&LIST_STORES.uri(&[]))?;
     if stores.is_empty() {
         exit::warn("this site has no stores: add a [[store]] to penstock.toml");
     }

@@ -7,19 +7,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use penstock_api::endpoints::{
-    CANCEL_TRANSFER, EndpointUri, FOLLOW_TRANSFER, GET_CHECKSUMS, GET_DIGESTS, GET_FAILURES,
-    GET_RECEIPT, LIMIT_TRANSFER, LIST_ORPHANS, LIST_TRANSFERS, PAUSE_TRANSFER, REMOVE_ORPHANS,
-    RESUME_TRANSFER, RETRY_TRANSFER, SHOW_QUEUE, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
+    CANCEL_TRANSFER, CHANGE_TRANSFER, EndpointUri, FOLLOW_TRANSFER, GET_CHECKSUMS, GET_DIGESTS,
+    GET_FAILURES, GET_RECEIPT, LIST_ORPHANS, PAUSE_TRANSFER, REMOVE_ORPHANS, RESUME_TRANSFER,
+    RETRY_TRANSFER, SHOW_QUEUE, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
 };
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
 use penstock_api::proof::{Document, Proof};
 use penstock_api::rest::{
-    Action, Event, OrphanKind, OrphanList, QueueView, StatusView, TransferEvent, TransferList,
+    Action, Event, LIST_MAX, Orphan, OrphanKind, Page, QueueView, StatusView, SubmitRequest,
+    TransferEvent, TransferPatch, TransferQuery, TransferSummary, TransferView, WaitingView,
 };
 use penstock_api::transfer::{
     Durability, Encryption, FailedItem, LANES_MAX, Location, TransferOptions, TransferRequest,
-    TransferState, TransferView, Waiting,
+    TransferState,
 };
 use penstock_api::update::IfExists;
 use penstock_proto::digest::DigestKind;
@@ -34,12 +35,13 @@ use crate::commands::plan::{self, PlanningArgs};
 use crate::commands::shares;
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
+use crate::options::listing::ListArgs;
 use crate::options::moving::MoveArgs;
 use crate::options::plan::PlanArgs;
 use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{DigestOutputs, ProofArgs, open_papers};
 use crate::options::select::SelectArgs;
-use crate::options::turn::TurnArgs;
+use crate::options::turn::{TurnArgs, TurnChange};
 use crate::options::update::UpdateArgs;
 use crate::output::failed_list;
 use crate::output::output_file::OutputFile;
@@ -74,6 +76,8 @@ enum TransferCommand {
     Plan(Box<PlanningArgs>),
     /// Lists transfers, newest first
     List {
+        #[command(flatten)]
+        choice: ListArgs,
         /// Print JSON Lines
         #[arg(long)]
         json: bool,
@@ -135,6 +139,14 @@ enum TransferCommand {
     Cancel(IdArgs),
     /// Retries a failed transfer; only missing items are sent
     Retry(IdArgs),
+    /// Changes the label, the priority or the start of a transfer that has not ended
+    Set {
+        /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
+        id: String,
+        #[command(flatten)]
+        turn: TurnChange,
+    },
     /// Changes the rate limit of a transfer, even while it runs
     Limit {
         /// The id of the transfer, or its first digits
@@ -296,7 +308,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         TransferCommand::Submit(submit) => return run_submit(&client, *submit),
         TransferCommand::Plan(args) => return plan::run(&client, &args),
-        TransferCommand::List { json } => list(&client, json)?,
+        TransferCommand::List { choice, json } => list(&client, &choice, json)?,
         TransferCommand::Queue { json } => queue(&client, json)?,
         TransferCommand::Show { id, json } => show(&client, &id, json)?,
         TransferCommand::Watch { id, json } => {
@@ -317,6 +329,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Resume(args) => act(&client, &args.id, Action::Resume)?,
         TransferCommand::Cancel(args) => act(&client, &args.id, Action::Cancel)?,
         TransferCommand::Retry(args) => act(&client, &args.id, Action::Retry)?,
+        TransferCommand::Set { id, turn } => set(&client, &id, &turn)?,
         TransferCommand::Limit { id, bwlimit } => limit(&client, &id, bwlimit)?,
         TransferCommand::Digests { id, output } => {
             let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
@@ -340,7 +353,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
 fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     if args.plans.makes() {
         let show = Show::choose(args.json, args.plans.verbose());
-        return plan::make(client, &request_of(&args)?, None, show);
+        return plan::make(client, request_of(&args)?, None, show);
     }
     let mode = Mode::choose(args.json, args.progress.or_asked_for());
     let outputs = Outputs::open(&args, mode)?;
@@ -348,7 +361,7 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let replaces = request.options.update.if_exists == IfExists::Replace;
     let view = match args.plans.file() {
         Some(file) => plan::follow(client, file, request)?,
-        None => client.post::<TransferView>(&SUBMIT_TRANSFER.uri(&[]), &request)?,
+        None => client.post(&SUBMIT_TRANSFER.uri(&[]), &SubmitRequest::from(request))?,
     };
     if replaces && view.options.update.if_exists == IfExists::Fail {
         exit::warn(&format!(
@@ -359,7 +372,7 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     }
     let id = view.id.to_string();
     if args.json {
-        exit::print(&serde_json::to_string(&Event::of(&view))?)?;
+        exit::print(&serde_json::to_string(&Event::of_view(&view))?)?;
     } else if outputs.use_standard_output() {
         exit::warn(&id);
     } else {
@@ -616,9 +629,16 @@ fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn set(client: &Client, id: &str, turn: &TurnChange) -> anyhow::Result<()> {
+    let view: TransferView = client.post(&CHANGE_TRANSFER.uri(&[&id]), &turn.patch())?;
+    let waits = view.waiting.as_ref().map(|waiting| format!(": waits for {}", waiting.text));
+    exit::warn(&format!("{} is changed{}", view.id.short(), waits.unwrap_or_default()));
+    Ok(())
+}
+
 fn limit(client: &Client, id: &str, rate: RateWish) -> anyhow::Result<()> {
-    let request = LimitRequest { rate_bits_per_s: rate.0 };
-    let view: TransferView = client.post(&LIMIT_TRANSFER.uri(&[&id]), &request)?;
+    let patch = TransferPatch::from(LimitRequest { rate_bits_per_s: rate.0 });
+    let view: TransferView = client.post(&CHANGE_TRANSFER.uri(&[&id]), &patch)?;
     exit::warn(&format!("{} limited to {}", view.id.short(), rate_words(rate.0)));
     Ok(())
 }
@@ -627,14 +647,16 @@ fn rate_words(rate: Option<u64>) -> String {
     rate.map_or("no rate".to_owned(), |rate| format_rate(rate as f64))
 }
 
-fn list(client: &Client, json: bool) -> anyhow::Result<()> {
-    let mut uri = LIST_TRANSFERS.uri(&[]);
+fn list(client: &Client, args: &ListArgs, json: bool) -> anyhow::Result<()> {
+    let mut query = TransferQuery { limit: Some(LIST_MAX), ..args.query() };
+    let is_all = args.query() == TransferQuery::default();
     loop {
-        let part: TransferList = client.get(&uri)?;
-        if part.transfers.is_empty() && part.next.is_none() && uri == LIST_TRANSFERS.uri(&[]) {
-            exit::warn("there are no transfers");
+        let part: Page<TransferSummary> = client.get(&query.uri())?;
+        if part.items.is_empty() && part.next.is_none() && query.cursor.is_none() {
+            let chosen = if is_all { "" } else { " of this choice" };
+            exit::warn(&format!("there are no transfers{chosen}"));
         }
-        for view in &part.transfers {
+        for view in &part.items {
             if json {
                 exit::print(&serde_json::to_string(view)?)?;
                 continue;
@@ -653,16 +675,16 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
             ))?;
         }
         let Some(next) = part.next else { return Ok(()) };
-        uri = LIST_TRANSFERS.uri(&[]).query("cursor", next);
+        query.cursor = Some(next);
     }
 }
 
 /// Returns the code of a wait, its object and its place in the queue.
-fn waiting_text(waiting: &Waiting) -> String {
-    let on = if waiting.on.is_empty() { String::new() } else { format!(" at {}", waiting.on) };
+fn waiting_text(waiting: &WaitingView) -> String {
+    let on = waiting.on.as_ref().map(|on| format!(" at {}", on.name)).unwrap_or_default();
     let before = waiting.position.filter(|before| *before > 0);
     let before = before.map(|before| format!(", {before} before it")).unwrap_or_default();
-    let until = waiting.until_ms.map(|until| format!(", until {} UTC", minute(until / 1000)));
+    let until = waiting.until.map(|until| format!(", until {} UTC", minute(until.seconds())));
     format!("{}{on}{before}{}", waiting.code, until.unwrap_or_default())
 }
 
@@ -743,12 +765,12 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     for line in shares::lines(&shares, peers, penstock_sys::now_seconds()) {
         exit::print(&line)?;
     }
-    for item in &view.failures {
+    for item in &view.failures.first {
         let path = name::escape_in_list(&item.path.0);
         exit::print(&format!("failed      {path}: {}", item.message))?;
     }
-    let more = progress.errors.saturating_sub(view.failures.len() as u64);
-    if more > 0 && !view.failures.is_empty() {
+    let more = progress.errors.saturating_sub(view.failures.first.len() as u64);
+    if more > 0 && !view.failures.first.is_empty() {
         exit::print(&format!("failed      {more} more"))?;
     }
     Ok(())
@@ -768,12 +790,12 @@ fn protection(options: &TransferOptions) -> String {
 }
 
 fn orphans(client: &Client, remove: bool, json: bool) -> anyhow::Result<()> {
-    let list: OrphanList = if remove {
-        serde_json::from_slice(&client.delete(&REMOVE_ORPHANS.uri(&[]))?)?
+    let orphans: Vec<Orphan> = if remove {
+        serde_json::from_slice::<Page<_>>(&client.delete(&REMOVE_ORPHANS.uri(&[]))?)?.items
     } else {
-        client.get(&LIST_ORPHANS.uri(&[]))?
+        client.list(&LIST_ORPHANS.uri(&[]))?
     };
-    for orphan in &list.orphans {
+    for orphan in &orphans {
         if json {
             exit::print(&serde_json::to_string(orphan)?)?;
             continue;
@@ -786,7 +808,7 @@ fn orphans(client: &Client, remove: bool, json: bool) -> anyhow::Result<()> {
         let removed = if orphan.removed { "  removed" } else { "" };
         exit::print(&format!("{}  {kind}  {}{removed}", orphan.id.short(), orphan.place))?;
     }
-    if list.orphans.is_empty() {
+    if orphans.is_empty() {
         exit::warn("nothing is left over");
     }
     Ok(())

@@ -18,7 +18,7 @@ use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::rest::Event;
 use penstock_api::scan::{PageSource, RootKind, ScanRequest};
 use penstock_api::task::{SourceAccess, TargetPeer};
-use penstock_api::transfer::{Location, PathText, TransferOptions, TransferState, TransferView};
+use penstock_api::transfer::{Location, PathText, TransferOptions, TransferReport, TransferState};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome, plan_path};
 use penstock_proto::id::Name;
 use penstock_proto::name::RunTag;
@@ -254,7 +254,7 @@ impl Copy {
         done
     }
 
-    fn view(&self, state: TransferState) -> TransferView {
+    fn view(&self, state: TransferState) -> TransferReport {
         let run = self.control.view();
         let location = |path: &Path| Location {
             site: "local".parse().expect("a literal name is a name"),
@@ -262,7 +262,7 @@ impl Copy {
             path: PathText(path.as_os_str().as_bytes().to_vec()),
             slash: false,
         };
-        TransferView {
+        TransferReport {
             id: self.state.id,
             source: location(&self.from),
             target: location(&self.to),
@@ -274,6 +274,9 @@ impl Copy {
             state,
             reason: run.reason,
             created: 0,
+            attempts: Default::default(),
+            files_from_count: 0,
+            not_before: None,
             progress: run.progress,
             exit: None,
             failures: run.failures,
@@ -406,7 +409,7 @@ impl Copy {
     /// Writes what was asked for: lists, and the receipt.
     fn hand_over(
         &self,
-        view: &TransferView,
+        view: &TransferReport,
         journal: &Path,
         outputs: Outputs,
         stop: &AtomicBool,

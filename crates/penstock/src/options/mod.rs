@@ -4,6 +4,7 @@ pub(crate) mod address;
 pub(crate) mod directory;
 pub(crate) mod grants;
 pub(crate) mod limits;
+pub(crate) mod listing;
 pub(crate) mod moving;
 pub(crate) mod plan;
 pub(crate) mod preserve;

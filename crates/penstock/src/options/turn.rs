@@ -1,8 +1,8 @@
 //! The options that decide when a transfer starts.
 
+use penstock_api::rest::TransferPatch;
+use penstock_api::timestamp::Timestamp;
 use penstock_sys::now_seconds;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::select::parse_age;
 
@@ -22,6 +22,44 @@ pub(crate) struct TurnArgs {
     pub(crate) not_before: Option<u64>,
 }
 
+/// Change of when a transfer starts, and of its label.
+#[derive(clap::Args, Clone, Debug)]
+#[group(required = true, multiple = true)]
+pub(crate) struct TurnChange {
+    /// A note that `list` and `show` print; an empty one removes it
+    #[arg(long, value_name = "TEXT", value_parser = parse_label)]
+    label: Option<String>,
+    /// Priority among the waiting transfers of the same user, 0 to 100
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
+    priority: Option<u8>,
+    /// Do not start before this time: 2026-11-26T20:00:00Z, or after 2h, 1d; `now` removes it
+    #[arg(long, value_name = "TIME", value_parser = parse_new_start)]
+    not_before: Option<NewStart>,
+}
+
+/// Another start time; `None` for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NewStart(Option<Timestamp>);
+
+impl TurnChange {
+    /// Returns the request that makes the change.
+    pub(crate) fn patch(&self) -> TransferPatch {
+        TransferPatch {
+            label: self.label.clone().map(|label| Some(label).filter(|label| !label.is_empty())),
+            priority: self.priority.map(Some),
+            not_before: self.not_before.map(|start| start.0),
+            limits: None,
+        }
+    }
+}
+
+fn parse_new_start(text: &str) -> Result<NewStart, String> {
+    if text == "now" {
+        return Ok(NewStart(None));
+    }
+    parse_start(text).map(|seconds| NewStart(Some(Timestamp::of_seconds(seconds))))
+}
+
 /// Most characters of a label.
 const LABEL_MAX: usize = 200;
 
@@ -38,8 +76,7 @@ fn parse_start(text: &str) -> Result<u64, String> {
         return Ok(now_seconds().saturating_add(delay));
     }
     let wrong = "neither a delay (2h, 1h30m) nor a time (2026-11-26T20:00:00Z)";
-    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| wrong)?;
-    u64::try_from(time.unix_timestamp()).map_err(|_| wrong.to_owned())
+    text.parse().map(Timestamp::seconds).map_err(|_| wrong.to_owned())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use penstock_api::problem::Exit;
 use penstock_api::receipt::{Receipt, ReceiptSigner as _, Role};
-use penstock_api::transfer::{PathText, TransferRequest, TransferView};
+use penstock_api::transfer::{PathText, TransferReport, TransferRequest};
 use penstock_controller::manager::{ReceiptParts, receipt_body, receipt_text};
 use penstock_controller::runner::RunFiles;
 
@@ -55,7 +55,7 @@ pub(crate) fn write_own(
     to: OutputFile,
     signer: &Signer,
     journal: &Path,
-    view: &TransferView,
+    view: &TransferReport,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let (source, target) = (view.source.clone(), view.target.clone());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use penstock_testkit::{
     Lab, Moment, Run, Scratch, Still, Wait, assert_no_leftovers, assert_same_files, can_run_lab,
-    cpu_time, make_set, number, print_tail, program, seed,
+    cpu_time, event_ms, make_set, number, print_tail, program, seed,
 };
 use serde_json::Value;
 
@@ -277,7 +277,7 @@ impl LabTransfer {
         let words = ["site", "events", "--json", "--limit", "1000"];
         let text = self.lab.call(host, &words).unwrap_or_default();
         let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        events.filter(|event| event["at_ms"].as_u64().unwrap() >= self.since_ms).collect()
+        events.filter(|event| event_ms(event) >= self.since_ms).collect()
     }
 
     /// Waits until the site of a host tells an event of a kind whose text has all of these words;

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use penstock_testkit::{
-    LabPair, Moment, ProxiedPair, Still, Wait, assert_same_files, can_run_lab, seed, told,
-    verified_at_least,
+    LabPair, Moment, ProxiedPair, Still, Wait, assert_same_files, can_run_lab, event_ms, seed,
+    told, verified_at_least,
 };
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -68,7 +68,7 @@ fn assert_given_up(world: &LabPair, id: &str, tell: &str, state: &str) {
     let told = || {
         let events = world.b.lines(&["transfer", "events", id, "--json"]);
         let mut events = events.iter();
-        events.find(|event| event["kind"] == format!("path-{state}"))?["at_ms"].as_u64()
+        events.find(|event| event["kind"] == format!("path-{state}")).map(event_ms)
     };
     let event = Wait::new(format!("an event of a path that is {state}")).some(told);
     still.assert_soon(&begun, event, GIVEN_UP_MAX);

@@ -186,8 +186,7 @@ fn c2_a_user_submits_its_own_transfers() {
     assert_eq!(world.post(LIST_TRANSFERS.path, &ben, &wanted(2)).0, StatusCode::OK);
     let id = view["id"].as_str().unwrap();
     world.site.wait_done(id);
-    let count =
-        |token| world.get(LIST_TRANSFERS.path, token)["transfers"].as_array().unwrap().len();
+    let count = |token| world.get(LIST_TRANSFERS.path, token)["items"].as_array().unwrap().len();
     assert_eq!((count(&anna), count(&ben)), (0, 1));
     let ca = world.site.dir.join("ca.pem");
     fs::write(&ca, world.site.ok(&["site", "ca"])).unwrap();

@@ -11,7 +11,7 @@ from ._codes import AREAS
 from ._operations import Operation
 from .errors import FAMILIES, ApiError, ConnectionFailed, ReplyUnreadable
 from .models.event import EVENT_TYPES, Event
-from .models.problem import Problem
+from .models.problem import ProblemDocument
 
 _T = TypeVar("_T")
 _QUOTED_CHARACTERS = 200
@@ -41,10 +41,11 @@ def parsed_event(operation: Operation, data: str, event_id: str = "") -> Event:
 def api_error(response: httpx2.Response) -> ApiError:
     """Returns the error of a reply whose body was read."""
     try:
-        problem = Problem.model_validate_json(response.content)
+        problem = ProblemDocument.model_validate_json(response.content)
     except ValidationError:
-        title = f"the reply is HTTP {response.status_code}, and not by a daemon of Penstock"
-        problem = Problem(code="http", title=title, detail=response.text[:_QUOTED_CHARACTERS])
+        detail = f"the reply is HTTP {response.status_code}, and not by a daemon of Penstock"
+        said = response.text[:_QUOTED_CHARACTERS]
+        problem = ProblemDocument(code="http", detail=detail, cause=said)
     problem = problem.model_copy(update={"status": response.status_code})
     family = FAMILIES.get(AREAS.get(problem.code, ""), ApiError)
     return family(problem, _retry_after(response))

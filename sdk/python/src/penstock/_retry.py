@@ -45,4 +45,5 @@ def _may_repeat(operation: Operation, error: PenstockError) -> bool:
         operation.repeat is Repeat.HARMLESS
         and isinstance(error, ApiError)
         and error.status in PASSING
+        and error.retryable
     )

@@ -12,7 +12,7 @@ import httpx2
 from ._address import Address
 from ._codes import RETRIED_LATER
 from .models.event import TransferEvent
-from .models.problem import Problem
+from .models.problem import NO_TYPE, FieldFault, ProblemDocument
 from .models.transfer import Exit, TransferView
 
 PASSING = frozenset({429, 502, 503, 504})
@@ -34,13 +34,13 @@ class PenstockError(Exception):
 class ApiError(PenstockError):
     """The daemon's answer that it did not do what was asked for."""
 
-    def __init__(self, problem: Problem, retry_after: float | None = None) -> None:
-        cause = f": {problem.detail}" if problem.detail else ""
+    def __init__(self, problem: ProblemDocument, retry_after: float | None = None) -> None:
+        cause = f": {problem.cause}" if problem.cause else ""
         hint = f"; {problem.hint}" if problem.hint else ""
-        super().__init__(f"{problem.title}{cause} ({problem.code}){hint}")
+        super().__init__(f"{problem.detail}{cause} ({problem.code}){hint}")
         self.problem = problem
         """The whole problem, with fields of later releases."""
-        self.retry_after = retry_after
+        self.retry_after = problem.retry_after_s if retry_after is None else retry_after
         """Seconds after which the daemon wants to be asked again, if it said so."""
 
     @property
@@ -50,13 +50,28 @@ class ApiError(PenstockError):
 
     @property
     def title(self) -> str:
-        """Operation that failed and its subject, in one line."""
+        """The kind of the problem, for people: the same for all problems of a code."""
         return self.problem.title
 
     @property
     def detail(self) -> str:
-        """Reason, in one line. May be empty."""
+        """Operation that failed and its subject, in one line."""
         return self.problem.detail
+
+    @property
+    def cause(self) -> str:
+        """Reason, in one line. May be empty."""
+        return self.problem.cause
+
+    @property
+    def faults(self) -> list[FieldFault]:
+        """Fields of the request that are at fault, as far as the daemon names them."""
+        return self.problem.errors
+
+    @property
+    def request_id(self) -> str | None:
+        """Id of the request, for the operators of the site: their logs have it."""
+        return self.problem.request_id
 
     @property
     def hint(self) -> str:
@@ -76,6 +91,8 @@ class ApiError(PenstockError):
     @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later without a change."""
+        if self.problem.type != NO_TYPE:
+            return self.problem.retryable
         return self.code in RETRIED_LATER or self.status in PASSING
 
 

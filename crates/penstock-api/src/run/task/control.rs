@@ -61,9 +61,6 @@ pub trait TaskControl: Send + Sync {
     }
 }
 
-/// Value of [`TaskFigures::limit`] for a task that has nothing to do.
-pub const LIMIT_SCAN: &str = "the scan";
-
 /// Measurements of a task at its peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskFigures {

@@ -9,7 +9,7 @@ pub(crate) mod control;
 pub(crate) mod spec;
 pub(crate) mod target_peer;
 
-pub use control::{Adopted, LIMIT_SCAN, LeaseStatus, Task, TaskControl, TaskFigures};
+pub use control::{Adopted, LeaseStatus, Task, TaskControl, TaskFigures};
 pub use penstock_proto::task::{Report, Work, WorkReply};
 pub use spec::{Mended, MountSeen, Room, SourceAccess, TaskSpec, TaskStart};
 pub use target_peer::TargetPeer;

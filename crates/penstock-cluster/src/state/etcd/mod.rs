@@ -47,7 +47,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Listed, Pairing, SiteState, SqliteState, StateError, Stub, TransferRecord};
+use super::{
+    ListKey, ListOrder, Listed, Pairing, SiteState, SqliteState, StateError, Stub, TransferRecord,
+};
 use crate::etcd::{Etcd, EtcdError, Operation};
 use crate::keys::Keys;
 use crate::tenure::Tenure;
@@ -495,12 +497,13 @@ impl SiteState for EtcdState {
         self.cache.remove_stub(id)
     }
 
-    fn list(
+    fn overview(
         &self,
-        before: Option<(u64, TransferId)>,
+        order: ListOrder,
+        after: Option<ListKey>,
         limit: usize,
     ) -> Result<Vec<Listed>, StateError> {
-        self.cache.list(before, limit)
+        self.cache.overview(order, after, limit)
     }
 
     fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {

@@ -8,12 +8,11 @@ use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_api::io_problem;
-use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_api::rest::Action;
+use penstock_api::rest::{Action, TransferPatch};
 use penstock_api::task::TargetPeer;
-use penstock_api::transfer::{PathText, TransferRequest, TransferState, TransferView};
+use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
 use penstock_cluster::state::{SiteState, TransferRecord, Wish};
 use penstock_proto::id::{Name, TransferId};
 
@@ -26,7 +25,7 @@ use crate::manager::events::TransferEvents;
 use crate::manager::journal_directory::JournalDirectory;
 use crate::manager::place;
 use crate::manager::record::record_of;
-use crate::manager::request_check::{id_taken, unknown};
+use crate::manager::request_check::{changed_meanwhile, check_turn, id_taken, unknown};
 use crate::manager::sources::Sources;
 
 /// Admits and changes transfers of this site.
@@ -75,7 +74,7 @@ impl Admission {
         &self,
         request: &TransferRequest,
         caller: &Caller,
-    ) -> Result<(TransferView, bool), Problem> {
+    ) -> Result<(TransferReport, bool), Problem> {
         if let Some(known) = self.known(request, caller)? {
             return Ok((known, false));
         }
@@ -116,18 +115,18 @@ impl Admission {
         &self,
         request: &TransferRequest,
         caller: &Caller,
-    ) -> Result<Option<TransferView>, Problem> {
+    ) -> Result<Option<TransferReport>, Problem> {
         let Some(known) = self.state.transfer(request.id)? else { return Ok(None) };
         if !caller.may_see(&known) || !is_same_wish(&known.request, request) {
             return Err(id_taken(request.id));
         }
-        let live = self.table.lock().live.get(&request.id).map(Live::view);
-        Ok(Some(live.unwrap_or_else(|| known.view())))
+        let live = self.table.lock().live.get(&request.id).map(Live::report);
+        Ok(Some(live.unwrap_or_else(|| known.report())))
     }
 
     /// Puts a stored record into the queue.
-    fn enqueue(&self, record: TransferRecord) -> TransferView {
-        let view = record.view();
+    fn enqueue(&self, record: TransferRecord) -> TransferReport {
+        let view = record.report();
         self.table.add(Live::new(record, &self.config));
         view
     }
@@ -203,13 +202,13 @@ impl Admission {
         id: TransferId,
         action: Action,
         caller: &Caller,
-    ) -> Result<TransferView, Problem> {
+    ) -> Result<TransferReport, Problem> {
         let admission = self.lock();
         let mut table = self.table.lock();
         if let Some(live) = table.live.get_mut(&id)
             && !live.record.state.is_ended()
         {
-            return self.act_on_live(live, action);
+            return self.act_on_live(live, action, &caller.text());
         }
         drop(table);
         self.table.check_idle(id)?;
@@ -227,44 +226,60 @@ impl Admission {
                 self.requeue(record, Wish::None)
             }
             (Action::Cancel, TransferState::Failed) => self.requeue(record, Wish::Cancel),
-            (Action::Cancel, TransferState::Cancelled) => Ok(record.view()),
+            (Action::Cancel, TransferState::Cancelled) => Ok(record.report()),
             (_, state) => Err(wrong_state(id, action, state)),
         }
     }
 
-    fn act_on_live(&self, live: &mut Live, action: Action) -> Result<TransferView, Problem> {
-        let record = live.record_after(action, |record| self.sources.list_anew(record))?;
+    fn act_on_live(
+        &self,
+        live: &mut Live,
+        action: Action,
+        by: &str,
+    ) -> Result<TransferReport, Problem> {
+        let record = live.record_after(action, by, |record| self.sources.list_anew(record))?;
         self.state.put_transfer(&record)?;
         live.handle_action(action, record);
-        Ok(live.view())
+        Ok(live.report())
     }
 
-    /// Sets another limit of a transfer's rate, stored durably when this returns.
+    /// Changes a transfer that has not ended, durably when this returns.
     ///
     /// # Errors
-    /// The transfer has ended; the limit is too low.
-    pub(crate) fn limit(
+    /// The transfer has ended, or is not current; a value is out of its bounds.
+    pub(crate) fn change(
         &self,
         id: TransferId,
-        limit: LimitRequest,
-    ) -> Result<TransferView, Problem> {
-        let limits = Limits { rate_bits_per_s: limit.rate_bits_per_s, ..Limits::default() };
-        limits.check().map_err(|error| Problem::new(ProblemCode::Request, error.to_string()))?;
+        patch: &TransferPatch,
+        is_current: &dyn Fn(&TransferReport) -> bool,
+    ) -> Result<TransferReport, Problem> {
         let _admission = self.lock();
         let mut table = self.table.lock();
         let live = table.live.get_mut(&id).filter(|live| !live.record.state.is_ended());
         let Some(live) = live else {
-            let title = format!("cannot limit transfer {}: it has ended", id.short());
+            let title = format!("cannot change transfer {}: it has ended", id.short());
             return Err(Problem::new(ProblemCode::WrongState, title));
         };
-        let mut record = live.record.clone();
-        record.request.options.limits.rate_bits_per_s = limit.rate_bits_per_s;
+        if !is_current(&live.report()) {
+            return Err(changed_meanwhile(id));
+        }
+        let request = patch.applied_to(live.record.request.clone());
+        check_turn(&request)?;
+        let limits = request.options.limits.check();
+        limits.map_err(|error| {
+            Problem::new(ProblemCode::Request, error.to_string()).at("/limits/rate_bits_per_s")
+        })?;
+        let record = TransferRecord { request, ..live.record.clone() };
         self.state.put_transfer(&record)?;
         live.record = record;
-        if let Some(run) = &live.run {
-            run.set_rate(limit.rate_bits_per_s);
+        if let (Some(rate), Some(run)) = (patch.rate(), &live.run) {
+            run.set_rate(rate);
         }
-        Ok(live.view())
+        let report = live.report();
+        if !patch.is_of_limits() && live.is_waiting() {
+            table.handle_changed(id);
+        }
+        Ok(report)
     }
 
     /// Makes a failed transfer ready for a retry. The retry lists the source anew, and its ledger
@@ -296,10 +311,11 @@ impl Admission {
         })
     }
 
-    fn requeue(&self, mut record: TransferRecord, wish: Wish) -> Result<TransferView, Problem> {
+    fn requeue(&self, mut record: TransferRecord, wish: Wish) -> Result<TransferReport, Problem> {
         record.wish = wish;
         record.state = TransferState::Queued;
         record.exit = None;
+        record.attempts.ended_ms = None;
         record.reason.clear();
         record.failures.clear();
         if wish == Wish::None {
@@ -310,9 +326,11 @@ impl Admission {
     }
 }
 
-/// Returns whether a request means the same transfer. Its limits may have been changed since.
+/// Returns whether a request means the same transfer. What a user may change may have been changed
+/// since.
 fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
-    let mut known = known.clone();
+    let TransferRequest { label, priority, not_before, .. } = request.clone();
+    let mut known = TransferRequest { label, priority, not_before, ..known.clone() };
     known.options.limits = request.options.limits;
     known == *request
 }

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::rest::Action;
 use penstock_api::task::Room;
-use penstock_api::transfer::{TransferState, TransferView, Waiting};
-use penstock_cluster::clock::now_seconds;
+use penstock_api::transfer::{Pause, TransferReport, TransferState, Waiting};
+use penstock_cluster::clock::{now_ms, now_seconds};
 use penstock_cluster::state::{TransferRecord, Wish};
 use penstock_engine::retry::Backoff;
 use penstock_proto::id::TransferId;
@@ -68,27 +68,36 @@ impl Live {
         Self::new(record, config)
     }
 
-    /// Returns the public view: the stored record, updated by the run.
-    pub(crate) fn view(&self) -> TransferView {
-        let mut view = self.record.view();
-        view.waiting.clone_from(&self.waiting);
+    /// Returns the report for users and other sites: the stored record, updated by the run.
+    pub(crate) fn report(&self) -> TransferReport {
+        self.updated(self.record.report())
+    }
+
+    /// Returns the report without the lists of the request.
+    pub(crate) fn brief(&self) -> TransferReport {
+        let failures = self.record.failures.clone();
+        self.updated(TransferReport { failures, ..self.record.brief() })
+    }
+
+    fn updated(&self, mut report: TransferReport) -> TransferReport {
+        report.waiting.clone_from(&self.waiting);
         if let Some(run) = self.run.as_ref().filter(|_| self.full.is_none()) {
             let seen = run.view();
-            view.progress = seen.progress;
+            report.progress = seen.progress;
             if !seen.reason.is_empty() {
-                view.reason = seen.reason;
+                report.reason = seen.reason;
             }
-            view.failures = seen.failures;
-            view.durable_by = seen.durable_by;
+            report.failures = seen.failures;
+            report.durable_by = seen.durable_by;
         }
-        if self.run.is_some() && !view.state.is_ended() {
+        if self.run.is_some() && !report.state.is_ended() {
             match self.record.wish {
                 Wish::None => {}
-                Wish::Pause => "pausing: ending what is in progress".clone_into(&mut view.reason),
-                Wish::Cancel => "cancelling".clone_into(&mut view.reason),
+                Wish::Pause => "pausing: ending what is in progress".clone_into(&mut report.reason),
+                Wish::Cancel => "cancelling".clone_into(&mut report.reason),
             }
         }
-        view
+        report
     }
 
     /// Returns whether the transfer waits for its turn.
@@ -111,6 +120,8 @@ impl Live {
         } else {
             self.record.state = TransferState::Running;
             self.record.reason.clear();
+            self.record.attempts.count = self.record.attempts.count.saturating_add(1);
+            self.record.attempts.started_ms.get_or_insert_with(now_ms);
         }
         control
     }
@@ -123,17 +134,19 @@ impl Live {
         self.not_before = Some(Instant::now() + self.retry_most);
     }
 
-    /// Returns the record after an action of a user, to be stored. `list_anew` has the next attempt
-    /// list the source anew.
+    /// Returns the record after an action that `by` asks for, to be stored. `list_anew` has the
+    /// next attempt list the source anew.
     ///
     /// # Errors
     /// The action does not fit the state.
     pub(crate) fn record_after(
         &self,
         action: Action,
+        by: &str,
         list_anew: impl FnOnce(&mut TransferRecord),
     ) -> Result<TransferRecord, Problem> {
         let mut record = self.record.clone();
+        let pause = Pause { since_ms: now_ms(), by: by.to_owned() };
         match (action, record.state) {
             (Action::Pause, TransferState::Paused) | (Action::Resume, TransferState::Queued) => {}
             (Action::Pause, TransferState::Queued) if record.wish != Wish::Cancel => {
@@ -159,6 +172,10 @@ impl Live {
             }
             (Action::Retry, TransferState::Queued) => {}
             (_, state) => return Err(wrong_state(record.id(), action, state)),
+        }
+        match record.wish {
+            Wish::Pause => drop(record.attempts.pause.get_or_insert(pause)),
+            Wish::None | Wish::Cancel => record.attempts.pause = None,
         }
         Ok(record)
     }
@@ -249,6 +266,7 @@ impl Live {
             }
         };
         let is_over = self.record.state.is_ended();
+        self.record.attempts.ended_ms = is_over.then(now_ms);
         debug_assert_eq!(is_over, self.record.exit.is_some(), "an end has an exit code");
         problem
     }
@@ -419,7 +437,7 @@ mod tests {
         assert!(control.expects_full() && live.record.state == TransferState::Queued);
         assert_eq!(live.handle_end(full(), RunView::default(), None), None);
         assert_eq!(live.record.reason, reason);
-        let paused = live.record_after(Action::Pause, |_| {}).unwrap();
+        let paused = live.record_after(Action::Pause, "anna", |_| {}).unwrap();
         live.handle_action(Action::Pause, paused);
         assert!(live.full.is_none(), "it waits for its user now");
     }
@@ -428,7 +446,7 @@ mod tests {
     #[test]
     fn an_action_fits_the_state_or_is_refused() {
         use TransferState::{Paused, Queued, Running};
-        let after = |state, wish, action| live(state, wish).record_after(action, |_| {});
+        let after = |state, wish, action| live(state, wish).record_after(action, "anna", |_| {});
         let fits = |state, wish, action, expected: (TransferState, Wish)| {
             let record = after(state, wish, action).unwrap();
             assert_eq!((record.state, record.wish), expected, "{action:?} of {state:?}");

@@ -9,8 +9,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::{QueueEntry, QueueView};
-use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_api::rest::{QueueEntry, QueueView, WaitingView};
+use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
 use penstock_cluster::clock::now_ms;
 use penstock_cluster::state::TransferRecord;
 use penstock_engine::queue::UnixMs;
@@ -95,6 +95,11 @@ impl Table {
         (begin, self.schedule.poll_wake(now))
     }
 
+    /// Handles a change of what decides when a waiting transfer starts.
+    pub(crate) fn handle_changed(&mut self, id: TransferId) {
+        self.schedule.forget(id);
+    }
+
     /// Counts what a running transfer has made durable as served to its user.
     pub(crate) fn handle_durable(&mut self, id: TransferId, bytes: u64) {
         self.schedule.handle_durable(id, bytes, now_ms());
@@ -106,8 +111,15 @@ impl Table {
         let order = self.schedule.order(most, now_ms());
         let entry = |(id, waiting)| {
             let record = &self.live.get(&id)?.record;
-            let TransferRequest { label, source, target, .. } = record.request.clone();
-            Some(QueueEntry { id, owner: record.owner.clone(), label, source, target, waiting })
+            let TransferRequest { label, source, target, .. } = &record.request;
+            Some(QueueEntry {
+                id,
+                owner: record.owner.clone(),
+                label: label.clone(),
+                source: source.clone(),
+                target: target.clone(),
+                waiting: WaitingView::from(waiting),
+            })
         };
         let transfers = order.into_iter().filter_map(entry).collect();
         QueueView { running: running as u64, waiting: waiting as u64, transfers }
@@ -177,7 +189,7 @@ impl Table {
     }
 
     /// Returns the events of runs since the last call, and the states of all runs.
-    pub(crate) fn take_news(&mut self) -> (Vec<Noted>, Vec<TransferView>) {
+    pub(crate) fn take_news(&mut self) -> (Vec<Noted>, Vec<TransferReport>) {
         self.live.values_mut().for_each(Live::look_for_room);
         let mut noted = Vec::new();
         for (id, live) in &self.live {
@@ -185,7 +197,7 @@ impl Table {
             noted.extend(notes.into_iter().map(|note| (*id, live.record.owner.clone(), note)));
         }
         let running = self.live.values().filter(|live| live.run.is_some());
-        (noted, running.map(Live::view).collect())
+        (noted, running.map(Live::brief).collect())
     }
 }
 

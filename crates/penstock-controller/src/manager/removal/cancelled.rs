@@ -85,7 +85,7 @@ impl CancelledTransfers {
         if record.state == TransferState::Cancelled && record.reason != CANCELLED {
             CANCELLED.clone_into(&mut record.reason);
             store(&*self.state, &mut record);
-            self.events.tell(&record.view());
+            self.events.tell(&record.report());
         }
     }
 

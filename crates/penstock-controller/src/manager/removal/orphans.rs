@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::rest::{Orphan, OrphanKind, OrphanList};
+use penstock_api::rest::{Orphan, OrphanKind};
 use penstock_api::scan::SourcePeer;
 use penstock_cluster::state::SiteState;
 use penstock_proto::id::TransferId;
@@ -44,13 +44,13 @@ impl Orphans {
     ///
     /// # Errors
     /// The journal store or the database cannot be read.
-    pub(crate) fn list(&self, remove: bool) -> Result<OrphanList, Problem> {
+    pub(crate) fn list(&self, remove: bool) -> Result<Vec<Orphan>, Problem> {
         let mut orphans = Vec::new();
         for id in self.cleaner.left_over()? {
             orphans.extend(self.orphan(id, remove)?);
         }
         orphans.extend(self.stubs(remove)?);
-        Ok(OrphanList { orphans })
+        Ok(orphans)
     }
 
     /// Stubs that their owner does not know. An owner that does not answer is asked once.

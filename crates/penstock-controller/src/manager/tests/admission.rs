@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use penstock_api::limits::LimitRequest;
+
 use super::*;
 
 /// Longest wait for what must come.
@@ -33,13 +35,13 @@ fn a_silent_site_holds_up_nobody_else() {
     *world.sites.held.lock().unwrap() = Some(held);
     let (manager, mut let_go) = (&world.manager, Some(let_go));
     let orphans = thread::scope(|scope| {
-        let orphans = scope.spawn(|| manager.orphans(true).unwrap().orphans);
+        let orphans = scope.spawn(|| manager.orphans(true).unwrap());
         was_reached.recv_timeout(PATIENCE).unwrap();
         let steer = || {
             let request = request(4, "lab:raw/a", "hpc:s/1");
             manager.submit(&request, &Caller::local()).unwrap();
             let limit = LimitRequest { rate_bits_per_s: Some(1_000_000) };
-            manager.limit(request.id, limit, &Caller::local()).unwrap();
+            manager.change(request.id, &limit.into(), &|_| true, &Caller::local()).unwrap();
             manager.act(request.id, Action::Cancel, &Caller::local()).unwrap()
         };
         meanwhile(steer, &mut let_go);
@@ -104,7 +106,7 @@ fn b8_a_retry_keeps_its_place_while_its_source_is_silent() {
         let others = || {
             assert_eq!(submit(2, "hpc:s/1/z").unwrap_err().code, ProblemCode::Overlap);
             assert_eq!(act(Action::Cancel).unwrap_err().code, ProblemCode::TransferBusy);
-            assert_eq!(manager.orphans(true).unwrap().orphans, Vec::new());
+            assert_eq!(manager.orphans(true).unwrap(), Vec::new());
             submit(3, "hpc:s/2").unwrap()
         };
         meanwhile(others, &mut let_go);

@@ -31,7 +31,7 @@ fn a5_what_a_cancelled_transfer_left_is_known_until_it_is_removed() {
         let view = world.wait(1, TransferState::Cancelled);
         assert!(view.reason.contains("store `s` is offline"), "{}", view.reason);
         assert!(page.exists());
-        let found = world.manager.orphans(true).unwrap().orphans;
+        let found = world.manager.orphans(true).unwrap();
         assert_eq!((found.len(), found[0].kind, found[0].removed), (1, OrphanKind::Ledger, false));
         assert!(found[0].place.contains("store `s` is offline"), "{}", found[0].place);
         assert!(page.exists());
@@ -49,7 +49,7 @@ fn a5_what_a_cancelled_transfer_left_is_known_until_it_is_removed() {
         );
         assert!(!input.journal.exists());
         assert_eq!(*world.peer.cleaned.lock().unwrap(), [TransferId([1; 16])]);
-        assert!(world.manager.orphans(false).unwrap().orphans.is_empty());
+        assert!(world.manager.orphans(false).unwrap().is_empty());
     }
 }
 
@@ -66,7 +66,7 @@ fn a5_without_pages_there_is_nothing_to_wait_for() {
     end.send(RunOutcome::Cancelled).unwrap();
     wait_for_end(&mut events, 1);
     assert_eq!(world.wait(1, TransferState::Cancelled).reason, "cancelled by a user");
-    assert!(world.manager.orphans(false).unwrap().orphans.is_empty());
+    assert!(world.manager.orphans(false).unwrap().is_empty());
 }
 
 /// Promise: what one transfer has left is not removed while another is at work at that place, whose

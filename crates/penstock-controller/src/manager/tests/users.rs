@@ -36,7 +36,9 @@ fn c2_a_user_sees_and_steers_its_own_transfers() {
     assert_eq!(world.manager.show(id, &ben).unwrap_err().status, 404);
     assert_eq!(world.manager.submit(&wanted, &ben).unwrap_err().code, ProblemCode::IdTaken);
     assert_eq!(world.manager.act(id, Action::Cancel, &ben).unwrap_err().status, 404);
-    let listed = |caller| world.manager.list(None, 10, caller).unwrap().transfers.len();
+    let listed = |caller| {
+        world.manager.list(&TransferFilter::default(), None, 10, caller).unwrap().items.len()
+    };
     assert_eq!([&anna, &ben, &operator, &viewer].map(listed), [1, 0, 1, 1]);
     let steered = world.manager.act(id, Action::Pause, &viewer).unwrap_err();
     assert_eq!(steered.code, ProblemCode::NotAuthorised);

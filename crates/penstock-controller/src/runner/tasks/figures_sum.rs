@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use penstock_api::bottleneck::BottleneckCode;
 use penstock_api::preserve::add_not_kept;
-use penstock_api::task::{LIMIT_SCAN, TaskFigures};
+use penstock_api::task::TaskFigures;
 use penstock_api::transfer::PeerShare;
 
 /// Peers that are named in one line.
 const NAMED_MAX: usize = 3;
-/// The limit that a run shows while it waits for writers of an earlier run.
-const FORMER: &str = "the grant of a peer that took part before";
 
 /// The figures of all tasks, while they are added up. Peers are added in the order of their lines.
 #[derive(Debug)]
@@ -90,10 +89,10 @@ impl FiguresSum {
         };
         self.sum.waiting = if moves { String::new() } else { join(&self.waits) };
         if moves
-            && self.sum.limit == LIMIT_SCAN
+            && self.sum.limit == BottleneckCode::Scan.text()
             && let Some(held) = former()
         {
-            FORMER.clone_into(&mut self.sum.limit);
+            BottleneckCode::FormerPeer.text().clone_into(&mut self.sum.limit);
             self.sum.waiting = format!(
                 "a peer that took part before has not been heard of and may still write to large \
                  files: they go on in {} s, or when it has joined",
@@ -207,9 +206,9 @@ mod tests {
     fn b3_a_wait_for_an_earlier_writer_is_shown() {
         let held = || Some(Duration::from_secs(40));
         let mut sum = FiguresSum::new(&TaskFigures::default());
-        sum.add_working("a", false, figures(0, LIMIT_SCAN, ""));
+        sum.add_working("a", false, figures(0, BottleneckCode::Scan.text(), ""));
         let (shown, _) = sum.finish(held);
-        assert_eq!(shown.limit, FORMER);
+        assert_eq!(shown.limit, BottleneckCode::FormerPeer.text());
         assert!(shown.waiting.contains("they go on in 40 s"), "{shown:?}");
         let mut sum = FiguresSum::new(&TaskFigures::default());
         sum.add_working("a", false, figures(0, "the disk", ""));

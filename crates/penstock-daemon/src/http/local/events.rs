@@ -10,7 +10,7 @@ use axum::response::sse::{Event as Line, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::Event;
-use penstock_api::transfer::{TransferState, TransferView};
+use penstock_api::transfer::{TransferReport, TransferState};
 use penstock_controller::manager::{Caller, EventReader, Manager, NextEvent};
 use penstock_proto::id::TransferId;
 use tokio::time::Instant;
@@ -114,7 +114,7 @@ impl Follow {
 
     /// Waits until the owner of a foreign transfer has news, or for [`LOOK`]; `None` at once if
     /// this site owns it.
-    async fn foreign(&self, seen: TransferState) -> Option<TransferView> {
+    async fn foreign(&self, seen: TransferState) -> Option<TransferReport> {
         let (manager, id) = (Arc::clone(&self.manager), self.id);
         let wake = Instant::now() + LOOK;
         let view = blocking(move || manager.foreign_news(id, seen, LOOK.as_millis() as u32));

@@ -38,6 +38,7 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_TRANSFERS, transfers::list)
         .on(&api::SUBMIT_TRANSFER, transfers::submit)
         .on(&api::SHOW_TRANSFER, transfers::show)
+        .on(&api::CHANGE_TRANSFER, transfers::change)
         .on(&api::PAUSE_TRANSFER, transfers::pause)
         .on(&api::RESUME_TRANSFER, transfers::resume)
         .on(&api::CANCEL_TRANSFER, transfers::cancel)

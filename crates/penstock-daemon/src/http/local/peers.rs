@@ -6,15 +6,15 @@ use axum::extract::{Extension, Json, Path, State};
 use penstock_api::access::Principal;
 use penstock_api::keys::{ForgetRequest, RotateReply};
 use penstock_api::operate::{
-    DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerView, PeersView, SiteEvent, SiteHealthView,
+    DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerView, PeersView, SiteEventView, SiteHealthView,
 };
-use penstock_api::rest::{StatusView, TokenReply};
+use penstock_api::rest::{Page, StatusView, TokenReply};
 use penstock_proto::id::TransferId;
 use serde::Deserialize;
 
 use super::state::Leading;
 use crate::http::reply::{Reply, blocking};
-use crate::http::request::{Body, Params, parsed};
+use crate::http::request::{Params, StrictBody, parsed};
 use crate::operations::Operate;
 use crate::site::admin::Admin;
 
@@ -43,7 +43,7 @@ pub(super) async fn invite(_: Leading, State(admin): State<Arc<Admin>>) -> Reply
 pub(super) async fn drain(
     State(operate): State<Arc<Operate>>,
     Path(peer): Path<String>,
-    Body(request): Body<DrainRequest>,
+    StrictBody(request): StrictBody<DrainRequest>,
 ) -> Reply<PeerView> {
     blocking(move || operate.drain(&parsed(&peer)?, request)).await.map(Json)
 }
@@ -51,7 +51,7 @@ pub(super) async fn drain(
 pub(super) async fn forget(
     State(operate): State<Arc<Operate>>,
     Path(peer): Path<String>,
-    Body(request): Body<ForgetRequest>,
+    StrictBody(request): StrictBody<ForgetRequest>,
 ) -> Reply<RotateReply> {
     blocking(move || operate.forget(&parsed(&peer)?, request.stolen)).await.map(Json)
 }
@@ -70,6 +70,7 @@ pub(super) async fn health(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     transfer: Option<TransferId>,
     limit: Option<usize>,
@@ -79,20 +80,20 @@ pub(super) async fn events(
     State(operate): State<Arc<Operate>>,
     Extension(caller): Extension<Principal>,
     Params(query): Params<EventsQuery>,
-) -> Reply<Vec<SiteEvent>> {
+) -> Reply<Page<SiteEventView>> {
     let most = query.limit.unwrap_or(EVENTS_SHOWN_MAX);
     let events = blocking(move || Ok(operate.site_events(query.transfer, most)));
     let Json(mut events) = events.await.map(Json)?;
     if !caller.sees_all_transfers() {
         events.retain(|event| event.transfer.is_none());
     }
-    Ok(Json(events))
+    Ok(Json(Page::whole(events.into_iter().map(SiteEventView::from).collect())))
 }
 
 pub(super) async fn rotate(State(operate): State<Arc<Operate>>) -> Reply<RotateReply> {
     blocking(move || operate.rotate()).await.map(Json)
 }
 
-pub(super) async fn doctor(State(operate): State<Arc<Operate>>) -> Reply<Vec<Finding>> {
-    blocking(move || Ok(operate.doctor())).await.map(Json)
+pub(super) async fn doctor(State(operate): State<Arc<Operate>>) -> Reply<Page<Finding>> {
+    blocking(move || Ok(Page::whole(operate.doctor()))).await.map(Json)
 }

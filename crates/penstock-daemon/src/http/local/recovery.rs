@@ -8,11 +8,11 @@ use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 
 use crate::cluster::member::Member;
 use crate::http::reply::{ProblemReply, Reply, blocking};
-use crate::http::request::{Body, parsed};
+use crate::http::request::{StrictBody, parsed};
 
 pub(super) async fn take_over(
     State(member): State<Arc<Member>>,
-    Body(request): Body<TakeoverRequest>,
+    StrictBody(request): StrictBody<TakeoverRequest>,
 ) -> Reply<RecoveredView> {
     let lacks = "there is no etcd to take over";
     let instead = "restart the daemon if it does not work: it resumes from the site directory";
@@ -21,7 +21,7 @@ pub(super) async fn take_over(
 
 pub(super) async fn recover(
     State(member): State<Arc<Member>>,
-    Body(request): Body<RecoverRequest>,
+    StrictBody(request): StrictBody<RecoverRequest>,
 ) -> Reply<RecoveredView> {
     let lacks = "there is no etcd to recover";
     let instead =

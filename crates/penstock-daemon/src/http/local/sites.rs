@@ -6,16 +6,16 @@ use axum::extract::{Extension, Json, Path, State};
 use axum::http::StatusCode;
 use penstock_api::access::{Access, Principal, Role};
 use penstock_api::paths::{PairReport, PathsView};
-use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply};
+use penstock_api::rest::{JoinReply, JoinRequest, Page, SiteView, StoreView, TokenReply};
 
 use super::state::Leading;
 use crate::http::reply::{ProblemReply, Reply, blocking};
-use crate::http::request::{Body, parsed};
+use crate::http::request::{StrictBody, parsed};
 use crate::operations::Operate;
 use crate::site::admin::Admin;
 
-pub(super) async fn list(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<Vec<SiteView>> {
-    blocking(move || admin.sites()).await.map(Json)
+pub(super) async fn list(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<Page<SiteView>> {
+    blocking(move || admin.sites().map(Page::whole)).await.map(Json)
 }
 
 pub(super) async fn unpair(
@@ -34,7 +34,7 @@ pub(super) async fn offer(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<
 pub(super) async fn pair(
     _: Leading,
     State(admin): State<Arc<Admin>>,
-    Body(request): Body<JoinRequest>,
+    StrictBody(request): StrictBody<JoinRequest>,
 ) -> Reply<JoinReply> {
     blocking(move || admin.join(&request)).await.map(Json)
 }
@@ -56,11 +56,11 @@ pub(super) async fn doctor(
 pub(super) async fn stores(
     State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<Principal>,
-) -> Json<Vec<StoreView>> {
+) -> Json<Page<StoreView>> {
     let mut stores = admin.stores();
     if caller.role == Role::User {
         let uses = [Access::List, Access::Read, Access::Write];
         stores.retain(|store| uses.into_iter().any(|access| caller.may_use(&store.name, access)));
     }
-    Json(stores)
+    Json(Page::whole(stores))
 }

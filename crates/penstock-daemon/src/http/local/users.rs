@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, Json, Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use penstock_api::access::{MeView, Principal, TokenRequest, TokenView, UserRequest, UserView};
+use penstock_api::rest::Page;
 use penstock_proto::id::Name;
 use serde::Deserialize;
 
 use super::state::Leading;
 use crate::access::users::Users;
+use crate::http::reply::entity_tag::{EntityTag, IfMatch};
 use crate::http::reply::{ProblemReply, Reply, blocking};
-use crate::http::request::{Body, Params, parsed};
+use crate::http::request::{Params, StrictBody, parsed};
 
 type Caller = Extension<Principal>;
 
@@ -19,25 +21,41 @@ pub(super) async fn me(Extension(caller): Caller) -> Json<MeView> {
     Json(MeView::of(&caller))
 }
 
-pub(super) async fn list(State(users): State<Arc<Users>>) -> Json<Vec<UserView>> {
-    Json(users.list())
+pub(super) async fn list(State(users): State<Arc<Users>>) -> Json<Page<UserView>> {
+    Json(Page::whole(users.list()))
 }
 
 pub(super) async fn show(
     State(users): State<Arc<Users>>,
     Path(name): Path<String>,
-) -> Reply<UserView> {
-    Ok(Json(users.show(&parsed(&name)?)?))
+) -> Result<Shown, ProblemReply> {
+    Ok(with_tag(users.show(&parsed(&name)?)?))
+}
+
+/// A user with the tag of what `PUT` changes of it.
+type Shown = ([(HeaderName, HeaderValue); 1], Json<UserView>);
+
+fn with_tag(view: UserView) -> Shown {
+    ([(header::ETAG, tag_of(&view).header())], Json(view))
+}
+
+fn tag_of(view: &UserView) -> EntityTag {
+    EntityTag::of(&(view.role, view.disabled, &view.grants))
 }
 
 pub(super) async fn put(
     _: Leading,
     State(users): State<Arc<Users>>,
     Path(name): Path<String>,
-    Body(request): Body<UserRequest>,
-) -> Result<(StatusCode, Json<UserView>), ProblemReply> {
-    let (view, is_new) = blocking(move || users.put(&parsed(&name)?, request)).await?;
-    Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
+    condition: IfMatch,
+    StrictBody(request): StrictBody<UserRequest>,
+) -> Result<(StatusCode, Shown), ProblemReply> {
+    let done = blocking(move || {
+        let is_current = |known: Option<&UserView>| condition.is_met_by(known.map(tag_of).as_ref());
+        users.put(&parsed(&name)?, request, is_current)
+    });
+    let (view, is_new) = done.await?;
+    Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, with_tag(view)))
 }
 
 pub(super) async fn remove(
@@ -49,6 +67,7 @@ pub(super) async fn remove(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct TokensQuery {
     /// The user whose tokens are listed.
     user: Option<Name>,
@@ -58,15 +77,15 @@ pub(super) async fn tokens(
     State(users): State<Arc<Users>>,
     Extension(caller): Caller,
     Params(query): Params<TokensQuery>,
-) -> Reply<Vec<TokenView>> {
-    Ok(Json(users.tokens(&caller, query.user.as_ref())?))
+) -> Reply<Page<TokenView>> {
+    Ok(Json(Page::whole(users.tokens(&caller, query.user.as_ref())?)))
 }
 
 pub(super) async fn create_token(
     _: Leading,
     State(users): State<Arc<Users>>,
     Extension(caller): Caller,
-    Body(request): Body<TokenRequest>,
+    StrictBody(request): StrictBody<TokenRequest>,
 ) -> Result<(StatusCode, Json<TokenView>), ProblemReply> {
     let view = blocking(move || users.create_token(&caller, &request)).await?;
     Ok((StatusCode::CREATED, Json(view)))

@@ -73,7 +73,7 @@ pub(crate) fn run(args: TokenArgs) -> anyhow::Result<ExitCode> {
                 Some(user) => uri.query("user", user),
                 None => uri,
             };
-            print(&client.get::<Vec<TokenView>>(&uri)?, json)?;
+            print(&client.list::<TokenView>(&uri)?, json)?;
         }
         TokenCommand::Revoke { id } => drop(client.delete(&REVOKE_TOKEN.uri(&[&id]))?),
     }
@@ -89,7 +89,7 @@ fn create(client: &Client, args: CreateArgs) -> anyhow::Result<()> {
         exit::print(&serde_json::to_string(&token)?)?;
         return Ok(());
     }
-    let until = minute(token.expires);
+    let until = minute(token.expires_at.seconds());
     exit::warn(&format!(
         "token {} of user `{}`, valid until {until} UTC; keep it secret, it is not shown again",
         token.id, token.user
@@ -114,7 +114,7 @@ fn print(tokens: &[TokenView], json: bool) -> anyhow::Result<()> {
         [
             token.id.to_string(),
             token.user.to_string(),
-            minute(token.expires),
+            minute(token.expires_at.seconds()),
             scopes,
             token.label.clone(),
         ]

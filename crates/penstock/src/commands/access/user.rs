@@ -108,7 +108,7 @@ pub(crate) fn run(args: UserArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.directory.directory)?;
     match args.command {
         UserCommand::List { json } => {
-            let users: Vec<UserView> = client.get(&LIST_USERS.uri(&[]))?;
+            let users: Vec<UserView> = client.list(&LIST_USERS.uri(&[]))?;
             print(&users, json)?;
         }
         UserCommand::Set(args) => set(&client, args)?,
@@ -119,7 +119,7 @@ pub(crate) fn run(args: UserArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn set(client: &Client, args: SetArgs) -> anyhow::Result<()> {
-    let users: Vec<UserView> = client.get(&LIST_USERS.uri(&[]))?;
+    let users: Vec<UserView> = client.list(&LIST_USERS.uri(&[]))?;
     let known = users.into_iter().find(|user| user.name == args.name);
     let mut grants: BTreeMap<_, _> =
         known.as_ref().map(|user| user.grants.clone()).unwrap_or_default();

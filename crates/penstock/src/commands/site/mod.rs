@@ -361,7 +361,7 @@ fn lack_of(store: &StoreConfig) -> Option<String> {
 
 /// Returns the note about a site that is not paired with this one, or of which nobody knows.
 fn unpaired(client: &Client, site: &Name) -> Option<String> {
-    let sites: Vec<SiteView> = match client.get(&LIST_SITES.uri(&[])) {
+    let sites: Vec<SiteView> = match client.list(&LIST_SITES.uri(&[])) {
         Ok(sites) => sites,
         Err(error) => {
             return Some(format!("whether site `{site}` is paired was not checked: {error}"));
@@ -430,13 +430,14 @@ fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
 fn offer(client: &Client, directory: &Path) -> anyhow::Result<()> {
     let reply: TokenReply = client.post(&OFFER_PAIRING.uri(&[]), &())?;
     exit::print(&reply.token)?;
-    let minutes = reply.expires.saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
+    let minutes =
+        reply.expires_at.seconds().saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
         "good once, for {minutes} minutes; at the other site: penstock site pair -\n\
          fingerprint of this site: {}",
         reply.fingerprint
     ));
-    exit::warn(&granted(&client.get::<Vec<StoreView>>(&LIST_STORES.uri(&[]))?, None, directory));
+    exit::warn(&granted(&client.list::<StoreView>(&LIST_STORES.uri(&[]))?, None, directory));
     Ok(())
 }
 
@@ -452,7 +453,7 @@ fn join(
         reply.site.name, reply.site.fingerprint, reply.own_fingerprint
     ))?;
     let site = &reply.site.name;
-    let grants = match client.get::<Vec<StoreView>>(&LIST_STORES.uri(&[])) {
+    let grants = match client.list::<StoreView>(&LIST_STORES.uri(&[])) {
         // The sites are paired by now: a terminal that cannot be read grants nothing.
         Ok(stores) if grants.is_empty() => ask_stores(&stores, site).unwrap_or_else(|error| {
             exit::warn(&format!("no rights are granted: {error:#}"));
@@ -464,7 +465,7 @@ fn join(
         grants.give(directory, site)?;
     }
     // The sites are paired whatever comes of this.
-    match client.get::<Vec<StoreView>>(&LIST_STORES.uri(&[])) {
+    match client.list::<StoreView>(&LIST_STORES.uri(&[])) {
         Ok(stores) => exit::warn(&granted(&stores, Some(&reply.site.name), directory)),
         Err(error) => exit::warn(&format!("cannot show the rights of the site: {error:#}")),
     }
@@ -497,7 +498,7 @@ fn paths_tried(client: &Client, site: &Name) -> anyhow::Result<PairReport> {
 }
 
 fn list(client: &Client, json: bool) -> anyhow::Result<()> {
-    let sites: Vec<SiteView> = client.get(&LIST_SITES.uri(&[]))?;
+    let sites: Vec<SiteView> = client.list(&LIST_SITES.uri(&[]))?;
     for site in &sites {
         if json {
             exit::print(&serde_json::to_string(site)?)?;

@@ -50,7 +50,7 @@ pub(crate) fn tell(client: &Client, reply: &RotateReply) -> anyhow::Result<()> {
 fn unheard(client: &Client) -> anyhow::Result<Vec<Name>> {
     let until = Instant::now() + HEARD_MAX;
     loop {
-        let sites: Vec<SiteView> = client.get(&LIST_SITES.uri(&[]))?;
+        let sites: Vec<SiteView> = client.list(&LIST_SITES.uri(&[]))?;
         let unheard: Vec<_> = sites.into_iter().filter(|site| site.unheard).collect();
         if unheard.is_empty() || Instant::now() >= until {
             return Ok(unheard.into_iter().map(|site| site.name).collect());

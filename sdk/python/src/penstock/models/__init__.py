@@ -56,7 +56,7 @@ from .plan import (
     PlanTotals,
     ThereItem,
 )
-from .problem import Problem
+from .problem import FieldFault, ObjectKind, ProblemDetails, ProblemDocument, ProblemObject
 from .receipt import (
     CatalogueList,
     Receipt,
@@ -122,6 +122,7 @@ __all__ = [
     "Event",
     "Exit",
     "FailedItem",
+    "FieldFault",
     "FileTime",
     "Finding",
     "FollowedPlan",
@@ -137,6 +138,7 @@ __all__ = [
     "Newer",
     "NotKept",
     "NotKeptWhy",
+    "ObjectKind",
     "OpenEnum",
     "Orphan",
     "OrphanKind",
@@ -160,7 +162,9 @@ __all__ = [
     "PlanTotals",
     "Presence",
     "Preserve",
-    "Problem",
+    "ProblemDetails",
+    "ProblemDocument",
+    "ProblemObject",
     "Progress",
     "Proof",
     "QueueEntry",

@@ -5,7 +5,7 @@ from typing import Any, cast
 from pydantic import model_validator
 
 from .base import View
-from .problem import Problem
+from .problem import ProblemDetails
 from .transfer import Exit, FailedItem, Progress, TransferState
 
 
@@ -58,7 +58,7 @@ class SummaryEvent(TransferEvent):
     """End of a transfer. `progress.rate_bits_per_s` is the mean over the run."""
 
 
-class ErrorEvent(Event, Problem):
+class ErrorEvent(Event, ProblemDetails):
     """Failure of an item, of an attempt, or of the transfer."""
 
     v: int = 1

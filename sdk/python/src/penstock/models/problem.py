@@ -1,21 +1,84 @@
 """Problems, as replies and events carry them."""
 
-from .base import View
+from .base import OpenEnum, View
 from .transfer import Exit
 
+NO_TYPE = "about:blank"
+"""The type of a problem without one (RFC 9457)."""
 
-class Problem(View):
-    """An error that reaches a user: what failed, why, and what to do next."""
+
+class FieldFault(View):
+    """A field of a request that is at fault."""
+
+    pointer: str = ""
+    """The field, as a JSON Pointer into the body; `?` and the name for a parameter."""
+    code: str = ""
+    """The kind of the fault: `unknown-field`, or the code of the problem."""
+    detail: str = ""
+    """The fault, for people."""
+
+
+class ObjectKind(OpenEnum):
+    """Kind of the object that a problem is about."""
+
+    PEER = "peer"
+    """A peer of the site."""
+    SITE = "site"
+    """A site."""
+    STORE = "store"
+    """A store of the site."""
+    TOKEN = "token"
+    """A token."""
+    TRANSFER = "transfer"
+    """A transfer."""
+    USER = "user"
+    """A user."""
+    OTHER = "other"
+    """A kind of a later release."""
+
+
+class ProblemObject(View):
+    """An object that a problem is about."""
+
+    kind: ObjectKind
+    """Its kind."""
+    name: str = ""
+    """Its name or id."""
+
+
+class ProblemDetails(View):
+    """A problem: what failed, why, and what to do next."""
 
     code: str = "http"
     """The kind of the problem, for programs."""
     title: str = ""
-    """Operation that failed and its subject, in one line."""
+    """The kind of the problem, for people: the same for all problems of a code."""
     detail: str = ""
+    """Operation that failed and its subject, in one line."""
+    cause: str = ""
     """Reason; the chain of causes in one line. May be empty."""
     hint: str = ""
     """Next step for the user. May be empty."""
-    exit: Exit = Exit.UNCLASSIFIED
-    """Exit status of a command that meets this problem."""
     status: int = 0
     """HTTP status."""
+    exit: Exit = Exit.UNCLASSIFIED
+    """Exit status of a command that meets this problem."""
+    retryable: bool = False
+    """True if the same request may succeed later without a change."""
+    errors: list[FieldFault] = []
+    """Fields of the request that are at fault."""
+    object: ProblemObject | None = None
+    """The object that the problem is about."""
+
+
+class ProblemDocument(ProblemDetails):
+    """An error as the body of a reply (RFC 9457)."""
+
+    type: str = NO_TYPE
+    """`urn:penstock:problem:` and the code."""
+    retry_after_s: int | None = None
+    """Least time in seconds after which the same request may be sent again."""
+    request_id: str | None = None
+    """Id of the request, for the operators of the site: their logs have it."""
+    instance: str | None = None
+    """Path of the request."""

@@ -1,34 +1,18 @@
-//! Requests and replies of handlers: problems, JSON bodies, files, blocking work.
+//! Replies of handlers: problems, JSON bodies, files, blocking work.
+
+pub(crate) mod entity_tag;
+pub(crate) mod problem_reply;
 
 use axum::extract::{Json, Request};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::io::AsyncReadExt as _;
 
+pub(crate) use problem_reply::ProblemReply;
+
 /// Bytes of a file that are sent at a time.
 const FILE_PART_BYTES: usize = 64 * 1024;
-
-/// A problem as an HTTP reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProblemReply(pub(crate) Problem);
-
-impl From<Problem> for ProblemReply {
-    fn from(problem: Problem) -> Self {
-        Self(problem)
-    }
-}
-
-impl IntoResponse for ProblemReply {
-    fn into_response(self) -> Response {
-        let status =
-            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self.0)).into_response();
-        let kind = header::HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        response
-    }
-}
 
 /// A reply with a JSON body, or a problem.
 pub(crate) type Reply<T> = Result<Json<T>, ProblemReply>;
@@ -69,8 +53,14 @@ pub(crate) fn stream_file(file: std::fs::File) -> Response {
     (kind, axum::body::Body::from_stream(stream)).into_response()
 }
 
-/// The reply to a path or method that does not exist.
+/// The reply to a path that does not exist.
 pub(crate) async fn not_found(request: Request) -> ProblemReply {
     let title = format!("`{} {}` does not exist", request.method(), request.uri().path());
     ProblemReply(Problem::new(ProblemCode::NotFound, title))
+}
+
+/// The reply to a method that a path does not have. The router adds those that it has.
+pub(crate) async fn method_unknown(request: Request) -> ProblemReply {
+    let title = format!("`{}` has no method {}", request.uri().path(), request.method());
+    ProblemReply(Problem::new(ProblemCode::MethodUnknown, title))
 }

@@ -1,5 +1,8 @@
 //! Bodies and parameters of requests.
 
+mod strict_body;
+mod unknown_field;
+
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Json, Query, Request};
 use axum::http::request::Parts;
@@ -10,6 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::reply::ProblemReply;
+pub(crate) use strict_body::StrictBody;
 
 /// Longest body of a request that names paths: of a transfer or a scan.
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
@@ -41,8 +45,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         let Query(value) = query.map_err(|rejection: QueryRejection| {
-            let problem = Problem::new(ProblemCode::Query, "the query is wrong");
-            ProblemReply(problem.because(rejection.body_text()))
+            let why = rejection.body_text();
+            let known = unknown_field::problem_of(&why, |name| format!("?{name}"));
+            ProblemReply(known.unwrap_or_else(|| {
+                Problem::new(ProblemCode::Query, "the query is wrong").because(why)
+            }))
         })?;
         Ok(Self(value))
     }
@@ -50,6 +57,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 
 /// The position of a part of a plan.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct PlanQuery {
     /// The site that will own the transfer; `None` for this one.
     pub(crate) site: Option<Name>,
