@@ -11,7 +11,7 @@ from penstock.webhooks import NotAuthentic, WebhookKind, read
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 BODY = (
-    b'{"type":"transfer.done","timestamp":5,"site":"hpc","data":{"id":"9f","source":"lab:raw",'
+    b'{"type":"transfer.done","timestamp":"2026-11-26T07:08:09.000Z","site":"hpc","data":{"id":"9f","source":"lab:raw",'
     b'"target":"hpc:scratch","state":"done","label":"run 7"}}'
 )
 

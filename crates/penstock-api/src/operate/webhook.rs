@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::Location;
 use crate::problem::Exit;
+use crate::timestamp::Timestamp;
 use crate::transfer::TransferState;
 
 /// Name under which `notify.command` of the configuration is listed; no webhook can have it.
@@ -189,8 +190,8 @@ pub struct WebhookView {
     /// Its settings.
     #[serde(flatten)]
     pub settings: WebhookSettings,
-    /// Time of its creation, in seconds since 1970.
-    pub created: u64,
+    /// Time of its creation.
+    pub created_at: Timestamp,
     /// Messages that wait for their delivery.
     pub pending: u64,
     /// Failure of the last attempt; absent if it succeeded, or there was none.
@@ -244,8 +245,8 @@ pub struct Delivery {
     /// The transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<TransferId>,
-    /// Time of the attempt, in milliseconds since 1970.
-    pub at_ms: u64,
+    /// Time of the attempt.
+    pub at: Timestamp,
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// The result.
@@ -273,8 +274,8 @@ pub struct WebhookMessage {
     /// The kind.
     #[serde(rename = "type")]
     pub kind: WebhookKind,
-    /// Time of the event, in seconds since 1970.
-    pub timestamp: u64,
+    /// Time of the event.
+    pub timestamp: Timestamp,
     /// The site that tells.
     pub site: Name,
     /// The transfer; absent in a test.
@@ -305,8 +306,10 @@ pub struct EndedTransfer {
     /// Reason of the state; without paths it is left out.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Time of its submission, in seconds since 1970.
-    pub created: u64,
+    /// Time of its submission.
+    pub created_at: Timestamp,
+    /// Time of its end.
+    pub ended_at: Timestamp,
     /// Files verified and written.
     pub files: u64,
     /// Bytes verified and written.

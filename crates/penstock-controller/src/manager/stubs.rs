@@ -65,7 +65,7 @@ impl Stubs {
 
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
     /// state. Returns the transfer if its end is news.
-    pub(super) fn handle_release(&self, owner: &Name, id: TransferId) -> Option<TransferView> {
+    pub(super) fn handle_release(&self, owner: &Name, id: TransferId) -> Option<TransferReport> {
         self.source.release(id);
         let stub = self.state.stub(id).ok().flatten()?;
         let was_ended = stub.view.state.is_ended();

@@ -98,6 +98,7 @@ fn push(kept: &mut VecDeque<Delivery>, delivery: Delivery) {
 
 #[cfg(test)]
 mod tests {
+    use penstock_api::timestamp::Timestamp;
     use penstock_api::webhook::{DeliveryResult, WebhookKind};
 
     use super::*;
@@ -108,7 +109,7 @@ mod tests {
             id: format!("msg_{at_ms}"),
             kind: WebhookKind::Done,
             transfer: None,
-            at_ms,
+            at: Timestamp::of_ms(at_ms),
             attempt: 1,
             result: DeliveryResult::Delivered,
             status: Some(200),
@@ -131,7 +132,7 @@ mod tests {
         assert!(bytes.iter().sum::<u64>() <= 2 * (FILE_BYTES_MAX + 4096), "{bytes:?} bytes");
         for log in [log, DeliveryLog::open(directory.path())] {
             let even = log.last(&"even".parse().unwrap(), 2);
-            let times: Vec<_> = even.iter().map(|delivery| delivery.at_ms).collect();
+            let times: Vec<_> = even.iter().map(|delivery| delivery.at.ms()).collect();
             assert_eq!(times, [count - 2, count - 4]);
             assert!(log.lock().kept.len() <= DELIVERIES_MAX);
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use penstock_api::problem::Problem;
 use penstock_api::rest::Event;
-use penstock_api::transfer::TransferView;
+use penstock_api::transfer::TransferReport;
 use penstock_api::webhook::{DeliveryResult, Webhook};
-use penstock_cluster::state::{Listed, SiteState, StateError};
+use penstock_cluster::state::{ListOrder, Listed, SiteState, StateError, Stub};
 use penstock_controller::manager::{EventReader, NextEvent};
 use penstock_proto::id::{Name, TransferId};
 use tokio::task::JoinSet;
@@ -115,11 +115,11 @@ impl Dispatcher {
         }
         let marks = self.receivers.values().map(|receiver| receiver.outbox.delivered_ms());
         let Some(mark) = marks.min() else { return Ok(()) };
-        let mut before = None;
+        let mut after = None;
         loop {
             let state = Arc::clone(&self.state);
-            let page = reading(move || state.list(before, PAGE)).await?;
-            before = page.last().map(position);
+            let page = reading(move || state.overview(ListOrder::NewestFirst, after, PAGE)).await?;
+            after = page.last().map(Listed::key);
             for view in page.iter().map(view_of) {
                 if ended_ms(&view) + OVERLAP_MS > mark {
                     self.add(&view);
@@ -138,8 +138,8 @@ impl Dispatcher {
         }
         let state = Arc::clone(&self.state);
         let found = reading(move || {
-            let own = state.transfer(id)?.map(|record| record.view());
-            Ok(if own.is_some() { own } else { state.stub(id)?.map(|stub| stub.view) })
+            let own = state.transfer(id)?.map(|record| record.brief());
+            Ok(if own.is_some() { own } else { state.stub(id)?.as_ref().map(of_stub) })
         });
         if let Some(view) = found.await? {
             self.add(&view);
@@ -147,7 +147,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn add(&mut self, view: &TransferView) {
+    fn add(&mut self, view: &TransferReport) {
         let (now, at) = (Instant::now(), ended_ms(view));
         for (name, receiver) in &mut self.receivers {
             if at + OVERLAP_MS <= receiver.hook.delivered_ms {
@@ -247,17 +247,14 @@ async fn reading<T: Send + 'static>(
     crate::http::reply::blocking(work).await.map_err(|reply| reply.0)
 }
 
-fn view_of(listed: &Listed) -> TransferView {
+fn view_of(listed: &Listed) -> TransferReport {
     match listed {
-        Listed::Own(record) => record.view(),
-        Listed::Stub(stub) => stub.view.clone(),
+        Listed::Own(record) => record.brief(),
+        Listed::Stub(stub) => of_stub(stub),
     }
 }
 
-/// Returns the position of a transfer in the list.
-fn position(listed: &Listed) -> (u64, TransferId) {
-    match listed {
-        Listed::Own(record) => (record.created, record.id()),
-        Listed::Stub(stub) => (stub.view.created, stub.view.id),
-    }
+/// Returns a transfer that another site owns, as one of its user here.
+fn of_stub(stub: &Stub) -> TransferReport {
+    TransferReport { owner: stub.user.clone(), ..stub.view.clone() }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use penstock_api::transfer::TransferView;
+use penstock_api::timestamp::Timestamp;
+use penstock_api::transfer::TransferReport;
 use penstock_api::webhook::{EndedTransfer, Webhook, WebhookKind, WebhookMessage};
 use penstock_proto::id::{Name, TransferId};
 
@@ -23,18 +24,18 @@ pub(super) struct Message {
 impl Message {
     /// Returns the message about a transfer; `None` if it has not ended, or the receiver does not
     /// want to be told.
-    pub(super) fn of(site: &Name, hook: &Webhook, view: &TransferView) -> Option<Self> {
+    pub(super) fn of(site: &Name, hook: &Webhook, view: &TransferReport) -> Option<Self> {
         let kind = WebhookKind::of(view.state)?;
         hook.settings.wants(kind, view.owner.as_ref()).then(|| Self::about(site, hook, kind, view))
     }
 
     /// Returns the message about a transfer, whatever the receiver wants; `None` if it has not
     /// ended.
-    pub(super) fn again(site: &Name, hook: &Webhook, view: &TransferView) -> Option<Self> {
+    pub(super) fn again(site: &Name, hook: &Webhook, view: &TransferReport) -> Option<Self> {
         WebhookKind::of(view.state).map(|kind| Self::about(site, hook, kind, view))
     }
 
-    fn about(site: &Name, hook: &Webhook, kind: WebhookKind, view: &TransferView) -> Self {
+    fn about(site: &Name, hook: &Webhook, kind: WebhookKind, view: &TransferReport) -> Self {
         let paths = hook.settings.include_paths;
         let reason = if paths { view.reason.as_str() } else { "" };
         let data = EndedTransfer {
@@ -46,7 +47,8 @@ impl Message {
             state: view.state,
             exit: view.exit,
             reason: reason.chars().take(REASON_CHARS_MAX).collect(),
-            created: view.created,
+            created_at: Timestamp::of_seconds(view.created),
+            ended_at: Timestamp::of_ms(ended_ms(view)),
             files: view.progress.files,
             bytes: view.progress.bytes,
             errors: view.progress.errors,
@@ -57,7 +59,7 @@ impl Message {
         let id = format!("msg_{}_{}_{ended_ms}", view.id, view.state.as_str());
         let message = WebhookMessage {
             kind,
-            timestamp: ended_ms / 1000,
+            timestamp: Timestamp::of_ms(ended_ms),
             site: site.clone(),
             data: Some(data),
         };
@@ -67,7 +69,8 @@ impl Message {
     /// Returns a test message of this moment, in seconds since 1970.
     pub(super) fn test(site: &Name, now: u64) -> Self {
         let kind = WebhookKind::Test;
-        let message = WebhookMessage { kind, timestamp: now, site: site.clone(), data: None };
+        let timestamp = Timestamp::of_seconds(now);
+        let message = WebhookMessage { kind, timestamp, site: site.clone(), data: None };
         let id = format!("msg_test_{:016x}", rand::random::<u64>());
         Self { id, kind, transfer: None, body: body_of(&message) }
     }
@@ -79,8 +82,8 @@ impl Message {
 }
 
 /// Returns the time at which a transfer ended, in milliseconds since 1970.
-pub(super) fn ended_ms(view: &TransferView) -> u64 {
-    view.created * 1000
+pub(super) fn ended_ms(view: &TransferReport) -> u64 {
+    view.attempts.ended_ms.unwrap_or(view.created * 1000)
 }
 
 fn body_of(message: &WebhookMessage) -> Arc<[u8]> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::transfer::TransferView;
+use penstock_api::timestamp::Timestamp;
+use penstock_api::transfer::TransferReport;
 use penstock_api::webhook::{
     Delivery, DeliveryList, DeliveryResult, NOTIFY_COMMAND, SECRET_OVERLAP_SECONDS, Webhook,
     WebhookList, WebhookSecret, WebhookSettings, WebhookView,
@@ -157,7 +158,7 @@ impl Webhooks {
         &self,
         hook: &Webhook,
         id: &str,
-        view: &TransferView,
+        view: &TransferReport,
     ) -> Result<Delivery, Problem> {
         let message = Message::again(&self.site.config.site, hook, view);
         let message = message.filter(|message| message.id == id).ok_or_else(|| unknown(id))?;
@@ -215,7 +216,7 @@ impl Webhooks {
             id: message.id.clone(),
             kind: message.kind,
             transfer: message.transfer,
-            at_ms: now_ms(),
+            at: Timestamp::of_ms(now_ms()),
             attempt: number,
             result,
             status: attempt.status,
@@ -309,7 +310,7 @@ impl Webhooks {
         WebhookView {
             name: hook.name.clone(),
             settings: hook.settings.clone(),
-            created: hook.created,
+            created_at: Timestamp::of_seconds(hook.created),
             pending: backlog.pending,
             error: backlog.error,
             secret: with_secret.then(|| hook.secret.expose()),

@@ -183,7 +183,7 @@ fn print_deliveries(deliveries: &[Delivery], json: bool) -> anyhow::Result<()> {
             format!("{}: {}", delivery.result.as_str(), delivery.error)
         };
         let status = delivery.status.map_or_else(|| "-".to_owned(), |status| status.to_string());
-        let time = utc(delivery.at_ms);
+        let time = utc(delivery.at.ms());
         [time, delivery.attempt.to_string(), result, status, delivery.id.clone()]
     }));
     Ok(exit::print(&table(&rows))?)

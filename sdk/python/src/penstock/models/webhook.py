@@ -1,5 +1,7 @@
 """Webhooks, and attempts to deliver their messages."""
 
+from datetime import datetime
+
 from pydantic import Field
 
 from .base import OpenEnum, View
@@ -44,8 +46,8 @@ class WebhookView(View):
     """Messages include the paths of source and target."""
     disabled: bool = False
     """True while it tells nothing."""
-    created: int = 0
-    """Time of its creation, in seconds since 1970."""
+    created_at: datetime | None = None
+    """Time of its creation."""
     pending: int = 0
     """Messages that wait for their delivery."""
     error: str | None = None
@@ -65,8 +67,8 @@ class Delivery(View):
     """The kind of the event."""
     transfer: str | None = None
     """The transfer."""
-    at_ms: int = 0
-    """Time of the attempt, in milliseconds since 1970."""
+    at: datetime
+    """Time of the attempt."""
     attempt: int = 1
     """Number of the attempt, from 1."""
     result: DeliveryResult
@@ -98,8 +100,10 @@ class EndedTransfer(View):
     """Exit status of `--wait`."""
     reason: str = ""
     """Reason of the state; left out without paths."""
-    created: int = 0
-    """Time of its submission, in seconds since 1970."""
+    created_at: datetime | None = None
+    """Time of its submission."""
+    ended_at: datetime | None = None
+    """Time of its end."""
     files: int = 0
     """Files verified and written."""
     bytes: int = 0
@@ -117,8 +121,8 @@ class WebhookMessage(View):
 
     kind: WebhookKind = Field(alias="type")
     """The kind."""
-    timestamp: int
-    """Time of the event, in seconds since 1970."""
+    timestamp: datetime
+    """Time of the event."""
     site: str
     """The site that tells."""
     data: EndedTransfer | None = None
