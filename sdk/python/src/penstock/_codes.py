@@ -13,6 +13,7 @@ AREAS = {
     "unknown-field": "Requests",
     "not-found": "Requests",
     "method-unknown": "Requests",
+    "changed-meanwhile": "Requests",
     "too-long": "Requests",
     "media-type": "Requests",
     "head-too-long": "Requests",
