@@ -196,7 +196,20 @@ fn endpoints() -> String {
          them. Over HTTPS\n  the role of a user gives them, and the scopes of a token take some \
          away.\n\
          - Events of all transfers have ids. A client that sends the last one as `Last-Event-ID` \
-         gets all later\n  ones; where some are gone, an event of the type `reset` comes first.\n",
+         gets all later\n  ones; where some are gone, an event of the type `reset` comes first.\n\
+         - Times are RFC 3339 in UTC, as `2026-11-26T07:08:09.123Z`. Any offset is taken.\n\
+         - A list is `{\"items\": […], \"next\": \"…\"}`. `next` is the `cursor` of the next part; \
+         at the end it is absent. A cursor holds for the filter and order that it came from.\n\
+         - A request may have no fields and parameters but those that exist. An answer may have \
+         more in a later release.\n\
+         - `GET /transfers` takes `state` (several, with commas), `site`, `store`, `owner`, \
+         `label` (a part of it), `since`, `until`, `attention=true`, `sort` \
+         (`-created` or `created`) and `limit`, 100 by default and at most 500.\n\
+         - Transfers and users have an `ETag` over what a request can change. `PATCH` and `PUT` \
+         with `If-Match` fail with 412 `changed-meanwhile` if it is another one by now.\n\
+         - Each answer has a `Request-Id`: that of the request, if it has up to 64 letters, \
+         digits, `.`, `_` and `-`. `Penstock-Version` is the release. 429 and 503 have \
+         `Retry-After`.\n",
     );
     for group in TABLE {
         text.push_str(&format!(

@@ -22,13 +22,23 @@ def view(**changes: Any) -> dict[str, Any]:
         "options": {},
         "state": "running",
         "reason": "",
-        "created": 1,
+        "direction": "out",
+        "created_at": "2026-11-26T07:08:09.123Z",
+        "attempt": 1,
+        "files_from_count": 0,
         "progress": progress(),
         "exit": None,
-        "failures": [],
+        "failures": {"count": 0, "first": []},
         "durable_by": "",
         **changes,
     }
+
+
+def listed(**changes: Any) -> dict[str, Any]:
+    """The same as a list has it."""
+    whole = view(**changes)
+    left_out = {"options", "durable_by"}
+    return {key: value for key, value in whole.items() if key not in left_out}
 
 
 def progress(**changes: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import anyio
 import httpx2
@@ -17,13 +17,14 @@ from penstock import (
     ReplyUnreadable,
     RetryPolicy,
     StoreGrant,
+    TransferState,
     UserRole,
 )
 from penstock._address import Address, url_of
 from penstock._operations import OPERATIONS, SITES_PAIR, TRANSFERS_GET
 from penstock.errors import RequestProblem, StoreProblem, TransferProblem
 from penstock.models.problem import ProblemDocument
-from tests.samples import ID, Script, problem, view
+from tests.samples import ID, Script, listed, problem, view
 
 REFUSED = httpx2.ConnectError("refused")
 BROKEN = httpx2.RemoteProtocolError("the server hung up")
@@ -70,8 +71,8 @@ def test_a_submission_says_when_its_turn_is() -> None:
     fields = ("label", "priority", "not_before")
     bodies = [json.loads(request.content) for request in script.requests]
     assert [[body.get(field) for field in fields] for body in bodies] == [
-        ["run 7", 0, 1893549846],
-        [None, None, 8],
+        ["run 7", 0, "2030-01-02T02:04:06.000+00:00"],
+        [None, None, "1970-01-01T00:00:08.000+00:00"],
         [None, None, None],
     ]
     assert not set(fields) & bodies[2].keys()
@@ -79,7 +80,12 @@ def test_a_submission_says_when_its_turn_is() -> None:
 
 def test_a_change_of_a_user_leaves_the_rest() -> None:
     """Promise: new grants do not let in a user who is locked out, and a new user is none."""
-    anna = {"name": "anna", "role": "operator", "disabled": True}
+    anna = {
+        "name": "anna",
+        "role": "operator",
+        "disabled": True,
+        "created_at": "2026-11-26T07:08:09.000Z",
+    }
     replies = [httpx2.Response(200, json=anna) for _ in range(4)]
     script = Script(*replies[:2], problem(404, "user-unknown"), *replies[2:])
     with script.client() as client:
@@ -206,7 +212,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 def test_a_token_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise: a listener gets the token of the environment, and logs do not."""
-    script = Script(httpx2.Response(200, json=[]))
+    script = Script(httpx2.Response(200, json={"items": []}))
     client = Penstock(
         "https://hpc:7443",
         token="pst-secret",
@@ -228,7 +234,7 @@ def test_a_token_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_asynchronous_client_asks_likewise() -> None:
     """Promise: `async` code is answered as other code is."""
-    script = Script(REFUSED, httpx2.Response(200, json={"transfers": [view()], "next": None}))
+    script = Script(REFUSED, httpx2.Response(200, json={"items": [listed()]}))
     transport = httpx2.MockTransport(script.answer)
 
     async def main() -> list[str]:
@@ -242,8 +248,8 @@ def test_the_asynchronous_client_asks_likewise() -> None:
 def test_lists_are_fetched_page_by_page() -> None:
     """Promise: a list of any length needs the memory of one page."""
     pages = [
-        httpx2.Response(200, json={"transfers": [view(id="1"), view(id="2")], "next": "c 1"}),
-        httpx2.Response(200, json={"transfers": [view(id="3")], "next": None}),
+        httpx2.Response(200, json={"items": [listed(id="1"), listed(id="2")], "next": "c 1"}),
+        httpx2.Response(200, json={"items": [listed(id="3")]}),
     ]
     script = Script(*pages)
     with script.client() as client:
@@ -255,3 +261,63 @@ def test_lists_are_fetched_page_by_page() -> None:
         ]
         script.answers = [pages[0]]
         assert [transfer.id for transfer in client.transfers.list().first(2)] == ["1", "2"]
+
+
+def test_a_list_is_asked_for_by_its_filter() -> None:
+    """Promise: a choice of transfers is made by the daemon, in each page."""
+    pages = [
+        httpx2.Response(200, json={"items": [listed(id="1")], "next": "c"}),
+        httpx2.Response(200, json={"items": []}),
+    ]
+    script = Script(*pages)
+    since = datetime(2030, 1, 2, tzinfo=UTC)
+    states = [TransferState.QUEUED, TransferState.PAUSED]
+    with script.client() as client:
+        chosen = client.transfers.list(state=states, owner="anna", since=since, attention=True)
+        (one,) = list(chosen)
+    asked = {
+        "state": "queued,paused",
+        "owner": "anna",
+        "since": "2030-01-02T00:00:00.000+00:00",
+        "attention": "true",
+    }
+    sent = [dict(request.url.params) for request in script.requests]
+    assert sent == [asked, {**asked, "cursor": "c"}]
+    assert (one.progress.bytes, one.failure_count.count) == (2000, 0)
+
+
+def test_a_transfer_is_changed_by_what_is_given() -> None:
+    """Promise: a change names only what changes, and takes away what is to go."""
+    script = Script(*[httpx2.Response(200, json=view()) for _ in range(3)])
+    with script.client() as client:
+        transfer = client.transfers.change(ID, priority=7)
+        transfer.change(label="")
+        transfer.limit(None)
+    assert {request.method for request in script.requests} == {"PATCH"}
+    assert [json.loads(request.content) for request in script.requests] == [
+        {"priority": 7},
+        {"label": None},
+        {"limits": {"rate_bits_per_s": None}},
+    ]
+
+
+def test_an_error_tells_the_field_and_the_request() -> None:
+    """Promise: a program learns which field is wrong, and an operator which request it was."""
+    body = {
+        "type": "urn:penstock:problem:request",
+        "code": "request",
+        "title": "The request makes no sense.",
+        "detail": "a priority is from 0 to 100",
+        "status": 400,
+        "exit": "usage",
+        "request_id": "7f",
+        "errors": [{"pointer": "/priority", "code": "request", "detail": "too high"}],
+        "object": {"kind": "transfer", "name": ID},
+    }
+    script = Script(httpx2.Response(400, json=body))
+    with script.client() as client, pytest.raises(ApiError) as raised:
+        client.transfers.change(ID, priority=101)
+    error = raised.value
+    assert (error.request_id, error.faults[0].pointer) == ("7f", "/priority")
+    assert str(error).startswith("a priority is from 0 to 100 (request)")
+    assert not error.retryable

@@ -15,7 +15,7 @@ from penstock import ConnectionFailed, Penstock, RetryPolicy
 class _Listener(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         is_known = self.headers["Authorization"] == "Bearer pst-secret"
-        body = b"[]" if is_known else b"{}"
+        body = b'{"items": []}' if is_known else b"{}"
         self.send_response(200 if is_known else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -38,7 +38,7 @@ endpoints! {
     SHOW_TRANSFER Get "/api/v1/transfers/{id}" Controller Safe SeeTransfers
         "Shows a transfer; the first digits of its id do; `include=options` adds its paths.";
     CHANGE_TRANSFER Patch "/api/v1/transfers/{id}" Controller Idempotent Steer
-        "Changes the label, priority, limits or start of a transfer: a merge patch; `If-Match` holds.";
+        "Changes the label, priority, limits or start of a transfer, by a merge patch.";
     PAUSE_TRANSFER Post "/api/v1/transfers/{id}/pause" Controller Idempotent Steer
         "Stops a transfer and keeps its ledger.";
     RESUME_TRANSFER Post "/api/v1/transfers/{id}/resume" Controller Idempotent Steer

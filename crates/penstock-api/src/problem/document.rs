@@ -56,8 +56,7 @@ pub struct ProblemDetails {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProblemDocument {
     /// `urn:penstock:problem:` and the code.
-    #[serde(rename = "type")]
-    pub kind: String,
+    pub r#type: String,
     /// The problem.
     #[serde(flatten)]
     pub details: ProblemDetails,
@@ -102,7 +101,7 @@ impl ProblemDocument {
         };
         let own = problem.context.as_ref().and_then(|context| context.retry_after_s);
         Self {
-            kind: format!("{TYPE_PREFIX}{}", problem.code),
+            r#type: format!("{TYPE_PREFIX}{}", problem.code),
             retry_after_s: own.or(default),
             request_id: Some(request_id.to_owned()),
             instance: Some(path.to_owned()),

@@ -50,8 +50,8 @@ impl From<TransferRequest> for SubmitRequest {
     }
 }
 
-/// Change of a transfer: a JSON Merge Patch (RFC 7396). An absent field stays as it is; `null` gives
-/// it its default.
+/// Change of a transfer: a JSON Merge Patch (RFC 7396). An absent field stays as it is; `null`
+/// gives it its default.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferPatch {

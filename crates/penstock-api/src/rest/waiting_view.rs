@@ -96,7 +96,7 @@ impl From<Waiting> for WaitingView {
             text: format!("{words}{before}{at}"),
             since: Timestamp::of_ms(since_ms),
             until: until_ms.map(Timestamp::of_ms),
-            on: (!on.is_empty()).then(|| ObjectRef { kind, name: on }),
+            on: (!on.is_empty()).then_some(ObjectRef { kind, name: on }),
             position,
             code,
         }

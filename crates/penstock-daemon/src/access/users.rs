@@ -54,8 +54,8 @@ impl Users {
         Ok(view_of(user, &directory))
     }
 
-    /// Makes a user, or changes one. Also returns whether it is new. `is_current` judges the user as
-    /// it is before the change; `None` stands for one that does not exist.
+    /// Makes a user, or changes one. Also returns whether it is new. `is_current` judges the user
+    /// as it is before the change; `None` stands for one that does not exist.
     ///
     /// # Errors
     /// There are too many users or grants, the name is `root`, or the state cannot be written.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use penstock_api::access::{Principal, Right, Role, Scope, TokenId, Via};
 use penstock_api::endpoints::{Endpoint, LIST_TRANSFERS, ROTATE_KEYS, SHOW_ME, TABLE};
+use penstock_api::timestamp::Timestamp;
 use penstock_net::trust::web_client_config;
 use penstock_testkit::{Scratch, Site, Wait};
 use reqwest::{Client, Method, StatusCode};
@@ -75,6 +76,26 @@ impl World {
         self.runtime.block_on(async { call.send().await.unwrap().json().await.unwrap() })
     }
 
+    /// Sends a request with the id `mine-7` that fails; returns the status and the problem, after a
+    /// look at what every answer has.
+    fn problem(&self, call: reqwest::RequestBuilder) -> (StatusCode, Value) {
+        self.runtime.block_on(async {
+            let reply = call.send().await.unwrap();
+            let (status, headers) = (reply.status(), reply.headers().clone());
+            assert_eq!(headers["content-type"], "application/problem+json", "{status}");
+            assert_eq!(headers["request-id"], "mine-7");
+            assert_eq!(headers["cache-control"], "no-store");
+            assert_eq!(headers["penstock-version"], env!("CARGO_PKG_VERSION"));
+            let problem: Value = reply.json().await.unwrap();
+            let code = problem["code"].as_str().unwrap();
+            assert_eq!(problem["type"], format!("urn:penstock:problem:{code}"));
+            assert_eq!(problem["status"], status.as_u16());
+            assert_eq!(problem["request_id"], "mine-7");
+            assert!(problem["instance"].as_str().unwrap().starts_with("/api/v1/"), "{problem}");
+            (status, problem)
+        })
+    }
+
     fn post(&self, path: &str, token: &str, body: &Value) -> (StatusCode, Value) {
         let call = self.client.post(format!("{}{path}", self.url)).bearer_auth(token).json(body);
         self.runtime.block_on(async {
@@ -82,6 +103,10 @@ impl World {
             (reply.status(), reply.json().await.unwrap())
         })
     }
+}
+
+fn in_an_hour() -> Timestamp {
+    Timestamp::of_seconds(penstock_sys::now_seconds() + 3600)
 }
 
 /// Promise (C2, C3): each operation is done for those whose role and scopes give the right that the
@@ -180,7 +205,7 @@ fn c2_a_user_submits_its_own_transfers() {
     };
     let (status, problem) = world.post(LIST_TRANSFERS.path, &anna, &wanted(1));
     assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &"not-authorised".into()));
-    assert!(problem["hint"].as_str().unwrap().contains("--grant data=write"), "{problem}");
+    assert!(problem["hint"].as_str().unwrap().contains("--grant data=read,write"), "{problem}");
     let (status, view) = world.post(LIST_TRANSFERS.path, &ben, &wanted(2));
     assert_eq!((status, &view["owner"]), (StatusCode::CREATED, &"ben".into()), "{view}");
     assert_eq!(world.post(LIST_TRANSFERS.path, &ben, &wanted(2)).0, StatusCode::OK);
@@ -195,4 +220,107 @@ fn c2_a_user_submits_its_own_transfers() {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("run 7") && text.contains("ben"), "{text}");
+}
+
+/// Promise (RFC 9457): every error has problem details of one form, also those of the listener, with
+/// the id of the request, and points at the field that is at fault.
+#[test]
+fn every_error_has_problem_details() {
+    let world = World::start();
+    world.site.ok(&["user", "set", "op", "--role", "operator"]);
+    let token = world.token("op", &[]);
+    let transfers = LIST_TRANSFERS.path;
+    let (json, long) = ("application/json", "x".repeat(70 << 10));
+    let cases: [(Method, &str, &str, &str, u16, &str); 9] = [
+        (Method::GET, "/api/v1/nothing", json, "", 404, "not-found"),
+        (Method::POST, "/api/v1/queue", json, "", 405, "method-unknown"),
+        (Method::POST, transfers, "text/plain", "{}", 415, "media-type"),
+        (Method::POST, transfers, json, "{", 400, "body"),
+        (Method::POST, transfers, json, r#"{"labl": "x"}"#, 400, "unknown-field"),
+        (Method::PATCH, "/api/v1/transfers/00", json, &long, 413, "too-long"),
+        (Method::GET, "/api/v1/transfers?stat=done", json, "", 400, "unknown-field"),
+        (Method::GET, "/api/v1/transfers?state=frozen", json, "", 400, "query"),
+        (Method::GET, "/api/v1/transfers?cursor=x", json, "", 400, "cursor"),
+    ];
+    let mut errors = Vec::new();
+    for (method, path, kind, body, status, code) in cases {
+        let call = world.client.request(method, format!("{}{path}", world.url));
+        let call = call.bearer_auth(&token).header("content-type", kind).body(body.to_owned());
+        let (reply, problem) = world.problem(call.header("request-id", "mine-7"));
+        assert_eq!((reply.as_u16(), &problem["code"]), (status, &code.into()), "{problem}");
+        errors.push(problem["errors"][0].clone());
+    }
+    assert_eq!(errors[4]["pointer"], "/labl");
+    assert!(errors[4]["detail"].as_str().unwrap().contains("did you mean `label`"), "{errors:?}");
+    assert_eq!(
+        (&errors[6]["pointer"], &errors[8]["pointer"]),
+        (&"?stat".into(), &"?cursor".into())
+    );
+    let call = world.client.get(format!("{}{transfers}", world.url)).bearer_auth(&token);
+    let call = call.header("request-id", "mine-7").header("x-long", "x".repeat(20 << 10));
+    assert_eq!(world.problem(call).1["code"], "head-too-long");
+    let call = world.client.get(format!("{}{transfers}", world.url));
+    assert_eq!(world.problem(call.header("request-id", "mine-7")).1["code"], "unauthenticated");
+}
+
+/// Promise: a waiting transfer is found by its filter and changed under its tag; what was changed
+/// meanwhile is not overwritten, for transfers and for users.
+#[test]
+fn changes_are_made_under_a_tag() {
+    let world = World::start();
+    fs::create_dir(world.site.store.join("src")).unwrap();
+    world.site.ok(&["user", "set", "admin", "--role", "administrator"]);
+    let token = world.token("admin", &[]);
+    let id = "07".repeat(16);
+    let wanted = json!({ "id": id, "source": "hpc:data/src/", "target": "hpc:data/dst/",
+                         "label": "Run 7", "not_before": in_an_hour().to_string(),
+                         "options": { "files_from": ["a", "b"] } });
+    let (status, view) = world.post(LIST_TRANSFERS.path, &token, &wanted);
+    assert_eq!(status, StatusCode::CREATED, "{view}");
+    assert_eq!(
+        (&view["files_from_count"], &view["options"]["files_from"]),
+        (&2.into(), &json!([]))
+    );
+    let path = format!("{}/{id}", LIST_TRANSFERS.path);
+    let whole = world.get(&format!("{path}?include=options"), &token);
+    assert_eq!(whole["options"]["files_from"], json!(["a", "b"]));
+    let found = world.get(&format!("{}?state=queued&label=run", LIST_TRANSFERS.path), &token);
+    assert_eq!((&found["items"][0]["id"], &found["next"]), (&json!(id), &Value::Null));
+    assert_eq!(
+        world.get(&format!("{}?state=done", LIST_TRANSFERS.path), &token)["items"],
+        json!([])
+    );
+    let change = |path: &str, method: Method, body: Value, tag: &str| {
+        let call = world.client.request(method, format!("{}{path}", world.url)).json(&body);
+        let call = call.bearer_auth(&token).header("if-match", tag);
+        world.runtime.block_on(async {
+            let reply = call.send().await.unwrap();
+            let header = |name| reply.headers().get(name).map(|it| it.to_str().unwrap().to_owned());
+            let told = (header("etag").unwrap_or_default(), header("deprecation"));
+            (reply.status().as_u16(), told, reply.json::<Value>().await.unwrap())
+        })
+    };
+    let (status, (tag, _), view) = change(&path, Method::PATCH, json!({ "priority": 9 }), "*");
+    assert_eq!((status, &view["priority"]), (200, &9.into()), "{view}");
+    let (status, (newer, _), view) = change(&path, Method::PATCH, json!({ "label": null }), &tag);
+    assert_eq!((status, &view["label"]), (200, &Value::Null), "{view}");
+    assert_ne!(tag, newer);
+    let (status, _, problem) = change(&path, Method::PATCH, json!({ "priority": 1 }), &tag);
+    assert_eq!((status, &problem["code"]), (412, &"changed-meanwhile".into()));
+    let limit = json!({ "rate_bits_per_s": 9_000_000 });
+    let (status, (_, deprecated), view) =
+        change(&format!("{path}/limits"), Method::POST, limit, "*");
+    assert_eq!((status, &view["limits"]["rate_bits_per_s"]), (200, &9_000_000.into()));
+    assert!(deprecated.unwrap().starts_with('@'));
+    let user = "/api/v1/users/anna";
+    assert_eq!(change(user, Method::PUT, json!({ "role": "user" }), "*").0, 412, "there is none");
+    world.site.ok(&["user", "set", "anna"]);
+    let (status, (tag, _), _) = change(user, Method::PUT, json!({ "role": "viewer" }), "*");
+    assert_eq!(status, 200);
+    world.site.ok(&["user", "set", "anna", "--role", "operator"]);
+    assert_eq!(change(user, Method::PUT, json!({ "role": "user" }), &tag).0, 412);
+    world.site.ok(&["transfer", "set", &id[..8], "--label", "again", "--not-before", "1h"]);
+    let listed = world.site.ok(&["transfer", "list", "--state", "queued", "--label", "AGAIN"]);
+    assert!(listed.contains("[again]") && listed.contains("07070707"), "{listed}");
+    world.site.ok(&["transfer", "cancel", &id]);
 }

@@ -12,12 +12,12 @@
 from ._async.client import AsyncPenstock
 from ._async.documents import AsyncDocument
 from ._async.pages import AsyncTransferPages
-from ._async.transfers import AsyncTransfer
+from ._async.transfers import AsyncListedTransfer, AsyncTransfer
 from ._retry import RetryPolicy
 from ._sync.client import Penstock
 from ._sync.documents import Document
 from ._sync.pages import TransferPages
-from ._sync.transfers import Transfer
+from ._sync.transfers import ListedTransfer, Transfer
 from .errors import (
     ApiError,
     ConnectionFailed,
@@ -46,13 +46,21 @@ from .models.options import (
     UpdateOptions,
 )
 from .models.place import Location, PathText
-from .models.transfer import Exit, FailedItem, Progress, TransferState, TransferView
+from .models.transfer import (
+    Exit,
+    FailedItem,
+    Progress,
+    TransferState,
+    TransferSummary,
+    TransferView,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ApiError",
     "AsyncDocument",
+    "AsyncListedTransfer",
     "AsyncPenstock",
     "AsyncTransfer",
     "AsyncTransferPages",
@@ -70,6 +78,7 @@ __all__ = [
     "FileTime",
     "IfExists",
     "Limits",
+    "ListedTransfer",
     "Location",
     "Newer",
     "PathText",
@@ -93,6 +102,7 @@ __all__ = [
     "TransferOptions",
     "TransferPages",
     "TransferState",
+    "TransferSummary",
     "TransferView",
     "UpdateOptions",
     "UserRole",

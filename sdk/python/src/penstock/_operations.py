@@ -53,11 +53,13 @@ def _operation(
 TRANSFERS_LIST = _operation("transfers.list", "GET", "/transfers")
 TRANSFERS_SUBMIT = _operation("transfers.submit", "POST", "/transfers")
 TRANSFERS_GET = _operation("transfers.get", "GET", "/transfers/{id}")
+TRANSFERS_CHANGE = _operation("transfers.change", "PATCH", "/transfers/{id}")
 TRANSFERS_PAUSE = _operation("transfers.pause", "POST", "/transfers/{id}/pause")
 TRANSFERS_RESUME = _operation("transfers.resume", "POST", "/transfers/{id}/resume")
 TRANSFERS_CANCEL = _operation("transfers.cancel", "POST", "/transfers/{id}/cancel")
 TRANSFERS_RETRY = _operation("transfers.retry", "POST", "/transfers/{id}/retry", Repeat.ONCE)
 TRANSFERS_LIMIT = _operation("transfers.limit", "POST", "/transfers/{id}/limits")
+"""Deprecated: `transfers.change` does it."""
 TRANSFERS_FAILURES = _operation("transfers.failures", "GET", "/transfers/{id}/failures")
 TRANSFERS_RECEIPT = _operation("transfers.receipt", "GET", "/transfers/{id}/receipt")
 TRANSFERS_DIGESTS = _operation("transfers.digests", "GET", "/transfers/{id}/digests")

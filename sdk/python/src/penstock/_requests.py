@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from .models.options import TransferOptions
@@ -41,12 +41,18 @@ def scheduling(
     A time without a zone is of this host's zone. No transfer starts in the second before its time.
     """
     at = not_before.timestamp() if isinstance(not_before, datetime) else not_before
+    start = None if at is None else datetime.fromtimestamp(math.ceil(at), UTC)
     given = {
         "label": label or None,
         "priority": priority,
-        "not_before": None if at is None else math.ceil(at),
+        "not_before": None if start is None else time_text(start),
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def time_text(time: datetime) -> str:
+    """Returns a time as the API reads it. One without a zone is of this host's zone."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def with_receipt(options: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from .. import _operations as operations
 from ..errors import ApiError
 from ..models.access import Scope, StoreGrant, TokenView, UserRole, UserView
+from ..models.page import Page
 from .connection import AsyncConnection
+from .pages import all_of
 
 # `list` is a method below.
 _UserViews = list[UserView]
@@ -20,7 +22,7 @@ class AsyncUsers:
 
     async def list(self) -> _UserViews:
         """Returns the users, by name."""
-        return await self._connection.call(operations.USERS_LIST, _UserViews)
+        return await all_of(self._connection, operations.USERS_LIST, Page[UserView])
 
     async def get(self, name: str) -> UserView:
         """Returns a user."""
@@ -75,7 +77,7 @@ class AsyncTokens:
     async def list(self, *, user: str | None = None) -> _TokenViews:
         """Returns the tokens of `user`; without it the caller's, for administrators all."""
         query = {} if user is None else {"user": user}
-        return await self._connection.call(operations.TOKENS_LIST, _TokenViews, query=query)
+        return await all_of(self._connection, operations.TOKENS_LIST, Page[TokenView], query=query)
 
     async def create(
         self,

@@ -1,8 +1,8 @@
 """The resources of the API beside transfers and plans."""
 
 from .. import _operations as operations
-from ..models.base import View
 from ..models.cluster import RecoveredView
+from ..models.page import Page
 from ..models.path import PairReport, PathsView
 from ..models.peer import PeersView, PeerView
 from ..models.site import (
@@ -10,7 +10,7 @@ from ..models.site import (
     JoinReply,
     Orphan,
     RotateReply,
-    SiteEvent,
+    SiteEventView,
     SiteHealthView,
     SiteView,
     StatusView,
@@ -18,6 +18,7 @@ from ..models.site import (
     TokenReply,
 )
 from .connection import AsyncConnection
+from .pages import all_of
 
 _SLOW_S = 300.0
 """Seconds for what asks other hosts, one after another."""
@@ -25,14 +26,10 @@ _SLOW_S = 300.0
 # `list` is a method below.
 _StoreViews = list[StoreView]
 _SiteViews = list[SiteView]
-_SiteEvents = list[SiteEvent]
+_SiteEvents = list[SiteEventView]
 _Findings = list[Finding]
 _Orphans = list[Orphan]
 _Names = list[str]
-
-
-class _OrphanList(View):
-    orphans: _Orphans
 
 
 class AsyncStores:
@@ -43,7 +40,7 @@ class AsyncStores:
 
     async def list(self) -> _StoreViews:
         """Returns the stores, with the rights of paired sites to them."""
-        return await self._connection.call(operations.STORES_LIST, _StoreViews)
+        return await all_of(self._connection, operations.STORES_LIST, Page[StoreView])
 
 
 class AsyncSites:
@@ -54,7 +51,7 @@ class AsyncSites:
 
     async def list(self) -> _SiteViews:
         """Returns the own site, then those that it is paired with."""
-        return await self._connection.call(operations.SITES_LIST, _SiteViews)
+        return await all_of(self._connection, operations.SITES_LIST, Page[SiteView])
 
     async def offer(self) -> TokenReply:
         """Makes a token with which another site pairs itself with this one, once."""
@@ -138,11 +135,15 @@ class AsyncSite:
             query["transfer"] = transfer
         if limit is not None:
             query["limit"] = str(limit)
-        return await self._connection.call(operations.SITE_EVENTS, _SiteEvents, query=query)
+        return await all_of(
+            self._connection, operations.SITE_EVENTS, Page[SiteEventView], query=query
+        )
 
     async def doctor(self) -> _Findings:
         """Examines the hosts of the site."""
-        return await self._connection.call(operations.SITE_DOCTOR, _Findings, timeout=_SLOW_S)
+        return await all_of(
+            self._connection, operations.SITE_DOCTOR, Page[Finding], timeout=_SLOW_S
+        )
 
     async def rotate_keys(self) -> RotateReply:
         """Gives the site new keys, and tells them to its peers and paired sites."""
@@ -159,11 +160,11 @@ class AsyncOrphans:
 
     async def list(self) -> _Orphans:
         """Returns what is left over."""
-        return (await self._connection.call(operations.ORPHANS_LIST, _OrphanList)).orphans
+        return await all_of(self._connection, operations.ORPHANS_LIST, Page[Orphan])
 
     async def remove(self) -> _Orphans:
         """Removes what is left over, and returns it."""
-        return (await self._connection.call(operations.ORPHANS_REMOVE, _OrphanList)).orphans
+        return (await self._connection.call(operations.ORPHANS_REMOVE, Page[Orphan])).items
 
 
 class AsyncCluster:

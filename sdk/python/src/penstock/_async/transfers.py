@@ -1,8 +1,9 @@
 """Transfers: submits, follows and steers them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import datetime
+from typing import Self
 
 import anyio
 from pydantic import PrivateAttr
@@ -10,15 +11,29 @@ from pydantic import PrivateAttr
 from .. import _operations as operations
 from .._patience import Deadline
 from .._reply import parsed
-from .._requests import new_id, options_body, scheduling, transfer_body, with_receipt
+from .._requests import (
+    new_id,
+    options_body,
+    scheduling,
+    time_text,
+    transfer_body,
+    with_receipt,
+)
 from ..errors import PenstockError, TransferFailed, WaitTimeout
 from ..models.base import View
 from ..models.event import Event, SummaryEvent, TransferEvent
 from ..models.options import ChecksumKind, TransferOptions
+from ..models.page import Page
 from ..models.peer import TransferPaths
 from ..models.place import Location
 from ..models.receipt import Receipt
-from ..models.transfer import FailedItem, TransferState, TransferView
+from ..models.transfer import (
+    Exit,
+    FailedItem,
+    TransferState,
+    TransferSummary,
+    TransferView,
+)
 from .connection import AsyncConnection
 from .documents import AsyncDocument
 from .following import follow
@@ -34,15 +49,16 @@ _LOOK_AGAIN_S = 0.2
 _ENDED = frozenset({TransferState.DONE, TransferState.FAILED, TransferState.CANCELLED})
 
 
-class AsyncTransfer(TransferView):
-    """A transfer as it was when it was read. Its methods ask the daemon.
+class _AsyncBound(View):
+    """What can be done with a transfer, whichever answer it is from."""
 
-    Each method that returns a transfer returns a new object; this one stays as it is.
-    """
-
+    id: str
+    target: Location
+    state: TransferState
+    exit: Exit | None = None
     _transfers: "AsyncTransfers" = PrivateAttr()
 
-    def bound_to(self, transfers: "AsyncTransfers") -> "AsyncTransfer":
+    def bound_to(self, transfers: "AsyncTransfers") -> Self:
         """Returns the transfer with its methods asking through `transfers`."""
         self._transfers = transfers
         return self
@@ -82,6 +98,18 @@ class AsyncTransfer(TransferView):
         """Starts it again after it has failed, with what is missing."""
         return await self._transfers.retry(self.id)
 
+    async def change(
+        self,
+        *,
+        label: str | None = None,
+        priority: int | None = None,
+        not_before: datetime | float | None = None,
+    ) -> "AsyncTransfer":
+        """Changes what decides when it starts, and its label; see `transfers.change`."""
+        return await self._transfers.change(
+            self.id, label=label, priority=priority, not_before=not_before
+        )
+
     async def limit(self, rate_bits_per_s: int | None) -> "AsyncTransfer":
         """Sets its rate limit, also while it runs; none removes it."""
         return await self._transfers.limit(self.id, rate_bits_per_s)
@@ -111,9 +139,15 @@ class AsyncTransfer(TransferView):
         return await self._transfers.paths(self.id, owner=self.target.site)
 
 
-class _TransferList(View):
-    transfers: list[AsyncTransfer]
-    next: str | None = None
+class AsyncTransfer(_AsyncBound, TransferView):
+    """A transfer as it was when it was read. Its methods ask the daemon.
+
+    Each method that returns a transfer returns a new object; this one stays as it is.
+    """
+
+
+class AsyncListedTransfer(_AsyncBound, TransferSummary):
+    """A transfer as a list has it; `refresh` returns all of it. Its methods ask the daemon."""
 
 
 class AsyncTransfers:
@@ -158,25 +192,66 @@ class AsyncTransfers:
             raise
         return reply.bound_to(self)
 
-    def list(self, *, page_size: int | None = None) -> AsyncTransferPages:
-        """Lists transfers, newest first, page by page as the caller iterates."""
-        return AsyncTransferPages(self, page_size)
+    def list(
+        self,
+        *,
+        state: TransferState | str | Iterable[TransferState | str] = (),
+        site: str | None = None,
+        store: str | None = None,
+        owner: str | None = None,
+        label: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        attention: bool = False,
+        oldest_first: bool = False,
+        page_size: int | None = None,
+    ) -> AsyncTransferPages:
+        """Lists transfers, newest first, page by page as the caller iterates.
+
+        Args:
+            state: Only those in this state, or in one of these.
+            site: Only those of which this site is the source or the target.
+            store: Only those of which a store of this name is the source or the target.
+            owner: Only those that this user submitted.
+            label: Only those whose label has this text in it, in any case.
+            since: Only those submitted then or later.
+            until: Only those submitted before.
+            attention: Only those that have failed, or wait for what does not come by itself.
+            oldest_first: The other order.
+            page_size: Transfers that are fetched at a time: 1 to 500, 100 by default.
+        """
+        states = [state] if isinstance(state, str) else state
+        given = {
+            "state": ",".join(str(one) for one in states) or None,
+            "site": site,
+            "store": store,
+            "owner": owner,
+            "label": label,
+            "since": None if since is None else time_text(since),
+            "until": None if until is None else time_text(until),
+            "attention": "true" if attention else None,
+            "sort": "created" if oldest_first else None,
+            "limit": None if page_size is None else str(page_size),
+        }
+        query = {key: value for key, value in given.items() if value is not None}
+        return AsyncTransferPages(self, query)
 
     async def page(
-        self, cursor: str | None = None, page_size: int | None = None
-    ) -> "tuple[list[AsyncTransfer], str | None]":
-        """Returns one page of the list, and the cursor of the next one; none at the end."""
-        query: dict[str, str] = {}
+        self, query: Mapping[str, str] | None = None, cursor: str | None = None
+    ) -> "tuple[list[AsyncListedTransfer], str | None]":
+        """Returns one page of a list, and the cursor of the next one; none at the end."""
+        chosen = dict(query or {})
         if cursor is not None:
-            query["cursor"] = cursor
-        if page_size is not None:
-            query["limit"] = str(page_size)
-        reply = await self._connection.call(operations.TRANSFERS_LIST, _TransferList, query=query)
-        return [transfer.bound_to(self) for transfer in reply.transfers], reply.next
+            chosen["cursor"] = cursor
+        reply = await self._connection.call(
+            operations.TRANSFERS_LIST, Page[AsyncListedTransfer], query=chosen
+        )
+        return [transfer.bound_to(self) for transfer in reply.items], reply.next
 
-    async def get(self, id: str) -> AsyncTransfer:
-        """Returns a transfer as it is now."""
-        return await self._one(operations.TRANSFERS_GET, id)
+    async def get(self, id: str, *, with_paths: bool = False) -> AsyncTransfer:
+        """Returns a transfer as it is now; with `options.files_from` if that is asked for."""
+        query = {"include": "options"} if with_paths else None
+        return await self._one(operations.TRANSFERS_GET, id, query=query)
 
     async def wait(
         self,
@@ -241,10 +316,27 @@ class AsyncTransfers:
         """Starts a transfer again after it has failed, with what is missing."""
         return await self._one(operations.TRANSFERS_RETRY, id)
 
+    async def change(
+        self,
+        id: str,
+        *,
+        label: str | None = None,
+        priority: int | None = None,
+        not_before: datetime | float | None = None,
+    ) -> AsyncTransfer:
+        """Changes the label, priority or earliest start of a transfer that has not ended.
+
+        What is not given stays as it is; an empty label removes it.
+        """
+        body = scheduling(label or "", priority, not_before)
+        if label == "":
+            body["label"] = None
+        return await self._one(operations.TRANSFERS_CHANGE, id, body)
+
     async def limit(self, id: str, rate_bits_per_s: int | None) -> AsyncTransfer:
         """Sets the rate limit of a transfer, also while it runs; none removes it."""
-        body = {"rate_bits_per_s": rate_bits_per_s}
-        return await self._one(operations.TRANSFERS_LIMIT, id, body)
+        body = {"limits": {"rate_bits_per_s": rate_bits_per_s}}
+        return await self._one(operations.TRANSFERS_CHANGE, id, body)
 
     async def failures(self, id: str) -> AsyncIterator[FailedItem]:
         """Iterates over all failed items of a transfer, however many they are."""
@@ -311,7 +403,13 @@ class AsyncTransfers:
         )
 
     async def _one(
-        self, operation: operations.Operation, id: str, body: object = None
+        self,
+        operation: operations.Operation,
+        id: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
     ) -> AsyncTransfer:
-        reply = await self._connection.call(operation, AsyncTransfer, {"id": id}, json=body)
+        reply = await self._connection.call(
+            operation, AsyncTransfer, {"id": id}, query=query, json=body
+        )
         return reply.bound_to(self)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from .. import _operations as operations
 from ..errors import ApiError
 from ..models.access import Scope, StoreGrant, TokenView, UserRole, UserView
+from ..models.page import Page
 from .connection import Connection
+from .pages import all_of
 
 # `list` is a method below.
 _UserViews = list[UserView]
@@ -21,7 +23,7 @@ class Users:
 
     def list(self) -> _UserViews:
         """Returns the users, by name."""
-        return self._connection.call(operations.USERS_LIST, _UserViews)
+        return all_of(self._connection, operations.USERS_LIST, Page[UserView])
 
     def get(self, name: str) -> UserView:
         """Returns a user."""
@@ -76,7 +78,7 @@ class Tokens:
     def list(self, *, user: str | None = None) -> _TokenViews:
         """Returns the tokens of `user`; without it the caller's, for administrators all."""
         query = {} if user is None else {"user": user}
-        return self._connection.call(operations.TOKENS_LIST, _TokenViews, query=query)
+        return all_of(self._connection, operations.TOKENS_LIST, Page[TokenView], query=query)
 
     def create(
         self,

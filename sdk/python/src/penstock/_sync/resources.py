@@ -2,8 +2,8 @@
 """The resources of the API beside transfers and plans."""
 
 from .. import _operations as operations
-from ..models.base import View
 from ..models.cluster import RecoveredView
+from ..models.page import Page
 from ..models.path import PairReport, PathsView
 from ..models.peer import PeersView, PeerView
 from ..models.site import (
@@ -11,7 +11,7 @@ from ..models.site import (
     JoinReply,
     Orphan,
     RotateReply,
-    SiteEvent,
+    SiteEventView,
     SiteHealthView,
     SiteView,
     StatusView,
@@ -19,6 +19,7 @@ from ..models.site import (
     TokenReply,
 )
 from .connection import Connection
+from .pages import all_of
 
 _SLOW_S = 300.0
 """Seconds for what asks other hosts, one after another."""
@@ -26,14 +27,10 @@ _SLOW_S = 300.0
 # `list` is a method below.
 _StoreViews = list[StoreView]
 _SiteViews = list[SiteView]
-_SiteEvents = list[SiteEvent]
+_SiteEvents = list[SiteEventView]
 _Findings = list[Finding]
 _Orphans = list[Orphan]
 _Names = list[str]
-
-
-class _OrphanList(View):
-    orphans: _Orphans
 
 
 class Stores:
@@ -44,7 +41,7 @@ class Stores:
 
     def list(self) -> _StoreViews:
         """Returns the stores, with the rights of paired sites to them."""
-        return self._connection.call(operations.STORES_LIST, _StoreViews)
+        return all_of(self._connection, operations.STORES_LIST, Page[StoreView])
 
 
 class Sites:
@@ -55,7 +52,7 @@ class Sites:
 
     def list(self) -> _SiteViews:
         """Returns the own site, then those that it is paired with."""
-        return self._connection.call(operations.SITES_LIST, _SiteViews)
+        return all_of(self._connection, operations.SITES_LIST, Page[SiteView])
 
     def offer(self) -> TokenReply:
         """Makes a token with which another site pairs itself with this one, once."""
@@ -135,11 +132,11 @@ class Site:
             query["transfer"] = transfer
         if limit is not None:
             query["limit"] = str(limit)
-        return self._connection.call(operations.SITE_EVENTS, _SiteEvents, query=query)
+        return all_of(self._connection, operations.SITE_EVENTS, Page[SiteEventView], query=query)
 
     def doctor(self) -> _Findings:
         """Examines the hosts of the site."""
-        return self._connection.call(operations.SITE_DOCTOR, _Findings, timeout=_SLOW_S)
+        return all_of(self._connection, operations.SITE_DOCTOR, Page[Finding], timeout=_SLOW_S)
 
     def rotate_keys(self) -> RotateReply:
         """Gives the site new keys, and tells them to its peers and paired sites."""
@@ -154,11 +151,11 @@ class Orphans:
 
     def list(self) -> _Orphans:
         """Returns what is left over."""
-        return (self._connection.call(operations.ORPHANS_LIST, _OrphanList)).orphans
+        return all_of(self._connection, operations.ORPHANS_LIST, Page[Orphan])
 
     def remove(self) -> _Orphans:
         """Removes what is left over, and returns it."""
-        return (self._connection.call(operations.ORPHANS_REMOVE, _OrphanList)).orphans
+        return (self._connection.call(operations.ORPHANS_REMOVE, Page[Orphan])).items
 
 
 class Cluster:

@@ -2,24 +2,39 @@
 """Transfers: submits, follows and steers them."""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
+from typing import Self
 
 from pydantic import PrivateAttr
 
 from .. import _operations as operations
 from .._patience import Deadline
 from .._reply import parsed
-from .._requests import new_id, options_body, scheduling, transfer_body, with_receipt
+from .._requests import (
+    new_id,
+    options_body,
+    scheduling,
+    time_text,
+    transfer_body,
+    with_receipt,
+)
 from ..errors import PenstockError, TransferFailed, WaitTimeout
 from ..models.base import View
 from ..models.event import Event, SummaryEvent, TransferEvent
 from ..models.options import ChecksumKind, TransferOptions
+from ..models.page import Page
 from ..models.peer import TransferPaths
 from ..models.place import Location
 from ..models.receipt import Receipt
-from ..models.transfer import FailedItem, TransferState, TransferView
+from ..models.transfer import (
+    Exit,
+    FailedItem,
+    TransferState,
+    TransferSummary,
+    TransferView,
+)
 from .connection import Connection
 from .documents import Document
 from .following import follow
@@ -35,15 +50,16 @@ _LOOK_AGAIN_S = 0.2
 _ENDED = frozenset({TransferState.DONE, TransferState.FAILED, TransferState.CANCELLED})
 
 
-class Transfer(TransferView):
-    """A transfer as it was when it was read. Its methods ask the daemon.
+class _AsyncBound(View):
+    """What can be done with a transfer, whichever answer it is from."""
 
-    Each method that returns a transfer returns a new object; this one stays as it is.
-    """
-
+    id: str
+    target: Location
+    state: TransferState
+    exit: Exit | None = None
     _transfers: "Transfers" = PrivateAttr()
 
-    def bound_to(self, transfers: "Transfers") -> "Transfer":
+    def bound_to(self, transfers: "Transfers") -> Self:
         """Returns the transfer with its methods asking through `transfers`."""
         self._transfers = transfers
         return self
@@ -83,6 +99,18 @@ class Transfer(TransferView):
         """Starts it again after it has failed, with what is missing."""
         return self._transfers.retry(self.id)
 
+    def change(
+        self,
+        *,
+        label: str | None = None,
+        priority: int | None = None,
+        not_before: datetime | float | None = None,
+    ) -> "Transfer":
+        """Changes what decides when it starts, and its label; see `transfers.change`."""
+        return self._transfers.change(
+            self.id, label=label, priority=priority, not_before=not_before
+        )
+
     def limit(self, rate_bits_per_s: int | None) -> "Transfer":
         """Sets its rate limit, also while it runs; none removes it."""
         return self._transfers.limit(self.id, rate_bits_per_s)
@@ -112,9 +140,15 @@ class Transfer(TransferView):
         return self._transfers.paths(self.id, owner=self.target.site)
 
 
-class _TransferList(View):
-    transfers: list[Transfer]
-    next: str | None = None
+class Transfer(_AsyncBound, TransferView):
+    """A transfer as it was when it was read. Its methods ask the daemon.
+
+    Each method that returns a transfer returns a new object; this one stays as it is.
+    """
+
+
+class ListedTransfer(_AsyncBound, TransferSummary):
+    """A transfer as a list has it; `refresh` returns all of it. Its methods ask the daemon."""
 
 
 class Transfers:
@@ -157,25 +191,64 @@ class Transfers:
             raise
         return reply.bound_to(self)
 
-    def list(self, *, page_size: int | None = None) -> TransferPages:
-        """Lists transfers, newest first, page by page as the caller iterates."""
-        return TransferPages(self, page_size)
+    def list(
+        self,
+        *,
+        state: TransferState | str | Iterable[TransferState | str] = (),
+        site: str | None = None,
+        store: str | None = None,
+        owner: str | None = None,
+        label: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        attention: bool = False,
+        oldest_first: bool = False,
+        page_size: int | None = None,
+    ) -> TransferPages:
+        """Lists transfers, newest first, page by page as the caller iterates.
+
+        Args:
+            state: Only those in this state, or in one of these.
+            site: Only those of which this site is the source or the target.
+            store: Only those of which a store of this name is the source or the target.
+            owner: Only those that this user submitted.
+            label: Only those whose label has this text in it, in any case.
+            since: Only those submitted then or later.
+            until: Only those submitted before.
+            attention: Only those that have failed, or wait for what does not come by itself.
+            oldest_first: The other order.
+            page_size: Transfers that are fetched at a time: 1 to 500, 100 by default.
+        """
+        states = [state] if isinstance(state, str) else state
+        given = {
+            "state": ",".join(str(one) for one in states) or None,
+            "site": site,
+            "store": store,
+            "owner": owner,
+            "label": label,
+            "since": None if since is None else time_text(since),
+            "until": None if until is None else time_text(until),
+            "attention": "true" if attention else None,
+            "sort": "created" if oldest_first else None,
+            "limit": None if page_size is None else str(page_size),
+        }
+        query = {key: value for key, value in given.items() if value is not None}
+        return TransferPages(self, query)
 
     def page(
-        self, cursor: str | None = None, page_size: int | None = None
-    ) -> "tuple[list[Transfer], str | None]":
-        """Returns one page of the list, and the cursor of the next one; none at the end."""
-        query: dict[str, str] = {}
+        self, query: Mapping[str, str] | None = None, cursor: str | None = None
+    ) -> "tuple[list[ListedTransfer], str | None]":
+        """Returns one page of a list, and the cursor of the next one; none at the end."""
+        chosen = dict(query or {})
         if cursor is not None:
-            query["cursor"] = cursor
-        if page_size is not None:
-            query["limit"] = str(page_size)
-        reply = self._connection.call(operations.TRANSFERS_LIST, _TransferList, query=query)
-        return [transfer.bound_to(self) for transfer in reply.transfers], reply.next
+            chosen["cursor"] = cursor
+        reply = self._connection.call(operations.TRANSFERS_LIST, Page[ListedTransfer], query=chosen)
+        return [transfer.bound_to(self) for transfer in reply.items], reply.next
 
-    def get(self, id: str) -> Transfer:
-        """Returns a transfer as it is now."""
-        return self._one(operations.TRANSFERS_GET, id)
+    def get(self, id: str, *, with_paths: bool = False) -> Transfer:
+        """Returns a transfer as it is now; with `options.files_from` if that is asked for."""
+        query = {"include": "options"} if with_paths else None
+        return self._one(operations.TRANSFERS_GET, id, query=query)
 
     def wait(
         self,
@@ -240,10 +313,27 @@ class Transfers:
         """Starts a transfer again after it has failed, with what is missing."""
         return self._one(operations.TRANSFERS_RETRY, id)
 
+    def change(
+        self,
+        id: str,
+        *,
+        label: str | None = None,
+        priority: int | None = None,
+        not_before: datetime | float | None = None,
+    ) -> Transfer:
+        """Changes the label, priority or earliest start of a transfer that has not ended.
+
+        What is not given stays as it is; an empty label removes it.
+        """
+        body = scheduling(label or "", priority, not_before)
+        if label == "":
+            body["label"] = None
+        return self._one(operations.TRANSFERS_CHANGE, id, body)
+
     def limit(self, id: str, rate_bits_per_s: int | None) -> Transfer:
         """Sets the rate limit of a transfer, also while it runs; none removes it."""
-        body = {"rate_bits_per_s": rate_bits_per_s}
-        return self._one(operations.TRANSFERS_LIMIT, id, body)
+        body = {"limits": {"rate_bits_per_s": rate_bits_per_s}}
+        return self._one(operations.TRANSFERS_CHANGE, id, body)
 
     def failures(self, id: str) -> Iterator[FailedItem]:
         """Iterates over all failed items of a transfer, however many they are."""
@@ -309,6 +399,12 @@ class Transfers:
             silence=_SILENCE_S,
         )
 
-    def _one(self, operation: operations.Operation, id: str, body: object = None) -> Transfer:
-        reply = self._connection.call(operation, Transfer, {"id": id}, json=body)
+    def _one(
+        self,
+        operation: operations.Operation,
+        id: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Transfer:
+        reply = self._connection.call(operation, Transfer, {"id": id}, query=query, json=body)
         return reply.bound_to(self)

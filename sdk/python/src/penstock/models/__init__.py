@@ -56,7 +56,7 @@ from .plan import (
     PlanTotals,
     ThereItem,
 )
-from .problem import FieldFault, ObjectKind, ProblemDetails, ProblemDocument, ProblemObject
+from .problem import FieldFault, Problem, ProblemDetails, ProblemDocument
 from .receipt import (
     CatalogueList,
     Receipt,
@@ -66,6 +66,7 @@ from .receipt import (
     Role,
     Verified,
 )
+from .reference import ObjectKind, ObjectRef
 from .site import (
     Finding,
     JoinReply,
@@ -73,7 +74,7 @@ from .site import (
     Orphan,
     OrphanKind,
     RotateReply,
-    SiteEvent,
+    SiteEventView,
     SiteHealthView,
     SiteView,
     StatusView,
@@ -82,17 +83,24 @@ from .site import (
 )
 from .transfer import (
     AttributeClass,
+    Bottleneck,
+    BottleneckCode,
+    Direction,
     Exit,
     FailedItem,
+    FailureCount,
+    FailureSummary,
     NotKept,
     NotKeptWhy,
     PeerShare,
     Progress,
+    ProgressSummary,
     QueueEntry,
     QueueView,
     TransferState,
+    TransferSummary,
     TransferView,
-    Waiting,
+    WaitingView,
 )
 from .webhook import (
     Delivery,
@@ -105,6 +113,8 @@ from .webhook import (
 
 __all__ = [
     "AttributeClass",
+    "Bottleneck",
+    "BottleneckCode",
     "CatalogueList",
     "ChecksumKind",
     "ClusterView",
@@ -113,6 +123,7 @@ __all__ = [
     "Delivery",
     "DeliveryResult",
     "DigestKind",
+    "Direction",
     "DrainMark",
     "Durability",
     "Encryption",
@@ -122,6 +133,8 @@ __all__ = [
     "Event",
     "Exit",
     "FailedItem",
+    "FailureCount",
+    "FailureSummary",
     "FieldFault",
     "FileTime",
     "Finding",
@@ -139,6 +152,7 @@ __all__ = [
     "NotKept",
     "NotKeptWhy",
     "ObjectKind",
+    "ObjectRef",
     "OpenEnum",
     "Orphan",
     "OrphanKind",
@@ -162,10 +176,11 @@ __all__ = [
     "PlanTotals",
     "Presence",
     "Preserve",
+    "Problem",
     "ProblemDetails",
     "ProblemDocument",
-    "ProblemObject",
     "Progress",
+    "ProgressSummary",
     "Proof",
     "QueueEntry",
     "QueueView",
@@ -180,7 +195,7 @@ __all__ = [
     "Scope",
     "SelectRule",
     "Selection",
-    "SiteEvent",
+    "SiteEventView",
     "SiteHealthView",
     "SiteProbe",
     "SiteView",
@@ -200,13 +215,14 @@ __all__ = [
     "TransferOptions",
     "TransferPaths",
     "TransferState",
+    "TransferSummary",
     "TransferView",
     "UpdateOptions",
     "UserRole",
     "UserView",
     "Verified",
     "View",
-    "Waiting",
+    "WaitingView",
     "WebhookKind",
     "WebhookMessage",
     "WebhookView",

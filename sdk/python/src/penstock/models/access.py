@@ -1,5 +1,7 @@
 """Users, tokens, and the caller itself."""
 
+from datetime import datetime
+
 from pydantic import Field
 
 from .base import OpenEnum, View
@@ -61,8 +63,8 @@ class UserView(View):
     """The name."""
     role: UserRole
     """The role."""
-    created: int = 0
-    """Time of its creation, in seconds since 1970."""
+    created_at: datetime
+    """Time of its creation."""
     disabled: bool = False
     """True if the user is locked out: no token of it is accepted."""
     grants: dict[str, StoreGrant] = {}
@@ -82,10 +84,10 @@ class TokenView(View):
     """The note."""
     scopes: list[Scope] | None = None
     """Scopes; none leaves all rights of the user."""
-    created: int = 0
-    """Time of its creation, in seconds since 1970."""
-    expires: int = 0
-    """Time at which it expires, in seconds since 1970."""
+    created_at: datetime
+    """Time of its creation."""
+    expires_at: datetime
+    """Time at which it expires."""
     token: str | None = Field(default=None, repr=False)
     """Text of the token, only in what `create` returns: the site cannot show it again."""
 

@@ -1,6 +1,7 @@
 """Problems, as replies and events carry them."""
 
-from .base import OpenEnum, View
+from .base import View
+from .reference import ObjectRef
 from .transfer import Exit
 
 NO_TYPE = "about:blank"
@@ -18,32 +19,21 @@ class FieldFault(View):
     """The fault, for people."""
 
 
-class ObjectKind(OpenEnum):
-    """Kind of the object that a problem is about."""
+class Problem(View):
+    """A problem as the file of a plan has it."""
 
-    PEER = "peer"
-    """A peer of the site."""
-    SITE = "site"
-    """A site."""
-    STORE = "store"
-    """A store of the site."""
-    TOKEN = "token"
-    """A token."""
-    TRANSFER = "transfer"
-    """A transfer."""
-    USER = "user"
-    """A user."""
-    OTHER = "other"
-    """A kind of a later release."""
-
-
-class ProblemObject(View):
-    """An object that a problem is about."""
-
-    kind: ObjectKind
-    """Its kind."""
-    name: str = ""
-    """Its name or id."""
+    code: str = ""
+    """The kind of the problem, for programs."""
+    title: str = ""
+    """Operation that failed and its subject, in one line."""
+    detail: str = ""
+    """Reason; the chain of causes in one line. May be empty."""
+    hint: str = ""
+    """Next step for the user. May be empty."""
+    exit: Exit = Exit.UNCLASSIFIED
+    """Exit status of a command that meets this problem."""
+    status: int = 0
+    """HTTP status."""
 
 
 class ProblemDetails(View):
@@ -67,7 +57,7 @@ class ProblemDetails(View):
     """True if the same request may succeed later without a change."""
     errors: list[FieldFault] = []
     """Fields of the request that are at fault."""
-    object: ProblemObject | None = None
+    object: ObjectRef | None = None
     """The object that the problem is about."""
 
 

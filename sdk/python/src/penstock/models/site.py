@@ -1,5 +1,7 @@
 """Sites, stores and findings."""
 
+from datetime import datetime
+
 from .base import OpenEnum, View
 from .cluster import ClusterView
 from .peer import PeersView
@@ -17,8 +19,8 @@ class SiteView(View):
     """SHA-256 of its CA's key, in hex."""
     addresses: list[str] = []
     """Addresses at which its peers listen for data, and its controller for requests."""
-    paired: int = 0
-    """Time of the pairing, in seconds since 1970; 0 for the own site."""
+    paired_at: datetime | None = None
+    """Time of the pairing; none for the own site."""
     keys: int = 0
     """Number of its keys: rotations since it was set up."""
     unheard: bool = False
@@ -51,8 +53,8 @@ class TokenReply(View):
 
     token: str
     """The token: a secret until it is used."""
-    expires: int = 0
-    """Time after which it is void, in seconds since 1970."""
+    expires_at: datetime
+    """Time after which it is void."""
     fingerprint: str = ""
     """Fingerprint of the own site's CA."""
 
@@ -165,11 +167,11 @@ class RotateReply(View):
     """Peers of the own site that did not answer and have the old keys only."""
 
 
-class SiteEvent(View):
+class SiteEventView(View):
     """An event at a site."""
 
-    at_ms: int = 0
-    """Time by the clock of the reporting peer, in milliseconds since 1970."""
+    at: datetime
+    """Time by the clock of the reporting peer."""
     peer: str
     """The reporting peer."""
     kind: str = ""

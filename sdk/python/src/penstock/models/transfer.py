@@ -1,10 +1,13 @@
 """Transfers and their figures."""
 
+from datetime import datetime
+
 from pydantic import Field
 
 from .base import OpenEnum, View
-from .options import TransferOptions
+from .options import Limits, TransferOptions
 from .place import Location, PathText
+from .reference import ObjectRef
 
 
 class TransferState(OpenEnum):
@@ -203,56 +206,175 @@ class Progress(View):
     """Limit of the rate now, in words: `reading at the source`, `the network`, …."""
 
 
-class Waiting(View):
+class WaitingView(View):
     """Reason for which a transfer waits."""
 
     code: str
-    """Kind of the reason: `turn`, `retry`, `room`, …."""
-    since_ms: int = 0
-    """Milliseconds since 1970 since which it waits for this reason."""
-    until_ms: int | None = None
-    """End of the wait in milliseconds since 1970; none where an event ends it."""
-    on: str = ""
-    """Object: a store, a site, a rule. May be empty."""
+    """Kind of the reason: `turn`, `retry`, `room`, `user`, …."""
+    since: datetime
+    """Time since which it waits for this reason."""
+    until: datetime | None = None
+    """End of the wait; none where an event ends it."""
+    on: ObjectRef | None = None
+    """Object for which it waits, or the user who paused it; none if there is none."""
     position: int | None = None
     """Number of transfers that would start before it; none where that is not known."""
+    text: str = ""
+    """Reason in words."""
 
 
-class TransferView(View):
-    """A transfer as `show`, `list` and the event stream present it."""
+class Direction(OpenEnum):
+    """Direction of a transfer, as seen from the site that answers."""
+
+    IN = "in"
+    """From another site to this one."""
+    OUT = "out"
+    """From this site to another one."""
+    WITHIN = "within"
+    """Within this site."""
+
+
+class BottleneckCode(OpenEnum):
+    """Part of a transfer that limits its rate."""
+
+    SCAN = "scan"
+    """The scan of the source finds no more files."""
+    LIMIT = "limit"
+    """A limit that a user has set."""
+    STORAGE = "storage"
+    """Source and target of one host."""
+    NETWORK_OR_SOURCE = "network-or-source"
+    """The network, or the source: the target waits for bytes."""
+    TARGET = "target"
+    """The target: it checks and writes."""
+    DURABILITY = "durability"
+    """The target: it makes durable what is written."""
+    READBACK = "readback"
+    """The target: it reads again what it has written."""
+    FORMER_PEER = "former-peer"
+    """A peer that took part before, and may still write."""
+    SEVERAL = "several"
+    """Several peers are limited by different parts."""
+
+
+class Bottleneck(View):
+    """Part of a transfer that limits its rate now."""
+
+    code: BottleneckCode
+    """The part, for programs."""
+    text: str = ""
+    """The part, for people."""
+
+
+class ProgressSummary(View):
+    """Figures of a transfer in a list. All counts are of payload."""
+
+    files_found: int = 0
+    """Files found so far."""
+    bytes_found: int = 0
+    """Bytes of files found so far."""
+    scan_complete: bool = False
+    """True if the scan is complete, so that the two above are totals."""
+    files: int = 0
+    """Files verified and written."""
+    bytes: int = 0
+    """Bytes verified and written, in this run and before."""
+    bytes_durable: int = 0
+    """Bytes durable under the stated policy."""
+    errors: int = 0
+    """Items that failed."""
+    rate_bits_per_s: float = 0.0
+    """Bits per second now, over the last second or so; 0 if it does not run."""
+    seconds: float = 0.0
+    """Seconds since the transfer was started, pauses left out."""
+    eta_seconds: int | None = None
+    """Seconds until its end at the rate of now; none where that cannot be told."""
+
+
+class FailureCount(View):
+    """Failed items of a transfer in a list."""
+
+    count: int = 0
+    """Number of failed items."""
+
+
+class FailureSummary(FailureCount):
+    """Failed items of a transfer."""
+
+    first: list[FailedItem] = []
+    """The first of them; all are in the failure list."""
+
+
+class _TransferFields(View):
+    """What lists and single transfers have in common."""
 
     id: str
     """Its id."""
+    label: str = ""
+    """Note of its user."""
+    owner: str | None = None
+    """User that submitted it; none where another site did, or the administrator of the host."""
     source: Location
     """Source."""
     target: Location
     """Target."""
-    options: TransferOptions = TransferOptions()
-    """Options."""
-    owner: str | None = None
-    """User that submitted it; none where another site did, or the administrator of the host."""
-    label: str = ""
-    """Note of its user."""
-    priority: int | None = None
-    """Priority among the transfers of one user, 0 to 100."""
+    direction: Direction
+    """Direction, as seen from the site that answers."""
     state: TransferState
     """State."""
-    waiting: Waiting | None = None
-    """Reason for which it waits; none if it does not."""
+    waiting: WaitingView | None = None
+    """Reason for which it waits; none if it moves or has ended."""
     reason: str = ""
-    """Reason of the state, or what the transfer waits for and until when. May be
-    empty.
-    """
-    created: int = 0
-    """Time of its submission, in seconds since 1970."""
-    progress: Progress
-    """Figures."""
+    """Reason of the state in words. May be empty."""
+    created_at: datetime
+    """Time of its submission."""
+    started_at: datetime | None = None
+    """Begin of its first attempt; none until then."""
+    ended_at: datetime | None = None
+    """Time of its end; none until then."""
+    not_before: datetime | None = None
+    """Earliest start, if one was given."""
+    priority: int | None = None
+    """Priority among the transfers of one user, 0 to 100; none for the usual one, 50."""
+    attempt: int = 0
+    """Number of attempts that were begun."""
+    bottleneck: Bottleneck | None = None
+    """Part that limits its rate; none if it does not run."""
+    files_from_count: int = 0
+    """Number of paths in the request; 0 for a whole directory."""
     exit: Exit | None = None
     """Exit status of `--wait`, once the transfer has ended."""
-    first_failures: list[FailedItem] = Field(default=[], alias="failures")
-    """The first failed items; all of them are in the failure list."""
+
+
+class TransferSummary(_TransferFields):
+    """A transfer as lists show it: without lists of its own."""
+
+    progress: ProgressSummary
+    """Figures."""
+    failure_count: FailureCount = Field(default=FailureCount(), alias="failures")
+    """Number of failed items."""
+
+
+class TransferView(_TransferFields):
+    """A transfer."""
+
+    options: TransferOptions = TransferOptions()
+    """Options of the request. `files_from` is left out, unless it was asked for."""
+    limits: Limits = Limits()
+    """Limits that hold now."""
+    progress: Progress
+    """Figures."""
+    eta_seconds: int | None = None
+    """Seconds until its end at the rate of now; none where that cannot be told."""
+    failure_summary: FailureSummary = Field(default=FailureSummary(), alias="failures")
+    """Failed items."""
     durable_by: str = ""
     """Method by which the data was made durable, in words; empty before the first sync."""
+
+    @property
+    def first_failures(self) -> list[FailedItem]:
+        """The first failed items; all of them are in the failure list."""
+        return self.failure_summary.first
 
 
 class QueueEntry(View):
@@ -268,7 +390,7 @@ class QueueEntry(View):
     """Source."""
     target: Location
     """Target."""
-    waiting: Waiting
+    waiting: WaitingView
     """Reason for which it waits."""
 
 
