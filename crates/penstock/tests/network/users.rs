@@ -222,8 +222,8 @@ fn c2_a_user_submits_its_own_transfers() {
     assert!(output.status.success() && text.contains("run 7") && text.contains("ben"), "{text}");
 }
 
-/// Promise (RFC 9457): every error has problem details of one form, also those of the listener, with
-/// the id of the request, and points at the field that is at fault.
+/// Promise (RFC 9457): every error has problem details of one form, also those of the listener,
+/// with the id of the request, and points at the field that is at fault.
 #[test]
 fn every_error_has_problem_details() {
     let world = World::start();
