@@ -12,7 +12,7 @@ use penstock_api::endpoints::{
     RETRY_TRANSFER, SHOW_QUEUE, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
 };
 use penstock_api::limits::LimitRequest;
-use penstock_api::problem::Exit;
+use penstock_api::problem::{Exit, ObjectKind};
 use penstock_api::proof::{Document, Proof};
 use penstock_api::rest::{
     Action, Event, LIST_MAX, Orphan, OrphanKind, Page, QueueView, StatusView, SubmitRequest,
@@ -681,7 +681,11 @@ fn list(client: &Client, args: &ListArgs, json: bool) -> anyhow::Result<()> {
 
 /// Returns the code of a wait, its object and its place in the queue.
 fn waiting_text(waiting: &WaitingView) -> String {
-    let on = waiting.on.as_ref().map(|on| format!(" at {}", on.name)).unwrap_or_default();
+    let on = waiting.on.as_ref().map(|on| match on.kind {
+        ObjectKind::User => format!(" {}", on.name),
+        _ => format!(" at {}", on.name),
+    });
+    let on = on.unwrap_or_default();
     let before = waiting.position.filter(|before| *before > 0);
     let before = before.map(|before| format!(", {before} before it")).unwrap_or_default();
     let until = waiting.until.map(|until| format!(", until {} UTC", minute(until.seconds())));
