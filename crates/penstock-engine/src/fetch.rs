@@ -128,7 +128,7 @@ pub struct FetchMachine {
     next_request: u32,
     /// Flow over each path; there is always one.
     flows: BTreeMap<PathId, Flow>,
-    resent_bytes: u64,
+    resent: ResentBytes,
     /// Paths that are to carry, open yet or not.
     paths: usize,
     /// Least bytes of one request over distance.
@@ -157,7 +157,7 @@ impl FetchMachine {
             returning: BTreeMap::new(),
             next_request: 1,
             flows: BTreeMap::from([(PathId::default(), Flow::default())]),
-            resent_bytes: 0,
+            resent: ResentBytes::default(),
             cut_bytes: CUT_BYTES,
             is_shared: false,
             dry: None,
@@ -239,7 +239,7 @@ impl FetchMachine {
     /// that had come of a reply are sent twice by that; requests without an answer cost nothing.
     pub fn handle_lane_down(&mut self, lane: LaneId) {
         if let Some(load) = self.lanes.remove(&lane) {
-            self.resent_bytes += load.arrived;
+            self.resent.lane_lost += load.arrived;
             if let Some(flow) = self.flows.get_mut(&load.path) {
                 flow.handle_lane_down(load.bytes, load.requests);
             }
@@ -328,7 +328,7 @@ impl FetchMachine {
                 let delay = RETRY_DELAY * 2u32.pow(u32::from(item.attempt) - 1);
                 let again = retry_of(&item, failure.entry);
                 progress.items += 1;
-                self.resent_bytes += again.bytes;
+                self.resent.entry_failed += again.bytes;
                 self.retries.push(now.plus(delay), again, tried.clone());
             } else {
                 progress.failures.push(failure);
@@ -586,8 +586,24 @@ impl FetchMachine {
 
     /// Returns the bytes that came and had to be sent once more: the lane died within the reply, or
     /// they did not pass the check.
-    pub fn resent_bytes(&self) -> u64 {
-        self.resent_bytes
+    pub fn resent(&self) -> ResentBytes {
+        self.resent
+    }
+}
+
+/// Bytes that came and had to be sent once more, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResentBytes {
+    /// Their lane was lost within the reply.
+    pub lane_lost: u64,
+    /// Their entries did not pass a check, or could not be written.
+    pub entry_failed: u64,
+}
+
+impl ResentBytes {
+    /// Returns the bytes of all causes.
+    pub fn all(self) -> u64 {
+        self.lane_lost + self.entry_failed
     }
 }
 
@@ -668,8 +684,8 @@ mod tests {
         let again = machine.poll_request(Instant(2), LaneId(2)).unwrap();
         assert_eq!(again.item, second.item);
         assert_eq!(
-            machine.resent_bytes(),
-            40,
+            machine.resent(),
+            ResentBytes { lane_lost: 40, entry_failed: 0 },
             "what was asked for and had not come is not sent twice"
         );
     }
