@@ -84,8 +84,7 @@ pub(crate) fn run(
         shared.lane_down(lane, Some("the source has no peer to dial".to_owned()));
         return;
     };
-    let beside = shared.has_other_path(path);
-    let begun = Instant::now();
+    let (begun, beside) = (Instant::now(), shared.has_other_path(path));
     let say_rtt = |rtt| shared.path_known(path, rtt);
     let right = dialer.book.endings.right(&dialer.site);
     let (stream, _) = match dialer.dial(&shared.spec, lane, &ends, beside, say_rtt) {
@@ -111,8 +110,7 @@ pub(crate) fn run(
     let closer = stream.closer().ok();
     let _open_lane = closer.map(|closer| dialer.book.open_lanes.enter(closer, right));
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
-    let _counted = shared.traffic.open_lane();
-    let working = Working::default();
+    let (_counted, working) = (shared.traffic.open_lane(), Working::default());
     let closer = LaneHandle::new(&stream, &working).ok();
     shared.note_path(&stream, &ends);
     shared.lane_up((lane, path), rtt, closer);

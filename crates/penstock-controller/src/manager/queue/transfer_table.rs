@@ -125,6 +125,12 @@ impl Table {
         QueueView { running: running as u64, waiting: waiting as u64, transfers }
     }
 
+    /// Returns how many attempts have a thread, and the time since the last decision about the
+    /// queue.
+    pub(crate) fn activity(&self) -> (usize, Duration) {
+        (self.running, self.looked.elapsed())
+    }
+
     /// Returns whether the last decision about the queue was within this time.
     pub(crate) fn has_moved_within(&self, time: Duration) -> bool {
         self.looked.elapsed() <= time
