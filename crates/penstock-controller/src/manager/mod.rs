@@ -202,9 +202,10 @@ impl Manager {
         self.table.lock().queue(LIST_MAX)
     }
 
-    /// Returns whether the thread that starts transfers has looked at them within this time.
-    pub fn has_moved_within(&self, time: Duration) -> bool {
-        self.table.lock().has_moved_within(time)
+    /// Returns the time since the thread that starts transfers has looked at them. Waits for the
+    /// table of transfers, which is held while a record is stored.
+    pub fn silence(&self) -> Duration {
+        self.table.lock().activity().1
     }
 
     /// Returns figures for metrics. Waits for the table of transfers, which is held while a record

@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::client::no_principal;
+use super::client::{MetricsReader, no_principal};
 use super::connection::Connection;
 use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, PASSED_ON, SITE, maybe_done};
 use super::local::{self, LocalApi};
@@ -44,6 +44,7 @@ use crate::cluster::member::Member;
 use crate::http::reply::{ProblemReply, blocking, method_unknown, not_found};
 use crate::http::request::BODY_BYTES_MAX;
 use crate::managed_etcd::voters::MEMBERS;
+use crate::metrics::Requests;
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::{Host, with_version};
 
@@ -99,7 +100,9 @@ impl ClusterRouter {
                 }
             };
             let route = route.layer(DefaultBodyLimit::max(endpoint.body_bytes_max()));
-            Some(route.route_layer(from_fn_with_state(endpoint, guard)))
+            let route = route.route_layer(from_fn_with_state(endpoint, guard));
+            let requests = Arc::clone(&self.api.metrics.requests);
+            Some(route.route_layer(from_fn_with_state((requests, endpoint), count)))
         });
         Ok(self.complete(routes))
     }
@@ -155,7 +158,10 @@ async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    if endpoint.right == Right::Public {
+    let is_scrape = endpoint.right == Right::Metrics;
+    if endpoint.right == Right::Public
+        || is_scrape && request.extensions().get::<MetricsReader>().is_some()
+    {
         return next.run(request).await;
     }
     match request.extensions().get::<Principal>().map(|user| user.require(endpoint.right)) {
@@ -163,6 +169,19 @@ async fn guard(
         Some(Err(why)) => problem(why),
         None => no_principal(),
     }
+}
+
+/// Counts a request under the name of its endpoint, with its status and the time until the head of
+/// its answer.
+async fn count(
+    State((requests, endpoint)): State<(Arc<Requests>, &'static Endpoint)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let begun = Instant::now();
+    let response = next.run(request).await;
+    requests.count(endpoint.name, response.status().as_u16(), begun.elapsed());
+    response
 }
 
 /// Leads a request of a user to the controller, which may be this peer.

@@ -131,11 +131,6 @@ impl Table {
         (self.running, self.looked.elapsed())
     }
 
-    /// Returns whether the last decision about the queue was within this time.
-    pub(crate) fn has_moved_within(&self, time: Duration) -> bool {
-        self.looked.elapsed() <= time
-    }
-
     /// Handles the end of the manager: nothing begins any more, and all runs end with their ledgers
     /// committed.
     pub(crate) fn stop(&mut self) {

@@ -10,6 +10,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use tokio::io::AsyncReadExt as _;
 
 pub(crate) use problem_reply::ProblemReply;
+use crate::metrics::requests::BLOCKING;
 
 /// Bytes of a file that are sent at a time.
 const FILE_PART_BYTES: usize = 64 * 1024;
@@ -24,7 +25,13 @@ pub(crate) type Reply<T> = Result<Json<T>, ProblemReply>;
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ProblemReply> {
-    match tokio::task::spawn_blocking(work).await {
+    let waits = BLOCKING.wait();
+    let counted = move || {
+        drop(waits);
+        let _works = BLOCKING.work();
+        work()
+    };
+    match tokio::task::spawn_blocking(counted).await {
         Ok(result) => result.map_err(ProblemReply),
         Err(error) => {
             tracing::error!(%error, "request handler");
