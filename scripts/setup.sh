@@ -97,6 +97,7 @@ want_packages() {
         want xxhsum xxhash
         want etcd etcd-server
         want etcdctl etcd-client
+        want promtool prometheus
     fi
     if [ "${#missing[@]}" -gt 0 ]; then
         mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

@@ -14,7 +14,7 @@ use crate::config::StoreConfig;
 use crate::site::store_look;
 
 /// Interval of the looks.
-const LOOK: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_secs(5);
 
 /// What a look has found at a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
