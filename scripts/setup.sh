@@ -98,6 +98,7 @@ want_packages() {
         want etcd etcd-server
         want etcdctl etcd-client
         want promtool prometheus
+        want systemd-analyze systemd
     fi
     if [ "${#missing[@]}" -gt 0 ]; then
         mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

@@ -139,6 +139,8 @@ impl ServiceManager {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::Command;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
@@ -226,7 +228,7 @@ mod tests {
         let woken = std::sync::Mutex::new(woken);
         let look = move || {
             looked.send(()).unwrap();
-            drop(woken.lock().unwrap().recv());
+            let _ = woken.lock().unwrap().recv();
             Sight { late: Vec::new(), status: "leads".to_owned() }
         };
         tokio::spawn(manager.report(look, stopped));
@@ -236,5 +238,34 @@ mod tests {
         assert!(looks.try_recv().is_err());
         wake.send(()).unwrap();
         assert_eq!(hears.recv().unwrap(), "WATCHDOG=1");
+    }
+
+    /// Promise: the example unit is one that systemd takes, its exposure stays low, and its watchdog
+    /// leaves time for two reports.
+    #[test]
+    fn the_example_unit_is_sound() {
+        let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/penstock.service");
+        let unit = std::fs::read_to_string(unit).unwrap();
+        let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        assert_eq!(value("Type="), "notify");
+        let watchdog = Duration::from_secs(value("WatchdogSec=").parse().unwrap());
+        assert!(watchdog >= 4 * LOOK);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("penstock.service");
+        // The program is installed later; systemd wants to see one.
+        let begin = value("ExecStart=").split(' ').next().unwrap();
+        std::fs::write(&path, unit.replace(begin, "/bin/true")).unwrap();
+        let verify = ["verify", "--man=no"];
+        let security = ["security", "--offline=yes", "--threshold=30", "--no-pager"];
+        for arguments in [&verify[..], &security[..]] {
+            let judged = Command::new("systemd-analyze").args(arguments).arg(&path).output();
+            let Ok(judged) = judged else {
+                println!("SKIPPED: systemd-analyze is not installed (Debian: systemd)");
+                return;
+            };
+            let told = [judged.stdout, judged.stderr].concat();
+            let told = String::from_utf8_lossy(&told);
+            assert!(judged.status.success(), "{told}");
+        }
     }
 }
