@@ -17,6 +17,7 @@
 //! for a reason that may pass is asked for again after a delay, over another path first; after
 //! [`ATTEMPTS_MAX`] attempts it has failed.
 
+mod counts;
 mod endgame;
 mod item;
 mod retries;
@@ -35,6 +36,7 @@ use self::retries::{Retries, has_other, may_pass, retry_of};
 use crate::flow::Flow;
 use crate::paths::PathId;
 
+pub use self::counts::{FetchCounts, ResentBytes};
 pub use self::item::{Item, Request};
 
 /// Attempts at one entry before it has failed for good.
@@ -589,21 +591,14 @@ impl FetchMachine {
     pub fn resent(&self) -> ResentBytes {
         self.resent
     }
-}
 
-/// Bytes that came and had to be sent once more, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResentBytes {
-    /// Their lane was lost within the reply.
-    pub lane_lost: u64,
-    /// Their entries did not pass a check, or could not be written.
-    pub entry_failed: u64,
-}
-
-impl ResentBytes {
-    /// Returns the bytes of all causes.
-    pub fn all(self) -> u64 {
-        self.lane_lost + self.entry_failed
+    /// Returns how many requests are where.
+    pub fn counts(&self) -> FetchCounts {
+        FetchCounts {
+            queued: self.queue.len(),
+            retrying: self.retries.len(),
+            asked: self.asked.len(),
+        }
     }
 }
 

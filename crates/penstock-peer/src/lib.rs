@@ -48,5 +48,5 @@ pub use target::extraneous::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,
 };
 pub use target::{LaneConfig, TargetService};
-pub use task::load::{SourceFigures, TargetFigures};
+pub use task::load::{SourceFigures, TargetFigures, TaskQueues};
 pub use traffic::TrafficFigures;

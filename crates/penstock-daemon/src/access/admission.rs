@@ -209,6 +209,8 @@ pub(crate) struct Admission {
     refused: Mutex<Refused>,
     /// Refusals since the process began, in the order of [`REFUSALS`].
     refusals: [AtomicU64; REFUSALS.len()],
+    /// Time that handshakes had to wait for their turn, since the process began.
+    waited_ms: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -226,13 +228,16 @@ impl Admission {
             of_source: TokenBuckets::new(OF_SOURCE, SEEN_MAX),
             of_site: TokenBuckets::new(OF_SITE, SEEN_MAX),
         };
-        let (known, refused, refusals) = Default::default();
-        Self { own, handshakes: Mutex::new(handshakes), rooms, known, refused, refusals }
+        let (known, refused, refusals, waited_ms) = Default::default();
+        let handshakes = Mutex::new(handshakes);
+        Self { own, handshakes, rooms, known, refused, refusals, waited_ms }
     }
 
     /// Takes the turn of a handshake. Returns the time until it; `None` if that is too far away.
     pub(crate) fn take_turn(&self, from: IpAddr) -> Option<Duration> {
-        self.take_turn_at(penstock_sys::boottime_now(), from)
+        let turn = self.take_turn_at(penstock_sys::boottime_now(), from)?;
+        self.waited_ms.fetch_add(turn.as_millis() as u64, Ordering::Relaxed);
+        Some(turn)
     }
 
     fn take_turn_at(&self, now: Instant, from: IpAddr) -> Option<Duration> {
@@ -298,6 +303,11 @@ impl Admission {
             refused.counts.insert((source, what), 0);
             tracing::info!(%from, %why, "{what}; further ones are counted for a minute");
         }
+    }
+
+    /// Returns the time that handshakes had to wait for their turn, since the process began.
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_millis(self.waited_ms.load(Ordering::Relaxed))
     }
 
     /// Returns what was refused since the process began, by kind.

@@ -236,11 +236,25 @@ impl Budget {
     /// Places by duty: how many are taken, and how many there are.
     pub(crate) fn usage(&self) -> Vec<(&'static str, usize, usize)> {
         let duties = Duty::ALL.into_iter().zip(&self.places);
+        let taken = |most: usize, places: &Semaphore| most - places.available_permits().min(most);
         let usage = duties.map(|(duty, places)| {
             let most = duty.places_of(self.own);
-            (duty.as_str(), most.saturating_sub(places.available_permits()), most)
+            (duty.as_str(), taken(most, places), most)
         });
-        usage.collect()
+        let lists = ("list", taken(LISTS_OF_SITE, &self.bodies.lists), LISTS_OF_SITE);
+        usage.chain([lists]).collect()
+    }
+
+    /// Bytes that requests of the site take here now, by kind: those of short bodies, of answers
+    /// that are not sent yet, and of decoded pages.
+    pub(crate) fn bytes(&self) -> [(&'static str, usize, usize); 3] {
+        let taken = |most: usize, room: &Semaphore| most - room.available_permits().min(most);
+        let (pages, pages_max) = self.memory.page_bytes();
+        [
+            ("request", taken(SHORT_BYTES_OF_SITE, &self.bodies.short), SHORT_BYTES_OF_SITE),
+            ("answer", taken(ANSWER_BYTES_OF_SITE, &self.answers.0), ANSWER_BYTES_OF_SITE),
+            ("page", pages, pages_max),
+        ]
     }
 
     /// The memory of the lanes that are served to the site.

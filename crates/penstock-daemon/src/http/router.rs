@@ -26,7 +26,6 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::lease::LEASES;
 use penstock_api::site::SiteHealth;
 use penstock_cluster::membership::ClusterNow;
-use penstock_peer::SourceService;
 use penstock_proto::id::Name;
 use penstock_proto::version;
 use tokio::runtime::Handle;
@@ -77,14 +76,8 @@ pub(crate) struct ClusterRouter {
 }
 
 impl ClusterRouter {
-    pub(crate) fn new(
-        api: LocalApi,
-        client: PeerClient,
-        host: Arc<Host>,
-        service: Arc<SourceService>,
-    ) -> Self {
-        let (lister, answered) = (Lister::new(service), Arc::default());
-        Self { api, client, host, lister, answered }
+    pub(crate) fn new(api: LocalApi, client: PeerClient, host: Arc<Host>, lister: Lister) -> Self {
+        Self { api, client, host, lister, answered: Arc::default() }
     }
 
     /// Serves the local API, whoever the controller is.
@@ -179,6 +172,7 @@ async fn count(
     next: Next,
 ) -> Response {
     let begun = Instant::now();
+    let _under_way = requests.begin();
     let response = next.run(request).await;
     requests.count(endpoint.name, response.status().as_u16(), begun.elapsed());
     response

@@ -9,8 +9,9 @@ use penstock_proto::id::PeerId;
 
 use super::table::{
     BUFFERS, BUFFERS_MAX, BYTES, CONNECTIONS_AHEAD, DIALS_FAILED, HANDOVERS, LANES, LANES_LOST,
-    PATH_RATE, PATH_ROUND_TRIP, PATH_UP, REPAIRS, REQUESTS_REFUSED, RESENT_BYTES, SCANS,
-    STAGE_SECONDS, STORE_CALL_SECONDS, STORE_CALLS, STORE_HANGING, STORE_LOOKS, TASKS,
+    NAMELESS, PATH_RATE, PATH_ROUND_TRIP, PATH_UP, REPAIRS, REPORTS, REQUESTS_REFUSED,
+    RESENT_BYTES, SCANS, STAGE_SECONDS, STORE_CALL_SECONDS, STORE_CALLS, STORE_HANGING,
+    STORE_LOOKS, TASK_REQUESTS, TASKS, UNSYNCED,
 };
 use super::{Part, Samples};
 
@@ -22,16 +23,14 @@ const WITHIN: &str = "within";
 /// Returns the part.
 pub(crate) fn part(own: PeerId, target: Arc<TargetService>, source: Arc<SourceService>) -> Part {
     Part::new("data-plane", move |samples| {
-        add_tasks(samples, &own, &target);
+        add_lanes(samples, &own, &target);
         add_target(samples, &own, &target.figures());
         add_source(samples, &own, &source.figures());
     })
 }
 
-fn add_tasks(samples: &mut Samples, own: &PeerId, target: &TargetService) {
-    let loads = target.loads(&own.peer);
-    samples.count(&TASKS, &[], loads.len() as u64);
-    for load in &loads {
+fn add_lanes(samples: &mut Samples, own: &PeerId, target: &TargetService) {
+    for load in &target.loads(&own.peer) {
         let Some(site) = &load.source else { continue };
         for path in &load.paths {
             samples.count(&LANES, &[IN, site.as_str(), &path.network], path.lanes.into());
@@ -53,13 +52,25 @@ fn add_target(samples: &mut Samples, own: &PeerId, figures: &TargetFigures) {
             samples.add(&STAGE_SECONDS, &[site, stage], time.as_secs_f64());
         }
     }
+    let queues = figures.queues;
+    samples.count(&TASKS, &[], queues.tasks as u64);
+    samples.count(&TASK_REQUESTS, &["queued"], queues.queued as u64);
+    samples.count(&TASK_REQUESTS, &["asked"], queues.asked as u64);
+    samples.count(&TASK_REQUESTS, &["retrying"], queues.retrying as u64);
+    samples.count(&UNSYNCED, &[], queues.unsynced_bytes);
+    samples.count(&NAMELESS, &[], queues.nameless as u64);
+    samples.count(&REPORTS, &[], queues.reports as u64);
+    add_paths(samples, figures);
+    add_stores(samples, figures);
     let buffers = figures.buffers;
     samples.count(&BUFFERS, &["in-use"], buffers.in_use as u64);
     samples.count(&BUFFERS, &["idle"], buffers.idle as u64);
     samples.count(&BUFFERS_MAX, &[], buffers.buffers_max as u64);
     samples.count(&CONNECTIONS_AHEAD, &[], figures.connections_ahead as u64);
     samples.count(&HANDOVERS, &[], figures.handovers as u64);
-    add_paths(samples, figures);
+}
+
+fn add_stores(samples: &mut Samples, figures: &TargetFigures) {
     for calls in &figures.stores {
         let store = calls.store.as_str();
         samples.count(&STORE_CALLS, &[store, "answered"], calls.answered);

@@ -8,9 +8,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as Families;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::table::{Family, HTTP_REQUESTS, HTTP_SECONDS};
+use super::table::{Family, HTTP_REQUESTS, HTTP_SECONDS, HTTP_UNDER_WAY};
 
 /// Bounds of the durations, in seconds: a look in memory, one in the state, a journal that is busy,
 /// a controller that is waited for.
@@ -23,16 +24,22 @@ type Labels<const N: usize> = [(&'static str, String); N];
 pub(crate) struct Requests {
     answered: Families<Labels<2>, Counter>,
     seconds: Families<Labels<1>, Histogram, fn() -> Histogram>,
+    under_way: AtomicU64,
 }
 
 impl Default for Requests {
     fn default() -> Self {
         let seconds = Families::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> _);
-        Self { answered: Families::default(), seconds }
+        Self { answered: Families::default(), seconds, under_way: AtomicU64::new(0) }
     }
 }
 
 impl Requests {
+    /// Counts a request as under way until the value that is returned is dropped.
+    pub(crate) fn begin(&self) -> Counted<'_> {
+        Counted::count(&self.under_way)
+    }
+
     /// Counts a request whose answer had this status, after so long a time. `operation` is the name
     /// of its endpoint.
     pub(crate) fn count(&self, operation: &str, status: u16, took: Duration) {
@@ -50,6 +57,8 @@ impl Collector for Requests {
             let kind = family.kind.metric_type();
             metric.encode(encoder.encode_descriptor(name, family.help, unit, kind)?)
         };
+        let under_way = ConstGauge::new(self.under_way.load(Ordering::Relaxed));
+        add(&HTTP_UNDER_WAY, &under_way)?;
         add(&HTTP_REQUESTS, &self.answered)?;
         add(&HTTP_SECONDS, &self.seconds)
     }
@@ -66,16 +75,16 @@ pub(crate) struct BlockingRequests {
 }
 
 /// A request that counts until this is dropped.
-pub(crate) struct Blocking<'a>(&'a AtomicU64);
+pub(crate) struct Counted<'a>(&'a AtomicU64);
 
-impl<'a> Blocking<'a> {
+impl<'a> Counted<'a> {
     fn count(counter: &'a AtomicU64) -> Self {
         counter.fetch_add(1, Ordering::Relaxed);
         Self(counter)
     }
 }
 
-impl Drop for Blocking<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -87,13 +96,13 @@ impl BlockingRequests {
     }
 
     /// Counts a request that waits for a thread.
-    pub(crate) fn wait(&self) -> Blocking<'_> {
-        Blocking::count(&self.waiting)
+    pub(crate) fn wait(&self) -> Counted<'_> {
+        Counted::count(&self.waiting)
     }
 
     /// Counts a request that has got one.
-    pub(crate) fn work(&self) -> Blocking<'_> {
-        Blocking::count(&self.working)
+    pub(crate) fn work(&self) -> Counted<'_> {
+        Counted::count(&self.working)
     }
 
     /// Returns how many requests wait for a thread, and how many are at work.

@@ -7,8 +7,9 @@ use tokio::sync::Semaphore;
 
 use super::table::{
     ADMISSION_PLACES, AUDIT_LINES, AUTH_FAILURES, BUILD, BUSY_USERS, CERTIFICATE_EXPIRY,
-    CLOCK_ERROR, CONTROLLER, ETCD_UNANSWERED, ETCD_WRITES, ETCD_WRITTEN_BYTES, HTTP_CONNECTIONS,
-    PEER_CALLS, PEERS, REJECTIONS, SITE_PLACES, SITE_PLACES_MAX, STRIDES, STRIDES_MAX,
+    CLOCK_ERROR, CONTROLLER, ETCD_UNANSWERED, ETCD_WRITES, ETCD_WRITTEN_BYTES, HANDSHAKE_WAIT,
+    HTTP_CONNECTIONS, PEER_PLACES, PEER_PLACES_MAX, PEERS, REJECTIONS, SITE_BYTES, SITE_MAX_BYTES,
+    SITE_PLACES, SITE_PLACES_MAX, STRIDES, STRIDES_MAX,
 };
 use super::{Part, Samples};
 use crate::access::audit_log::AuditLog;
@@ -26,12 +27,14 @@ pub(crate) struct WebFigures {
     pub(crate) places_max: usize,
 }
 
-/// Returns the part of the site and its peers. `calls` are the places for calls of a controller on
-/// another host: those that are taken, and all.
+/// The places for one kind of work for other peers of the site: those that are taken, and all.
+pub(crate) type PeerPlaces = (&'static str, (usize, usize));
+
+/// Returns the part of the site and its peers. `places` are those for work for its other peers.
 pub(crate) fn site_part(
     member: Arc<Member>,
     web: WebFigures,
-    calls: impl Fn() -> (usize, usize) + Send + Sync + 'static,
+    places: impl Fn() -> [PeerPlaces; 2] + Send + Sync + 'static,
 ) -> Part {
     Part::new("site", move |samples| {
         let site = &member.parts.site;
@@ -51,9 +54,10 @@ pub(crate) fn site_part(
             samples.count(&ETCD_WRITTEN_BYTES, &[], bytes);
             samples.count(&ETCD_UNANSWERED, &[], election.etcd.unanswered());
         }
-        let (taken, all) = calls();
-        samples.count(&PEER_CALLS, &["taken"], taken as u64);
-        samples.count(&PEER_CALLS, &["free"], all.saturating_sub(taken) as u64);
+        for (kind, (taken, most)) in places() {
+            samples.count(&PEER_PLACES, &[kind], taken as u64);
+            samples.count(&PEER_PLACES_MAX, &[kind], most as u64);
+        }
     })
 }
 
@@ -80,6 +84,7 @@ fn add_refusals(samples: &mut Samples, site: &Site) {
     for (what, count) in site.admission.refusals() {
         samples.count(&REJECTIONS, &[what], count);
     }
+    samples.add(&HANDSHAKE_WAIT, &[], site.admission.waited().as_secs_f64());
     for (stage, source, count) in site.admission.places() {
         samples.count(&ADMISSION_PLACES, &[stage, source], count as u64);
     }
@@ -91,6 +96,12 @@ fn add_budgets(samples: &mut Samples, site: &Site) {
         for (duty, taken, most) in budget.usage() {
             samples.count(&SITE_PLACES, &[name, duty], taken as u64);
             samples.count(&SITE_PLACES_MAX, &[name, duty], most as u64);
+        }
+        for (kind, taken, most) in budget.bytes() {
+            samples.count(&SITE_BYTES, &[name, kind], taken as u64);
+            if most < usize::MAX {
+                samples.count(&SITE_MAX_BYTES, &[name, kind], most as u64);
+            }
         }
         let strides = budget.strides();
         samples.count(&STRIDES, &[name, "in-use"], strides.in_use as u64);

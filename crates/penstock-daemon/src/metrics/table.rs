@@ -169,6 +169,14 @@ families! {
         "Time of lanes that fetch, all together: waiting, working, held back by a limit.";
     TASKS "penstock_tasks" Gauge Each []
         "Tasks that fetch and write at this peer.";
+    TASK_REQUESTS "penstock_task_requests" Gauge Each ["state"]
+        "Requests of all tasks: queued, asked for over a lane, waiting for another attempt.";
+    UNSYNCED "penstock_unsynced_bytes" Gauge Each []
+        "Bytes that were written since the last sync of their store began.";
+    NAMELESS "penstock_pieces_nameless" Gauge Each []
+        "Written pieces that wait for a sync or for their names.";
+    REPORTS "penstock_reports_waiting" Gauge Each []
+        "Reports of tasks that the controller has not taken.";
     BUFFERS "penstock_buffers" Gauge Each ["state"]
         "Buffers of fetching lanes.";
     BUFFERS_MAX "penstock_buffers_max" Gauge Each []
@@ -228,14 +236,18 @@ families! {
         "Bytes of keys and values in these transactions.";
     ETCD_UNANSWERED "penstock_etcd_unanswered_total" Counter SeveralPeers []
         "Calls that no endpoint of etcd answered in time.";
-    PEER_CALLS "penstock_peer_calls" Gauge Each ["state"]
-        "Places for calls of a controller on another host, which read, list or delete.";
+    PEER_PLACES "penstock_peer_places" Gauge Each ["kind"]
+        "Places that work for other peers of the site has taken: calls of the controller, lists.";
+    PEER_PLACES_MAX "penstock_peer_places_max" Gauge Each ["kind"]
+        "Places for such work; at this limit it waits or is refused.";
 
     "Requests":
     HTTP_REQUESTS "penstock_http_requests_total" Counter Each ["operation", "status"]
         "Requests of the API, by operation and HTTP status.";
     HTTP_SECONDS "penstock_http_request_seconds" Histogram Each ["operation"]
         "Time until the head of an answer of the API.";
+    HTTP_UNDER_WAY "penstock_http_requests_under_way" Gauge Each []
+        "Requests of the API whose answer has not begun.";
     HTTP_CONNECTIONS "penstock_http_connections" Gauge Each []
         "Open connections of the HTTPS API.";
     BLOCKING "penstock_blocking_requests" Gauge Each ["state"]
@@ -248,12 +260,18 @@ families! {
         "Lines of the audit log.";
     REJECTIONS "penstock_admission_rejections_total" Counter Each ["what"]
         "Connections, lanes, tokens and requests to pair that were refused.";
+    HANDSHAKE_WAIT "penstock_handshake_wait_seconds_total" Counter Each []
+        "Time that TLS handshakes had to wait for their turn.";
     ADMISSION_PLACES "penstock_admission_places" Gauge Each ["stage", "source"]
         "Connections without credentials, by how far they have come.";
     SITE_PLACES "penstock_site_places" Gauge Each ["site", "duty"]
         "Places that a paired site has taken: connections, requests, lanes and others.";
     SITE_PLACES_MAX "penstock_site_places_max" Gauge Each ["site", "duty"]
         "Places that a paired site may take.";
+    SITE_BYTES "penstock_site_bytes" Gauge Each ["site", "kind"]
+        "Memory that a paired site has taken: requests, answers that are not sent, pages.";
+    SITE_MAX_BYTES "penstock_site_max_bytes" Gauge Each ["site", "kind"]
+        "Memory that a paired site may take; at this limit its requests wait.";
 
     "Process":
     CPU "process_cpu_seconds_total" Counter Each []

@@ -37,6 +37,7 @@ use crate::access::{renewal, rights, rotation};
 use crate::cluster::controller::ControllerParts;
 use crate::cluster::election::Election;
 use crate::cluster::leadership::{Leadership, Sole};
+use crate::cluster::listing::Lister;
 use crate::cluster::member::{Member, STOP_DEADLINE};
 use crate::config::Config;
 use crate::events::log::EventLog;
@@ -336,7 +337,9 @@ impl Faces {
         let operate = Arc::new(Operate::new(operate, Arc::clone(&member))?);
         let users = Arc::new(Users::new(Arc::clone(&member.parts.site)));
         let operate_here = Arc::clone(&operate);
-        let metrics = watched.metrics(&member, &host, (&operate.target, &operate.source));
+        let lister = Lister::new(Arc::clone(&service));
+        let calls = (Arc::clone(&host), lister.clone());
+        let metrics = watched.metrics(&member, calls, (&operate.target, &operate.source));
         let api = LocalApi {
             webhooks: Arc::clone(&member.parts.webhooks),
             member: Arc::clone(&member),
@@ -345,7 +348,7 @@ impl Faces {
             users,
             metrics,
         };
-        let router = ClusterRouter::new(api, client, Arc::clone(&host), Arc::clone(&service));
+        let router = ClusterRouter::new(api, client, Arc::clone(&host), lister);
         let (local, site) = (router.local()?, router.site()?);
         member.begin()?;
         watched.watch_threads(&member);

@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(hears.recv().unwrap(), "WATCHDOG=1");
     }
 
-    /// Promise: the example unit is one that systemd takes, its exposure stays low, and its watchdog
-    /// leaves time for two reports.
+    /// Promise: the example unit is one that systemd takes, its exposure stays low, and its
+    /// watchdog leaves time for two reports.
     #[test]
     fn the_example_unit_is_sound() {
         let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/penstock.service");

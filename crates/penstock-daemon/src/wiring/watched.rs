@@ -9,6 +9,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::audit_log::AuditLog;
+use crate::cluster::listing::Lister;
 use crate::cluster::member::Member;
 use crate::http::web::CONNECTIONS_MAX;
 use crate::metrics::heartbeat::{Heartbeat, Heartbeats};
@@ -86,16 +87,17 @@ impl Watched {
     pub(super) fn metrics(
         &self,
         member: &Arc<Member>,
-        host: &Arc<Host>,
+        (host, lister): (Arc<Host>, Lister),
         (target, source): (&Arc<TargetService>, &Arc<SourceService>),
     ) -> Arc<Metrics> {
         let site = &member.parts.site;
-        let (calls, own) = (Arc::clone(host), site.identity.peer().clone());
+        let own = site.identity.peer().clone();
+        let places = move || [("call", host.calls()), ("list", lister.places())];
         let mut parts = vec![
             transfers::part(Arc::clone(member)),
             data_plane::part(own, Arc::clone(target), Arc::clone(source)),
             stores::part(Arc::clone(&self.looks)),
-            site_figures::site_part(Arc::clone(member), self.web.clone(), move || calls.calls()),
+            site_figures::site_part(Arc::clone(member), self.web.clone(), places),
             site_figures::access_part(Arc::clone(site), Arc::clone(&self.audit), self.web.clone()),
         ];
         parts.extend(host::parts(self.runtimes.clone(), Arc::clone(&self.heartbeats)));

@@ -127,6 +127,11 @@ impl SourceMemory {
         self.buffers.usage()
     }
 
+    /// Returns the bytes of pages in use, and the limit; `usize::MAX` is none.
+    pub fn page_bytes(&self) -> (usize, usize) {
+        self.pages.usage()
+    }
+
     /// Frees the strides that no request uses, if none uses any.
     pub fn trim_if_idle(&self) {
         if self.buffers.usage().in_use == 0 {
