@@ -9,8 +9,8 @@ use axum::response::{IntoResponse as _, Response};
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::io::AsyncReadExt as _;
 
-pub(crate) use problem_reply::ProblemReply;
 use crate::metrics::requests::BLOCKING;
+pub(crate) use problem_reply::ProblemReply;
 
 /// Bytes of a file that are sent at a time.
 const FILE_PART_BYTES: usize = 64 * 1024;
