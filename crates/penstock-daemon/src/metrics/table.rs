@@ -149,6 +149,10 @@ families! {
         "Readers of events now; the log of the controller is one.";
     EVENT_RESETS "penstock_event_resets_total" Counter Controller []
         "Times that a reader of events was told that it has missed some.";
+    WEBHOOK_DELIVERIES "penstock_webhook_deliveries_total" Counter Controller ["result"]
+        "Attempts to tell other programs of ended transfers.";
+    WEBHOOK_WAITING "penstock_webhook_messages_waiting" Gauge Controller []
+        "Messages to other programs that are not delivered yet.";
 
     "Data":
     BYTES "penstock_bytes_total" Counter Each ["direction", "site"]

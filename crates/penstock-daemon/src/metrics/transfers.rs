@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use penstock_api::webhook::DeliveryResult::{self, Delivered, Failed, GivenUp};
 use penstock_controller::manager::ManagerFigures;
 use penstock_engine::queue::WaitCode;
 
 use super::table::{
     ATTEMPTS_ENDED, ATTEMPTS_RUNNING, EVENT_LISTENERS, EVENT_RESETS, EVENTS, LAST_DONE,
     QUEUE_LENGTH, QUEUE_WAIT, RETRIES, TRANSFER_DURABLE, TRANSFER_ERRORS, TRANSFER_FILES,
-    TRANSFER_FOUND, TRANSFER_LANES, TRANSFERS, TRANSFERS_ENDED,
+    TRANSFER_FOUND, TRANSFER_LANES, TRANSFERS, TRANSFERS_ENDED, WEBHOOK_DELIVERIES,
+    WEBHOOK_WAITING,
 };
 use super::{Part, Samples};
 use crate::cluster::member::Member;
@@ -18,6 +20,12 @@ pub(crate) fn part(member: Arc<Member>) -> Part {
     Part::new("transfers", move |samples| {
         if let Some(controller) = member.controller() {
             add(samples, &controller.manager.figures());
+            let (attempts, waiting) = member.parts.webhooks.figures();
+            for result in [Delivered, Failed, GivenUp].map(DeliveryResult::as_str) {
+                let count = attempts.get(result).copied().unwrap_or_default();
+                samples.count(&WEBHOOK_DELIVERIES, &[result], count);
+            }
+            samples.count(&WEBHOOK_WAITING, &[], waiting);
         }
     })
 }
