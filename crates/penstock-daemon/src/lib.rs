@@ -15,6 +15,7 @@
 //! | `operations` | what operators ask of any peer |
 //! | `checks` | findings about this host, its site and its paths |
 //! | `events` | what has happened at this site |
+//! | `metrics` | figures of this peer, and proof that its loops move |
 //! | `webhooks` | other programs, told of transfers that have ended |
 //! | `managed_etcd` | a member of etcd that this host runs |
 //! | `peer_server` | requests of a controller on another host, answered |
@@ -31,6 +32,7 @@ mod events;
 pub mod http;
 mod leases;
 pub mod managed_etcd;
+pub mod metrics;
 pub mod networks;
 mod operations;
 mod peer_client;

@@ -11,6 +11,9 @@
 #![forbid(unsafe_code)]
 
 pub mod cause;
+mod log;
+
+pub use log::start_log;
 
 use penstock_api::problem::ProblemCode;
 use std::error::Error;
@@ -305,35 +308,6 @@ pub fn output() -> Shown<BufWriter<io::StdoutLock<'static>>> {
     Shown::new(BufWriter::new(io::stdout().lock()), "")
 }
 
-/// Starts the log on standard error: one line a record, whatever is in its fields. `PENSTOCK_LOG`
-/// chooses records, as in tracing's `EnvFilter`; without it `level` does.
-pub fn start_log(level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    // A second subscriber is refused; there is one only in tests of this process.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(|| Records(io::stderr()))
-        .try_init();
-}
-
-/// The log: each write is one record.
-struct Records<W>(W);
-
-impl<W: Write> Write for Records<W> {
-    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(record);
-        let text = text::line(text.trim_end_matches('\n'));
-        self.0.write_all(format!("{text}\n").as_bytes())?;
-        Ok(record.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
 /// Longest line that [`Shown`] keeps until it is complete; a longer one is passed on in parts.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
@@ -423,13 +397,9 @@ mod tests {
         assert!(told.chars().all(|one| one == '\n' || text::is_shown(one)), "{told}");
     }
 
-    /// Promise: a record of the log is one line, and lines that are passed on are marked and
-    /// escaped, wherever a write ends.
+    /// Promise: lines that are passed on are marked and escaped, wherever a write ends.
     #[test]
-    fn records_and_lines_are_kept_apart() {
-        let mut log = Vec::new();
-        Records(&mut log).write_all(b"WARN a\nINFO forged\x1b[2J\n").unwrap();
-        assert_eq!(String::from_utf8(log).unwrap(), "WARN a\\nINFO forged\\u001b[2J\n");
+    fn lines_are_kept_apart() {
         let text = "ok\r\nerror: f\u{fc}r \x1b]0;x\x07\nend".as_bytes();
         for at in 0..text.len() {
             let mut out = Vec::new();

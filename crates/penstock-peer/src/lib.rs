@@ -13,6 +13,7 @@
 //! - `write`: checks what arrives, and writes it with its attributes under temporary names.
 //! - `publish`: syncs, renames, links, directories, and the check of each entry afterwards.
 //! - `target`: the target side. It holds tasks, comparison, deletion, read-back and repair.
+//! - `traffic`: counters of lanes, for whoever shows the figures of this host.
 //! - `task`: one task with its machines, its threads, its reports and its end.
 //! - [`verify`]: compares trees, and trees with lists of checksums, without a ledger.
 //!
@@ -27,6 +28,7 @@ mod source;
 mod stores;
 mod target;
 mod task;
+mod traffic;
 pub mod verify;
 mod write;
 
@@ -34,14 +36,17 @@ pub use lane::breach::{Breaches, Held, is_breach};
 pub use lane::dialer::LaneConnect;
 pub use lane::open_lanes::{NoRight, RightHolds};
 pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
+pub use penstock_engine::fetch::ResentBytes;
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::interrupted_removal::has_begun_to_remove;
 pub use source::leased_source::LeasedSource;
 pub use source::{LaneRight, LaneVerifier, SourceMemory, SourceService};
-pub use stores::{StoreKind, StoreSpec, Stores};
+pub use stores::{StoreFigures, StoreKind, StoreSpec, Stores};
 pub use target::cleanup::{Cleaner, LeftOver, clean_below};
 pub use target::extraneous::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,
 };
 pub use target::{LaneConfig, TargetService};
+pub use task::load::{SourceFigures, TargetFigures, TaskQueues};
+pub use traffic::TrafficFigures;

@@ -8,6 +8,7 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 use penstock_api::endpoints::TABLE;
 use penstock_api::problem::ProblemCode;
+use penstock_daemon::metrics::TABLE as FAMILIES;
 
 use penstock_exit::{self as exit, ExitCode, Failure};
 
@@ -130,6 +131,34 @@ fn markdown(root: &Command) -> String {
             && let Some(after) = command.get_after_help()
         {
             text.push_str(&format!("\n```\n{after}\n```\n"));
+        }
+    }
+    text.push_str(&metrics());
+    text
+}
+
+/// Returns the reference of the families of metrics as Markdown.
+fn metrics() -> String {
+    let mut text = String::from(
+        "\n## Metrics\n\n\
+         `GET /metrics` of each peer returns these families. [monitoring.md](monitoring.md) says \
+         how to\nread them. Counters begin at zero with the daemon; those of the controller begin \
+         with its lead.\n",
+    );
+    for group in FAMILIES {
+        text.push_str(&format!(
+            "\n| {} | type | labels | shown by | meaning |\n|---|---|---|---|---|\n",
+            group.name
+        ));
+        for family in group.families {
+            text.push_str(&format!(
+                "| `{}` | {} | {} | {} | {} |\n",
+                family.name,
+                family.kind.as_str(),
+                family.labels.join(", "),
+                family.shown_by.as_str(),
+                family.help
+            ));
         }
     }
     text

@@ -161,6 +161,6 @@ endpoints! {
     "Outside of /api/v1":
     CHECK_LIFE Get "/healthz" ThisPeer Safe Public
         "Answers `ok` as long as the daemon answers at all.";
-    GET_METRICS Get "/metrics" Controller Safe Metrics
-        "Returns figures for Prometheus.";
+    GET_METRICS Get "/metrics" ThisPeer Safe Metrics
+        "Returns the figures of this peer for Prometheus, as text or as OpenMetrics.";
 }

@@ -58,9 +58,11 @@ pub use config::{
     ManagerConfig, ManagerParts, OwnLanes, OwnPeers, PeersOf, RUNNING_MAX_DEFAULT, Run,
     StoreDirectory,
 };
-pub use event_ring::{EventId, EventReader, NextEvent, OwnedEvent};
+pub use event_ring::{EventFigures, EventId, EventReader, NextEvent, OwnedEvent};
 pub use list::TransferFilter;
-pub use queue::LIVE_MAX;
+pub use queue::{
+    LIVE_MAX, ManagerFigures, Outcomes, RUNNING_SHOWN_MAX, RunningFigures, WaitFigures,
+};
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
 
 use std::fs::File;
@@ -85,7 +87,7 @@ use self::events::TransferEvents;
 use self::journal_directory::JournalDirectory;
 use self::list::TransferList;
 use self::plans::Planner;
-use self::queue::{Admission, Live, Table, TransferTable};
+use self::queue::{Admission, Live, OutcomeTally, Table, TransferTable};
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
 use self::request_check::{check, not_paired, unknown};
@@ -109,6 +111,7 @@ pub struct Manager {
     orphans: Orphans,
     list: TransferList,
     events: TransferEvents,
+    outcomes: Arc<OutcomeTally>,
     scheduler: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
@@ -152,8 +155,10 @@ impl Manager {
             table: Arc::clone(&table),
             admission,
             events: events.clone(),
+            outcomes: Arc::default(),
             scheduler: Mutex::new(None),
         };
+        let outcomes = Arc::clone(&manager.outcomes);
         let receipts = ReceiptMaker::new(inputs, Arc::clone(&table));
         let scheduler = Scheduler::start(AttemptParts {
             config,
@@ -165,6 +170,7 @@ impl Manager {
             cleaner,
             cancelled,
             events,
+            outcomes,
         });
         let scheduler = scheduler.map_err(|source| StateError::Thread { source })?;
         *manager.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
@@ -196,9 +202,26 @@ impl Manager {
         self.table.lock().queue(LIST_MAX)
     }
 
-    /// Returns whether the thread that starts transfers has looked at them within this time.
-    pub fn has_moved_within(&self, time: Duration) -> bool {
-        self.table.lock().has_moved_within(time)
+    /// Returns the time since the thread that starts transfers has looked at them. Waits for the
+    /// table of transfers, which is held while a record is stored.
+    pub fn silence(&self) -> Duration {
+        self.table.lock().activity().1
+    }
+
+    /// Returns figures for metrics. Waits for the table of transfers, which is held while a record
+    /// is stored.
+    pub fn figures(&self) -> ManagerFigures {
+        let table = self.table.lock();
+        let (attempts, undecided) = table.activity();
+        let mut figures = ManagerFigures {
+            attempts: attempts as u64,
+            undecided,
+            outcomes: self.outcomes.figures(),
+            events: self.events.figures(),
+            ..ManagerFigures::default()
+        };
+        table.live.values().for_each(|live| figures.add(live));
+        figures
     }
 
     /// Transfers that run now, and that wait.

@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::access::{AuditLine, CHAIN_BEGIN};
@@ -25,6 +26,8 @@ pub(crate) struct AuditLog {
     directory: PathBuf,
     file_bytes_max: u64,
     open: Mutex<Option<Open>>,
+    written: AtomicU64,
+    lost: AtomicU64,
 }
 
 struct Open {
@@ -41,18 +44,28 @@ impl AuditLog {
     }
 
     fn with_limit(directory: &Path, file_bytes_max: u64) -> Self {
-        Self { directory: directory.to_owned(), file_bytes_max, open: Mutex::default() }
+        let (open, written, lost) = Default::default();
+        Self { directory: directory.to_owned(), file_bytes_max, open, written, lost }
     }
 
     /// Appends a line. Blocks for a write to the page cache.
     pub(crate) fn append(&self, line: AuditLine) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let request = line.request.clone();
-        if let Err(error) = self.write(&mut open, line) {
+        let written = self.write(&mut open, line);
+        let counter = if written.is_ok() { &self.written } else { &self.lost };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = written {
             tracing::error!(%error, request, "the audit log cannot be written");
             // The next line reads the end of the file again.
             *open = None;
         }
+    }
+
+    /// Returns the lines since the process began: those that were written, and those that could not
+    /// be.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.written.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
     }
 
     /// Opens the file. Without a line in it, the chain continues from the file that was put aside

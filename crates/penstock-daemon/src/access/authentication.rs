@@ -5,6 +5,7 @@
 //! within the interval at which they look at the membership.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use axum::http::HeaderMap;
@@ -19,12 +20,31 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) struct Authentication {
     directory: RwLock<Arc<Directory>>,
     places: Mutex<HashMap<Name, UserPlaces>>,
+    /// Connections of programs that read metrics without a token.
+    readers: Arc<Semaphore>,
+    /// Requests that were refused since the process began.
+    refusals: Refusals,
+}
+
+/// Counts of requests that were refused.
+#[derive(Debug, Default)]
+struct Refusals {
+    malformed: AtomicU64,
+    refused: AtomicU64,
+    connections: AtomicU64,
+    requests: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Connections of one user at a time.
 const CONNECTIONS_OF_USER_MAX: usize = 128;
 /// Requests of one user that are under way at a time, streams of events among them.
 const REQUESTS_OF_USER_MAX: usize = 128;
+/// Connections of programs that read metrics without a token, at a time.
+const READER_CONNECTIONS_MAX: usize = 32;
 /// A request with a long body, up to 64 MiB in memory, counts as so many.
 const LONG_REQUEST: u32 = 32;
 
@@ -49,7 +69,9 @@ pub(crate) fn digest_of(text: &TokenText) -> String {
 
 impl Authentication {
     pub(crate) fn new(directory: Directory) -> Self {
-        Self { directory: RwLock::new(Arc::new(directory)), places: Mutex::default() }
+        let (places, refusals) = Default::default();
+        let readers = Arc::new(Semaphore::new(READER_CONNECTIONS_MAX));
+        Self { directory: RwLock::new(Arc::new(directory)), places, readers, refusals }
     }
 
     /// Takes users and tokens as the controller has written them.
@@ -65,15 +87,37 @@ impl Authentication {
     /// Returns a place for a request of a user; `None` if it has too many under way. `is_long` is
     /// whether the body of the request may be longer than an ordinary one.
     pub(crate) fn request_place(&self, user: &Name, is_long: bool) -> Option<OwnedSemaphorePermit> {
-        let count = if is_long { LONG_REQUEST } else { 1 };
+        let places = if is_long { LONG_REQUEST } else { 1 };
         let requests = self.with_places(user, |places| Arc::clone(&places.requests));
-        requests.try_acquire_many_owned(count).ok()
+        let place = requests.try_acquire_many_owned(places);
+        place.inspect_err(|_| count(&self.refusals.requests)).ok()
     }
 
     /// Returns a place for a connection of a user; `None` if it has too many.
     pub(crate) fn connection_place(&self, user: &Name) -> Option<OwnedSemaphorePermit> {
         let connections = self.with_places(user, |places| Arc::clone(&places.connections));
-        connections.try_acquire_owned().ok()
+        let place = connections.try_acquire_owned();
+        place.inspect_err(|_| count(&self.refusals.connections)).ok()
+    }
+
+    /// Returns how often credentials were not accepted since the process began, by reason.
+    pub(crate) fn failures(&self) -> [(&'static str, u64); 2] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Refusals { malformed, refused, .. } = &self.refusals;
+        [("malformed", read(malformed)), ("refused", read(refused))]
+    }
+
+    /// Returns how often a user had too many connections or requests since the process began.
+    pub(crate) fn crowded(&self) -> [(&'static str, u64); 2] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Refusals { connections, requests, .. } = &self.refusals;
+        [("connection", read(connections)), ("request", read(requests))]
+    }
+
+    /// Returns a place for a connection that reads metrics without a token; `None` if there are too
+    /// many.
+    pub(crate) fn reader_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.readers).try_acquire_owned().ok()
     }
 
     fn with_places<T>(&self, user: &Name, get: impl FnOnce(&UserPlaces) -> T) -> T {
@@ -109,11 +153,13 @@ impl Authentication {
         let token = text.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let token = token.map(|(_, token)| token.trim().parse::<TokenText>());
         let Some(Ok(token)) = token else {
+            count(&self.refusals.malformed);
             return Err(unauthenticated().because("the header is not `Bearer pstk_…`"));
         };
         match self.directory().principal(&digest_of(&token), now_seconds()) {
             Ok(principal) => Ok(Some(principal)),
             Err(refused) => {
+                count(&self.refusals.refused);
                 tracing::debug!(why = refused.as_str(), "a token was refused");
                 Err(unauthenticated().because("the token is not accepted"))
             }

@@ -1,11 +1,12 @@
 //! The part of the configuration about the HTTPS API.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::WebConfigError;
+use crate::networks::Prefix;
 
 /// Port of the HTTPS API unless configured.
 pub const WEB_PORT_DEFAULT: u16 = 7443;
@@ -28,6 +29,10 @@ pub struct WebConfig {
     /// Its private key, PEM; for its owner alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
+    /// Prefixes of addresses from which metrics may be read without a token, as `10.0.0.0/8`.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_from: Vec<Prefix>,
 }
 
 fn listen_default() -> Vec<SocketAddr> {
@@ -36,7 +41,8 @@ fn listen_default() -> Vec<SocketAddr> {
 
 impl Default for WebConfig {
     fn default() -> Self {
-        Self { listen: listen_default(), names: Vec::new(), certificate: None, key: None }
+        let (certificate, key, metrics_from) = Default::default();
+        Self { listen: listen_default(), names: Vec::new(), certificate, key, metrics_from }
     }
 }
 
@@ -49,6 +55,12 @@ impl WebConfig {
             return Err(WebConfigError::HalfPair);
         }
         Ok(())
+    }
+
+    /// Returns whether a client at this address may read metrics without a token.
+    pub(crate) fn may_read_metrics(&self, from: IpAddr) -> bool {
+        let from = from.to_canonical();
+        self.metrics_from.iter().any(|prefix| prefix.contains(from))
     }
 
     /// Returns the operator's own certificate and key, if there are any. Relative paths are taken

@@ -4,7 +4,7 @@
 //! [`record`] writes the audit log, and [`authenticate`] finds the principal. The rights of the
 //! principal are checked by the route itself.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
 use penstock_api::access::{AuditLine, Principal, Via};
+use penstock_api::endpoints::GET_METRICS;
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -44,6 +45,10 @@ const PATH_CHARS_MAX: usize = 256;
 /// The id of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(String);
+
+/// Mark of a request from an address that may read metrics without a token (`metrics_from`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetricsReader;
 
 /// The client at the other end of an HTTPS connection.
 #[derive(Clone, Debug)]
@@ -161,7 +166,23 @@ pub(crate) async fn authenticate(
             response.extensions_mut().insert(principal);
             response
         }
-        Ok(None) => next.run(request).await,
+        Ok(None) => {
+            let may_read = |from: IpAddr| {
+                let web = site.config.web.as_ref();
+                web.is_some_and(|web| web.may_read_metrics(from))
+            };
+            if request.uri().path() == GET_METRICS.path && from.is_some_and(may_read) {
+                request.extensions_mut().insert(MetricsReader);
+                let client = request.extensions().get::<WebClient>();
+                if let Some(client) = client.filter(|client| !client.proof.is_given()) {
+                    let Some(place) = site.authentication.reader_place() else {
+                        return too_many("connections");
+                    };
+                    client.proof.give(place);
+                }
+            }
+            next.run(request).await
+        }
         Err(problem) => {
             if let Some(from) = from {
                 site.admission.note_refused(from, "token refused", &problem.detail);

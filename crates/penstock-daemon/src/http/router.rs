@@ -26,7 +26,6 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::lease::LEASES;
 use penstock_api::site::SiteHealth;
 use penstock_cluster::membership::ClusterNow;
-use penstock_peer::SourceService;
 use penstock_proto::id::Name;
 use penstock_proto::version;
 use tokio::runtime::Handle;
@@ -34,7 +33,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::client::no_principal;
+use super::client::{MetricsReader, no_principal};
 use super::connection::Connection;
 use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, PASSED_ON, SITE, maybe_done};
 use super::local::{self, LocalApi};
@@ -44,6 +43,7 @@ use crate::cluster::member::Member;
 use crate::http::reply::{ProblemReply, blocking, method_unknown, not_found};
 use crate::http::request::BODY_BYTES_MAX;
 use crate::managed_etcd::voters::MEMBERS;
+use crate::metrics::Requests;
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::{Host, with_version};
 
@@ -76,14 +76,8 @@ pub(crate) struct ClusterRouter {
 }
 
 impl ClusterRouter {
-    pub(crate) fn new(
-        api: LocalApi,
-        client: PeerClient,
-        host: Arc<Host>,
-        service: Arc<SourceService>,
-    ) -> Self {
-        let (lister, answered) = (Lister::new(service), Arc::default());
-        Self { api, client, host, lister, answered }
+    pub(crate) fn new(api: LocalApi, client: PeerClient, host: Arc<Host>, lister: Lister) -> Self {
+        Self { api, client, host, lister, answered: Arc::default() }
     }
 
     /// Serves the local API, whoever the controller is.
@@ -99,7 +93,9 @@ impl ClusterRouter {
                 }
             };
             let route = route.layer(DefaultBodyLimit::max(endpoint.body_bytes_max()));
-            Some(route.route_layer(from_fn_with_state(endpoint, guard)))
+            let route = route.route_layer(from_fn_with_state(endpoint, guard));
+            let requests = Arc::clone(&self.api.metrics.requests);
+            Some(route.route_layer(from_fn_with_state((requests, endpoint), count)))
         });
         Ok(self.complete(routes))
     }
@@ -155,7 +151,10 @@ async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    if endpoint.right == Right::Public {
+    let is_scrape = endpoint.right == Right::Metrics;
+    if endpoint.right == Right::Public
+        || is_scrape && request.extensions().get::<MetricsReader>().is_some()
+    {
         return next.run(request).await;
     }
     match request.extensions().get::<Principal>().map(|user| user.require(endpoint.right)) {
@@ -163,6 +162,20 @@ async fn guard(
         Some(Err(why)) => problem(why),
         None => no_principal(),
     }
+}
+
+/// Counts a request under the name of its endpoint, with its status and the time until the head of
+/// its answer.
+async fn count(
+    State((requests, endpoint)): State<(Arc<Requests>, &'static Endpoint)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let begun = Instant::now();
+    let _under_way = requests.begin();
+    let response = next.run(request).await;
+    requests.count(endpoint.name, response.status().as_u16(), begun.elapsed());
+    response
 }
 
 /// Leads a request of a user to the controller, which may be this peer.

@@ -21,9 +21,10 @@ use tokio_rustls::TlsAcceptor;
 
 use super::client::{Proof, WebClient};
 use crate::access::admission::{Admission, Stage};
+use crate::metrics::heartbeat::Heartbeat;
 
 /// Connections at a time; further ones wait in the queue of the kernel.
-const CONNECTIONS_MAX: usize = 4096;
+pub(crate) const CONNECTIONS_MAX: usize = 4096;
 /// How long a client may take for its handshake.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a client may take for the head of a request, from its connection or last answer on.
@@ -49,20 +50,30 @@ pub(crate) struct WebListener {
 }
 
 impl WebListener {
-    pub(crate) fn new(tls: Arc<ServerConfig>, router: Router, admission: Arc<Admission>) -> Self {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    /// Creates a listener whose connections each take one of `places`.
+    pub(crate) fn new(
+        tls: Arc<ServerConfig>,
+        router: Router,
+        admission: Arc<Admission>,
+        places: Arc<Semaphore>,
+    ) -> Self {
         Self { tls: TlsAcceptor::from(tls), router, admission, places }
     }
 
     /// Accepts connections until `stop` changes.
-    pub(crate) async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn serve(
+        self,
+        listener: TcpListener,
+        heartbeat: Heartbeat,
+        mut stop: watch::Receiver<bool>,
+    ) {
         loop {
             let next = async {
                 let place = Arc::clone(&self.places).acquire_owned().await;
                 (listener.accept().await, place)
             };
             let (accepted, place) = tokio::select! {
-                next = next => next,
+                next = heartbeat.during(next) => next,
                 _ = stop.changed() => return,
             };
             match accepted {

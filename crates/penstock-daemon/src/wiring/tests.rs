@@ -30,6 +30,7 @@ fn faces(directory: &Path, stopped: &watch::Receiver<bool>) -> Faces {
         signer: Arc::new(SiteSigner::new(&site).unwrap()),
         journal: directory.join("journal"),
     };
+    let watched = Watched::new(&site, &[]);
     let operate = OperateParts {
         site,
         sites,
@@ -38,7 +39,7 @@ fn faces(directory: &Path, stopped: &watch::Receiver<bool>) -> Faces {
         events,
         runtime,
     };
-    Faces::open(controller_parts, state, parts.set_fence, operate, stopped).unwrap()
+    Faces::open(controller_parts, state, parts.set_fence, operate, &watched, stopped).unwrap()
 }
 
 async fn ask(faces: &Faces, method: &str, uri: &str) -> (StatusCode, Option<ProblemCode>) {

@@ -10,13 +10,15 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use penstock_exit::{ExitCode, Failure};
 use penstock_net::trust::{TrustError, WebCertificate, WebName};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::access::audit_log::AuditLog;
 use crate::config::WebConfig;
 use crate::http::client::{authenticate, identify, record};
 use crate::http::web::WebListener;
 use crate::site::context::Site;
+
+use super::watched::Watched;
 
 /// Interval at which the operator's certificate is looked at, and the site's own is issued anew.
 const LOOK: Duration = Duration::from_secs(60);
@@ -25,27 +27,15 @@ const ISSUE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Requests that may block at a time.
 const WEB_BLOCKING_THREADS: usize = 64;
 
-/// Serves the API over HTTPS, if the site's configuration has the table `web`. Returns the
-/// addresses that it listens on.
+/// Starts the threads of the HTTPS API, if the site's configuration has the table `web`. They are
+/// its own, so that users on other hosts hold up neither sites nor this host's users.
 ///
 /// # Errors
-/// An address is taken, or the certificate cannot be read.
-pub(super) fn start(
-    site: &Arc<Site>,
-    router: &Router,
-    log: &Arc<AuditLog>,
-    stopped: &watch::Receiver<bool>,
-) -> anyhow::Result<Vec<std::net::SocketAddr>> {
-    let Some(config) = &site.config.web else { return Ok(Vec::new()) };
-    let certificate = certificate_of(site, config).map_err(unusable)?;
-    let tls = certificate.server_config().map_err(unusable)?;
-    let router = router
-        .clone()
-        .layer(from_fn_with_state(Arc::clone(site), authenticate))
-        .layer(from_fn_with_state(Arc::clone(log), record))
-        .layer(from_fn(identify));
-    let listener = WebListener::new(tls, router, Arc::clone(&site.admission));
-    // Threads of its own, so that users on other hosts hold up neither sites nor this host's users.
+/// The threads cannot be started.
+pub(super) fn runtime(site: &Site) -> anyhow::Result<Option<&'static Runtime>> {
+    if site.config.web.is_none() {
+        return Ok(None);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("web")
         .worker_threads(1)
@@ -54,7 +44,35 @@ pub(super) fn start(
         .build()
         .context("cannot start the threads of the HTTPS API")?;
     // It ends with the process, as the others do.
-    let runtime: &'static tokio::runtime::Runtime = Box::leak(Box::new(runtime));
+    Ok(Some(Box::leak(Box::new(runtime))))
+}
+
+/// Serves the API over HTTPS on the threads of `runtime`, if the site's configuration has the table
+/// `web`. Returns the addresses that it listens on.
+///
+/// # Errors
+/// An address is taken, or the certificate cannot be read.
+pub(super) fn start(
+    site: &Arc<Site>,
+    (runtime, watched): (Option<&'static Runtime>, &Watched),
+    router: &Router,
+    stopped: &watch::Receiver<bool>,
+) -> anyhow::Result<Vec<std::net::SocketAddr>> {
+    let Some((config, runtime)) = site.config.web.as_ref().zip(runtime) else {
+        return Ok(Vec::new());
+    };
+    let certificate = certificate_of(site, config).map_err(unusable)?;
+    let tls = certificate.server_config().map_err(unusable)?;
+    // Nobody else has set it.
+    let _ = watched.web.certificate.set(certificate.clone());
+    let router = router
+        .clone()
+        .layer(from_fn_with_state(Arc::clone(site), authenticate))
+        .layer(from_fn_with_state(Arc::clone(&watched.audit), record))
+        .layer(from_fn(identify));
+    let (admission, places) = (Arc::clone(&site.admission), Arc::clone(&watched.web.places));
+    let listener = WebListener::new(tls, router, admission, places);
+    let heartbeat = watched.accepts("web");
     let _inside = runtime.enter();
     let mut bound = Vec::new();
     for address in &config.listen {
@@ -68,7 +86,7 @@ pub(super) fn start(
         socket.set_nonblocking(true).map_err(failed)?;
         bound.push(socket.local_addr().map_err(failed)?);
         let socket = TcpListener::from_std(socket).map_err(failed)?;
-        runtime.spawn(listener.clone().serve(socket, stopped.clone()));
+        runtime.spawn(listener.clone().serve(socket, heartbeat.clone(), stopped.clone()));
     }
     tokio::spawn(keep_current(Arc::clone(site), config.clone(), certificate, stopped.clone()));
     Ok(bound)

@@ -60,6 +60,7 @@ use crate::stores::access::AccessError;
 use crate::stores::errors::Cause;
 use crate::stores::guard::Guard;
 use crate::stores::single_flight::SingleFlight;
+use crate::traffic::Traffic;
 
 /// Checks the capability that a lane shows, for a peer with these certificates. Returns the rights
 /// that it grants.
@@ -88,6 +89,7 @@ pub struct SourceService {
     fence: Mutex<Fence>,
     /// Number of lanes that are served now.
     pub(crate) lanes: AtomicU32,
+    pub(crate) traffic: Traffic,
     pub(crate) open_lanes: OpenLanes,
     pub(crate) draining: AtomicBool,
 }
@@ -123,6 +125,11 @@ impl SourceMemory {
     /// Returns how many strides are in use, idle and allowed.
     pub fn strides(&self) -> BufferUsage {
         self.buffers.usage()
+    }
+
+    /// Returns the bytes of pages in use, and the limit; `usize::MAX` is none.
+    pub fn page_bytes(&self) -> (usize, usize) {
+        self.pages.usage()
     }
 
     /// Frees the strides that no request uses, if none uses any.
@@ -253,6 +260,7 @@ impl SourceService {
             verifier,
             fence: Mutex::default(),
             lanes: AtomicU32::new(0),
+            traffic: Traffic::default(),
             open_lanes: OpenLanes::default(),
             draining: AtomicBool::new(false),
         }
@@ -302,6 +310,11 @@ impl SourceService {
     pub(crate) fn own_lease(&self) -> ScanLease {
         let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ScanLease { number: 0, fence }
+    }
+
+    /// Returns how many scans have a place in the table.
+    pub(crate) fn scans_count(&self) -> usize {
+        self.scans.count()
     }
 
     /// Returns whether a data set is being listed here, or opened for that. Does not wait.

@@ -213,6 +213,11 @@ impl ScanRegistry {
         Arc::new(Self { stores, directory, peer, workers, helpers, table })
     }
 
+    /// Returns how many scans have a place.
+    pub(crate) fn count(&self) -> usize {
+        self.table().len()
+    }
+
     fn table(&self) -> MutexGuard<'_, BTreeMap<TransferId, Arc<ScanSlot>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,6 +6,7 @@
 //! none is now, since the empty directory below is not the store.
 
 pub(crate) mod access;
+mod call_tally;
 #[cfg(test)]
 pub(crate) mod dead_mount;
 pub(crate) mod errors;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_proto::id::Name;
 use penstock_store::{
@@ -31,6 +32,8 @@ use penstock_store::{
 use penstock_sys::{Permit, Semaphore};
 
 use access::{Absence, AccessError};
+use call_tally::CallTally;
+pub use call_tally::StoreFigures;
 use errors::Cause;
 pub(crate) use errors::chain;
 
@@ -90,6 +93,7 @@ struct Entry {
     /// Threads that hang in it, and were left behind.
     hung: Mutex<Vec<JoinHandle<()>>>,
     looks: Arc<Semaphore>,
+    calls: CallTally,
     /// Failed syncs of all handles of the store that were ever opened for writing.
     failed_syncs: FailedSyncs,
 }
@@ -124,7 +128,8 @@ impl Stores {
             let (open, hung) = (Mutex::default(), Mutex::default());
             let failed_syncs = FailedSyncs::default();
             let (looks, mounted) = (Arc::new(Semaphore::new(LOOKS_MAX)), AtomicBool::default());
-            (spec.name.clone(), Entry { spec, open, mounted, hung, looks, failed_syncs })
+            let calls = CallTally::default();
+            (spec.name.clone(), Entry { spec, open, mounted, hung, looks, calls, failed_syncs })
         };
         Self { stores: specs.into_iter().map(entry).collect(), look_max: LOOK_MAX }
     }
@@ -138,6 +143,17 @@ impl Stores {
     /// Returns all stores, in order of their names.
     pub fn specs(&self) -> impl Iterator<Item = &StoreSpec> {
         self.stores.values().map(|entry| &entry.spec)
+    }
+
+    /// Returns the figures of all stores. Takes short locks, and none that is held over I/O.
+    pub(crate) fn figures(&self) -> Vec<StoreFigures> {
+        let figures = |(name, entry): (&Name, &Entry)| {
+            let hung = entry.hung.lock().unwrap_or_else(PoisonError::into_inner);
+            let hanging = hung.iter().filter(|thread| !thread.is_finished()).count();
+            let (free, waiting) = entry.looks.usage();
+            entry.calls.figures(name, hanging, (LOOKS_MAX.saturating_sub(free), waiting))
+        };
+        self.stores.iter().map(figures).collect()
     }
 
     fn entry(&self, name: &Name) -> Result<&Entry, AccessError> {
@@ -251,14 +267,18 @@ impl Stores {
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, AccessError> {
         self.check_answers(name, entry)?;
-        let (answer, answered) = channel();
+        let (asked, (answer, answered)) = (Instant::now(), channel());
         let thread = std::thread::Builder::new().name("store".to_owned());
         // A late answer has no receiver any more.
         let thread = thread.spawn(move || drop(answer.send(ask())));
         let thread = thread.map_err(|cause| AccessError::Thread(Arc::new(cause)))?;
         match answered.recv_timeout(most) {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => {
+                entry.calls.count_answer(asked.elapsed());
+                Ok(answer)
+            }
             Err(RecvTimeoutError::Timeout) => {
+                entry.calls.count_unanswered();
                 tracing::error!(store = %name, "a store hangs: what was asked is left behind");
                 self.leave_behind(name, [thread]);
                 Err(AccessError::Hung(name.clone()))

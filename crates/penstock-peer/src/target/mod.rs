@@ -62,6 +62,7 @@ use crate::task::grant::Grant;
 use crate::task::handover::{Handover, Handovers};
 use crate::task::reach::Reach;
 use crate::task::running_task::RunningTask;
+use crate::traffic::Traffic;
 use crate::write::attributes::{AttributePolicy, check_rules};
 use crate::write::target_tree::temporary_of;
 
@@ -74,17 +75,18 @@ pub type LaneConfig =
 
 /// This host's target side.
 pub struct TargetService {
-    stores: Arc<Stores>,
+    pub(crate) stores: Arc<Stores>,
     lanes: Option<LaneConfig>,
     connect: Option<(LaneConnect, Option<Duration>)>,
     options: SocketOptions,
-    pool: BufferPool,
+    pub(crate) pool: BufferPool,
     local_ends: Option<LocalEnds>,
     pub(crate) book: Arc<PathBook>,
     /// Tasks that run here, from all controllers.
     pub(crate) tasks: Mutex<Vec<Weak<RunningTask>>>,
     /// Reports of ended tasks that no controller has committed.
-    left: Arc<Handovers>,
+    pub(crate) left: Arc<Handovers>,
+    pub(crate) traffic: Traffic,
 }
 
 impl TargetService {
@@ -93,8 +95,8 @@ impl TargetService {
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
         let (connect, local_ends, book) = (None, None, Arc::default());
-        let (tasks, left) = (Mutex::default(), Arc::default());
-        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, left }
+        let (tasks, left, traffic) = Default::default();
+        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, left, traffic }
     }
 
     /// Makes connections with `connect`. `rtt` is the round trip to the source where connections
@@ -690,6 +692,7 @@ impl TargetPeer for TargetService {
         let (there, asked) = (target.clone(), spec.clone());
         let ground = self.stores.ask(&spec.store, move || Ground::at(&there, &asked, &identity))?;
         let Ground { incarnation, marker } = ground?;
+        let traffic = self.traffic.of(reach.site());
         let parts = TaskParts {
             target,
             marker,
@@ -702,6 +705,7 @@ impl TargetPeer for TargetService {
             left: Arc::clone(&self.left),
             incarnation,
             pool: self.pool.clone(),
+            traffic,
             allow_privileged: self.stores.spec(&spec.store)?.allow_privileged,
         };
         let task = Arc::new(RunningTask::start(spec, control, parts)?);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_api::access::{Principal, Right, Role, Scope, TokenId, Via};
-use penstock_api::endpoints::{Endpoint, LIST_TRANSFERS, ROTATE_KEYS, SHOW_ME, TABLE};
+use penstock_api::endpoints::{Endpoint, GET_METRICS, LIST_TRANSFERS, ROTATE_KEYS, SHOW_ME, TABLE};
 use penstock_api::timestamp::Timestamp;
 use penstock_net::trust::web_client_config;
 use penstock_testkit::{Scratch, Site, Wait};
@@ -24,9 +24,14 @@ struct World {
 
 impl World {
     fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts a daemon with more keys in the table `web`.
+    fn start_with(more: &str) -> Self {
         let base = Scratch::on_disk();
         let mut site = Site::init(base.path(), "hpc", None);
-        site.set_config(&format!("{}\n[web]\nlisten = [\"127.0.0.1:0\"]\n", site.config()));
+        site.set_config(&format!("{}\n[web]\nlisten = [\"127.0.0.1:0\"]\n{more}\n", site.config()));
         site.start();
         site.until_log("the API is served over HTTPS");
         let log = site.log_text();
@@ -148,6 +153,27 @@ fn c2_each_operation_is_for_those_who_have_its_right() {
         }
     }
     assert!(cells > 500, "{cells}");
+}
+
+/// Promise: metrics are for tokens with their scope, and without a token for the addresses that
+/// `metrics_from` names alone; nothing else is open to these. A connection without a token stays.
+#[test]
+fn metrics_are_open_to_named_addresses_alone() {
+    let closed = World::start_with("metrics_from = [\"10.0.0.0/8\", \"fd00::/8\"]");
+    let open = World::start_with("metrics_from = [\"10.0.0.0/8\", \"127.0.0.0/8\"]");
+    for world in [&closed, &open] {
+        world.site.ok(&["user", "set", "prometheus", "--role", "viewer"]);
+        let reads = world.token("prometheus", &["--scope", "metrics:read"]);
+        let other = world.token("prometheus", &["--scope", "transfers:read"]);
+        assert_eq!(world.status(&GET_METRICS, &reads), StatusCode::OK);
+        assert_eq!(world.status(&SHOW_ME, &reads), StatusCode::OK);
+        assert_eq!(world.status(&LIST_TRANSFERS, &reads), StatusCode::FORBIDDEN);
+        assert_eq!(world.status(&GET_METRICS, &other), StatusCode::FORBIDDEN);
+        assert_eq!(world.status(&GET_METRICS, "pstk_wrong"), StatusCode::UNAUTHORIZED);
+        assert_eq!(world.call(&LIST_TRANSFERS, None).0, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(closed.call(&GET_METRICS, None).0, StatusCode::UNAUTHORIZED);
+    assert_eq!(open.call(&GET_METRICS, None).0, StatusCode::OK);
 }
 
 /// Promise (C6): a token works until it is revoked, and within two seconds no longer; what is no

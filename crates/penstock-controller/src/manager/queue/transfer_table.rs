@@ -125,9 +125,10 @@ impl Table {
         QueueView { running: running as u64, waiting: waiting as u64, transfers }
     }
 
-    /// Returns whether the last decision about the queue was within this time.
-    pub(crate) fn has_moved_within(&self, time: Duration) -> bool {
-        self.looked.elapsed() <= time
+    /// Returns how many attempts have a thread, and the time since the last decision about the
+    /// queue.
+    pub(crate) fn activity(&self) -> (usize, Duration) {
+        (self.running, self.looked.elapsed())
     }
 
     /// Handles the end of the manager: nothing begins any more, and all runs end with their ledgers

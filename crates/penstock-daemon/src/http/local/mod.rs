@@ -11,11 +11,13 @@
 //! | `sites` | pairings, paths to other sites, stores |
 //! | `peers` | the site and its peers |
 //! | `users` | users, tokens, the caller itself |
+//! | `metrics` | figures for Prometheus |
 //! | `webhooks` | webhooks and their deliveries |
 //! | `recovery` | orders when hosts that run etcd are lost |
 //! | `state` | none: what the handlers share |
 
 mod events;
+mod metrics;
 mod peers;
 mod recovery;
 mod sites;
@@ -92,7 +94,7 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::RECOVER, recovery::recover)
         .on(&api::REMOVE_HOST, recovery::remove)
         .on(&api::CHECK_LIFE, async || "ok\n")
-        .on(&api::GET_METRICS, transfers::metrics);
+        .on(&api::GET_METRICS, metrics::show);
     handlers.check(TABLE)?;
     Ok(handlers)
 }

@@ -13,6 +13,7 @@ use crate::access::users::Users;
 use crate::cluster::member::Member;
 use crate::http::client::no_principal;
 use crate::http::reply::ProblemReply;
+use crate::metrics::Metrics;
 use crate::operations::Operate;
 use crate::site::admin::Admin;
 use crate::webhooks::Webhooks;
@@ -25,6 +26,13 @@ pub(crate) struct LocalApi {
     pub(crate) operate: Arc<Operate>,
     pub(crate) users: Arc<Users>,
     pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl FromRef<LocalApi> for Arc<Metrics> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.metrics)
+    }
 }
 
 impl FromRef<LocalApi> for Arc<Users> {

@@ -323,13 +323,3 @@ pub(super) async fn orphans(Leading(manager): Leading) -> Reply<Page<Orphan>> {
 pub(super) async fn remove_orphans(Leading(manager): Leading) -> Reply<Page<Orphan>> {
     blocking(move || manager.orphans(true).map(Page::whole)).await.map(Json)
 }
-
-pub(super) async fn metrics(Leading(manager): Leading) -> String {
-    let (running, queued) = manager.counts();
-    format!(
-        "# HELP penstock_transfers Transfers of this site by state.\n\
-         # TYPE penstock_transfers gauge\n\
-         penstock_transfers{{state=\"running\"}} {running}\n\
-         penstock_transfers{{state=\"queued\"}} {queued}\n"
-    )
-}

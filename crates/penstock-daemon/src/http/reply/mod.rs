@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::io::AsyncReadExt as _;
 
+use crate::metrics::requests::BLOCKING;
 pub(crate) use problem_reply::ProblemReply;
 
 /// Bytes of a file that are sent at a time.
@@ -24,7 +25,13 @@ pub(crate) type Reply<T> = Result<Json<T>, ProblemReply>;
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ProblemReply> {
-    match tokio::task::spawn_blocking(work).await {
+    let waits = BLOCKING.wait();
+    let counted = move || {
+        drop(waits);
+        let _works = BLOCKING.work();
+        work()
+    };
+    match tokio::task::spawn_blocking(counted).await {
         Ok(result) => result.map_err(ProblemReply),
         Err(error) => {
             tracing::error!(%error, "request handler");

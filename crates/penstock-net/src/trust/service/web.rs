@@ -84,6 +84,15 @@ impl WebCertificate {
         *self.0.0.write().unwrap_or_else(PoisonError::into_inner) = other.0.certified();
     }
 
+    /// Returns the seconds since 1970 after which clients refuse it; 0 if it cannot be read.
+    pub fn expires(&self) -> u64 {
+        let certified = self.0.certified();
+        let leaf = certified.cert.first().map(|leaf| x509_parser::parse_x509_certificate(leaf));
+        let leaf = leaf.and_then(Result::ok);
+        let seconds = leaf.map(|(_, leaf)| leaf.validity().not_after.timestamp());
+        seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0)
+    }
+
     /// Returns the TLS configuration of a server that shows this certificate: TLS 1.3, HTTP/2 and
     /// HTTP/1.1.
     ///
