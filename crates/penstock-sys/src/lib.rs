@@ -1,13 +1,15 @@
 //! Facts about the host, and the few calls of the system that need `unsafe`. No other crate has
 //! any `unsafe`.
 //!
-//! Boots, clocks, mounts, file systems, processors, memory, users, interfaces; buffers, locks and
-//! event flags. Nothing here keeps state but what a value holds. For a fact that cannot be read, a
+//! Boots, clocks, mounts, file systems, processors, memory, users, interfaces; accounts as which
+//! threads use files; buffers, locks and event flags. Nothing here keeps state but what a value holds. For a fact that cannot be read, a
 //! function returns an error or a cautious answer, never a guess that looks like a measurement.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod account;
+mod acting;
 pub mod buffer;
 mod clock;
 mod cpu;
@@ -22,6 +24,8 @@ mod thread;
 mod users;
 mod wiped;
 
+pub use account::{Account, AccountError};
+pub use acting::{Acting, act_as_daemon, leave_inherited_account};
 pub use clock::{clock_error, now_seconds};
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;
