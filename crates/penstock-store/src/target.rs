@@ -50,6 +50,14 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::account`].
+    pub fn account(&self) -> Option<&Account> {
+        match self {
+            Self::Posix(store) => store.account(),
+            Self::Null => None,
+        }
+    }
+
     /// See [`PosixStore::act`].
     ///
     /// # Errors

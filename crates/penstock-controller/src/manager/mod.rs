@@ -62,6 +62,7 @@ pub use event_ring::{EventId, EventReader, NextEvent, OwnedEvent};
 pub use list::TransferFilter;
 pub use queue::LIVE_MAX;
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
+pub use stubs::SourceAccount;
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +76,7 @@ use penstock_api::proof::Document;
 use penstock_api::rest::{
     Action, LIST_MAX, Orphan, Page, QueueView, TransferPatch, TransferSummary,
 };
-use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
+use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
 use penstock_cluster::state::{SiteState, StateError, Stub, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
@@ -483,6 +484,19 @@ impl Manager {
             return Ok(Some(self.site.clone()));
         }
         Ok(self.state.stub(id)?.map(|stub| stub.owner))
+    }
+
+    /// Returns the account as which another site may use a source of this one for its transfer.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn source_account(
+        &self,
+        owner: &Name,
+        id: TransferId,
+        source: (&Name, &PathText),
+    ) -> Result<SourceAccount, Problem> {
+        self.stubs.source_account(owner, id, source)
     }
 
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final

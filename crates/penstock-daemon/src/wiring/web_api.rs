@@ -47,6 +47,7 @@ pub(super) fn start(
     let listener = WebListener::new(tls, router, Arc::clone(&site.admission));
     // Threads of its own, so that users on other hosts hold up neither sites nor this host's users.
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(penstock_sys::leave_inherited_account)
         .thread_name("web")
         .worker_threads(1)
         .max_blocking_threads(WEB_BLOCKING_THREADS)

@@ -95,7 +95,8 @@ impl Comparer {
         allow_privileged: bool,
     ) -> Self {
         let own = spec.source.is_of_own_site();
-        let keeper = Arc::new(AttributePolicy::new(&spec.preserve, own, allow_privileged));
+        let keeper = AttributePolicy::new(&spec.preserve, own, allow_privileged);
+        let keeper = Arc::new(keeper.made_by(target.account()));
         Self {
             target,
             root: spec.root.0.clone(),

@@ -11,6 +11,7 @@ fn user(name: &str, role: Role, grants: &[(&str, StoreGrant)]) -> Caller {
         via: Via::Token { id: TokenId([1; 8]) },
         scopes: None,
         grants: grants.iter().map(|(store, grant)| (store.parse().unwrap(), *grant)).collect(),
+        account: format!("{name}-account").parse().ok(),
     })
 }
 
