@@ -210,6 +210,7 @@ impl Scan {
             }
         }
         self.lookups.take(1);
+        let _acting = source.act().ok();
         let meta = source.stat(dir, entry.name);
         let chosen = match (&meta, told) {
             (Err(_), _) => true,
