@@ -245,7 +245,10 @@ mod tests {
     /// Accounts that each host has, and that are nobody's: tests act as them.
     fn accounts() -> Option<(Account, Account)> {
         if !rustix::process::geteuid().is_root() {
-            println!("SKIPPED: only root may act as an account");
+            #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+            {
+                eprintln!("SKIPPED: acting as an account needs root");
+            }
             return None;
         }
         Some((Account::of_name("daemon").unwrap(), Account::of_name("nobody").unwrap()))

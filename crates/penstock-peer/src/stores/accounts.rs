@@ -40,3 +40,57 @@ impl Accounts {
         Ok(account)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use penstock_api::problem::ProblemCode;
+    use penstock_proto::id::Name;
+
+    use crate::stores::{StoreKind, StoreSpec, Stores};
+
+    /// Promise (D10): a mapped store is used as an account of this host or not at all; another store
+    /// asks for none.
+    #[test]
+    fn d10_a_mapped_store_is_used_as_an_account() {
+        let base = tempfile::tempdir().unwrap();
+        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(base.path().join("secret"), "x").unwrap();
+        fs::set_permissions(base.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+        let spec = |name: &str, mapped| StoreSpec {
+            name: name.parse().unwrap(),
+            kind: StoreKind::Posix(base.path().to_owned()),
+            read_only: false,
+            ephemeral: false,
+            allow_privileged: false,
+            io: Default::default(),
+            mapped,
+        };
+        let stores = Stores::new([spec("plain", false), spec("mapped", true)]);
+        let (plain, mapped): (Name, Name) = ("plain".parse().unwrap(), "mapped".parse().unwrap());
+        let code = |account: Option<&str>| {
+            let account = account.map(|name| name.parse().unwrap());
+            stores.target(&mapped, account.as_ref()).map(drop).map_err(|error| error.code())
+        };
+        assert_eq!(code(None), Err(ProblemCode::AccountMissing));
+        assert_eq!(code(Some("no-such-account")), Err(ProblemCode::AccountMissing));
+        assert!(stores.target(&plain, None).is_ok() && stores.own_target(&mapped).is_ok());
+        if penstock_sys::own_numbers().0 != 0 {
+            assert_eq!(code(Some("nobody")), Err(ProblemCode::AccountRefused));
+            #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+            {
+                eprintln!("SKIPPED: acting as an account needs root");
+            }
+            return;
+        }
+        assert_eq!((code(Some("nobody")), code(Some("root"))), (Ok(()), Ok(())));
+        let nobody = "nobody".parse().unwrap();
+        let opens = |store: &Name| {
+            let source = stores.source(store, Some(&nobody)).unwrap();
+            source.open_read(source.root(), b"secret").is_ok()
+        };
+        assert_eq!((opens(&plain), opens(&mapped)), (true, false));
+    }
+}
