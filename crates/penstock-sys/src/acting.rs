@@ -111,6 +111,11 @@ impl Own {
     }
 }
 
+/// Returns whether threads of this process may act as accounts of other users.
+pub fn may_act_as_others() -> bool {
+    Own::get().may_change()
+}
+
 /// Gives a new thread the credentials of the daemon, if it was started by one that acts as an
 /// account. To be called first in threads of a pool.
 pub fn leave_inherited_account() {

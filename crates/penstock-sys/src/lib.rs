@@ -25,7 +25,7 @@ mod users;
 mod wiped;
 
 pub use account::{Account, AccountError};
-pub use acting::{Acting, act_as_daemon, leave_inherited_account};
+pub use acting::{Acting, act_as_daemon, leave_inherited_account, may_act_as_others};
 pub use clock::{clock_error, now_seconds};
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;

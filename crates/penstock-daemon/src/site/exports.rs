@@ -11,7 +11,7 @@ use penstock_api::access::AccountName;
 use penstock_api::rest::StoreView;
 use penstock_proto::id::Name;
 
-use crate::config::{Config, Encryption, SiteAccounts, StoreConfig, lists};
+use crate::config::{Config, Encryption, SiteAccounts, StoreAccount, StoreConfig, lists};
 
 /// The stores of a site and the rights of others to them. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -152,6 +152,12 @@ impl Exports {
     /// Returns whether `site` may have its data written to any store.
     pub(crate) fn may_write_any(&self, site: &Name) -> bool {
         self.any(|store| !store.read_only && lists(&store.write, site))
+    }
+
+    /// Whether a store of this host is used as accounts of users.
+    pub(crate) fn is_mapped(&self, store: &Name) -> bool {
+        let known = self.lock();
+        known.stores.get(store).is_some_and(|store| store.account == StoreAccount::Mapped)
     }
 
     /// Whether this host has a store of this name.
