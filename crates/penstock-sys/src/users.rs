@@ -25,15 +25,10 @@ pub fn user_number(name: &[u8]) -> Option<u32> {
 
 /// The numbers of a user and of its primary group. Blocks: the name service may ask a server.
 pub fn user_numbers(name: &[u8]) -> Option<(u32, u32)> {
-    let name = CString::new(name).ok()?;
-    record(|entry: &mut libc::passwd, memory, found| {
-        // SAFETY: as in `user_name`; `name` ends with a NUL (getpwnam_r(3)).
-        unsafe {
-            let memory_start = memory.as_mut_ptr().cast();
-            libc::getpwnam_r(name.as_ptr(), entry, memory_start, memory.len(), found)
-        }
-    })
-    .map(|(entry, _memory)| (entry.pw_uid, entry.pw_gid))
+    match look_up_user(name) {
+        Lookup::Found(numbers) => Some(numbers),
+        Lookup::Missing | Lookup::Failed(_) => None,
+    }
 }
 
 /// The name of a group. Blocks: the name service may ask a server.
@@ -49,20 +44,13 @@ pub fn group_name(gid: u32) -> Option<Vec<u8>> {
 pub fn group_number(name: &[u8]) -> Option<u32> {
     let name = CString::new(name).ok()?;
     record(|entry: &mut libc::group, memory, found| {
-        // SAFETY: as in `user_number` (getgrnam_r(3)).
+        // SAFETY: as in `look_up_user` (getgrnam_r(3)).
         unsafe {
             let memory_start = memory.as_mut_ptr().cast();
             libc::getgrnam_r(name.as_ptr(), entry, memory_start, memory.len(), found)
         }
     })
     .map(|(entry, _memory)| entry.gr_gid)
-}
-
-/// Returns the user and group of new files of this thread, unless a directory determines others:
-/// those of the account that it acts as, or of this process.
-pub fn own_numbers() -> (u32, u32) {
-    let own = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    crate::acting::acting_numbers().unwrap_or_else(own)
 }
 
 /// The result of a search for a user.
@@ -78,7 +66,7 @@ pub(crate) enum Lookup {
 pub(crate) fn look_up_user(name: &[u8]) -> Lookup {
     let Ok(name) = CString::new(name) else { return Lookup::Missing };
     let found = search(|entry: &mut libc::passwd, memory, found| {
-        // SAFETY: as in `user_number`.
+        // SAFETY: as in `user_name`; `name` ends with a NUL (getpwnam_r(3)).
         unsafe {
             let memory_start = memory.as_mut_ptr().cast();
             libc::getpwnam_r(name.as_ptr(), entry, memory_start, memory.len(), found)

@@ -154,8 +154,8 @@ impl AccessError {
                 "mount it, or correct its path in the configuration; the transfer then resumes"
             }
             Self::NoAccount(_) => {
-                "an administrator maps the user, `penstock user set NAME --account ACCOUNT`, or the \
-                 paired site, under `[accounts]` of the configuration"
+                "an administrator maps the user, `penstock user set NAME --account ACCOUNT`, or \
+                 the paired site, under `[accounts]` of the configuration"
             }
             Self::Account { source, .. } => match **source {
                 AccountError::Unknown(_) => {

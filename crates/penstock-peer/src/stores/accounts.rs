@@ -51,8 +51,8 @@ mod tests {
 
     use crate::stores::{StoreKind, StoreSpec, Stores};
 
-    /// Promise (D10): a mapped store is used as an account of this host or not at all; another store
-    /// asks for none.
+    /// Promise (D10): a mapped store is used as an account of this host or not at all; another
+    /// store asks for none.
     #[test]
     fn d10_a_mapped_store_is_used_as_an_account() {
         let base = tempfile::tempdir().unwrap();

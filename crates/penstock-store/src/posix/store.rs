@@ -135,8 +135,8 @@ impl PosixStore {
     }
 
     /// Returns the same store, as an account of this host uses it: each call is judged by the
-    /// account's own rights, beginning at the store's root (D10). What the daemon keeps in the store
-    /// itself, its identity and markers, stays the daemon's; so do syncs.
+    /// account's own rights, beginning at the store's root (D10). What the daemon keeps in the
+    /// store itself, its identity and markers, stays the daemon's; so do syncs.
     ///
     /// # Errors
     /// `Io`: there is no descriptor for it.

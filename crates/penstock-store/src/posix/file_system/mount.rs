@@ -133,7 +133,8 @@ impl Mount {
     /// Records that the file system does not take direct writes: they are not tried again.
     pub(crate) fn refuse_direct(&self) {
         if self.facts.direct.swap(false, Ordering::Relaxed) {
-            tracing::info!(kind = %self.facts.kind, "no direct writes here: the page cache is used");
+            let kind = self.facts.kind;
+            tracing::info!(%kind, "no direct writes here: the page cache is used");
         }
     }
 

@@ -59,8 +59,8 @@ struct SetArgs {
     /// be repeated
     #[arg(long = "grant", value_name = "STORE=RIGHT[,RIGHT…]")]
     grants: Vec<GrantArg>,
-    /// Account of the hosts as which the transfers of the user read and write stores with `account =
-    /// "mapped"`; `none` takes it away
+    /// Account of the hosts as which the transfers of the user read and write mapped stores;
+    /// `none` takes it away
     #[arg(long)]
     account: Option<String>,
     /// Lock the user out: no token of it is accepted

@@ -8,24 +8,17 @@
 //!
 //! A new thread inherits the credentials of the thread that starts it. Within an [`Acting`] a
 //! thread starts none but those of its own work. Pools, which start threads when they please, call
-//! [`leave_inherited_account`] in each new thread.
+//! [`leave_inherited_account`](super::leave_inherited_account) in each new thread.
 
 use std::cell::RefCell;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
 
-use rustix::fs::Gid;
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_groups,
-};
+use super::account::Account;
+use super::credentials::{Own, leave_inherited_account};
 
-use crate::account::Account;
-
-/// Attempts to return to the daemon's own credentials: the kernel may lack memory for a moment.
+/// Attempts to return to an account: the kernel may lack memory for a moment.
 const RETURN_TRIES: u32 = 100;
-/// An argument that is no user or group: setfsuid(2) then only tells the present one.
-const NOBODY: u32 = u32::MAX;
 
 thread_local! {
     /// The account as which this thread acts. A new thread begins with the daemon's credentials.
@@ -33,97 +26,6 @@ thread_local! {
         leave_inherited_account();
         RefCell::new(None)
     };
-}
-
-/// The credentials of this process, which all its threads have unless they act as an account.
-#[derive(Debug)]
-pub(crate) struct Own {
-    uid: u32,
-    gid: u32,
-    groups: Vec<Gid>,
-    sets: CapabilitySets,
-}
-
-static OWN: OnceLock<Own> = OnceLock::new();
-
-impl Own {
-    /// Returns the credentials of this process. The first call is made before any thread acts as an
-    /// account, since there is no [`Account`] yet.
-    pub(crate) fn get() -> &'static Self {
-        OWN.get_or_init(|| {
-            let none = CapabilitySet::empty();
-            let nothing = CapabilitySets { effective: none, permitted: none, inheritable: none };
-            Self {
-                uid: set_fs_user(NOBODY),
-                gid: set_fs_group(NOBODY),
-                groups: rustix::process::getgroups().unwrap_or_default(),
-                sets: capabilities(None).unwrap_or(nothing),
-            }
-        })
-    }
-
-    pub(crate) fn uid(&self) -> u32 {
-        self.uid
-    }
-
-    /// Returns whether threads may take the credentials of any account.
-    pub(crate) fn may_change(&self) -> bool {
-        self.sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
-    }
-
-    /// Gives this thread the credentials of an account.
-    fn become_account(&self, account: &Account) -> io::Result<()> {
-        let numbers = account.all();
-        set_thread_groups(&numbers.groups)?;
-        set_fs_group(numbers.gid);
-        set_fs_user(numbers.uid);
-        if (set_fs_user(NOBODY), set_fs_group(NOBODY)) != (numbers.uid, numbers.gid) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        let effective = CapabilitySet::empty();
-        Ok(set_capabilities(None, CapabilitySets { effective, ..self.sets })?)
-    }
-
-    /// Gives this thread the credentials of the process.
-    fn become_own(&self) -> io::Result<()> {
-        set_capabilities(None, self.sets)?;
-        set_thread_groups(&self.groups)?;
-        set_fs_group(self.gid);
-        set_fs_user(self.uid);
-        if (set_fs_user(NOBODY), set_fs_group(NOBODY)) != (self.uid, self.gid) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        // User 0 gets all permitted capabilities for files with its number (setfsuid(2)).
-        Ok(set_capabilities(None, self.sets)?)
-    }
-
-    /// Returns to the credentials of the process, or ends it: a thread that keeps those of a user
-    /// would do the daemon's own work with them. What runs resumes from its ledgers.
-    fn restore(&self) {
-        for _ in 0..RETURN_TRIES {
-            if self.become_own().is_ok() {
-                return;
-            }
-            std::thread::yield_now();
-        }
-        tracing::error!("a thread cannot return to the credentials of the daemon");
-        std::process::abort();
-    }
-}
-
-/// Returns whether threads of this process may act as accounts of other users.
-pub fn may_act_as_others() -> bool {
-    Own::get().may_change()
-}
-
-/// Gives a new thread the credentials of the daemon, if it was started by one that acts as an
-/// account. To be called first in threads of a pool.
-pub fn leave_inherited_account() {
-    if let Some(own) = OWN.get()
-        && (set_fs_user(NOBODY), set_fs_group(NOBODY)) != (own.uid, own.gid)
-    {
-        own.restore();
-    }
 }
 
 /// Time in which a thread acts as an account, or as the daemon within such a time. What came before
@@ -163,7 +65,7 @@ impl Account {
                 own.restore();
             }
             let before = now.take();
-            if let Err(error) = own.become_account(self) {
+            if let Err(error) = own.take(self.credentials()) {
                 resume(before.as_ref());
                 *now = before;
                 return Err(error);
@@ -191,9 +93,12 @@ pub fn act_as_daemon() -> Acting {
     }
 }
 
-/// Returns user and group of new files of this thread, if it acts as an account.
-pub(crate) fn acting_numbers() -> Option<(u32, u32)> {
-    NOW.try_with(|now| now.borrow().as_ref().map(Account::numbers)).ok().flatten()
+/// Returns the user and group of new files of this thread, unless a directory determines others:
+/// those of the account that it acts as, or of this process.
+pub fn own_numbers() -> (u32, u32) {
+    let acting = NOW.try_with(|now| now.borrow().as_ref().map(Account::numbers)).ok().flatten();
+    let own = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    acting.unwrap_or_else(own)
 }
 
 impl Drop for Acting {
@@ -215,28 +120,13 @@ fn resume(account: Option<&Account>) {
     own.restore();
     let Some(account) = account else { return };
     for _ in 0..RETURN_TRIES {
-        if own.become_account(account).is_ok() {
+        if own.take(account.credentials()).is_ok() {
             return;
         }
         own.restore();
     }
     tracing::error!(?account, "a thread cannot act as an account again");
     std::process::abort();
-}
-
-/// Sets the user for files of this thread, if it may; returns the one before.
-fn set_fs_user(uid: u32) -> u32 {
-    // SAFETY: setfsuid(2) takes a number and changes nothing in memory. The wrapper of a C library
-    // is passed by, since it may concern all threads.
-    let before = unsafe { libc::syscall(libc::SYS_setfsuid, libc::c_long::from(uid)) };
-    before as u32
-}
-
-/// Sets the group for files of this thread, if it may; returns the one before.
-fn set_fs_group(gid: u32) -> u32 {
-    // SAFETY: as in `set_fs_user` (setfsgid(2)).
-    let before = unsafe { libc::syscall(libc::SYS_setfsgid, libc::c_long::from(gid)) };
-    before as u32
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::Gid;
 
-use crate::acting::Own;
+use super::credentials::{Credentials, Own};
 use crate::users::{Lookup, look_up_user};
 
 /// Groups of one user that the kernel takes (`NGROUPS_MAX`, linux/limits.h).
@@ -18,14 +18,11 @@ const ROOT: &str = "root";
 /// An account of this host: the numbers by which the kernel judges what it may do with files.
 /// Clones are the same account, as it was looked up.
 #[derive(Clone)]
-pub struct Account(Arc<Numbers>);
+pub struct Account(Arc<Known>);
 
-pub(crate) struct Numbers {
+struct Known {
     name: String,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// All its groups, as setgroups(2) takes them.
-    pub(crate) groups: Vec<Gid>,
+    credentials: Credentials,
 }
 
 /// The reason why a thread of this process cannot use files as an account.
@@ -78,7 +75,8 @@ impl Account {
             return Err(AccountError::NotPermitted { own: own.uid() });
         }
         let groups = groups_of(name, gid).map_err(unanswered)?;
-        Ok(Self(Arc::new(Numbers { name: name.to_owned(), uid, gid, groups })))
+        let credentials = Credentials { uid, gid, groups };
+        Ok(Self(Arc::new(Known { name: name.to_owned(), credentials })))
     }
 
     /// Its name.
@@ -88,28 +86,27 @@ impl Account {
 
     /// Its user and main group: those of new files, unless a directory determines another group.
     pub fn numbers(&self) -> (u32, u32) {
-        (self.0.uid, self.0.gid)
+        (self.0.credentials.uid, self.0.credentials.gid)
     }
 
     /// Returns whether this is the account that the process runs as.
     pub fn is_own(&self) -> bool {
-        self.0.uid == Own::get().uid()
+        self.0.credentials.uid == Own::get().uid()
     }
 
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-            || ((self.0.uid, self.0.gid) == (other.0.uid, other.0.gid)
-                && self.0.groups == other.0.groups)
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.credentials == other.0.credentials
     }
 
-    pub(crate) fn all(&self) -> &Numbers {
-        &self.0
+    pub(super) fn credentials(&self) -> &Credentials {
+        &self.0.credentials
     }
 }
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Account({} {}:{})", self.0.name, self.0.uid, self.0.gid)
+        let (uid, gid) = self.numbers();
+        write!(f, "Account({} {uid}:{gid})", self.0.name)
     }
 }
 
@@ -146,7 +143,7 @@ mod tests {
     fn an_account_has_its_groups() {
         let root = Account::of_name("root").unwrap();
         assert_eq!((root.name(), root.numbers()), ("root", (0, 0)));
-        assert!(root.0.groups.contains(&Gid::from_raw(0)));
+        assert!(root.0.credentials.groups.contains(&Gid::from_raw(0)));
         let missing = Account::of_name("no such account").unwrap_err();
         assert!(matches!(missing, AccountError::Unknown(_)), "{missing}");
     }
