@@ -94,6 +94,9 @@ pub struct StoreCard {
     /// The reason why it cannot be opened, in words; empty if it can.
     #[serde(default)]
     pub trouble: String,
+    /// True if it is used as the accounts of users, by the configuration of that peer.
+    #[serde(default)]
+    pub mapped: bool,
 }
 
 /// Rights of paired sites to a store: their names, or `*` for all of them.

@@ -3,6 +3,7 @@
 //! `DIR/penstock.toml`, or `/etc/penstock/penstock.toml` where the default directory has none.
 //! Unknown keys are errors.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Component, Path, PathBuf};
@@ -18,12 +19,14 @@ use serde::{Deserialize, Serialize};
 use crate::networks::{self, NetworkConfig};
 use penstock_exit::{ExitCode, Failure};
 
+mod accounts;
 mod destination;
 mod error;
 mod own_etcd;
 mod web;
 mod webhook;
 
+pub use accounts::{SiteAccounts, StoreAccount};
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
@@ -81,6 +84,10 @@ pub struct Config {
     /// The site's other peers, where there are some. Default: this peer is the whole site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterConfig>,
+    /// Accounts as which mapped stores are used for paired sites, by site. Default: none. A
+    /// running daemon follows changes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accounts: BTreeMap<Name, SiteAccounts>,
     /// The stores: only what is listed here can be read or written by anybody.
     #[serde(default, rename = "store")]
     pub stores: Vec<StoreConfig>,
@@ -211,6 +218,10 @@ pub struct StoreConfig {
     /// arrays with parity and disks that rotate. Default: auto.
     #[serde(default)]
     pub io: Io,
+    /// As whom files are read and written: `daemon`, its own user, or `mapped`, the account of the
+    /// user or paired site whose transfer it is. Default: daemon.
+    #[serde(default, skip_serializing_if = "StoreAccount::is_default")]
+    pub account: StoreAccount,
 }
 
 /// Whether what is read from a store must be encrypted on its way.
@@ -282,6 +293,7 @@ impl StoreConfig {
             encryption,
             allow_privileged,
             io,
+            account: StoreAccount::Daemon,
         }
     }
 

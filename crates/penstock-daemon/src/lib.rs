@@ -63,6 +63,7 @@ pub fn run(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     let lock = lock(&directory)?;
     check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(penstock_sys::leave_inherited_account)
         .thread_name("control")
         .enable_all()
         .build()

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use penstock_proto::attributes::ClassSet;
+use penstock_sys::{Account, Acting, act_as_daemon};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
@@ -26,6 +27,28 @@ pub enum Source {
 }
 
 impl Source {
+    /// See [`PosixStore::acting_as`]; a store without files has no rights to judge.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn acting_as(&self, account: &Account) -> Result<Self, StoreError> {
+        match self {
+            Self::Posix(store) => store.acting_as(account).map(Self::Posix),
+            Self::Mem(store) => Ok(Self::Mem(store.clone())),
+        }
+    }
+
+    /// See [`PosixStore::act`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn act(&self) -> Result<Acting, StoreError> {
+        match self {
+            Self::Posix(store) => store.act(),
+            Self::Mem(_) => Ok(act_as_daemon()),
+        }
+    }
+
     /// The root directory.
     pub fn root(&self) -> &Dir {
         match self {

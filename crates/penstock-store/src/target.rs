@@ -6,6 +6,7 @@ use penstock_proto::attributes::DeviceNumber;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
+use penstock_sys::{Account, Acting, act_as_daemon};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
@@ -38,6 +39,36 @@ pub enum Target {
 const NULL_IDENTITY: StoreIdentity = StoreIdentity { id: [0; 16], created_seconds: 0 };
 
 impl Target {
+    /// See [`PosixStore::acting_as`]; a store without files has no rights to judge.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn acting_as(&self, account: &Account) -> Result<Self, StoreError> {
+        match self {
+            Self::Posix(store) => store.acting_as(account).map(Self::Posix),
+            Self::Null => Ok(Self::Null),
+        }
+    }
+
+    /// See [`PosixStore::account`].
+    pub fn account(&self) -> Option<&Account> {
+        match self {
+            Self::Posix(store) => store.account(),
+            Self::Null => None,
+        }
+    }
+
+    /// See [`PosixStore::act`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn act(&self) -> Result<Acting, StoreError> {
+        match self {
+            Self::Posix(store) => store.act(),
+            Self::Null => Ok(act_as_daemon()),
+        }
+    }
+
     /// See [`PosixStore::for_data_set`].
     pub fn for_data_set(&self, root: &[u8], sets_modes: bool, replaces_special: bool) -> Self {
         match self {

@@ -91,6 +91,7 @@ impl Directory {
             via: Via::Token { id: token.id },
             scopes: token.scopes.clone(),
             grants: user.grants.clone(),
+            account: user.account.clone(),
         })
     }
 }
@@ -102,7 +103,14 @@ mod tests {
 
     fn user(name: &str, role: Role) -> User {
         let grants = BTreeMap::new();
-        User { name: name.parse().unwrap(), role, created: 1, disabled: false, grants }
+        User {
+            name: name.parse().unwrap(),
+            role,
+            created: 1,
+            disabled: false,
+            grants,
+            account: None,
+        }
     }
 
     fn token(user: &str, digest: &str, expires: u64) -> Token {

@@ -17,6 +17,7 @@
 //! | read metrics | yes | yes | yes | yes | `metrics:read` |
 //! | recover the cluster | no | no | no | no | root on the socket |
 
+mod account;
 mod audit;
 mod directory;
 mod me;
@@ -26,6 +27,7 @@ mod scope;
 mod token;
 mod user;
 
+pub use account::{AccountName, AccountNameError};
 pub use audit::{AuditChecked, AuditFault, AuditLine, CHAIN_BEGIN, check_audit};
 pub use directory::{Directory, TokenRefused};
 pub use me::MeView;

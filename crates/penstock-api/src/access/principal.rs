@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
+use super::account::AccountName;
 use super::role::{Right, Role};
 use super::scope::Scope;
 use super::token::TokenId;
@@ -50,6 +51,9 @@ pub struct Principal {
     pub scopes: Option<Vec<Scope>>,
     /// Rights of its user in single stores.
     pub grants: BTreeMap<Name, StoreGrant>,
+    /// Account of the hosts as which its transfers use mapped stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
 }
 
 /// Reason why a principal lacks a right.
@@ -75,11 +79,12 @@ pub enum Access {
 }
 
 impl Principal {
-    /// Returns root, or the daemon's own user, on the Unix socket: it has every right.
-    pub fn local(uid: u32) -> Self {
+    /// Returns root, or the daemon's own user, on the Unix socket: it has every right. `account` is
+    /// the name of that user on the host.
+    pub fn local(uid: u32, account: Option<AccountName>) -> Self {
         let Ok(user) = "root".parse() else { unreachable!("`root` is a name") };
-        let via = Via::Socket { uid };
-        Self { user, role: Role::Administrator, via, scopes: None, grants: BTreeMap::new() }
+        let (via, grants) = (Via::Socket { uid }, BTreeMap::new());
+        Self { user, role: Role::Administrator, via, scopes: None, grants, account }
     }
 
     /// Checks a right, whatever the object.
@@ -167,6 +172,7 @@ mod tests {
             via: Via::Token { id: "0011223344556677".parse().unwrap() },
             scopes: scopes.map(<[_]>::to_vec),
             grants: BTreeMap::new(),
+            account: None,
         }
     }
 
@@ -192,7 +198,7 @@ mod tests {
     #[test]
     fn c2_a_token_never_recovers_a_cluster() {
         assert_eq!(anna(Role::Administrator, None).check(Right::LocalRoot), Err(Denied::NotLocal));
-        let root = Principal::local(0);
+        let root = Principal::local(0, None);
         assert!(Right::ALL.iter().all(|&right| root.check(right).is_ok()));
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
+use super::account::AccountName;
 use super::role::Role;
 use crate::timestamp::Timestamp;
 
@@ -49,6 +50,9 @@ pub struct User {
     /// Rights in single stores, for the roles viewer and user.
     #[serde(default)]
     pub grants: BTreeMap<Name, StoreGrant>,
+    /// Account of the hosts as which its transfers use mapped stores; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
 }
 
 /// Request that makes or changes a user: `PUT /users/{name}`.
@@ -63,6 +67,10 @@ pub struct UserRequest {
     /// Rights in single stores. `None` leaves them as they are.
     #[serde(default)]
     pub grants: Option<BTreeMap<Name, StoreGrant>>,
+    /// Account of the hosts as which its transfers use mapped stores. `None` leaves it as it is, an
+    /// empty text takes it away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
 }
 
 /// A user as an administrator sees it.
@@ -78,6 +86,9 @@ pub struct UserView {
     pub disabled: bool,
     /// Rights in single stores.
     pub grants: BTreeMap<Name, StoreGrant>,
+    /// Account of the hosts as which its transfers use mapped stores; missing if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
     /// Number of its tokens that are valid now.
     pub tokens: u32,
 }

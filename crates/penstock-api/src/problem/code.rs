@@ -424,6 +424,15 @@ problem_codes! {
     StoreDenied "store-denied" 503 Temporary Later
         "The daemon's user may not open the store."
         "Give the user the right to enter the directory and those above it.";
+    AccountMissing "account-missing" 403 NotAuthorised AfterChange
+        "The store is used as the account of a user, and the request has no account on this host."
+        "Ask an administrator of the site to map the user or the paired site to an account.";
+    AccountRefused "account-refused" 403 NotAuthorised AfterChange
+        "The daemon may not use files as the account of the user."
+        "Run the daemon as root or with CAP_SETUID and CAP_SETGID, and name no account of root's.";
+    AccountUnknown "account-unknown" 503 Temporary Later
+        "The name service of the host does not answer for an account."
+        "Check the name service of the host: `getent passwd ACCOUNT`.";
     StoreElsewhere "store-elsewhere" 503 Temporary Later
         "No peer that is up now has the store."
         "Start a peer that has the store.";

@@ -26,7 +26,7 @@ pub use etcd::{
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
 pub use transfers::{ListKey, ListOrder, Listed, Listing};
-pub use transfers::{Stub, TransferRecord, Wish};
+pub use transfers::{Stub, Submitted, TransferRecord, Wish};
 
 use penstock_api::access::{Token, TokenId, User};
 use penstock_api::heads::HeadStore;

@@ -169,6 +169,7 @@ mod tests {
             created: 7,
             disabled: false,
             grants: [("raw".parse().unwrap(), Default::default())].into(),
+            account: "anna".parse().ok(),
         };
         let token = Token {
             id: TokenId([1; 8]),

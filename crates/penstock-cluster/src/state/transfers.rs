@@ -1,8 +1,10 @@
 //! Transfers of this site as their target, and stubs of transfers that other sites own.
 
+use penstock_api::access::AccountName;
 use penstock_api::problem::Exit;
 use penstock_api::transfer::{
-    Attempts, FailedItem, PathText, Progress, TransferReport, TransferRequest, TransferState,
+    Attempts, FailedItem, Location, PathText, Progress, TransferReport, TransferRequest,
+    TransferState,
 };
 use penstock_proto::id::{Name, TransferId};
 use rusqlite::{OptionalExtension as _, params};
@@ -46,6 +48,10 @@ pub struct TransferRecord {
     /// That user, at the own site; `None` for the administrator of the host.
     #[serde(default)]
     pub owner: Option<Name>,
+    /// Account as which mapped stores of the own site are used, as it was when the transfer was
+    /// submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
     /// Seconds since 1970 of the submission.
     pub created: u64,
     /// Attempts so far, and their times.
@@ -142,6 +148,9 @@ pub struct Stub {
     /// The user of this site that submitted it; `None` for the administrator of the host.
     #[serde(default)]
     pub user: Option<Name>,
+    /// The submission, if that was made at this site: the view is what the owner says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted: Option<Submitted>,
     /// The view as last seen.
     pub view: TransferReport,
 }
@@ -157,6 +166,16 @@ pub enum ListOrder {
     NewestFirst,
     /// The oldest transfers first.
     OldestFirst,
+}
+
+/// The submission of a transfer that another site owns, as a user of this site made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// The source.
+    pub source: Location,
+    /// Account of the user at that time, as which a mapped source of this site is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
 }
 
 /// A line of a list of transfers.
@@ -419,6 +438,7 @@ mod tests {
             ),
             submitter: "lab".parse().unwrap(),
             owner: None,
+            account: None,
             created,
             attempts: Attempts::default(),
             files_from_count: 0,
@@ -513,7 +533,9 @@ mod tests {
                 state.put_transfer(&record).unwrap();
             } else {
                 let owner = "hpc".parse().unwrap();
-                state.put_stub(&Stub { owner, user: None, view: record.report() }).unwrap();
+                state
+                    .put_stub(&Stub { owner, user: None, submitted: None, view: record.report() })
+                    .unwrap();
             }
         }
         let (mut before, mut seen) = (None, Vec::new());

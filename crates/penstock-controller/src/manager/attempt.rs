@@ -131,7 +131,8 @@ impl Attempt {
         let root = match &record.root {
             Some(root) => root.clone(),
             None => {
-                let there = site.target.root_kind(&target.store, &target.path)?;
+                let there =
+                    site.target.root_kind(&target.store, &target.path, record.account.as_ref())?;
                 let root = place::root(&record.request.source, opened.kind, target, there)?;
                 // Stored before anything is made there: a later attempt finds another situation.
                 self.keep(|live| (live.root, live.claim) = (Some(root.clone()), root.clone()))?;
@@ -155,6 +156,7 @@ impl Attempt {
             places: places_of(&record.request),
             known_rate: None,
             fence: site.fence.clone(),
+            account: record.account,
         })
     }
 

@@ -64,6 +64,7 @@ pub use queue::{
     LIVE_MAX, ManagerFigures, Outcomes, RUNNING_SHOWN_MAX, RunningFigures, WaitFigures,
 };
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
+pub use stubs::SourceAccount;
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,7 +78,7 @@ use penstock_api::proof::Document;
 use penstock_api::rest::{
     Action, LIST_MAX, Orphan, Page, QueueView, TransferPatch, TransferSummary,
 };
-use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
+use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
 use penstock_cluster::state::{SiteState, StateError, Stub, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
@@ -506,6 +507,19 @@ impl Manager {
             return Ok(Some(self.site.clone()));
         }
         Ok(self.state.stub(id)?.map(|stub| stub.owner))
+    }
+
+    /// Returns the account as which another site may use a source of this one for its transfer.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn source_account(
+        &self,
+        owner: &Name,
+        id: TransferId,
+        source: (&Name, &PathText),
+    ) -> Result<SourceAccount, Problem> {
+        self.stubs.source_account(owner, id, source)
     }
 
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final

@@ -92,7 +92,7 @@ impl Planner {
                 return Err(not_paired(owner));
             }
             let mut file = self.journal.nameless()?;
-            self.parts.sites.plan(owner, request, &mut file)?;
+            self.parts.sites.plan(owner, request, caller.owner().as_ref(), &mut file)?;
             file.rewind().map_err(journal_failed)?;
             return Ok(file);
         }
@@ -141,6 +141,8 @@ impl Planner {
         request.options.select = request.options.select.settled(now_seconds());
         let submitter = caller.submitter(&self.site);
         let record = record_of(&request, submitter, request.target.path.clone());
+        let (owner, account) = (caller.owner(), caller.account().cloned());
+        let record = TransferRecord { owner, account, ..record };
         let made = self.run(&record);
         self.sources.release(&record);
         if let Err(error) = self.journal.remove(request.id) {
@@ -154,12 +156,14 @@ impl Planner {
         let (request, id) = (&record.request, record.id());
         let target = &request.target;
         let opened = self.sources.open(record)?;
-        let there = self.parts.target.root_kind(&target.store, &target.path)?;
+        let there =
+            self.parts.target.root_kind(&target.store, &target.path, record.account.as_ref())?;
         let root = place::root(&request.source, opened.kind, target, there)?;
         self.admission.check_same_place(request, &root)?;
         let journal = self.journal.of(id);
         let input = RunInput {
             fence: self.parts.fence.clone(),
+            account: record.account.clone(),
             id,
             listing: record.listing.number,
             is_new_target: false,

@@ -197,6 +197,7 @@ mod tests {
             created: 1,
             disabled: false,
             grants: [].into(),
+            account: None,
         };
         let token = Token {
             id: TokenId([9; 8]),

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::access::{
-    Directory, Principal, Right, Scope, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId,
-    TokenRequest, TokenSecret, TokenText, TokenView, User, UserRequest, UserView, Via,
+    AccountName, AccountNameError, Directory, Principal, Right, Scope, TOKEN_DAYS_DEFAULT,
+    TOKEN_DAYS_MAX, Token, TokenId, TokenRequest, TokenSecret, TokenText, TokenView, User,
+    UserRequest, UserView, Via,
 };
 use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_api::timestamp::Timestamp;
@@ -87,8 +88,10 @@ impl Users {
         if grants.len() > GRANTS_MAX {
             return Err(too_many(format!("a user has grants for {GRANTS_MAX} stores at most")));
         }
+        let before = known.as_ref().and_then(|user| user.account.clone());
         let user = User {
             name: name.clone(),
+            account: account_of(request.account, before)?,
             role: request.role,
             created: known.as_ref().map_or_else(now_seconds, |user| user.created),
             disabled: request.disabled,
@@ -221,6 +224,23 @@ impl Users {
     }
 }
 
+/// Returns the account of a user after a request; `before` is the one that it had.
+///
+/// # Errors
+/// The text is no name of an account.
+fn account_of(
+    asked: Option<String>,
+    before: Option<AccountName>,
+) -> Result<Option<AccountName>, Problem> {
+    match asked {
+        None => Ok(before),
+        Some(text) if text.is_empty() => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|error: AccountNameError| {
+            Problem::new(ProblemCode::Name, format!("`{text}` is no account")).because(error)
+        }),
+    }
+}
+
 /// Returns the scopes of a token, each once.
 fn scopes_of(request: &TokenRequest) -> Option<Vec<Scope>> {
     let scopes: BTreeSet<_> = request.scopes.as_ref()?.iter().copied().collect();
@@ -247,6 +267,7 @@ fn view_of(user: &User, directory: &Directory) -> UserView {
         created_at: Timestamp::of_seconds(user.created),
         disabled: user.disabled,
         grants: user.grants.clone(),
+        account: user.account.clone(),
         tokens: tokens.into_iter().filter(|token| token.is_valid(now)).count() as u32,
     }
 }

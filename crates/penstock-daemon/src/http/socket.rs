@@ -1,6 +1,7 @@
 //! Serves the local API on a Unix socket, to root and the daemon's own user alone.
 
 use std::io;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
@@ -8,7 +9,7 @@ use axum::extract::{Extension, Request};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::{IncomingStream, Listener};
-use penstock_api::access::Principal;
+use penstock_api::access::{AccountName, Principal};
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
@@ -56,8 +57,15 @@ pub(crate) async fn serve(
     own_user: u32,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let admission =
-        middleware::from_fn(move |user, request, next| admit(user, request, next, own_user));
+    let account = |uid: u32| {
+        let name = String::from_utf8(penstock_sys::user_name(uid)?).ok()?;
+        Some((uid, name.parse().ok()?))
+    };
+    let accounts: Arc<[(u32, AccountName)]> =
+        [0, own_user].into_iter().filter_map(account).collect();
+    let admission = middleware::from_fn(move |user, request, next| {
+        admit(user, request, next, own_user, Arc::clone(&accounts))
+    });
     let guarded = router.layer(admission).layer(middleware::from_fn(identify));
     let listener = BeatingListener { inner: listener, heartbeat };
     axum::serve(listener, guarded.into_make_service_with_connect_info::<PeerUser>())
@@ -70,9 +78,12 @@ async fn admit(
     mut request: Request,
     next: Next,
     own_user: u32,
+    accounts: Arc<[(u32, AccountName)]>,
 ) -> Response {
     if let Some(uid) = user.filter(|uid| *uid == 0 || *uid == own_user) {
-        request.extensions_mut().insert(Principal::local(uid));
+        let account = accounts.iter().find(|known| known.0 == uid);
+        let account = account.map(|(_, name)| name.clone());
+        request.extensions_mut().insert(Principal::local(uid, account));
         return next.run(request).await;
     }
     let title = "only root and the daemon's own user may use its socket";

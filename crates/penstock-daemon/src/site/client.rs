@@ -18,7 +18,7 @@ use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::{Action, TransferPatch};
 use penstock_api::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest, WishedDigests};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses, USER_HEADER,
     VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
@@ -102,12 +102,14 @@ struct Call<'a> {
     deadline: Duration,
     /// Whether the answer may come compressed.
     compressed: bool,
+    /// The user of this site for whom it is, if the other site is told.
+    user: Option<Name>,
 }
 
 impl<'a> Call<'a> {
     fn new(site: &'a Name, method: Method, path: String) -> Self {
         let (body, version, compressed) = (None, None, false);
-        Self { site, method, path, body, version, deadline: DEADLINE, compressed }
+        Self { site, method, path, body, version, deadline: DEADLINE, compressed, user: None }
     }
 }
 
@@ -205,6 +207,11 @@ impl Sites {
 
     fn quickest(&self) -> MutexGuard<'_, HashMap<Name, Duration>> {
         self.quickest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the user of this site that another one is told, if it is told any.
+    fn told_user(&self, site: &Name, user: Option<&Name>) -> Option<Name> {
+        user.filter(|_| self.site.exports.tells_users(site)).cloned()
     }
 
     fn is_far(&self, site: &Name) -> bool {
@@ -482,6 +489,9 @@ async fn send(
     if call.compressed {
         request = request.header("accept-encoding", ZSTD);
     }
+    if let Some(user) = &call.user {
+        request = request.header(USER_HEADER, user.as_str());
+    }
     let asked = Instant::now();
     let response = match request.send().await {
         Ok(response) => response,
@@ -583,19 +593,26 @@ impl SiteClient for Sites {
         if self.is_far(site) { self.site.data_of(site) } else { Vec::new() }
     }
 
-    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferReport, Problem> {
-        let body = Some(http::encode(request)?);
-        self.get(&Call { body, ..Call::new(site, Method::POST, "/transfers".to_owned()) })
+    fn submit(
+        &self,
+        site: &Name,
+        request: &TransferRequest,
+        user: Option<&Name>,
+    ) -> Result<TransferReport, Problem> {
+        let (body, user) = (Some(http::encode(request)?), self.told_user(site, user));
+        self.get(&Call { body, user, ..Call::new(site, Method::POST, "/transfers".to_owned()) })
     }
 
     fn plan(
         &self,
         site: &Name,
         request: &TransferRequest,
+        user: Option<&Name>,
         out: &mut dyn Write,
     ) -> Result<(), Problem> {
         let call = Call {
             body: Some(http::encode(request)?),
+            user: self.told_user(site, user),
             deadline: DIGESTS_DEADLINE,
             ..Call::new(site, Method::POST, "/plans".to_owned())
         };
@@ -668,8 +685,14 @@ impl SiteClient for Sites {
         Ok(())
     }
 
-    fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
+    fn countersign(
+        &self,
+        site: &Name,
+        body: &ReceiptBody,
+        user: Option<&Name>,
+    ) -> Result<ReceiptSignature, Problem> {
         let call = Call {
+            user: self.told_user(site, user),
             body: Some(http::encode(body)?),
             deadline: COUNTERSIGN_DEADLINE,
             ..Call::new(site, Method::POST, format!("/scans/{}/receipt", body.id))
@@ -698,6 +721,7 @@ impl SiteClient for Sites {
                 body: Some(http::encode(&open)?),
                 version: Some(version),
                 deadline: SCAN_DEADLINE,
+                user: self.told_user(site, request.user.as_ref()),
                 ..Call::new(site, Method::POST, "/scans".to_owned())
             });
             match result {

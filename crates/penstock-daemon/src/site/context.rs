@@ -301,12 +301,19 @@ impl Site {
     pub(crate) fn data_known_for(&self, store: &Name) -> Vec<DataAddress> {
         let all = self.all_addresses().data;
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        // A peer of an earlier release does not use a mapped store as anybody's account.
+        let is_mapped = self.exports.is_mapped(store)
+            || far
+                .iter()
+                .flat_map(|(_, stores)| stores)
+                .any(|card| card.store == *store && card.mapped);
+        let is_it = |card: &StoreCard| card.store == *store && card.mapped == is_mapped;
         let reaches = |address: &&DataAddress| {
             if address.peer == self.config.peer {
                 return self.exports.has(store);
             }
             let told = far.iter().find(|(peer, _)| *peer == address.peer);
-            told.is_some_and(|(_, stores)| stores.iter().any(|card| card.store == *store))
+            told.is_some_and(|(_, stores)| stores.iter().any(|card| is_it(card)))
         };
         let found: Vec<_> = all.iter().filter(reaches).cloned().collect();
         match found.is_empty() {

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use penstock_api::access::AccountName;
 use penstock_api::rest::StoreView;
 use penstock_proto::id::Name;
 
-use crate::config::{Config, Encryption, StoreConfig, lists};
+use crate::config::{Config, Encryption, SiteAccounts, StoreAccount, StoreConfig, lists};
 
 /// The stores of a site and the rights of others to them. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,7 @@ pub(crate) struct Exports(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     stores: BTreeMap<Name, StoreConfig>,
+    accounts: BTreeMap<Name, SiteAccounts>,
     /// Where rights are read again when it changes.
     file: Option<PathBuf>,
     /// The file as it was read last.
@@ -57,6 +59,7 @@ impl Known {
                 return;
             }
         };
+        self.accounts = config.accounts;
         for new in config.stores {
             let Some(known) = self.stores.get_mut(&new.name) else { continue };
             let StoreConfig { read, write, delete, remove, .. } = new;
@@ -70,7 +73,8 @@ impl Exports {
     /// What a configuration exports.
     pub(crate) fn of(config: &Config) -> Self {
         let stores = config.stores.iter().map(|store| (store.name.clone(), store.clone()));
-        Self(Arc::new(Mutex::new(Known { stores: stores.collect(), ..Known::default() })))
+        let (stores, accounts) = (stores.collect(), config.accounts.clone());
+        Self(Arc::new(Mutex::new(Known { stores, accounts, ..Known::default() })))
     }
 
     /// Follows the rights that `file` gives, whenever it changes. All else stays as it was when the
@@ -96,6 +100,21 @@ impl Exports {
         let mut known = self.lock();
         known.refresh();
         known.stores.values().any(allows)
+    }
+
+    /// The account as which mapped stores are used for a request of `site`, for its `user` if it
+    /// has told one.
+    pub(crate) fn account_of(&self, site: &Name, user: Option<&Name>) -> Option<AccountName> {
+        let mut known = self.lock();
+        known.refresh();
+        known.accounts.get(site)?.of(user).cloned()
+    }
+
+    /// Whether `site` is told for which user of this one a request is.
+    pub(crate) fn tells_users(&self, site: &Name) -> bool {
+        let mut known = self.lock();
+        known.refresh();
+        known.accounts.get(site).is_some_and(|accounts| accounts.tell_users)
     }
 
     /// Whether peers of `site` may read from `store`.
@@ -133,6 +152,12 @@ impl Exports {
     /// Returns whether `site` may have its data written to any store.
     pub(crate) fn may_write_any(&self, site: &Name) -> bool {
         self.any(|store| !store.read_only && lists(&store.write, site))
+    }
+
+    /// Whether a store of this host is used as accounts of users.
+    pub(crate) fn is_mapped(&self, store: &Name) -> bool {
+        let known = self.lock();
+        known.stores.get(store).is_some_and(|store| store.account == StoreAccount::Mapped)
     }
 
     /// Whether this host has a store of this name.

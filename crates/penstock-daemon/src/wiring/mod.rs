@@ -84,6 +84,7 @@ fn bind(config: &Config) -> anyhow::Result<TcpListener> {
 /// sites cannot take. The lock is held, so a socket that is there is a dead one.
 fn bind_socket(directory: &Path) -> anyhow::Result<(&'static Runtime, UnixListener)> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(penstock_sys::leave_inherited_account)
         .thread_name("local")
         .worker_threads(LOCAL_THREADS)
         .max_blocking_threads(LOCAL_BLOCKING_THREADS)

@@ -37,6 +37,7 @@ pub(super) fn runtime(site: &Site) -> anyhow::Result<Option<&'static Runtime>> {
         return Ok(None);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(penstock_sys::leave_inherited_account)
         .thread_name("web")
         .worker_threads(1)
         .max_blocking_threads(WEB_BLOCKING_THREADS)

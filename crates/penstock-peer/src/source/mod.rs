@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::access::AccountName;
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::Problem;
@@ -157,6 +158,8 @@ pub(crate) struct OpenScan {
     files_from: Vec<PathText>,
     select: Selection,
     preserve: Preserve,
+    /// Account as which its store is used, if that is mapped.
+    account: Option<AccountName>,
 }
 
 impl OpenScan {
@@ -181,6 +184,7 @@ impl OpenScan {
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             preserve: request.preserve.clone(),
+            account: request.account.clone(),
         }
     }
 
@@ -238,6 +242,7 @@ impl OpenScan {
             && self.select == request.select
             && self.preserve == request.preserve
             && self.remove == request.remove
+            && self.account == request.account
     }
 }
 
@@ -353,7 +358,8 @@ impl SourceService {
     /// `store-hung`, `store-offline`.
     pub(crate) fn source_of(&self, open: &OpenScan) -> Result<Source, AccessError> {
         let (stores, name) = (Arc::clone(&self.stores), open.store.clone());
-        self.stores.look(&open.store, move || stores.source(&name))?
+        let account = open.account.clone();
+        self.stores.look(&open.store, move || stores.source(&name, account.as_ref()))?
     }
 
     /// Checks that the store of a scan answers and is unchanged (C3). If not, the next request
@@ -431,9 +437,10 @@ impl SourceService {
         let check = || self.check(request.transfer, &open);
         check()?;
         let (stores, name) = (Arc::clone(&self.stores), request.store.clone());
-        let root = request.root.0.clone();
-        let found =
-            self.stores.look(&request.store, move || root_kind(&stores.source(&name)?, &root))?;
+        let (root, account) = (request.root.0.clone(), request.account.clone());
+        let found = self.stores.look(&request.store, move || {
+            root_kind(&stores.source(&name, account.as_ref())?, &root)
+        })?;
         match found {
             // The root was moved, as ordered.
             Err(_) if open.remove && open.kind == RootKind::Single => Ok(open.kind),
@@ -490,7 +497,7 @@ impl SourceService {
         let page = Page::decode(&encoded)
             .map_err(|source| SourceError::OrderedPageDamaged { page: order.page, source })?;
         check()?;
-        let mut store = removable(&self.stores, &open.store)?;
+        let mut store = removable(&self.stores, &open.store, open.account.as_ref())?;
         // A deposed controller removes nothing, whatever it ordered before (B4).
         let fence = by.fence.clone();
         fence.check()?;

@@ -6,6 +6,7 @@
 //! none is now, since the empty directory below is not the store.
 
 pub(crate) mod access;
+mod accounts;
 mod call_tally;
 #[cfg(test)]
 pub(crate) mod dead_mount;
@@ -24,14 +25,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use penstock_api::access::AccountName;
 use penstock_proto::id::Name;
 use penstock_store::{
     FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreFingerprint,
     Target,
 };
-use penstock_sys::{Permit, Semaphore};
+use penstock_sys::{Account, Permit, Semaphore};
 
 use access::{Absence, AccessError};
+use accounts::Accounts;
 use call_tally::CallTally;
 pub use call_tally::StoreFigures;
 use errors::Cause;
@@ -74,12 +77,16 @@ pub struct StoreSpec {
     pub allow_privileged: bool,
     /// Method for writing large files to the store.
     pub io: IoMode,
+    /// True if its files are used as the account of each request, with that account's rights, and
+    /// not as the daemon.
+    pub mapped: bool,
 }
 
 /// All stores of this host.
 #[derive(Debug)]
 pub struct Stores {
     stores: BTreeMap<Name, Entry>,
+    accounts: Accounts,
     /// [`LOOK_MAX`], but in tests.
     look_max: Duration,
 }
@@ -131,7 +138,8 @@ impl Stores {
             let calls = CallTally::default();
             (spec.name.clone(), Entry { spec, open, mounted, hung, looks, calls, failed_syncs })
         };
-        Self { stores: specs.into_iter().map(entry).collect(), look_max: LOOK_MAX }
+        let (stores, accounts) = (specs.into_iter().map(entry).collect(), Accounts::default());
+        Self { stores, accounts, look_max: LOOK_MAX }
     }
 
     /// Sets how long the stores wait for a look.
@@ -171,12 +179,47 @@ impl Stores {
         self.entry(name).map(|entry| &entry.spec)
     }
 
-    /// Returns a store to read from, checked to be the one that was opened first. Blocks on the
-    /// store: a caller that must not hang uses `Stores::look`.
+    /// Returns the account as which the files of a store are used by a request that names `asked`;
+    /// `None` where the daemon uses them itself. Blocks on the name service.
     ///
     /// # Errors
-    /// `store-unknown`, `store-offline`, `store-kind`.
-    pub(crate) fn source(&self, name: &Name) -> Result<Source, AccessError> {
+    /// `store-unknown`; `account-missing`, `account-refused`, `account-unknown`: the store is
+    /// mapped, and this host cannot use it as that account.
+    pub(crate) fn account(
+        &self,
+        name: &Name,
+        asked: Option<&AccountName>,
+    ) -> Result<Option<Account>, AccessError> {
+        if !self.entry(name)?.spec.mapped {
+            return Ok(None);
+        }
+        let store = || name.clone();
+        let asked = asked.ok_or_else(|| AccessError::NoAccount(store()))?;
+        let found = self.accounts.get(asked);
+        found.map(Some).map_err(|source| AccessError::Account { store: store(), source })
+    }
+
+    /// Returns a store to read from, checked to be the one that was opened first, as the account of
+    /// a request uses it. Blocks on the store: a caller that must not hang uses `Stores::look`.
+    ///
+    /// # Errors
+    /// Those of [`Stores::account`]; `store-offline`, `store-kind`.
+    pub(crate) fn source(
+        &self,
+        name: &Name,
+        account: Option<&AccountName>,
+    ) -> Result<Source, AccessError> {
+        let account = self.account(name, account)?;
+        let source = self.own_source(name)?;
+        match account {
+            None => Ok(source),
+            Some(account) => {
+                source.acting_as(&account).map_err(|error| AccessError::unanswered(name, &error))
+            }
+        }
+    }
+
+    fn own_source(&self, name: &Name) -> Result<Source, AccessError> {
         let entry = self.entry(name)?;
         // The store is asked without the lock, so that a hung store blocks its own caller alone.
         let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -287,12 +330,31 @@ impl Stores {
         }
     }
 
-    /// Returns a store to write to.
+    /// Returns a store to write to, as the account of a request uses it.
     ///
     /// # Errors
-    /// `store-unknown`, `store-offline`, `store-kind`, `store-read-only`; `store-hung` while a call
-    /// to it has not returned.
-    pub(crate) fn target(&self, name: &Name) -> Result<Target, AccessError> {
+    /// Those of [`Stores::account`]; `store-offline`, `store-kind`, `store-read-only`; `store-hung`
+    /// while a call to it has not returned.
+    pub(crate) fn target(
+        &self,
+        name: &Name,
+        account: Option<&AccountName>,
+    ) -> Result<Target, AccessError> {
+        let account = self.account(name, account)?;
+        let target = self.own_target(name)?;
+        match account {
+            None => Ok(target),
+            Some(account) => {
+                target.acting_as(&account).map_err(|error| AccessError::unanswered(name, &error))
+            }
+        }
+    }
+
+    /// Returns a store to write to, for what the daemon keeps in it, whatever its users may.
+    ///
+    /// # Errors
+    /// As [`Stores::target`], without those of accounts.
+    pub(crate) fn own_target(&self, name: &Name) -> Result<Target, AccessError> {
         let entry = self.entry(name)?;
         self.check_answers(name, entry)?;
         if entry.spec.read_only {

@@ -307,6 +307,8 @@ impl TaskContext {
 
     /// Ends the task with an error.
     pub(crate) fn broken(&self, error: impl Into<TaskError>) {
+        // What the controller does about it is not the work of an account.
+        let _daemon = penstock_sys::act_as_daemon();
         let problem = Problem::from(error.into());
         tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
         self.control.broken(problem);

@@ -50,7 +50,8 @@ impl RunningTask {
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
         let state = TaskState::new(spec, &parts);
         let (own_site, deletes) = (spec.source.is_of_own_site(), spec.update.delete);
-        let keeper = AttributePolicy::new(&spec.preserve, own_site, parts.allow_privileged);
+        let keeper = AttributePolicy::new(&spec.preserve, own_site, parts.allow_privileged)
+            .made_by(parts.target.account());
         let tree = TargetTree {
             target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes(), deletes),
             transfer: spec.transfer,

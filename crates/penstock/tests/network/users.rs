@@ -144,6 +144,7 @@ fn c2_each_operation_is_for_those_who_have_its_right() {
                 via: Via::Token { id: TokenId([0; 8]) },
                 scopes: scopes.clone(),
                 grants: [].into(),
+                account: None,
             };
             let may = is_public || principal.check(endpoint.right).is_ok();
             let (status, refused) = world.call(endpoint, Some(token));

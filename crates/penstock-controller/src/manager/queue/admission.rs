@@ -81,7 +81,7 @@ impl Admission {
         let target = &request.target;
         place::check_not_own(target)?;
         // Before the lock: a store that hangs, or that another host has, delays no other caller.
-        let there = match self.target.root_kind(&target.store, &target.path) {
+        let there = match self.target.root_kind(&target.store, &target.path, caller.account()) {
             Ok(there) => there,
             // It waits in the queue until the store is back.
             Err(problem) if problem.exit == Exit::Temporary => None,
@@ -103,7 +103,8 @@ impl Admission {
                 .hint("submit it with `penstock transfer submit --plan FILE`"));
         }
         let record = record_of(request, caller.submitter(&self.config.site), claim);
-        let record = TransferRecord { owner: caller.owner(), ..record };
+        let (owner, account) = (caller.owner(), caller.account().cloned());
+        let record = TransferRecord { owner, account, ..record };
         self.state.put_transfer(&record)?;
         let view = self.enqueue(record);
         self.events.tell(&view);

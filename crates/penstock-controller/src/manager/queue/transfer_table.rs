@@ -165,7 +165,7 @@ impl Table {
             let title = format!("{LIVE_OF_USER_MAX} transfers of `{owner}` wait already");
             return Err(Problem::new(ProblemCode::QueueFull, title));
         }
-        if let Caller::Site(site) = caller
+        if let Caller::Site { site, .. } = caller
             && self.live_from(site) >= LIVE_OF_SITE_MAX
         {
             let title = format!("{LIVE_OF_SITE_MAX} transfers from `{site}` wait already");

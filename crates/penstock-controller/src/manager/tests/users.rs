@@ -11,6 +11,7 @@ fn user(name: &str, role: Role, grants: &[(&str, StoreGrant)]) -> Caller {
         via: Via::Token { id: TokenId([1; 8]) },
         scopes: None,
         grants: grants.iter().map(|(store, grant)| (store.parse().unwrap(), *grant)).collect(),
+        account: format!("{name}-account").parse().ok(),
     })
 }
 
@@ -128,4 +129,52 @@ fn a_start_time_is_kept() {
     let waiting = world.manager.show(wanted.id, &Caller::local()).unwrap().waiting.unwrap();
     assert_eq!((waiting.code.as_str(), waiting.until_ms), ("not-before", Some(later * 1000)));
     end.send(RunOutcome::Done).unwrap();
+}
+
+/// Promise (D10): a transfer has the account of its user, also after a restart of the daemon, and
+/// its scan and run get it; one of a paired site has the account that the site is mapped to.
+#[test]
+fn d10_a_transfer_keeps_its_account() {
+    let mut world = World::new(4);
+    let anna = user("anna", Role::User, &[("s", WRITE)]);
+    world.manager.submit(&request(1, "lab:raw/a", "hpc:s/x"), &anna).unwrap();
+    let site = "lab".parse().unwrap();
+    let lab = Caller::Site { site, account: "labxfer".parse().ok() };
+    world.manager.submit(&request(2, "lab:raw/a", "hpc:s/y"), &lab).unwrap();
+    let account = |(input, end): Call| ((input.id, input.account.map(String::from)), end);
+    let both = |world: &World| {
+        let (found, ends): (Vec<_>, Vec<_>) = (0..2).map(|_| account(world.call())).unzip();
+        let mut found = found;
+        found.sort();
+        let wanted = ["anna-account", "labxfer"].map(|account| Some(account.to_owned()));
+        let wanted: Vec<_> =
+            [1, 2].map(|id| TransferId([id; 16])).into_iter().zip(wanted).collect();
+        assert_eq!(found, wanted);
+        ends
+    };
+    let ends = both(&world);
+    world.restart(ends, false);
+    drop(both(&world));
+}
+
+/// Promise (D10): another site that owns a transfer reads here as the user who submitted it, and
+/// only from the source that the user named; for anything else it is mapped as a site.
+#[test]
+fn d10_an_id_opens_no_other_source_of_its_user() {
+    let world = World::new(4);
+    const READ: StoreGrant = StoreGrant { list: false, read: true, write: false };
+    let anna = user("anna", Role::User, &[("s", READ)]);
+    world.manager.submit(&request(1, "hpc:s/a", "lab:raw/x"), &anna).unwrap();
+    let source = |owner: &str, id: u8, store: &str, path: &str| {
+        let (owner, store) = (owner.parse().unwrap(), store.parse().unwrap());
+        let path = PathText(path.into());
+        world.manager.source_account(&owner, TransferId([id; 16]), (&store, &path)).unwrap()
+    };
+    let own = SourceAccount::Submitter("anna-account".parse().ok());
+    assert_eq!(source("lab", 1, "s", "a"), own);
+    for (owner, id, store, path) in
+        [("lab", 1, "s", "b"), ("lab", 1, "t", "a"), ("lab", 2, "s", "a"), ("spy", 1, "s", "a")]
+    {
+        assert_eq!(source(owner, id, store, path), SourceAccount::Mapped, "{owner} {id} {path}");
+    }
 }

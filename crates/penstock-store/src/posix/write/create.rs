@@ -69,7 +69,7 @@ impl PosixStore {
         let mut reached: Option<OwnedFd> = None;
         let root = self.shared.root.fd()?;
         for component in path.split(|&byte| byte == b'/') {
-            let from = reached.as_ref().map_or(root, |fd| fd.as_fd());
+            let from = reached.as_ref().map_or(root.as_fd(), |fd| fd.as_fd());
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let mut next = open_component(from, component, flags);
             if next.as_ref().is_err_and(|errno| *errno == Errno::NOENT) {
@@ -148,7 +148,7 @@ impl PosixStore {
         let (mode, given) = made_with(dir, mode);
         for _ in 0..RACE_TRIES {
             let parent = dir.fd()?;
-            match self.rules.unlocked(dir, || create_component(parent, name, flags, mode)) {
+            match self.rules.unlocked(dir, || create_component(parent.as_fd(), name, flags, mode)) {
                 Ok(fd) => return Ok(WriteFile::posix(dir.clone(), name, fd, true, given)),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(dir.error("create", name, errno)),
@@ -209,7 +209,7 @@ impl PosixStore {
     fn open_as(&self, dir: &Dir, name: &[u8], access: OFlags) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
         self.check_item_writable("open", dir, name)?;
-        match open_component(dir.fd()?, name, access) {
+        match open_component(dir.fd()?.as_fd(), name, access) {
             Ok(fd) => {
                 let file = WriteFile::posix(dir.clone(), name, fd, false, None);
                 file.meta().map(|_| file)

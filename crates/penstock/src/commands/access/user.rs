@@ -59,6 +59,10 @@ struct SetArgs {
     /// be repeated
     #[arg(long = "grant", value_name = "STORE=RIGHT[,RIGHT…]")]
     grants: Vec<GrantArg>,
+    /// Account of the hosts as which the transfers of the user read and write mapped stores;
+    /// `none` takes it away
+    #[arg(long)]
+    account: Option<String>,
     /// Lock the user out: no token of it is accepted
     #[arg(long, conflicts_with = "enable")]
     disable: bool,
@@ -134,6 +138,9 @@ fn set(client: &Client, args: SetArgs) -> anyhow::Result<()> {
         role: args.role.or(known.map(|user| user.role)).unwrap_or(Role::User),
         disabled: args.disable || (was_disabled && !args.enable),
         grants: Some(grants),
+        account: args
+            .account
+            .map(|account| if account == "none" { String::new() } else { account }),
     };
     let user: UserView = client.post(&PUT_USER.uri(&[&args.name]), &request)?;
     print(&[user], args.json)
@@ -146,7 +153,7 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let mut rows = vec![["USER", "ROLE", "TOKENS", "GRANTS"].map(str::to_owned)];
+    let mut rows = vec![["USER", "ROLE", "ACCOUNT", "TOKENS", "GRANTS"].map(str::to_owned)];
     rows.extend(users.iter().map(|user| {
         let locked = if user.disabled { ", locked" } else { "" };
         let grants = user.grants.iter().map(|(store, grant)| format!("{store}={grant}"));
@@ -154,6 +161,7 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
         [
             user.name.to_string(),
             format!("{}{locked}", user.role),
+            user.account.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             user.tokens.to_string(),
             grants.join(" "),
         ]

@@ -2,6 +2,7 @@
 
 pub(crate) mod rotation;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -311,6 +312,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         cipher_suites: Vec::new(),
         networks: Vec::new(),
         cluster: None,
+        accounts: BTreeMap::new(),
         stores,
     };
     config.cluster = init.cluster.settings(&config)?;

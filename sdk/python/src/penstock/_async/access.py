@@ -35,6 +35,7 @@ class AsyncUsers:
         role: UserRole | str | None = None,
         disabled: bool | None = None,
         grants: Mapping[str, StoreGrant] | None = None,
+        account: str | None = None,
     ) -> UserView:
         """Makes a user, or changes one; what is not given stays as it is.
 
@@ -43,6 +44,8 @@ class AsyncUsers:
             role: The role. A new user is a `user`.
             disabled: True locks the user out; false ends that.
             grants: All the rights in single stores; those in stores that it leaves out end.
+            account: Account of the hosts as which its transfers use mapped stores. An empty text
+                takes it away.
         """
         if role is None or disabled is None:
             known = await self._known(name)
@@ -52,6 +55,8 @@ class AsyncUsers:
         body: dict[str, object] = {"role": str(role), "disabled": disabled}
         if grants is not None:
             body["grants"] = {store: grant.model_dump() for store, grant in grants.items()}
+        if account is not None:
+            body["account"] = account
         operation = operations.USERS_SET
         return await self._connection.call(operation, UserView, {"name": name}, json=body)
 

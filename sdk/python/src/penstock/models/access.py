@@ -69,6 +69,8 @@ class UserView(View):
     """True if the user is locked out: no token of it is accepted."""
     grants: dict[str, StoreGrant] = {}
     """Rights in single stores, for the roles viewer and user."""
+    account: str | None = None
+    """Account of the hosts as which its transfers use mapped stores; none if it has none."""
     tokens: int = 0
     """Number of its tokens that are valid now."""
 
