@@ -487,6 +487,7 @@ mod tests {
         let stub = Stub {
             owner,
             user: None,
+            submitted: None,
             view: TransferReport { id: TransferId([2; 16]), ..long.report() },
         };
         state.put_stub(&stub).unwrap();
