@@ -186,6 +186,7 @@ pub enum TargetRequest<'a> {
 /// Requests to a source peer; each is the method of [`crate::scan::SourcePeer`] of its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "each lives for one call, on the stack")]
 pub enum SourceRequest<'a> {
     /// Reply: [`PeerReply::Opened`].
     OpenScan(Cow<'a, ScanRequest>),

@@ -313,7 +313,7 @@ impl Site {
                 return self.exports.has(store);
             }
             let told = far.iter().find(|(peer, _)| *peer == address.peer);
-            told.is_some_and(|(_, stores)| stores.iter().any(|card| is_it(card)))
+            told.is_some_and(|(_, stores)| stores.iter().any(&is_it))
         };
         let found: Vec<_> = all.iter().filter(reaches).cloned().collect();
         match found.is_empty() {

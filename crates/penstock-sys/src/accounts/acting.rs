@@ -15,7 +15,7 @@ use std::io;
 use std::marker::PhantomData;
 
 use super::account::Account;
-use super::credentials::{Own, leave_inherited_account};
+use super::credentials::{Own, end, leave_inherited_account};
 
 /// Attempts to return to an account: the kernel may lack memory for a moment.
 const RETURN_TRIES: u32 = 100;
@@ -125,8 +125,7 @@ fn resume(account: Option<&Account>) {
         }
         own.restore();
     }
-    tracing::error!(?account, "a thread cannot act as an account again");
-    std::process::abort();
+    end(&format!("a thread cannot act as {account:?} again"));
 }
 
 #[cfg(test)]

@@ -93,8 +93,7 @@ impl Own {
             }
             std::thread::yield_now();
         }
-        tracing::error!("a thread cannot return to the credentials of the daemon");
-        std::process::abort();
+        end("a thread cannot return to the credentials of the daemon");
     }
 }
 
@@ -111,6 +110,14 @@ pub fn leave_inherited_account() {
     {
         own.restore();
     }
+}
+
+/// Ends the process: a thread has the wrong rights. A panic may be caught, and the thread then be
+/// used for something else.
+#[expect(clippy::disallowed_methods, reason = "a panic may be caught")]
+pub(super) fn end(why: &str) -> ! {
+    tracing::error!("{why}");
+    std::process::abort();
 }
 
 /// User and group of this thread for files.

@@ -77,6 +77,8 @@ fn give(path: &Path, content: &str, (uid, gid): (u32, u32), mode: u32) {
 /// A user of a site, who works over HTTPS.
 struct Person {
     variables: Vec<(&'static str, String)>,
+    /// Where its commands run, and list what has failed.
+    directory: PathBuf,
 }
 
 impl Person {
@@ -94,12 +96,13 @@ impl Person {
             ("PENSTOCK_CA", ca.display().to_string()),
             ("PENSTOCK_TOKEN", token),
         ];
-        Self { variables }
+        Self { variables, directory: site.dir.clone() }
     }
 
     fn transfer(&self, from: &str, to: &str) -> Output {
         let mut command = penstock();
         command.args(["transfer", "submit", from, to, "--wait"]);
+        command.current_dir(&self.directory);
         command.envs(self.variables.clone()).output().unwrap()
     }
 }
