@@ -14,7 +14,6 @@ pub(crate) mod queue;
 pub(crate) mod shares;
 pub(crate) mod site;
 pub(crate) mod status;
-pub(crate) mod steering;
 pub(crate) mod store;
 pub(crate) mod transfer;
 pub(crate) mod verify;

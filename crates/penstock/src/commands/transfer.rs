@@ -33,7 +33,6 @@ use crate::commands::events;
 use crate::commands::plan::{self, PlanningArgs};
 use crate::commands::queue::{deadline_text, waiting_text};
 use crate::commands::shares;
-use crate::commands::steering::{self, DeadlineArgs, ManyArgs};
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
 use crate::options::listing::ListArgs;
@@ -51,6 +50,10 @@ use crate::output::plan::Show;
 use crate::output::progress::{Mode, ProgressArgs, Reporter};
 use penstock_exit::exit_code;
 use penstock_exit::{self as exit, ExitCode, Failure};
+
+mod steering;
+
+use steering::{DeadlineArgs, ManyArgs};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
