@@ -6,6 +6,7 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
+use crate::options::deadline::{Deadline, DeadlineView};
 use crate::options::limits::Limits;
 use crate::options::plan_use::PlanUse;
 use crate::options::preserve::{NotKept, Preserve};
@@ -148,18 +149,46 @@ pub struct TransferRequest {
     /// Earliest start, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<u64>,
+    /// Time by which it has to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// Start before all fair shares. For operators.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Seconds without any progress after which an attempt ends, 10 to 86,400;
+    /// [`PROGRESS_TIMEOUT_S`] if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_timeout_s: Option<u32>,
+    /// Most attempts in a row that fail for a reason that may pass, and move nothing. Without a
+    /// limit the transfer is retried until it is cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts_max: Option<u32>,
 }
 
+/// Seconds without any progress after which an attempt ends, unless a request says otherwise.
+pub const PROGRESS_TIMEOUT_S: u32 = 600;
+
 impl TransferRequest {
-    /// Returns a request without label, priority and start time.
+    /// Returns a request with options, and nothing else that need not be given.
     pub fn new(
         id: TransferId,
         source: Location,
         target: Location,
         options: TransferOptions,
     ) -> Self {
-        let label = String::new();
-        Self { id, source, target, options, label, priority: None, not_before: None }
+        Self {
+            id,
+            source,
+            target,
+            options,
+            label: String::new(),
+            priority: None,
+            not_before: None,
+            deadline: None,
+            urgent: false,
+            progress_timeout_s: None,
+            attempts_max: None,
+        }
     }
 }
 
@@ -349,6 +378,12 @@ pub struct TransferReport {
     /// Earliest start, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<u64>,
+    /// True if an operator has put it before all fair shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Time by which it has to be done, and the outlook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineView>,
     /// State.
     pub state: TransferState,
     /// The reason for which it waits; absent if it does not.

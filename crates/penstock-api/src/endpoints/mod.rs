@@ -247,7 +247,7 @@ mod tests {
     /// names what it begins, sets, removes or only looks is.
     #[test]
     fn only_what_may_be_done_twice_is_repeated() {
-        let once = [&RETRY_TRANSFER, &PAIR, &TAKE_OVER, &RECOVER];
+        let once = [&RETRY_TRANSFER, &ACT_ON_TRANSFERS, &PAIR, &TAKE_OVER, &RECOVER];
         for endpoint in all() {
             assert_eq!(!endpoint.repeat.is_allowed(), once.contains(&endpoint), "{endpoint:?}");
         }

@@ -47,6 +47,16 @@ endpoints! {
         "Gives a transfer up and removes its temporary files.";
     RETRY_TRANSFER Post "/api/v1/transfers/{id}/retry" Controller Once Steer
         "Starts a failed transfer again with what is missing.";
+    ACT_ON_TRANSFERS Post "/api/v1/transfer-actions" Controller Once Steer
+        "Pauses, resumes, cancels or retries up to 500 transfers, by ids or by a filter.";
+    SET_DEADLINE Put "/api/v1/transfers/{id}/deadline" Controller Idempotent Steer
+        "Gives a transfer a deadline: 422 with the forecast if it cannot be promised.";
+    REMOVE_DEADLINE Delete "/api/v1/transfers/{id}/deadline" Controller Idempotent Steer
+        "Takes the deadline of a transfer away.";
+    SET_URGENT Put "/api/v1/transfers/{id}/urgent" Controller Idempotent Operate
+        "Has a transfer start before all fair shares.";
+    REMOVE_URGENT Delete "/api/v1/transfers/{id}/urgent" Controller Idempotent Operate
+        "Has a transfer wait for its turn as others do.";
     LIMIT_TRANSFER Post "/api/v1/transfers/{id}/limits" Controller Idempotent Steer
         "Changes the limits of a transfer. Deprecated: `PATCH` the transfer.";
     GET_FAILURES Get "/api/v1/transfers/{id}/failures" Controller Safe SeeTransfers
@@ -63,12 +73,30 @@ endpoints! {
         "Shows the peers that work for a transfer, and their paths; `owner` names its site.";
     FOLLOW_TRANSFERS Get "/api/v1/events" Controller Safe SeeTransfers
         "Streams the events of all transfers of the site (server-sent events).";
-    SHOW_QUEUE Get "/api/v1/queue" Controller Safe Operate
-        "Lists the transfers that wait, in the order in which they would start, with the reasons.";
     LIST_ORPHANS Get "/api/v1/orphans" Controller Safe Operate
         "Lists what abandoned transfers left.";
     REMOVE_ORPHANS Delete "/api/v1/orphans" Controller Idempotent Operate
         "Removes what abandoned transfers left.";
+
+    "Queue":
+    SHOW_QUEUE Get "/api/v1/queue" Controller Safe Operate
+        "Shows the transfers that wait in order, with reasons and forecasts; users, limits, rules.";
+    SET_QUEUE_LIMIT Put "/api/v1/queue/limits/{kind}/{name}" Controller Idempotent Operate
+        "Limits what the transfers of the site, or of a pair, store or user, use together.";
+    REMOVE_QUEUE_LIMIT Delete "/api/v1/queue/limits/{kind}/{name}" Controller Idempotent Operate
+        "Removes a limit.";
+    SET_SHARE Put "/api/v1/queue/shares/{user}" Controller Idempotent Operate
+        "Gives the share of a user another weight.";
+    REMOVE_SHARE Delete "/api/v1/queue/shares/{user}" Controller Idempotent Operate
+        "Gives the share of a user the usual weight.";
+    SET_WINDOW Put "/api/v1/queue/windows/{name}" Controller Idempotent Operate
+        "Makes or changes a window: a time of the week in which other limits hold.";
+    REMOVE_WINDOW Delete "/api/v1/queue/windows/{name}" Controller Idempotent Operate
+        "Removes a window.";
+    SET_PAUSE_RULE Put "/api/v1/queue/pause-rules/{name}" Controller Idempotent Operate
+        "Holds the transfers that fit a filter, those that run too.";
+    REMOVE_PAUSE_RULE Delete "/api/v1/queue/pause-rules/{name}" Controller Idempotent Operate
+        "Releases the transfers that a rule holds.";
 
     "Plans":
     MAKE_PLAN Post "/api/v1/plans" Controller ByClientId Submit

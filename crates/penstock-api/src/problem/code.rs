@@ -277,6 +277,18 @@ problem_codes! {
     NotADirectory "not-a-directory" 409 Fatal AfterChange
         "A place that must be a directory is not one."
         "Correct the path of the source or of the target.";
+    DeadlineUnkeepable "deadline-unkeepable" 422 Refused AfterChange
+        "The forecast does not keep the deadline that is to be promised."
+        "Choose a later time or the policy best_effort, or ask an operator to let others wait.";
+    DeadlineAtRisk "deadline-at-risk" 409 Refused Later
+        "The forecast no longer keeps the deadline of a transfer."
+        "Look at the queue; an operator can make the transfer urgent or let others wait.";
+    DeadlineMissed "deadline-missed" 409 Refused Never
+        "The deadline of a transfer is over, and the transfer has not ended."
+        "Look at what the transfer waits for.";
+    QueueRule "queue-rule" 404 Usage Never
+        "The queue has no rule of this name."
+        "List the rules with `penstock queue show`.";
     QueueFull "queue-full" 503 Temporary Later
         "Too many transfers wait at the site."
         "Submit again when some of them have ended.";

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::options::deadline::DeadlineOutlook;
+
 /// A field of a request that is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldFault {
@@ -60,6 +62,9 @@ pub struct ProblemContext {
     /// The object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
+    /// The figures of a deadline that cannot be promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineOutlook>,
     /// Least time in seconds after which the same request may be sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<u32>,

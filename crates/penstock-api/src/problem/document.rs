@@ -6,6 +6,7 @@ use super::code::{ProblemCode, Retry};
 use super::context::{FieldFault, ObjectRef, ProblemContext};
 use super::exit::Exit;
 use super::occurrence::Problem;
+use crate::options::deadline::DeadlineOutlook;
 
 /// Beginning of the type of a problem; its code follows (RFC 9457, 3.1.1).
 const TYPE_PREFIX: &str = "urn:penstock:problem:";
@@ -50,6 +51,9 @@ pub struct ProblemDetails {
     /// The object that the problem is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
+    /// The figures of a deadline that cannot be promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineOutlook>,
 }
 
 /// An error as the body of an answer, of the type `application/problem+json` (RFC 9457).
@@ -87,6 +91,7 @@ impl From<Problem> for ProblemDetails {
             exit,
             errors: context.errors,
             object: context.object,
+            deadline: context.deadline,
         }
     }
 }
@@ -113,8 +118,8 @@ impl ProblemDocument {
 impl From<ProblemDocument> for Problem {
     fn from(document: ProblemDocument) -> Self {
         let ProblemDocument { details, retry_after_s, request_id, .. } = document;
-        let ProblemDetails { errors, object, .. } = details;
-        let context = ProblemContext { errors, object, retry_after_s, request_id };
+        let ProblemDetails { errors, object, deadline, .. } = details;
+        let context = ProblemContext { errors, object, deadline, retry_after_s, request_id };
         Self {
             code: details.code,
             title: details.detail,

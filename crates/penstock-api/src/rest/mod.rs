@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::ClusterView;
 use crate::outcome::FailedItem;
-use crate::place::{Location, PathText};
+use crate::place::PathText;
 use crate::problem::{Exit, Problem, ProblemCode, ProblemDetails};
 use crate::timestamp::Timestamp;
 use crate::transfer::{Progress, TransferReport, TransferState};
@@ -145,37 +145,6 @@ impl Progress {
     pub fn mean_bits_per_s(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes_verified as f64 * 8.0 / self.seconds } else { 0.0 }
     }
-}
-
-/// The transfers of this site that wait, in the order in which they would start.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
-pub struct QueueView {
-    /// Number of transfers that run.
-    pub running: u64,
-    /// Number of transfers that wait.
-    pub waiting: u64,
-    /// The first of them, at most [`LIST_MAX`].
-    pub transfers: Vec<QueueEntry>,
-}
-
-/// A transfer that waits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct QueueEntry {
-    /// The transfer.
-    pub id: TransferId,
-    /// Its user; absent where another site submitted it, or the administrator of the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Name>,
-    /// Note of its user.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(deserialize_with = "crate::text::field")]
-    pub label: String,
-    /// Source.
-    pub source: Location,
-    /// Target.
-    pub target: Location,
-    /// The reason for which it waits.
-    pub waiting: WaitingView,
 }
 
 /// A site: this one, or one that it is paired with.
@@ -366,6 +335,8 @@ mod tests {
             owner: None,
             label: String::new(),
             priority: None,
+            urgent: false,
+            deadline: None,
             state: TransferState::Done,
             waiting: None,
             reason: String::new(),

@@ -3,6 +3,7 @@
 use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::deadline::Deadline;
 use crate::endpoints::{EndpointUri, LIST_TRANSFERS};
 use crate::limits::LimitRequest;
 use crate::place::Location;
@@ -32,21 +33,55 @@ pub struct SubmitRequest {
     /// Earliest start; milliseconds are left out. At most a year from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
+    /// Time by which it has to be done. At most a year from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// Start before all fair shares. For operators.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Seconds without any progress after which an attempt ends, 10 to 86,400; 600 if it is not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_timeout_s: Option<u32>,
+    /// Most attempts in a row that fail for a reason that may pass, and move nothing. Without a
+    /// limit the transfer is retried until it is cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts_max: Option<u32>,
 }
 
 impl From<SubmitRequest> for TransferRequest {
     fn from(request: SubmitRequest) -> Self {
-        let SubmitRequest { id, source, target, options, label, priority, not_before } = request;
-        let not_before = not_before.map(Timestamp::seconds);
-        Self { id, source, target, options, label, priority, not_before }
+        Self {
+            id: request.id,
+            source: request.source,
+            target: request.target,
+            options: request.options,
+            label: request.label,
+            priority: request.priority,
+            not_before: request.not_before.map(Timestamp::seconds),
+            deadline: request.deadline,
+            urgent: request.urgent,
+            progress_timeout_s: request.progress_timeout_s,
+            attempts_max: request.attempts_max,
+        }
     }
 }
 
 impl From<TransferRequest> for SubmitRequest {
     fn from(request: TransferRequest) -> Self {
-        let TransferRequest { id, source, target, options, label, priority, not_before } = request;
-        let not_before = not_before.map(Timestamp::of_seconds);
-        Self { id, source, target, options, label, priority, not_before }
+        Self {
+            id: request.id,
+            source: request.source,
+            target: request.target,
+            options: request.options,
+            label: request.label,
+            priority: request.priority,
+            not_before: request.not_before.map(Timestamp::of_seconds),
+            deadline: request.deadline,
+            urgent: request.urgent,
+            progress_timeout_s: request.progress_timeout_s,
+            attempts_max: request.attempts_max,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::waiting_view::WaitingView;
 use crate::bottleneck::Bottleneck;
+use crate::deadline::DeadlineView;
 use crate::limits::Limits;
 use crate::outcome::FailedItem;
 use crate::place::Location;
@@ -146,6 +147,12 @@ pub struct TransferSummary {
     /// Priority among the transfers of one user, 0 to 100; absent for the usual one, 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
+    /// True if an operator has put it before all fair shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Time by which it has to be done, and the outlook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineView>,
     /// Number of attempts that were begun.
     pub attempt: u32,
     /// Figures.
@@ -180,6 +187,8 @@ impl TransferSummary {
             ended_at: report.attempts.ended_ms.map(Timestamp::of_ms),
             not_before: report.not_before.map(Timestamp::of_seconds),
             priority: report.priority,
+            urgent: report.urgent,
+            deadline: report.deadline,
             attempt: report.attempts.count,
             progress: ProgressSummary::of(&report.progress, report.state),
             bottleneck: bottleneck_of(report),
@@ -231,6 +240,12 @@ pub struct TransferView {
     /// Priority among the transfers of one user, 0 to 100; absent for the usual one, 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
+    /// True if an operator has put it before all fair shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Time by which it has to be done, and the outlook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineView>,
     /// Limits that hold now.
     pub limits: Limits,
     /// Number of attempts that were begun.
@@ -288,6 +303,8 @@ impl TransferView {
             state: report.state,
             reason: report.reason,
             priority: report.priority,
+            urgent: report.urgent,
+            deadline: report.deadline,
             options: report.options,
             progress: report.progress,
             exit: report.exit,

@@ -15,6 +15,7 @@
 mod etcd;
 mod heads;
 mod principals;
+mod queue_rules;
 mod sites;
 mod sqlite;
 mod transfers;
@@ -30,9 +31,11 @@ pub use transfers::{Stub, Submitted, TransferRecord, Wish};
 
 use penstock_api::access::{Token, TokenId, User};
 use penstock_api::heads::HeadStore;
+use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::version;
+use queue_rules::QueueRuleTable;
 
 /// The persistent state of a site and of its manager. Methods block for a transaction.
 ///
@@ -94,6 +97,12 @@ pub trait SiteState: HeadStore {
     fn put_webhook(&self, webhook: &Webhook) -> Result<(), StateError>;
     /// Removes a webhook. Durable.
     fn remove_webhook(&self, name: &Name) -> Result<(), StateError>;
+    /// Returns all rules of the queue, by key.
+    fn queue_rules(&self) -> Result<Vec<QueueRule>, StateError>;
+    /// Stores a rule of the queue, or replaces the one with the same key. Durable.
+    fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError>;
+    /// Removes a rule of the queue. Durable.
+    fn remove_queue_rule(&self, key: &str) -> Result<(), StateError>;
 }
 
 impl SiteState for SqliteState {
@@ -195,5 +204,17 @@ impl SiteState for SqliteState {
 
     fn remove_webhook(&self, name: &Name) -> Result<(), StateError> {
         self.remove_webhook(name)
+    }
+
+    fn queue_rules(&self) -> Result<Vec<QueueRule>, StateError> {
+        QueueRuleTable(self).all()
+    }
+
+    fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError> {
+        QueueRuleTable(self).put(rule)
+    }
+
+    fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
+        QueueRuleTable(self).remove(key)
     }
 }

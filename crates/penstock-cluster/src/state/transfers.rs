@@ -1,6 +1,7 @@
 //! Transfers of this site as their target, and stubs of transfers that other sites own.
 
 use penstock_api::access::AccountName;
+use penstock_api::deadline::{DeadlineView, Promise};
 use penstock_api::problem::Exit;
 use penstock_api::transfer::{
     Attempts, FailedItem, Location, PathText, Progress, TransferReport, TransferRequest,
@@ -81,6 +82,12 @@ pub struct TransferRecord {
     pub failures: Vec<FailedItem>,
     /// The method that made the data durable, in words.
     pub durable_by: String,
+    /// Attempts in a row that have failed and moved nothing.
+    #[serde(default)]
+    pub idle_attempts: u32,
+    /// Outlook of its deadline, as reported last.
+    #[serde(default)]
+    pub promise: Option<Promise>,
 }
 
 impl TransferRecord {
@@ -123,6 +130,13 @@ impl TransferRecord {
             label: self.request.label.clone(),
             priority: self.request.priority,
             not_before: self.request.not_before,
+            urgent: self.request.urgent,
+            deadline: self.request.deadline.map(|deadline| DeadlineView {
+                at: deadline.at,
+                policy: deadline.policy,
+                promise: self.promise.unwrap_or(Promise::Kept),
+                forecast_at: None,
+            }),
             state: self.state,
             waiting: None,
             reason: self.reason.clone(),
@@ -452,6 +466,8 @@ mod tests {
             exit: None,
             failures: Vec::new(),
             durable_by: String::new(),
+            idle_attempts: 0,
+            promise: None,
         }
     }
 

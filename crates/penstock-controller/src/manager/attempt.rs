@@ -275,6 +275,7 @@ impl Attempt {
         let is_stored = store(&*self.parts.site.state, &mut live.record);
         let record = live.record.clone();
         table.handle_durable(self.id, durable);
+        table.handle_ended(&record);
         drop(table);
         self.parts.outcomes.handle_end(record.state, failed.as_ref());
         if let Some(problem) = problem {

@@ -1,6 +1,6 @@
 //! The origin of a request, and its right to transfers.
 
-use penstock_api::access::{Access, AccountName, Principal, Role, Via};
+use penstock_api::access::{Access, AccountName, Principal, Right, Role, Via};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{Location, TransferRequest};
 use penstock_cluster::state::{Stub, TransferRecord};
@@ -78,6 +78,19 @@ impl Caller {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that the caller may put a transfer before all fair shares.
+    ///
+    /// # Errors
+    /// It is no operator of this site.
+    pub(super) fn check_urgent(&self) -> Result<(), Problem> {
+        if matches!(self, Self::User(user) if user.check(Right::Operate).is_ok()) {
+            return Ok(());
+        }
+        let title = "only an operator of the target's site makes a transfer urgent";
+        Err(Problem::new(ProblemCode::NotAuthorised, title)
+            .hint("ask one, or leave the urgency out"))
     }
 
     /// Checks that a user still has the grants in this site, `own`, that a transfer of another site

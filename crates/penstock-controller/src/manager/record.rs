@@ -34,6 +34,8 @@ pub(super) fn record_of(
         exit: None,
         failures: Vec::new(),
         durable_by: String::new(),
+        idle_attempts: 0,
+        promise: None,
     }
 }
 

@@ -35,6 +35,7 @@ use penstock_engine::queue::Limits;
 mod admission;
 mod cancelled;
 mod list;
+mod queue_rules;
 mod receipt;
 mod users;
 
@@ -208,6 +209,8 @@ impl SiteClient for FakeSites {
             owner: None,
             label: String::new(),
             priority: None,
+            urgent: false,
+            deadline: None,
             state: TransferState::Running,
             waiting: None,
             reason: String::new(),

@@ -273,6 +273,8 @@ impl Copy {
             owner: None,
             label: String::new(),
             priority: None,
+            urgent: false,
+            deadline: None,
             waiting: None,
             state,
             reason: run.reason,

@@ -15,6 +15,7 @@ mod faces;
 mod hostile;
 mod hostile_text;
 mod networks;
+mod queue;
 mod rotation;
 mod secret;
 mod steer;

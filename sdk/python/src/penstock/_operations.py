@@ -67,7 +67,25 @@ TRANSFERS_CHECKSUMS = _operation("transfers.checksums", "GET", "/transfers/{id}/
 TRANSFERS_EVENTS = _operation("transfers.events", "GET", "/transfers/{id}/events")
 TRANSFERS_ALL_EVENTS = _operation("transfers.all_events", "GET", "/events")
 TRANSFERS_PATHS = _operation("transfers.paths", "GET", "/transfers/{id}/paths")
-QUEUE = _operation("queue", "GET", "/queue")
+TRANSFERS_ACT_ON_MANY = _operation(
+    "transfers.act_on_many", "POST", "/transfer-actions", Repeat.ONCE
+)
+TRANSFERS_SET_DEADLINE = _operation("transfers.set_deadline", "PUT", "/transfers/{id}/deadline")
+TRANSFERS_REMOVE_DEADLINE = _operation(
+    "transfers.remove_deadline", "DELETE", "/transfers/{id}/deadline"
+)
+TRANSFERS_SET_URGENT = _operation("transfers.set_urgent", "PUT", "/transfers/{id}/urgent")
+TRANSFERS_REMOVE_URGENT = _operation("transfers.remove_urgent", "DELETE", "/transfers/{id}/urgent")
+
+QUEUE_SHOW = _operation("queue.show", "GET", "/queue")
+QUEUE_SET_LIMIT = _operation("queue.set_limit", "PUT", "/queue/limits/{kind}/{name}")
+QUEUE_REMOVE_LIMIT = _operation("queue.remove_limit", "DELETE", "/queue/limits/{kind}/{name}")
+QUEUE_SET_SHARE = _operation("queue.set_share", "PUT", "/queue/shares/{user}")
+QUEUE_REMOVE_SHARE = _operation("queue.remove_share", "DELETE", "/queue/shares/{user}")
+QUEUE_SET_WINDOW = _operation("queue.set_window", "PUT", "/queue/windows/{name}")
+QUEUE_REMOVE_WINDOW = _operation("queue.remove_window", "DELETE", "/queue/windows/{name}")
+QUEUE_HOLD = _operation("queue.hold", "PUT", "/queue/pause-rules/{name}")
+QUEUE_RELEASE = _operation("queue.release", "DELETE", "/queue/pause-rules/{name}")
 
 PLANS_MAKE = _operation("plans.make", "POST", "/plans")
 PLANS_UPLOAD = _operation("plans.upload", "POST", "/plans/{id}")

@@ -18,6 +18,7 @@
 //! /penstock/SITE/pairings/SITE  pairings
 //! /penstock/SITE/users/NAME     users      /penstock/SITE/tokens/ID
 //! /penstock/SITE/webhooks/NAME  webhooks
+//! /penstock/SITE/queue/KEY       rules of the queue
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
 //! ```
 //! A value longer than [`VALUE_INLINE_MAX`] lies in the journal store, in a file that is named by
@@ -41,6 +42,7 @@ use std::time::{Duration, Instant};
 
 use penstock_api::access::{Token, TokenId, User};
 use penstock_api::fence::Fence;
+use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
 use penstock_proto::id::{Name, TransferId};
 use serde::Serialize;
@@ -152,6 +154,9 @@ impl EtcdState {
         for webhook in state.records::<Webhook>("webhooks/")? {
             state.cache.put_webhook(&webhook)?;
         }
+        for rule in state.records::<QueueRule>("queue/")? {
+            state.cache.put_queue_rule(&rule)?;
+        }
         Ok(state)
     }
 
@@ -177,6 +182,7 @@ impl EtcdState {
             }
         }
         self.import_principals(from)?;
+        self.import_queue_rules(from)?;
         let (mut before, mut taken) = (None, 0);
         loop {
             let part = from.list(before, 500)?;
@@ -227,6 +233,16 @@ impl EtcdState {
         for webhook in from.webhooks()? {
             if webhooks.iter().all(|known| known.name != webhook.name) {
                 self.put_webhook(&webhook)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn import_queue_rules(&self, from: &SqliteState) -> Result<(), StateError> {
+        let known = self.cache.queue_rules()?;
+        for rule in from.queue_rules()? {
+            if known.iter().all(|known| known.key() != rule.key()) {
+                self.put_queue_rule(&rule)?;
             }
         }
         Ok(())
@@ -578,6 +594,21 @@ impl SiteState for EtcdState {
     fn remove_webhook(&self, name: &Name) -> Result<(), StateError> {
         self.delete("remove a webhook", self.keys.at(&format!("webhooks/{name}")))?;
         self.cache.remove_webhook(name)
+    }
+
+    fn queue_rules(&self) -> Result<Vec<QueueRule>, StateError> {
+        self.cache.queue_rules()
+    }
+
+    fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError> {
+        let key = self.keys.at(&format!("queue/{}", rule.key()));
+        self.put("store a rule of the queue", key, rule)?;
+        self.cache.put_queue_rule(rule)
+    }
+
+    fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
+        self.delete("remove a rule of the queue", self.keys.at(&format!("queue/{key}")))?;
+        self.cache.remove_queue_rule(key)
     }
 }
 

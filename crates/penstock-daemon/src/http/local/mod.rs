@@ -7,6 +7,7 @@
 //! | module | endpoints |
 //! |---|---|
 //! | `transfers` | transfers, their documents and plans |
+//! | `queue` | the queue, its rules, the turns of single transfers |
 //! | `events` | streams of events |
 //! | `sites` | pairings, paths to other sites, stores |
 //! | `peers` | the site and its peers |
@@ -19,6 +20,7 @@
 mod events;
 mod metrics;
 mod peers;
+mod queue;
 mod recovery;
 mod sites;
 mod state;
@@ -36,7 +38,7 @@ pub(crate) use state::LocalApi;
 /// # Errors
 /// They do not fit the table.
 pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
-    let handlers = Handlers::new()
+    let handlers = queue_handlers(Handlers::new())
         .on(&api::LIST_TRANSFERS, transfers::list)
         .on(&api::SUBMIT_TRANSFER, transfers::submit)
         .on(&api::SHOW_TRANSFER, transfers::show)
@@ -73,7 +75,6 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_EVENTS, peers::events)
         .on(&api::ROTATE_KEYS, peers::rotate)
         .on(&api::EXAMINE_HOST, peers::doctor)
-        .on(&api::SHOW_QUEUE, transfers::queue)
         .on(&api::SHOW_ME, users::me)
         .on(&api::LIST_USERS, users::list)
         .on(&api::SHOW_USER, users::show)
@@ -97,6 +98,25 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::GET_METRICS, metrics::show);
     handlers.check(TABLE)?;
     Ok(handlers)
+}
+
+/// Adds the handlers of the queue.
+fn queue_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::SHOW_QUEUE, queue::show)
+        .on(&api::SET_QUEUE_LIMIT, queue::set_limit)
+        .on(&api::REMOVE_QUEUE_LIMIT, queue::remove_limit)
+        .on(&api::SET_SHARE, queue::set_share)
+        .on(&api::REMOVE_SHARE, queue::remove_share)
+        .on(&api::SET_WINDOW, queue::set_window)
+        .on(&api::REMOVE_WINDOW, queue::remove_window)
+        .on(&api::SET_PAUSE_RULE, queue::set_pause_rule)
+        .on(&api::REMOVE_PAUSE_RULE, queue::remove_pause_rule)
+        .on(&api::ACT_ON_TRANSFERS, queue::act_on_many)
+        .on(&api::SET_DEADLINE, queue::set_deadline)
+        .on(&api::REMOVE_DEADLINE, queue::remove_deadline)
+        .on(&api::SET_URGENT, queue::set_urgent)
+        .on(&api::REMOVE_URGENT, queue::remove_urgent)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use penstock_api::operate::TransferPaths;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
-    Action, LIST_DEFAULT, Orphan, Page, QueueView, SubmitRequest, TransferPatch, TransferQuery,
+    Action, LIST_DEFAULT, Orphan, Page, SubmitRequest, TransferPatch, TransferQuery,
     TransferSummary, TransferView,
 };
 use penstock_api::timestamp::Timestamp;
@@ -73,12 +73,12 @@ fn filter_of(query: TransferQuery) -> Result<TransferFilter, Problem> {
 }
 
 /// A transfer with the tag of what a user may change of it.
-type Shown = ([(HeaderName, HeaderValue); 1], Json<TransferView>);
+pub(super) type Shown = ([(HeaderName, HeaderValue); 1], Json<TransferView>);
 
 /// Time since which `POST …/limits` is deprecated: 2026-11-26, as RFC 9745 writes it.
 const LIMITS_DEPRECATED: &str = "@1795651200";
 
-fn shown(report: TransferReport, manager: &Manager) -> Shown {
+pub(super) fn shown(report: TransferReport, manager: &Manager) -> Shown {
     let tag = tag_of(&report);
     with_tag(&tag, TransferView::of(report, manager.site()))
 }
@@ -310,10 +310,6 @@ pub(super) async fn paths(
     })
     .await
     .map(Json)
-}
-
-pub(super) async fn queue(Leading(manager): Leading) -> Reply<QueueView> {
-    blocking(move || Ok(manager.queue())).await.map(Json)
 }
 
 pub(super) async fn orphans(Leading(manager): Leading) -> Reply<Page<Orphan>> {

@@ -11,10 +11,10 @@ from .._address import Address, url_of
 from .._retry import RetryPolicy
 from .._settings import Settings
 from ..models.access import MeView
-from ..models.transfer import QueueView
 from .access import AsyncTokens, AsyncUsers
 from .connection import AsyncConnection
 from .plans import AsyncPlans
+from .queue import AsyncQueue
 from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
 from .transfers import AsyncTransfers
 from .webhooks import AsyncWebhooks
@@ -64,6 +64,7 @@ class AsyncPenstock:
         self.sites = AsyncSites(self._connection)
         self.peers = AsyncPeers(self._connection)
         self.site = AsyncSite(self._connection)
+        self.queue = AsyncQueue(self._connection)
         self.users = AsyncUsers(self._connection)
         self.tokens = AsyncTokens(self._connection)
         self.webhooks = AsyncWebhooks(self._connection)
@@ -101,10 +102,6 @@ class AsyncPenstock:
     async def me(self) -> MeView:
         """Returns the caller: its user, role and rights."""
         return await self._connection.call(operations.ME, MeView)
-
-    async def queue(self) -> QueueView:
-        """Returns the transfers that wait, in the order in which they would start."""
-        return await self._connection.call(operations.QUEUE, QueueView)
 
     async def aclose(self) -> None:
         """Closes all connections."""

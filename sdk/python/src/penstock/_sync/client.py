@@ -12,10 +12,10 @@ from .._address import Address, url_of
 from .._retry import RetryPolicy
 from .._settings import Settings
 from ..models.access import MeView
-from ..models.transfer import QueueView
 from .access import Tokens, Users
 from .connection import Connection
 from .plans import Plans
+from .queue import Queue
 from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
 from .transfers import Transfers
 from .webhooks import Webhooks
@@ -65,6 +65,7 @@ class Penstock:
         self.sites = Sites(self._connection)
         self.peers = Peers(self._connection)
         self.site = Site(self._connection)
+        self.queue = Queue(self._connection)
         self.users = Users(self._connection)
         self.tokens = Tokens(self._connection)
         self.webhooks = Webhooks(self._connection)
@@ -102,10 +103,6 @@ class Penstock:
     def me(self) -> MeView:
         """Returns the caller: its user, role and rights."""
         return self._connection.call(operations.ME, MeView)
-
-    def queue(self) -> QueueView:
-        """Returns the transfers that wait, in the order in which they would start."""
-        return self._connection.call(operations.QUEUE, QueueView)
 
     def close(self) -> None:
         """Closes all connections."""
