@@ -19,6 +19,7 @@ pub use crate::place::{Location, ParseLocationError, PathText};
 
 /// Encryption of payload on the wire. The control channel is always encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Encryption {
     /// TLS 1.3.
@@ -33,6 +34,7 @@ pub const LANES_MAX: u32 = 1024;
 
 /// Options of a transfer. Every field has a default; none needs to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferOptions {
     /// Hash that verifies the data.
@@ -185,6 +187,7 @@ pub struct Waiting {
 
 /// State of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TransferState {
     /// Accepted and stored, waiting to be started.
@@ -226,6 +229,7 @@ impl TransferState {
 
 /// Figures of a transfer, while it runs and in its summary. All counts are of payload.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Progress {
     /// Entries found so far: files, directories and links.
     pub entries_found: u64,
@@ -305,6 +309,7 @@ pub struct Progress {
 
 /// Part of a target peer in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerShare {
     /// Its name.
     #[serde(deserialize_with = "crate::text::field")]

@@ -41,6 +41,9 @@ pub(crate) struct ReferenceArgs {
     /// Print the endpoints of the API instead of the commands
     #[arg(long, conflicts_with_all = ["man", "problems"])]
     endpoints: bool,
+    /// Print the OpenAPI document of the API instead of the commands
+    #[arg(long, conflicts_with_all = ["man", "problems", "endpoints"])]
+    openapi: bool,
 }
 
 /// Prints the completions of a shell.
@@ -82,6 +85,7 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
         }
         None if args.problems => exit::print(problems().trim_end())?,
         None if args.endpoints => exit::print(endpoints().trim_end())?,
+        None if args.openapi => exit::print(penstock_daemon::openapi_document().trim_end())?,
         None => exit::print(markdown(&command).trim_end())?,
     }
     Ok(ExitCode::Done)
@@ -343,7 +347,7 @@ mod tests {
         assert!(!text.contains("penstock ssh-serve"));
         let work = tempfile::tempdir().unwrap();
         let man = Some(work.path().to_owned());
-        let args = ReferenceArgs { man, problems: false, endpoints: false };
+        let args = ReferenceArgs { man, problems: false, endpoints: false, openapi: false };
         run(&args, crate::command()).unwrap();
         let page = fs::read_to_string(work.path().join("penstock-transfer-submit.1")).unwrap();
         assert!(

@@ -155,6 +155,7 @@ impl Token {
 
 /// Request that makes a token: `POST /tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// The user it acts for; the caller if it is absent. Another one needs an administrator.
@@ -173,6 +174,7 @@ pub struct TokenRequest {
 
 /// A token as its user sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TokenView {
     /// Its identifier.
     pub id: TokenId,

@@ -20,6 +20,7 @@ pub enum LimitError {
 /// Limits of one transfer, for all peers that take part in it together. None is set by default, and
 /// none changes what is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Most bits of file content per second on average, at least [`RATE_MIN`]. Frames and TLS add
@@ -92,6 +93,7 @@ fn bytes_of(rate_bits_per_s: Option<u64>) -> u64 {
 
 /// Request for another rate while a transfer runs or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LimitRequest {
     /// The new limit in bits per second; `null` for none.

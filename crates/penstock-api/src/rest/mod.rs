@@ -38,6 +38,7 @@ pub const LIST_DEFAULT: usize = 100;
 
 /// A line of the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Event {
     /// State of a transfer; once a second while it runs, and whenever its state changes.
@@ -52,6 +53,7 @@ pub enum Event {
 
 /// State of a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
@@ -78,6 +80,7 @@ pub struct TransferEvent {
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ErrorEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
@@ -149,6 +152,7 @@ impl Progress {
 
 /// The transfers of this site that wait, in the order in which they would start.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueView {
     /// Number of transfers that run.
     pub running: u64,
@@ -160,6 +164,7 @@ pub struct QueueView {
 
 /// A transfer that waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueEntry {
     /// The transfer.
     pub id: TransferId,
@@ -180,6 +185,7 @@ pub struct QueueEntry {
 
 /// A site: this one, or one that it is paired with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SiteView {
     /// Its name.
     pub name: Name,
@@ -202,6 +208,7 @@ pub struct SiteView {
 
 /// State of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct StatusView {
     /// The own site.
     pub site: SiteView,
@@ -233,6 +240,7 @@ pub struct TokenRequest {
 
 /// A pairing token, to be handed to the operator of the other site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TokenReply {
     /// The token: a secret until it is used.
     pub token: String,
@@ -244,6 +252,7 @@ pub struct TokenReply {
 
 /// Request to join the site that issued a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JoinRequest {
     /// The token.
@@ -252,6 +261,7 @@ pub struct JoinRequest {
 
 /// Answer to a site that was paired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct JoinReply {
     /// The other site.
     pub site: SiteView,
@@ -261,6 +271,7 @@ pub struct JoinReply {
 
 /// A store of the own site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct StoreView {
     /// Its name.
     pub name: Name,
@@ -282,6 +293,7 @@ pub struct StoreView {
 
 /// Kind of an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OrphanKind {
     /// A journal directory whose transfer the database does not know.
@@ -294,6 +306,7 @@ pub enum OrphanKind {
 
 /// An orphan: a leftover of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Orphan {
     /// The transfer to which it belongs.
     pub id: TransferId,

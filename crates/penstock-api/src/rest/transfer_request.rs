@@ -11,6 +11,7 @@ use crate::transfer::{TransferOptions, TransferRequest};
 
 /// Request of a user for a transfer, or for the plan of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
     /// Chosen by the client, so that a repeated submission is the same transfer: 32 hexadecimal
@@ -53,6 +54,7 @@ impl From<TransferRequest> for SubmitRequest {
 /// Change of a transfer: a JSON Merge Patch (RFC 7396). An absent field stays as it is; `null`
 /// gives it its default.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferPatch {
     /// Note of its user, up to 200 characters; `null` for none.
@@ -71,6 +73,7 @@ pub struct TransferPatch {
 
 /// Change of the limits of a transfer, within a [`TransferPatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsPatch {
     /// Most bits of file content per second; `null` for no limit.
@@ -126,6 +129,7 @@ impl From<LimitRequest> for TransferPatch {
 
 /// Query of a list of transfers. An empty text or an absent value lets all transfers through.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferQuery {
     /// States, with commas between them.

@@ -297,7 +297,7 @@ async fn plan(
         parts.manager.plan(&request, &Caller::Site(site.clone()))
     })
     .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, "application/octet-stream"))
 }
 
 async fn put_plan(
@@ -413,7 +413,7 @@ async fn document(
         parts.manager.document(id_of(&id)?, document, &Caller::Site(site.clone()))
     })
     .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, "application/octet-stream"))
 }
 
 async fn act(

@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout, reason = "seeds, what is skipped, and what a test saw that fails")]
 
 mod cluster;
+mod openapi;
 mod remote_target;
 mod shared;
 mod sharing;
