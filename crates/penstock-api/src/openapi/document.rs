@@ -214,9 +214,9 @@ fn content(message: Message, side: Side, components: &mut Components) -> Value {
     let schema = components.schema(side, message.schema);
     let body = match message.media {
         Media::Json | Media::Text => json!({ "schema": schema }),
-        Media::JsonLines | Media::Events => {
-            json!({ "schema": { "type": "string" }, "x-item-schema": schema })
-        }
+        Media::JsonLines => json!({ "schema": { "type": "string" }, "x-item-schema": schema }),
+        // Tools disagree whether a schema is of the stream or of an event.
+        Media::Events => json!({ "schema": {}, "x-item-schema": schema }),
         Media::Bytes => json!({ "schema": { "type": "string", "format": "binary" } }),
     };
     json!({ message.media.as_str(): body })

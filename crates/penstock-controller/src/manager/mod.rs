@@ -271,7 +271,8 @@ impl Manager {
         part: &[u8],
         caller: &Caller,
     ) -> Result<(), Problem> {
-        caller.check_plan((site, store), &self.site, offset + part.len() as u64)?;
+        let bytes = offset.saturating_add(part.len() as u64);
+        caller.check_plan((site, store), &self.site, bytes)?;
         match *site == self.site {
             true => self.planner.put(id, offset, part),
             false => self.sites.put_plan(site, store, id, offset, part),

@@ -13,7 +13,7 @@ use reqwest::{Body, Client, Method, Response};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// A slow transfer: some 16 s for 1 MB.
+/// A slow transfer: minutes for 16 MiB.
 const RATE_BITS_PER_S: u64 = 500_000;
 
 /// Two paired sites, and a client of the second one, whose answers are compared with its document.
@@ -177,7 +177,7 @@ fn close(schema: &mut Value) {
 /// Transfers: their whole life, and all their documents.
 fn transfers(world: &World) {
     make_set(&world.a.store.join("set"), 1, 20, seed());
-    random_file(&world.a.store.join("large"), 1_000_000, &mut rng("openapi"));
+    random_file(&world.a.store.join("large"), 16 << 20, &mut rng("openapi"));
     fs::write(world.a.store.join("taken"), "theirs").unwrap();
     fs::write(world.b.store.join("taken"), "mine").unwrap();
     let proofs = json!({ "receipt": true, "also_digests": ["sha256"] });
