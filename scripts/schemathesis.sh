@@ -23,7 +23,8 @@ seconds=${1:-120}
 shift || true
 [ $# -gt 0 ] || set -- administrator user
 penstock=${PENSTOCK_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug/penstock}
-environment=${SCHEMATHESIS:-target/schemathesis}
+environment=$PENSTOCK_ROOT/target/schemathesis
+document=$PENSTOCK_ROOT/openapi/penstock-v1.json
 
 die() {
     printf 'error: %s\nhint:  %s\n' "$1" "$2" >&2
@@ -93,10 +94,10 @@ for role; do
     printf '== as %s, for %s s\n' "$role" "$seconds"
     # One stream has no end, and new keys would end the connections of all. A role without a right
     # is refused before its request is looked at, so nothing malformed is.
-    "$environment/bin/st" run openapi/penstock-v1.json --url "https://$address" \
+    (cd "$work" && "$environment/bin/st" run "$document" --url "https://$address" \
         --header "Authorization: Bearer $token" --tls-verify "$work/ca.pem" \
         --max-time "$seconds" --request-timeout 60 --continue-on-failure \
         --exclude-operation-id follow_transfers --exclude-operation-id rotate_keys \
         --checks all --exclude-checks unsupported_method,positive_data_acceptance \
-        --no-color
+        --no-color)
 done

@@ -17,10 +17,10 @@ const ABOUT: &str = "\
 Bodies are JSON in snake_case, with units in the names of fields. A text that may hold any bytes, \
 such as a path, writes those that are not UTF-8 as escapes.
 
-Within `/api/v1` a later release adds paths, optional fields of requests, fields of answers, words \
-of enumerations (`x-extensible-enum`), types of events and codes of problems. It takes none away. \
-A client therefore ignores fields and events that it does not know, and survives words that it does \
-not know. A request is strict: a field that this release does not know is refused.
+Within `/api/v1` a later release adds paths, optional fields of requests, fields of answers, \
+words of enumerations (`x-extensible-enum`), types of events and codes of problems. It takes none \
+away. A client therefore ignores fields and events that it does not know, and survives such words. \
+A request is strict: a field that its schema does not allow is refused.
 
 An error is a problem (RFC 9457) with a stable `code`. `x-penstock-repeat` says what a second \
 request does when the answer to the first was lost, `x-penstock-right` what a caller needs, and \

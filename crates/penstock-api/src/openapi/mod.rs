@@ -1,8 +1,8 @@
 //! The OpenAPI 3.1 document of the API, made from the table of endpoints and from the types of its
 //! messages.
 //!
-//! Schemas come from `schemars`, which reads the attributes that serde obeys. A type has two: what a
-//! request may hold is more than what an answer does hold (docs/design/0049).
+//! Schemas come from `schemars`, which reads the attributes that serde obeys. A type has two: a
+//! request may hold more than an answer does (docs/design/0047).
 //!
 //! | module | what it owns |
 //! |---|---|
