@@ -69,7 +69,8 @@ start() {
     run "$site" site init --name "$site" --listen 127.0.0.1:0 "--store=$store=$work/store-$site" \
         '--write=*' '--delete=*' >/dev/null
     printf '\n[web]\nlisten = ["127.0.0.1:0"]\n' >> "$work/$site/penstock.toml"
-    run "$site" daemon > "$work/$site.ready" 2> "$work/$site.log" &
+    # No function: its process is to be the daemon's, which is killed at the end.
+    "$penstock" daemon --dir "$work/$site" > "$work/$site.ready" 2> "$work/$site.log" &
     daemons+=($!)
     for _ in $(seq 100); do
         grep -q '^ready' "$work/$site.ready" && return

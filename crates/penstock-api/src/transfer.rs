@@ -49,6 +49,7 @@ pub struct TransferOptions {
     pub lanes_max: u32,
     /// Exact number of lanes, 1 to [`LANES_MAX`]; 0 lets the engine decide, which is right for
     /// nearly all. Overrides `lanes_max`.
+    #[cfg_attr(feature = "openapi", schemars(range(max = LANES_MAX)))]
     pub lanes: u32,
     /// Bytes of the pieces into which large files are cut, a power of two from 1 MiB to 1 GiB;
     /// small files are packed up to half of it. 0 lets the engine decide, which is right for nearly
@@ -142,9 +143,11 @@ pub struct TransferRequest {
     #[serde(default)]
     pub options: TransferOptions,
     /// Note of its user, up to 200 characters.
+    #[cfg_attr(feature = "openapi", schemars(length(max = 200)))]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Priority among the transfers of one user, 0 to 100; 50 if it is not given.
+    #[cfg_attr(feature = "openapi", schemars(range(max = 100)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Earliest start, in seconds since 1970.

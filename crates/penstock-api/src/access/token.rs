@@ -162,12 +162,14 @@ pub struct TokenRequest {
     #[serde(default)]
     pub user: Option<Name>,
     /// A note, up to 100 characters.
+    #[cfg_attr(feature = "openapi", schemars(length(max = 100)))]
     #[serde(default)]
     pub label: String,
     /// Scopes; absent leaves all rights of the user.
     #[serde(default)]
     pub scopes: Option<Vec<Scope>>,
     /// Days until it expires: 1 to [`TOKEN_DAYS_MAX`]; [`TOKEN_DAYS_DEFAULT`] if absent.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1, max = TOKEN_DAYS_MAX)))]
     #[serde(default)]
     pub days: Option<u32>,
 }
