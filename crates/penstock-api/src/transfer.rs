@@ -143,11 +143,9 @@ pub struct TransferRequest {
     #[serde(default)]
     pub options: TransferOptions,
     /// Note of its user, up to 200 characters.
-    #[cfg_attr(feature = "openapi", schemars(length(max = 200)))]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Priority among the transfers of one user, 0 to 100; 50 if it is not given.
-    #[cfg_attr(feature = "openapi", schemars(range(max = 100)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Earliest start, in seconds since 1970.

@@ -131,6 +131,9 @@ fn operation_object(operation: &Operation, components: &mut Components) -> Value
         let content = content(body, Side::Request, components);
         object["requestBody"] = json!({ "required": true, "content": content });
     }
+    if operation.is_deprecated {
+        object["deprecated"] = json!(true);
+    }
     match endpoint.right {
         Right::Public => object["security"] = json!([]),
         Right::LocalRoot => {

@@ -59,6 +59,8 @@ pub struct Operation {
     pub body: Option<Message>,
     /// The answers that are no problems: status, and body if there is one.
     pub answers: &'static [(u16, Option<Message>)],
+    /// True if a later release removes it.
+    pub is_deprecated: bool,
 }
 
 /// Returns whether these are the messages of all endpoints of a table, in its order. A constant
@@ -95,7 +97,15 @@ mod tests {
     use crate::endpoints::{CHECK_LIFE, LIST_PEERS};
 
     const fn of(endpoint: &'static Endpoint) -> Operation {
-        Operation { endpoint, path: &[], query: None, headers: &[], body: None, answers: &[] }
+        Operation {
+            endpoint,
+            path: &[],
+            query: None,
+            headers: &[],
+            body: None,
+            answers: &[],
+            is_deprecated: false,
+        }
     }
 
     /// Promise: an endpoint without messages, messages without an endpoint, and another order are

@@ -25,9 +25,11 @@ pub struct SubmitRequest {
     #[serde(default)]
     pub options: TransferOptions,
     /// Note of its user, up to 200 characters.
+    #[cfg_attr(feature = "openapi", schemars(length(max = 200)))]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Priority among the transfers of one user, 0 to 100; 50 if it is not given.
+    #[cfg_attr(feature = "openapi", schemars(range(max = 100)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Earliest start; milliseconds are left out. At most a year from now.
@@ -157,6 +159,10 @@ pub struct TransferQuery {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub attention: bool,
     /// `-created` for the newest first, which is the default, or `created`.
+    #[cfg_attr(
+        feature = "openapi",
+        schemars(extend("enum" = ["", "-created", "created"]))
+    )]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sort: String,
     /// Value of `next` of the part before. It holds for the same filter and order only.

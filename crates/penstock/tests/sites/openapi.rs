@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use penstock_api::endpoints::{self as api, EndpointUri, TABLE};
+use penstock_api::timestamp::Timestamp;
 use penstock_net::trust::web_client_config;
-use penstock_testkit::{Etcd, Scratch, Site, make_set, random_file, rng, seed, two_sites};
+use penstock_testkit::{Etcd, Scratch, Site, make_set, random_file, rng, seed};
 use reqwest::{Body, Client, Method, Response};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -206,9 +207,12 @@ fn transfers(daemon: &Api, a: &Site, b: &Site) {
     assert_eq!(daemon.get(api::CANCEL_TRANSFER.uri(&[&id])).status, 200);
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let later = json!({ "not_before": now + 3600, "priority": 70 });
+    let start = Timestamp::of_seconds(now + 3600).to_string();
+    let later = json!({ "not_before": start, "priority": 70 });
     let id = daemon.submit(4, "a:data/large", "b:data/later", &later);
     assert_eq!(daemon.get(api::SHOW_QUEUE.uri(&[])).json()["transfers"][0]["id"], *id);
+    let patch = json!({ "label": "later", "priority": null });
+    assert_eq!(daemon.post(api::CHANGE_TRANSFER.uri(&[&id]), &patch).status, 200);
     assert_eq!(daemon.get(api::CANCEL_TRANSFER.uri(&[&id])).status, 200);
     assert_eq!(daemon.get(api::LIST_TRANSFERS.uri(&[]).query("limit", 3)).status, 200);
     assert_eq!(daemon.get(api::LIST_TRANSFERS.uri(&[]).query("cursor", "x")).status, 400);
@@ -286,6 +290,26 @@ fn users(daemon: &Api) {
     assert_eq!(daemon.get(api::REMOVE_USER.uri(&[&"anna"])).status, 204);
 }
 
+/// Webhooks, whose deliveries fail: nothing listens.
+fn webhooks(daemon: &Api) {
+    let hook = json!({ "url": "https://127.0.0.1:1/hooks/", "kinds": ["transfer.done"] });
+    for status in [201, 200] {
+        let answer = daemon.post(api::PUT_WEBHOOK.uri(&[&"chat"]), &hook);
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
+    let wrong = json!({ "url": "https://elsewhere.example/" });
+    assert!(daemon.post(api::PUT_WEBHOOK.uri(&[&"other"]), &wrong).status >= 400);
+    for endpoint in [&api::SHOW_WEBHOOK, &api::TEST_WEBHOOK, &api::ROTATE_WEBHOOK] {
+        assert_eq!(daemon.get(endpoint.uri(&[&"chat"])).status, 200, "{endpoint:?}");
+    }
+    assert_eq!(daemon.get(api::LIST_WEBHOOKS.uri(&[])).status, 200);
+    let deliveries = daemon.get(api::LIST_DELIVERIES.uri(&[&"chat"])).json();
+    assert_eq!(deliveries["items"][0]["kind"], "webhook.test", "{deliveries}");
+    let unknown = format!("{:032x}", 77);
+    assert!(daemon.get(api::REDELIVER.uri(&[&"chat", &unknown])).status >= 400);
+    assert_eq!(daemon.get(api::REMOVE_WEBHOOK.uri(&[&"chat"])).status, 204);
+}
+
 /// Promise: a program that is generated from the document understands every answer of a daemon.
 /// The document has the status, the media type, all fields and all words of each endpoint's
 /// answers, and allows the requests that users make.
@@ -293,11 +317,17 @@ fn users(daemon: &Api) {
 fn answers_are_as_the_document_says() {
     let base = Scratch::on_disk();
     let stores = ["store-a", "store-b"].map(|name| base.path().join(name));
-    let (a, b) = two_sites(base.path(), &stores[0], &stores[1]);
+    let mut a = Site::at_port(base.path(), "a", &stores[0]);
+    let mut b = Site::at_port(base.path(), "b", &stores[1]);
+    b.set_config(&format!("{}\n[webhook]\nallow = [\"https://127.0.0.1:1/hooks/\"]\n", b.config()));
+    a.start();
+    b.start();
+    a.pair(&b);
     let daemon = Api::of(&b);
     transfers(&daemon, &a, &b);
     plans(&daemon);
     users(&daemon);
+    webhooks(&daemon);
     site(&daemon);
     let all = TABLE.iter().flat_map(|group| group.endpoints).map(|endpoint| endpoint.name);
     let called = daemon.called.borrow();

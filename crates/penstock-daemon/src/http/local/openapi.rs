@@ -1,8 +1,9 @@
 //! The messages of all endpoints, and the OpenAPI document that is made of them.
 //!
 //! A row names the types of an endpoint, beside its row in the table of endpoints: `at` the
-//! placeholders of its path in their order, then query, headers and body, and after the arrow the
-//! statuses and bodies of its answers. An endpoint without a row does not compile.
+//! placeholders of its path in their order, then query, headers and body. `is(deprecated)` marks
+//! what a later release removes. After the arrow are the statuses and bodies of the answers. An
+//! endpoint without a row does not compile.
 
 use std::sync::OnceLock;
 
@@ -41,6 +42,7 @@ macro_rules! operations {
         $name:ident
         $(at($($at:ty),+))? $(query($query:ty))? $(header($header:literal))?
         $(body($body_media:ident $body:ty))?
+        $(is($word:ident))?
         => $($status:literal $($media:ident $answer:ty)?),+;
     )+) => {
         static OPERATIONS: &[Operation] = &[$( Operation {
@@ -52,8 +54,11 @@ macro_rules! operations {
             answers: &[$(
                 ($status, operations!(@option $( message!($media $answer) )?)),
             )+],
+            is_deprecated: operations!(@word $($word)?),
         }, )+];
     };
+    (@word) => { false };
+    (@word deprecated) => { true };
     (@option) => { None };
     (@option $value:expr) => { Some($value) };
 }
@@ -74,7 +79,8 @@ operations! {
     RESUME_TRANSFER at(TransferKey) => 200 Json TransferView;
     CANCEL_TRANSFER at(TransferKey) => 200 Json TransferView;
     RETRY_TRANSFER at(TransferKey) => 200 Json TransferView;
-    LIMIT_TRANSFER at(TransferKey) body(Json LimitRequest) => 200 Json TransferView;
+    LIMIT_TRANSFER at(TransferKey) body(Json LimitRequest) is(deprecated)
+        => 200 Json TransferView;
     GET_FAILURES at(TransferKey) => 200 JsonLines FailedItem;
     GET_DIGESTS at(TransferKey) => 200 Text String;
     GET_CHECKSUMS at(TransferKey, ChecksumKind) => 200 Text String;
@@ -112,7 +118,8 @@ operations! {
     SHOW_ME => 200 Json MeView;
     LIST_USERS => 200 Json Page<UserView>;
     SHOW_USER at(Name) => 200 Json UserView;
-    PUT_USER at(Name) header("If-Match") body(Json UserRequest) => 200 Json UserView, 201 Json UserView;
+    PUT_USER at(Name) header("If-Match") body(Json UserRequest)
+        => 200 Json UserView, 201 Json UserView;
     REMOVE_USER at(Name) => 204;
     LIST_TOKENS query(TokensQuery) => 200 Json Page<TokenView>;
     CREATE_TOKEN body(Json TokenRequest) => 201 Json TokenView;

@@ -139,6 +139,7 @@ pub(super) async fn upload_plan(
 pub(super) struct ShowQuery {
     /// `options`, for the paths of the request.
     #[serde(default)]
+    #[schemars(extend("enum" = ["", "options"]))]
     include: String,
 }
 
