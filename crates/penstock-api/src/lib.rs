@@ -30,6 +30,7 @@
 //! | [`receipt`] | sites, later readers: what was moved and proved, signed |
 //! | [`endpoints`] | users, daemon, its peers: the table of all endpoints of `/api/v1` |
 //! | [`queue`] | users, controller: rules of the queue, deadlines, actions on many transfers |
+//! | `openapi` | users, daemon: the OpenAPI document of `/api/v1`; with the feature `openapi` |
 //! | [`rest`] | users, daemon: events, sites, pairing, stores |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`site`] | sites: opening a data set, pairing |
@@ -48,6 +49,8 @@ pub mod cluster;
 pub mod endpoints;
 pub mod io_problem;
 pub mod keys;
+#[cfg(feature = "openapi")]
+pub mod openapi;
 pub mod operate;
 mod options;
 pub mod outcome;

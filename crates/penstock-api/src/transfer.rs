@@ -20,6 +20,7 @@ pub use crate::place::{Location, ParseLocationError, PathText};
 
 /// Encryption of payload on the wire. The control channel is always encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Encryption {
     /// TLS 1.3.
@@ -34,6 +35,7 @@ pub const LANES_MAX: u32 = 1024;
 
 /// Options of a transfer. Every field has a default; none needs to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferOptions {
     /// Hash that verifies the data.
@@ -48,6 +50,7 @@ pub struct TransferOptions {
     pub lanes_max: u32,
     /// Exact number of lanes, 1 to [`LANES_MAX`]; 0 lets the engine decide, which is right for
     /// nearly all. Overrides `lanes_max`.
+    #[cfg_attr(feature = "openapi", schemars(range(max = LANES_MAX)))]
     pub lanes: u32,
     /// Bytes of the pieces into which large files are cut, a power of two from 1 MiB to 1 GiB;
     /// small files are packed up to half of it. 0 lets the engine decide, which is right for nearly
@@ -214,6 +217,7 @@ pub struct Waiting {
 
 /// State of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TransferState {
     /// Accepted and stored, waiting to be started.
@@ -255,6 +259,7 @@ impl TransferState {
 
 /// Figures of a transfer, while it runs and in its summary. All counts are of payload.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Progress {
     /// Entries found so far: files, directories and links.
     pub entries_found: u64,
@@ -334,6 +339,7 @@ pub struct Progress {
 
 /// Part of a target peer in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerShare {
     /// Its name.
     #[serde(deserialize_with = "crate::text::field")]

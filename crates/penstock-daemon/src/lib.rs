@@ -75,6 +75,11 @@ pub fn run(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     result
 }
 
+/// Returns the OpenAPI document of the API `/api/v1`, as JSON text.
+pub fn openapi_document() -> &'static str {
+    http::local::openapi::document()
+}
+
 /// Checks that the threads of the runtimes and one of each that blocks can be started: a runtime
 /// panics over one that cannot.
 fn check_threads() -> anyhow::Result<()> {

@@ -42,6 +42,9 @@ pub(crate) struct ReferenceArgs {
     /// Print the endpoints of the API instead of the commands
     #[arg(long, conflicts_with_all = ["man", "problems"])]
     endpoints: bool,
+    /// Print the OpenAPI document of the API instead of the commands
+    #[arg(long, conflicts_with_all = ["man", "problems", "endpoints"])]
+    openapi: bool,
 }
 
 /// Prints the completions of a shell.
@@ -83,6 +86,7 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
         }
         None if args.problems => exit::print(problems().trim_end())?,
         None if args.endpoints => exit::print(endpoints().trim_end())?,
+        None if args.openapi => exit::print(penstock_daemon::openapi_document().trim_end())?,
         None => exit::print(markdown(&command).trim_end())?,
     }
     Ok(ExitCode::Done)
@@ -202,6 +206,34 @@ fn problems() -> String {
     text
 }
 
+/// The section of the reference of endpoints on their OpenAPI document.
+const OPENAPI: &str = "\
+## The OpenAPI document
+
+`openapi/penstock-v1.json` describes all endpoints for tools, in OpenAPI 3.1: parameters, bodies,
+answers, problems, examples. A daemon serves its own to everybody, and `penstock reference
+--openapi` prints that of a program.
+
+```
+curl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/openapi.json > api.json
+npx openapi-typescript@7 api.json --output api.ts
+datamodel-codegen --input api.json --input-file-type openapi --output api.py
+```
+
+- *A client survives what it does not know.* Within `/api/v1` a later release adds fields and
+  events, which a client ignores. It adds words of enumerations and codes of problems, which a
+  client takes for one that it has no special case for. So the enumerations of answers are strings,
+  with the words of this release in `x-extensible-enum`. None is taken away.
+- *A request is strict*: a field or a word that this release does not know is refused with status
+  400 wherever the schema of the request forbids it. A type that has another form in requests has
+  two schemas, such as `Limits` and `LimitsInput`.
+- `operationId` is the name of the endpoint. `x-penstock-right`, `x-penstock-repeat` and
+  `x-penstock-answered-by` are the columns of the tables below, and `x-penstock-since` is the first
+  release that has it.
+- `x-item-schema` is the schema of each line of `application/jsonl`, and of the data of each event
+  of `text/event-stream`.
+";
+
 /// Returns the reference of the endpoints as Markdown.
 fn endpoints() -> String {
     let mut text = String::from(
@@ -240,6 +272,8 @@ fn endpoints() -> String {
          digits, `.`, `_` and `-`. `Penstock-Version` is the release. 429 and 503 have \
          `Retry-After`.\n",
     );
+    text.push('\n');
+    text.push_str(OPENAPI);
     for group in TABLE {
         text.push_str(&format!(
             "\n## {}\n\n| request | purpose | answered by | repeat | right |\n\
@@ -372,7 +406,7 @@ mod tests {
         assert!(!text.contains("penstock ssh-serve"));
         let work = tempfile::tempdir().unwrap();
         let man = Some(work.path().to_owned());
-        let args = ReferenceArgs { man, problems: false, endpoints: false };
+        let args = ReferenceArgs { man, problems: false, endpoints: false, openapi: false };
         run(&args, crate::command()).unwrap();
         let page = fs::read_to_string(work.path().join("penstock-transfer-submit.1")).unwrap();
         assert!(

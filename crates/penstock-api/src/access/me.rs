@@ -12,6 +12,7 @@ use super::user::StoreGrant;
 
 /// The caller itself: `GET /me`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct MeView {
     /// The user's name.
     pub user: Name,

@@ -155,24 +155,28 @@ impl Token {
 
 /// Request that makes a token: `POST /tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// The user it acts for; the caller if it is absent. Another one needs an administrator.
     #[serde(default)]
     pub user: Option<Name>,
     /// A note, up to 100 characters.
+    #[cfg_attr(feature = "openapi", schemars(length(max = 100)))]
     #[serde(default)]
     pub label: String,
     /// Scopes; absent leaves all rights of the user.
     #[serde(default)]
     pub scopes: Option<Vec<Scope>>,
     /// Days until it expires: 1 to [`TOKEN_DAYS_MAX`]; [`TOKEN_DAYS_DEFAULT`] if absent.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1, max = TOKEN_DAYS_MAX)))]
     #[serde(default)]
     pub days: Option<u32>,
 }
 
 /// A token as its user sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TokenView {
     /// Its identifier.
     pub id: TokenId,

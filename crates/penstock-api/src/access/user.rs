@@ -12,6 +12,7 @@ use crate::timestamp::Timestamp;
 
 /// Rights of a user in one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StoreGrant {
     /// Listing entries.
@@ -57,6 +58,7 @@ pub struct User {
 
 /// Request that makes or changes a user: `PUT /users/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UserRequest {
     /// The role.
@@ -75,6 +77,7 @@ pub struct UserRequest {
 
 /// A user as an administrator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct UserView {
     /// The name.
     pub name: Name,

@@ -141,6 +141,8 @@ endpoints! {
         "Replaces the keys of the site while it works.";
     EXAMINE_HOST Get "/api/v1/doctor" ThisPeer Safe SeeSite
         "Says what is wrong with the host.";
+    GET_OPENAPI Get "/api/v1/openapi.json" ThisPeer Safe Public
+        "Returns the OpenAPI 3.1 document of this API.";
 
     "Users":
     SHOW_ME Get "/api/v1/me" AnyPeer Safe Own

@@ -7,6 +7,7 @@ use crate::timestamp::Timestamp;
 
 /// The meaning of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlinePolicy {
     /// The site accepts it only if the forecast keeps it, and then reserves a place for it.
@@ -31,6 +32,7 @@ impl DeadlinePolicy {
 
 /// Time by which a transfer has to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Deadline {
     /// The time.
@@ -46,6 +48,7 @@ pub struct Deadline {
 
 /// Outlook of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Promise {
     /// The forecast keeps it, or nothing speaks against it.
@@ -58,6 +61,7 @@ pub enum Promise {
 
 /// A deadline as users see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct DeadlineView {
     /// The time.
     pub at: Timestamp,
@@ -89,6 +93,7 @@ impl<'de> Deserialize<'de> for Factor {
 
 /// The reason why a deadline cannot be promised, in figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct DeadlineOutlook {
     /// Forecast end of the transfer; absent if nothing is known of what runs
     /// before it.

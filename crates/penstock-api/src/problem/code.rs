@@ -336,7 +336,7 @@ problem_codes! {
     PlanOptions "plan-options" 400 Usage AfterChange
         "The options differ from those of the plan."
         "Submit with the options of the plan, or make another plan.";
-    PlanPart "plan-part" 503 Temporary Later
+    PlanPart "plan-part" 409 Refused AfterChange
         "The site lacks an earlier part of the plan."
         "Submit the plan again.";
     PlanStale "plan-stale" 409 SourceChanged AfterChange

@@ -6,6 +6,7 @@ use crate::options::deadline::DeadlineOutlook;
 
 /// A field of a request that is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FieldFault {
     /// The field, as a JSON Pointer into the body (RFC 6901), such as `/options/lanes`. For a
     /// parameter of the query it is `?` and the name.
@@ -21,6 +22,7 @@ pub struct FieldFault {
 
 /// Kind of an object of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectKind {
     /// A peer of the site.
@@ -44,6 +46,7 @@ pub enum ObjectKind {
 
 /// An object that a problem or a wait is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ObjectRef {
     /// Its kind.
     pub kind: ObjectKind,
@@ -54,6 +57,7 @@ pub struct ObjectRef {
 
 /// The request and the object that a problem is about, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ProblemContext {
     /// Fields of the request that are at fault.

@@ -20,6 +20,7 @@ const RETRY_AFTER_S: u32 = 2;
 /// `code` and `title` are the same for all problems of a kind. The other fields tell of one
 /// occurrence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[error("{detail}{}{}", if cause.is_empty() { "" } else { ": " }, cause)]
 pub struct ProblemDetails {
     /// The kind of the problem, for programs.
@@ -58,6 +59,7 @@ pub struct ProblemDetails {
 
 /// An error as the body of an answer, of the type `application/problem+json` (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ProblemDocument {
     /// `urn:penstock:problem:` and the code.
     pub r#type: String,

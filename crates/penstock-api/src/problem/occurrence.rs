@@ -9,6 +9,7 @@ use crate::options::deadline::DeadlineOutlook;
 
 /// An error that reaches a user: what failed, why, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[error("{title}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
 pub struct Problem {
     /// The kind of the problem, for programs.

@@ -12,6 +12,7 @@ pub const BULK_MAX: usize = 500;
 
 /// A choice of transfers that have not ended, or have failed: those that fit all that is given.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct BulkFilter {
     /// The user; `@SITE` for those that a paired site submitted.
@@ -33,6 +34,7 @@ pub struct BulkFilter {
 
 /// Request for one action on many transfers: by their ids, or by a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BulkRequest {
     /// The action.
@@ -47,6 +49,7 @@ pub struct BulkRequest {
 
 /// What came of the action on one transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct BulkItem {
     /// The transfer.
     pub id: TransferId,
@@ -60,6 +63,7 @@ pub struct BulkItem {
 
 /// What came of an action on many transfers.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct BulkReply {
     /// Each transfer, in the order of the request.
     pub items: Vec<BulkItem>,

@@ -13,6 +13,7 @@ pub const WEIGHT_MAX: u32 = 1000;
 
 /// The kind of object that a limit holds for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LimitKind {
     /// All transfers of this site.
@@ -57,6 +58,7 @@ impl FromStr for LimitKind {
 
 /// A limit to set. At least one of the two is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueLimitRequest {
     /// Most transfers that run at a time, at least 1.
@@ -69,6 +71,7 @@ pub struct QueueLimitRequest {
 
 /// A limit of what the transfers of one object use together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueLimit {
     /// Kind of the object.
     pub kind: LimitKind,
@@ -84,6 +87,7 @@ pub struct QueueLimit {
 
 /// A share to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QueueShareRequest {
     /// Weight beside those of other users, 1 to [`WEIGHT_MAX`]. A user without a share has 1.
@@ -92,6 +96,7 @@ pub struct QueueShareRequest {
 
 /// The share of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueShare {
     /// The user.
     pub user: String,
@@ -101,6 +106,7 @@ pub struct QueueShare {
 
 /// A day of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Day {
     /// Monday.
@@ -200,6 +206,7 @@ impl From<TimeOfDay> for String {
 
 /// A window to set. It holds for one of `pair`, `store` and `user`, or for the whole site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QueueWindowRequest {
     /// Days on which it begins.
@@ -230,6 +237,7 @@ pub struct QueueWindowRequest {
 
 /// A time of the week in which other limits hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueWindow {
     /// Its name.
     pub name: Name,
@@ -240,6 +248,7 @@ pub struct QueueWindow {
 
 /// A choice of transfers: those that fit all that is given. An empty one fits every transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueFilter {
     /// The user.
@@ -258,6 +267,7 @@ pub struct QueueFilter {
 
 /// A pause rule to set.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct PauseRuleRequest {
     /// The transfers that it holds.
@@ -271,6 +281,7 @@ pub struct PauseRuleRequest {
 
 /// A rule that holds transfers: those that fit it do not start, and those that run are stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PauseRule {
     /// Its name.
     pub name: Name,
@@ -290,6 +301,7 @@ pub struct PauseRule {
 
 /// A rule as the site keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum QueueRule {
     /// A limit.

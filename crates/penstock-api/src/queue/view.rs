@@ -11,6 +11,7 @@ use crate::timestamp::Timestamp;
 
 /// The queue of a site.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueView {
     /// Number of transfers that run.
     pub running: u64,
@@ -35,6 +36,7 @@ pub struct QueueView {
 
 /// A transfer that waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueEntry {
     /// The transfer.
     pub id: TransferId,
@@ -67,6 +69,7 @@ pub struct QueueEntry {
 
 /// The share and the use of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueUserView {
     /// The user; `@SITE` for those that a paired site submits.
     pub user: String,
@@ -84,6 +87,7 @@ pub struct QueueUserView {
 
 /// A limit and its use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueLimitView {
     /// The limit.
     #[serde(flatten)]
@@ -99,6 +103,7 @@ pub struct QueueLimitView {
 
 /// A window and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct WindowView {
     /// The window.
     #[serde(flatten)]
@@ -112,6 +117,7 @@ pub struct WindowView {
 
 /// A pause rule and its effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PauseRuleView {
     /// The rule.
     #[serde(flatten)]

@@ -38,6 +38,7 @@ pub const LIST_DEFAULT: usize = 100;
 
 /// A line of the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Event {
     /// State of a transfer; once a second while it runs, and whenever its state changes.
@@ -52,6 +53,7 @@ pub enum Event {
 
 /// State of a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
@@ -78,6 +80,7 @@ pub struct TransferEvent {
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ErrorEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
@@ -149,6 +152,7 @@ impl Progress {
 
 /// A site: this one, or one that it is paired with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SiteView {
     /// Its name.
     pub name: Name,
@@ -171,6 +175,7 @@ pub struct SiteView {
 
 /// State of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct StatusView {
     /// The own site.
     pub site: SiteView,
@@ -202,6 +207,7 @@ pub struct TokenRequest {
 
 /// A pairing token, to be handed to the operator of the other site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TokenReply {
     /// The token: a secret until it is used.
     pub token: String,
@@ -213,6 +219,7 @@ pub struct TokenReply {
 
 /// Request to join the site that issued a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JoinRequest {
     /// The token.
@@ -221,6 +228,7 @@ pub struct JoinRequest {
 
 /// Answer to a site that was paired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct JoinReply {
     /// The other site.
     pub site: SiteView,
@@ -230,6 +238,7 @@ pub struct JoinReply {
 
 /// A store of the own site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct StoreView {
     /// Its name.
     pub name: Name,
@@ -251,6 +260,7 @@ pub struct StoreView {
 
 /// Kind of an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OrphanKind {
     /// A journal directory whose transfer the database does not know.
@@ -263,6 +273,7 @@ pub enum OrphanKind {
 
 /// An orphan: a leftover of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Orphan {
     /// The transfer to which it belongs.
     pub id: TransferId,
@@ -279,6 +290,7 @@ pub struct Orphan {
 
 /// Action of a user on a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Stop it and keep its ledger.

@@ -12,6 +12,7 @@ use crate::transfer::{TransferOptions, TransferRequest};
 
 /// Request of a user for a transfer, or for the plan of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
     /// Chosen by the client, so that a repeated submission is the same transfer: 32 hexadecimal
@@ -25,9 +26,11 @@ pub struct SubmitRequest {
     #[serde(default)]
     pub options: TransferOptions,
     /// Note of its user, up to 200 characters.
+    #[cfg_attr(feature = "openapi", schemars(length(max = 200)))]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Priority among the transfers of one user, 0 to 100; 50 if it is not given.
+    #[cfg_attr(feature = "openapi", schemars(range(max = 100)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Earliest start; milliseconds are left out. At most a year from now.
@@ -88,6 +91,7 @@ impl From<TransferRequest> for SubmitRequest {
 /// Change of a transfer: a JSON Merge Patch (RFC 7396). An absent field stays as it is; `null`
 /// gives it its default.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferPatch {
     /// Note of its user, up to 200 characters; `null` for none.
@@ -106,6 +110,7 @@ pub struct TransferPatch {
 
 /// Change of the limits of a transfer, within a [`TransferPatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsPatch {
     /// Most bits of file content per second; `null` for no limit.
@@ -161,6 +166,7 @@ impl From<LimitRequest> for TransferPatch {
 
 /// Query of a list of transfers. An empty text or an absent value lets all transfers through.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferQuery {
     /// States, with commas between them.
@@ -188,6 +194,10 @@ pub struct TransferQuery {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub attention: bool,
     /// `-created` for the newest first, which is the default, or `created`.
+    #[cfg_attr(
+        feature = "openapi",
+        schemars(extend("enum" = ["", "-created", "created"]))
+    )]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sort: String,
     /// Value of `next` of the part before. It holds for the same filter and order only.

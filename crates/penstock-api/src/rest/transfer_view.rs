@@ -15,6 +15,7 @@ use crate::transfer::{Progress, TransferOptions, TransferReport, TransferState};
 
 /// Direction of a transfer, as seen from the site that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From another site to this one.
@@ -37,6 +38,7 @@ impl Direction {
 
 /// Figures of a transfer in a list. All counts are of payload.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ProgressSummary {
     /// Files found so far.
     pub files_found: u64,
@@ -91,6 +93,7 @@ fn eta_seconds(progress: &Progress) -> Option<u64> {
 
 /// Failed items of a transfer in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FailureCount {
     /// Number of failed items.
     pub count: u64,
@@ -98,6 +101,7 @@ pub struct FailureCount {
 
 /// Failed items of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FailureSummary {
     /// Number of failed items.
     pub count: u64,
@@ -108,6 +112,7 @@ pub struct FailureSummary {
 
 /// A transfer as lists show it: without lists of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferSummary {
     /// Its id.
     pub id: TransferId,
@@ -201,6 +206,7 @@ impl TransferSummary {
 
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferView {
     /// Its id.
     pub id: TransferId,

@@ -88,9 +88,7 @@ use self::events::TransferEvents;
 use self::journal_directory::JournalDirectory;
 use self::list::TransferList;
 use self::plans::Planner;
-use self::queue::{
-    Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, chosen,
-};
+use self::queue::{Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, chosen};
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
 use self::request_check::{check, not_paired, unknown};
@@ -321,7 +319,8 @@ impl Manager {
         part: &[u8],
         caller: &Caller,
     ) -> Result<(), Problem> {
-        caller.check_plan((site, store), &self.site, offset + part.len() as u64)?;
+        let bytes = offset.saturating_add(part.len() as u64);
+        caller.check_plan((site, store), &self.site, bytes)?;
         match *site == self.site {
             true => self.planner.put(id, offset, part),
             false => self.sites.put_plan(site, store, id, offset, part),

@@ -2,7 +2,7 @@
 //! follows one is submitted.
 
 use std::fs::{self, File};
-use std::io::{Seek as _, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -119,14 +119,21 @@ impl Planner {
             let title = format!("the plan is longer than {PLAN_BYTES_MAX} bytes");
             return Err(Problem::new(ProblemCode::PlanTooLong, title));
         }
-        fs::create_dir_all(self.journal.of(id)).map_err(journal_failed)?;
         let path = self.journal.plan(id);
+        let kept = match fs::metadata(&path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(journal_failed(error)),
+        };
+        if kept < offset {
+            let title = format!("the plan of transfer {id} lacks a part");
+            return Err(Problem::new(ProblemCode::PlanPart, title)
+                .because(format!("{kept} bytes are here, and this part begins at byte {offset}"))
+                .hint("send the parts in order, from the first one on"));
+        }
+        fs::create_dir_all(self.journal.of(id)).map_err(journal_failed)?;
         let mut options = File::options();
         let mut file = options.create(true).append(true).open(path).map_err(journal_failed)?;
-        if file.metadata().map_err(journal_failed)?.len() < offset {
-            let title = format!("the plan of transfer {id} lacks a part");
-            return Err(Problem::new(ProblemCode::PlanPart, title));
-        }
         file.set_len(offset).and_then(|()| file.write_all(part)).map_err(journal_failed)
     }
 

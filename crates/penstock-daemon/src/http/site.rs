@@ -323,7 +323,7 @@ async fn plan(
         parts.manager.plan(&request, &mapped(parts, site, user.as_ref()))
     })
     .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, "application/octet-stream"))
 }
 
 async fn put_plan(
@@ -439,7 +439,7 @@ async fn document(
         parts.manager.document(id_of(&id)?, document, &Caller::site(site.clone()))
     })
     .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, "application/octet-stream"))
 }
 
 async fn act(

@@ -9,6 +9,7 @@
 mod accounts;
 mod cluster;
 mod metrics;
+mod openapi;
 mod remote_target;
 mod shared;
 mod sharing;

@@ -226,7 +226,6 @@ RETRIED_LATER = frozenset(
         "list-anew",
         "stalled",
         "stopped",
-        "plan-part",
         "plans-full",
         "source",
         "source-sync",

@@ -108,6 +108,7 @@ SITE_STATUS = _operation("site.status", "GET", "/status")
 SITE_HEALTH = _operation("site.health", "GET", "/site/health")
 SITE_EVENTS = _operation("site.events", "GET", "/site/events")
 SITE_DOCTOR = _operation("site.doctor", "GET", "/doctor")
+SITE_OPENAPI = _operation("site.openapi", "GET", "/openapi.json")
 SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys")
 
 ORPHANS_LIST = _operation("orphans.list", "GET", "/orphans")

@@ -79,6 +79,7 @@ def test_no_view_loses_a_field(sites: Pair, hpc: Penstock, run7: Path) -> None:
         *hpc.transfers.events(transfer.id),
         *hpc.plans.make(f"lab:raw/{run7.name}", "hpc:scratch/"),
     ]
+    assert hpc.site.openapi()["openapi"] == "3.1.0"
     assert hpc.version() == sites.hpc.run("--version").split()[-1]
 
     def unknown(value: object) -> list[str]:

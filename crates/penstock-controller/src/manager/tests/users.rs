@@ -48,6 +48,25 @@ fn c2_a_user_sees_and_steers_its_own_transfers() {
     world.wait(1, TransferState::Paused);
 }
 
+/// Promise: whatever place a client names for a part of a plan, the answer says what is wrong with
+/// it, and nothing is kept of a part that does not follow the ones before.
+#[test]
+fn a_part_of_a_plan_follows_the_ones_before() {
+    let world = World::new(1);
+    let anna = user("anna", Role::User, &[("s", WRITE)]);
+    let (site, store): (Name, Name) = ("hpc".parse().unwrap(), "s".parse().unwrap());
+    let (id, part) = (TransferId([1; 16]), b"part".as_slice());
+    let put = |offset, caller: &Caller| {
+        world.manager.put_plan((&site, &store), id, offset, part, caller).map_err(|why| why.code)
+    };
+    assert_eq!(put(u64::MAX, &anna), Err(ProblemCode::PlanTooLong));
+    assert_eq!(put(u64::MAX, &Caller::local()), Err(ProblemCode::PlanTooLong));
+    assert_eq!(put(4, &anna), Err(ProblemCode::PlanPart));
+    assert!(!world.directory.path().join("journal").join(id.to_string()).exists());
+    assert_eq!((put(0, &anna), put(4, &anna)), (Ok(()), Ok(())));
+    assert_eq!(put(9, &anna), Err(ProblemCode::PlanPart));
+}
+
 /// C2: the first digits of an id name a transfer among those that the caller sees, however many
 /// others begin with them.
 #[test]

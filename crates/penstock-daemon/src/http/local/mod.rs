@@ -15,10 +15,12 @@
 //! | `metrics` | figures for Prometheus |
 //! | `webhooks` | webhooks and their deliveries |
 //! | `recovery` | orders when hosts that run etcd are lost |
+//! | `openapi` | the OpenAPI document, and the messages of all endpoints |
 //! | `state` | none: what the handlers share |
 
 mod events;
 mod metrics;
+pub(crate) mod openapi;
 mod peers;
 mod queue;
 mod recovery;
@@ -75,6 +77,7 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_EVENTS, peers::events)
         .on(&api::ROTATE_KEYS, peers::rotate)
         .on(&api::EXAMINE_HOST, peers::doctor)
+        .on(&api::GET_OPENAPI, openapi::show)
         .on(&api::SHOW_ME, users::me)
         .on(&api::LIST_USERS, users::list)
         .on(&api::SHOW_USER, users::show)

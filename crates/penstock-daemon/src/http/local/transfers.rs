@@ -7,6 +7,7 @@ use axum::extract::{Json, Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use penstock_api::limits::LimitRequest;
+use penstock_api::openapi::Media;
 use penstock_api::operate::TransferPaths;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
@@ -19,6 +20,7 @@ use penstock_api::transfer::{TransferReport, TransferState};
 use penstock_cluster::state::ListOrder;
 use penstock_controller::manager::{Manager, TransferFilter};
 use penstock_proto::id::{Name, ParseIdError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::state::{Leading, User};
@@ -111,7 +113,7 @@ pub(super) async fn make_plan(
     StrictBody(request): StrictBody<SubmitRequest>,
 ) -> Result<Response, ProblemReply> {
     let file = blocking(move || manager.plan(&request.into(), &caller)).await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, Media::JsonLines.as_str()))
 }
 
 pub(super) async fn upload_plan(
@@ -132,11 +134,12 @@ pub(super) async fn upload_plan(
     Ok(StatusCode::NO_CONTENT)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowQuery {
     /// `options`, for the paths of the request.
     #[serde(default)]
+    #[schemars(extend("enum" = ["", "options"]))]
     include: String,
 }
 
@@ -278,13 +281,18 @@ async fn document(
     id: String,
     document: Document,
 ) -> Result<Response, ProblemReply> {
+    let media = match document {
+        Document::Failures => Media::JsonLines,
+        Document::Receipt => Media::Json,
+        Document::Digests | Document::Checksums(_) => Media::Text,
+    };
     let file =
         blocking(move || manager.document(manager.resolve(&id, &caller)?, document, &caller))
             .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, media.as_str()))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PathsQuery {
     /// The site that owns the transfer; this one if it is not said.

@@ -41,8 +41,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A file as the body of a reply, a bounded part of it in memory at a time.
-pub(crate) fn stream_file(file: std::fs::File) -> Response {
+/// A file as the body of a reply of a media type, a bounded part of it in memory at a time.
+pub(crate) fn stream_file(file: std::fs::File, media: &'static str) -> Response {
     let file = Some(tokio::fs::File::from_std(file));
     let stream = futures_util::stream::unfold(file, async |file| {
         let mut file = file?;
@@ -56,7 +56,7 @@ pub(crate) fn stream_file(file: std::fs::File) -> Response {
             Err(error) => Some((Err(error), None)),
         }
     });
-    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    let kind = [(header::CONTENT_TYPE, media)];
     (kind, axum::body::Body::from_stream(stream)).into_response()
 }
 

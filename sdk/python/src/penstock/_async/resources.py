@@ -30,6 +30,7 @@ _SiteEvents = list[SiteEventView]
 _Findings = list[Finding]
 _Orphans = list[Orphan]
 _Names = list[str]
+_JsonObject = dict[str, object]
 
 
 class AsyncStores:
@@ -144,6 +145,10 @@ class AsyncSite:
         return await all_of(
             self._connection, operations.SITE_DOCTOR, Page[Finding], timeout=_SLOW_S
         )
+
+    async def openapi(self) -> _JsonObject:
+        """Returns the OpenAPI 3.1 document of the API."""
+        return await self._connection.call(operations.SITE_OPENAPI, _JsonObject)
 
     async def rotate_keys(self) -> RotateReply:
         """Gives the site new keys, and tells them to its peers and paired sites."""

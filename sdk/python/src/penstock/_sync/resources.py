@@ -31,6 +31,7 @@ _SiteEvents = list[SiteEventView]
 _Findings = list[Finding]
 _Orphans = list[Orphan]
 _Names = list[str]
+_JsonObject = dict[str, object]
 
 
 class Stores:
@@ -137,6 +138,10 @@ class Site:
     def doctor(self) -> _Findings:
         """Examines the hosts of the site."""
         return all_of(self._connection, operations.SITE_DOCTOR, Page[Finding], timeout=_SLOW_S)
+
+    def openapi(self) -> _JsonObject:
+        """Returns the OpenAPI 3.1 document of the API."""
+        return self._connection.call(operations.SITE_OPENAPI, _JsonObject)
 
     def rotate_keys(self) -> RotateReply:
         """Gives the site new keys, and tells them to its peers and paired sites."""
