@@ -2,7 +2,7 @@
 //! messages.
 //!
 //! Schemas come from `schemars`, which reads the attributes that serde obeys. A type has two: a
-//! request may hold more than an answer does (docs/design/0047).
+//! request may hold more than an answer does (docs/design/0048).
 //!
 //! | module | what it owns |
 //! |---|---|
