@@ -88,9 +88,7 @@ use self::events::TransferEvents;
 use self::journal_directory::JournalDirectory;
 use self::list::TransferList;
 use self::plans::Planner;
-use self::queue::{
-    Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, chosen,
-};
+use self::queue::{Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, chosen};
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
 use self::request_check::{check, not_paired, unknown};
