@@ -18,6 +18,7 @@ fn user(name: &str, role: Role) -> Caller {
         role,
         via: Via::Token { id: TokenId([1; 8]) },
         scopes: None,
+        account: None,
         grants: [("s".parse().unwrap(), grant)].into(),
     })
 }
