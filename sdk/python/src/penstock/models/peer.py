@@ -151,8 +151,6 @@ class PeerView(View):
     """
     trouble: str = ""
     """Trouble of the peer, in words; empty if there is none."""
-    mapped: bool = False
-    """True if it is used as the accounts of users, by the configuration of that peer."""
 
 
 class PeersView(View):
