@@ -34,4 +34,4 @@ pub(crate) mod site;
 pub(crate) mod socket;
 pub(crate) mod web;
 
-pub use exchange::{decode, encode, problem_of, read, send, send_as};
+pub use exchange::{decode, encode, exchange, problem_of, read, send, send_as};
