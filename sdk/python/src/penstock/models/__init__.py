@@ -13,6 +13,16 @@ from .cluster import (
     StoreRights,
 )
 from .event import ErrorEvent, Event, ResetEvent, StatusEvent, SummaryEvent, TransferEvent
+from .login import (
+    AuthMethods,
+    DeviceAuthorization,
+    DeviceError,
+    DeviceErrorCode,
+    DeviceToken,
+    DeviceView,
+    LinkView,
+    SessionView,
+)
 from .options import (
     ChecksumKind,
     CompareBy,
@@ -113,6 +123,7 @@ from .webhook import (
 
 __all__ = [
     "AttributeClass",
+    "AuthMethods",
     "Bottleneck",
     "BottleneckCode",
     "CatalogueList",
@@ -122,6 +133,11 @@ __all__ = [
     "DataAddress",
     "Delivery",
     "DeliveryResult",
+    "DeviceAuthorization",
+    "DeviceError",
+    "DeviceErrorCode",
+    "DeviceToken",
+    "DeviceView",
     "DigestKind",
     "Direction",
     "DrainMark",
@@ -146,6 +162,7 @@ __all__ = [
     "LeaderCard",
     "Level",
     "Limits",
+    "LinkView",
     "Location",
     "MeView",
     "Newer",
@@ -195,6 +212,7 @@ __all__ = [
     "Scope",
     "SelectRule",
     "Selection",
+    "SessionView",
     "SiteEventView",
     "SiteHealthView",
     "SiteProbe",
