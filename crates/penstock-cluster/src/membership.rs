@@ -419,6 +419,7 @@ impl Member {
             Operation::GetPrefix(self.keys.at("draining/")),
             Operation::GetPrefix(self.keys.at("users/")),
             Operation::GetPrefix(self.keys.at("tokens/")),
+            Operation::GetPrefix(self.keys.at("sessions/")),
         ];
         let answer = self.shared.etcd.transact(&[], &gets, self.patience())?;
         let mut read = answer.read.into_iter();
@@ -445,8 +446,9 @@ impl Member {
         let draining = next().iter().map(mark).collect::<Result<_, _>>()?;
         let users = next().iter().filter_map(principal).collect();
         let tokens = next().iter().filter_map(principal).collect();
+        let sessions = next().iter().filter_map(principal).collect();
         Ok(Seen {
-            directory: Directory::new(users, tokens),
+            directory: Directory::new(users, tokens, sessions),
             leader,
             incarnation,
             is_recovering,
@@ -638,10 +640,12 @@ fn is_same(before: &ClusterNow, now: &ClusterNow) -> bool {
         && before.trouble == now.trouble
 }
 
-/// Returns a user or a token; one that this release cannot read has no rights at this peer.
+/// Returns a user, a token or a session; one that this release cannot read has no rights at this
+/// peer.
 fn principal<T: serde::de::DeserializeOwned>(found: &KeyValue) -> Option<T> {
     let read = parse(found);
-    read.inspect_err(|error| tracing::warn!(%error, "a user or token cannot be read")).ok()
+    let log = |error: &EtcdError| tracing::warn!(%error, "credentials cannot be read");
+    read.inspect_err(log).ok()
 }
 
 fn value_of(value: &impl serde::Serialize) -> Result<Vec<u8>, EtcdError> {

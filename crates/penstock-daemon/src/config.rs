@@ -20,6 +20,7 @@ use crate::networks::{self, NetworkConfig};
 use penstock_exit::{ExitCode, Failure};
 
 mod accounts;
+mod auth;
 mod destination;
 mod error;
 mod own_etcd;
@@ -27,12 +28,13 @@ mod web;
 mod webhook;
 
 pub use accounts::{SiteAccounts, StoreAccount};
+pub use auth::AuthConfig;
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
 pub use webhook::{NotifyConfig, WebhookConfig};
 
-pub use error::{ClusterConfigError, ConfigError, OwnEtcdError};
+pub use error::{AuthConfigError, ClusterConfigError, ConfigError, OwnEtcdError, WebConfigError};
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
@@ -81,6 +83,9 @@ pub struct Config {
     /// A command that is run for each ended transfer. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<NotifyConfig>,
+    /// How people log in to that API.
+    #[serde(default, skip_serializing_if = "AuthConfig::is_default")]
+    pub auth: AuthConfig,
     /// The site's other peers, where there are some. Default: this peer is the whole site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterConfig>,
@@ -414,6 +419,7 @@ impl Config {
         if let Some(notify) = &self.notify {
             notify.check()?;
         }
+        self.auth.check()?;
         if self.cpus == Some(0) {
             return Err(ConfigError::Zero("cpus"));
         }

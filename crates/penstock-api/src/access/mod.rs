@@ -20,6 +20,8 @@
 mod account;
 mod audit;
 mod directory;
+mod id;
+mod login;
 mod me;
 mod principal;
 mod role;
@@ -30,12 +32,13 @@ mod user;
 pub use account::{AccountName, AccountNameError};
 pub use audit::{AuditChecked, AuditFault, AuditLine, CHAIN_BEGIN, check_audit};
 pub use directory::{Directory, TokenRefused};
+pub use id::{ParseAccessIdError, SessionId, TokenId};
+pub use login::*;
 pub use me::MeView;
 pub use principal::{Access, Denied, Principal, Via};
 pub use role::{Right, Role};
 pub use scope::{Scope, UnknownScope};
 pub use token::{
-    TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId, TokenRequest, TokenSecret, TokenText,
-    TokenView,
+    TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenRequest, TokenSecret, TokenText, TokenView,
 };
 pub use user::{StoreGrant, User, UserRequest, UserView};

@@ -6,9 +6,9 @@ use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
 use super::account::AccountName;
+use super::id::{SessionId, TokenId};
 use super::role::{Right, Role};
 use super::scope::Scope;
-use super::token::TokenId;
 use super::user::StoreGrant;
 use crate::problem::{Problem, ProblemCode};
 
@@ -26,6 +26,11 @@ pub enum Via {
         /// The token.
         id: TokenId,
     },
+    /// A browser session, by its cookie.
+    Session {
+        /// The session.
+        id: SessionId,
+    },
 }
 
 impl Via {
@@ -34,6 +39,7 @@ impl Via {
         match self {
             Self::Socket { .. } => "socket",
             Self::Token { .. } => "token",
+            Self::Session { .. } => "session",
         }
     }
 }

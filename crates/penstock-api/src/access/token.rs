@@ -6,10 +6,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use data_encoding::{BASE32_NOPAD, HEXLOWER};
+use data_encoding::BASE32_NOPAD;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
+use super::id::TokenId;
 use super::scope::Scope;
 use crate::timestamp::Timestamp;
 
@@ -85,45 +86,6 @@ impl FromStr for TokenText {
         let bytes = BASE32_NOPAD.decode(upper.as_bytes()).map_err(|_| ParseTokenError)?;
         let (secret, check) = bytes.split_at_checked(SECRET_BYTES).ok_or(ParseTokenError)?;
         (check == checksum(secret)).then(|| Self(text.to_owned())).ok_or(ParseTokenError)
-    }
-}
-
-/// Identifier of a token: 16 hexadecimal digits, no secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct TokenId(pub [u8; 8]);
-
-impl fmt::Display for TokenId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&HEXLOWER.encode(&self.0))
-    }
-}
-
-/// Error: a text is no identifier of a token.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not the id of a token: 16 hexadecimal digits")]
-pub struct ParseTokenIdError(String);
-
-impl FromStr for TokenId {
-    type Err = ParseTokenIdError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self).ok_or_else(|| ParseTokenIdError(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for TokenId {
-    type Error = ParseTokenIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<TokenId> for String {
-    fn from(id: TokenId) -> Self {
-        id.to_string()
     }
 }
 

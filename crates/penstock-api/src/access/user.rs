@@ -7,6 +7,7 @@ use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
 use super::account::AccountName;
+use super::login::PasswordHash;
 use super::role::Role;
 use crate::timestamp::Timestamp;
 
@@ -45,7 +46,7 @@ pub struct User {
     pub role: Role,
     /// Time of its creation, in seconds since 1970.
     pub created: u64,
-    /// True if the user is locked out: no token of it is accepted.
+    /// True if the user is locked out: no token, password or session of it is accepted.
     #[serde(default)]
     pub disabled: bool,
     /// Rights in single stores, for the roles viewer and user.
@@ -54,6 +55,9 @@ pub struct User {
     /// Account of the hosts as which its transfers use mapped stores; `None` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<AccountName>,
+    /// The hash of its password; a user without one logs in by tokens alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<PasswordHash>,
 }
 
 /// Request that makes or changes a user: `PUT /users/{name}`.
@@ -94,4 +98,10 @@ pub struct UserView {
     pub account: Option<AccountName>,
     /// Number of its tokens that are valid now.
     pub tokens: u32,
+    /// Number of its sessions that are not over.
+    #[serde(default)]
+    pub sessions: u32,
+    /// True if it has a password.
+    #[serde(default)]
+    pub has_password: bool,
 }

@@ -230,16 +230,17 @@ mod tests {
         }
     }
 
-    /// Promise: what only reads is safe, what is safe only reads, and orders to one host are for
-    /// its root alone.
+    /// Promise: what only reads is safe, what is safe only reads, orders to one host are for its
+    /// root alone, and nobody changes anything without credentials but to log in.
     #[test]
     fn the_facts_of_an_endpoint_fit_each_other() {
         for endpoint in all() {
             let (path, is_get) = (endpoint.path, endpoint.method == Method::Get);
             assert_eq!(is_get, endpoint.repeat == Repeat::Safe, "{path}");
             let orders_host = endpoint.answered_by == AnsweredBy::ThisPeer && !is_get;
-            assert_eq!(orders_host, endpoint.right == Right::LocalRoot, "{path}");
-            assert!(is_get || endpoint.right != Right::Public, "{path}");
+            assert!(!orders_host || endpoint.right == Right::LocalRoot, "{path}");
+            let logs_in = [&LOG_IN, &SET_UP, &ACCEPT_INVITATION, &BEGIN_DEVICE, &GET_DEVICE_TOKEN];
+            assert_eq!(!is_get && endpoint.right == Right::Public, logs_in.contains(&endpoint));
         }
     }
 
@@ -247,7 +248,10 @@ mod tests {
     /// names what it begins, sets, removes or only looks is.
     #[test]
     fn only_what_may_be_done_twice_is_repeated() {
-        let once = [&RETRY_TRANSFER, &ACT_ON_TRANSFERS, &PAIR, &TAKE_OVER, &RECOVER];
+        let of_log_ins = [&SET_UP, &ACCEPT_INVITATION, &GET_DEVICE_TOKEN];
+        let of_many = [&RETRY_TRANSFER, &ACT_ON_TRANSFERS, &PAIR, &TAKE_OVER, &RECOVER];
+        let of_webhooks = [&TEST_WEBHOOK, &ROTATE_WEBHOOK, &REDELIVER];
+        let once = [&of_many[..], &of_log_ins, &of_webhooks].concat();
         for endpoint in all() {
             assert_eq!(!endpoint.repeat.is_allowed(), once.contains(&endpoint), "{endpoint:?}");
         }

@@ -161,6 +161,10 @@ endpoints! {
         "Makes a token; its text is in the answer, and nowhere else.";
     REVOKE_TOKEN Delete "/api/v1/tokens/{id}" Controller Idempotent Own
         "Revokes a token; every peer refuses it within two seconds.";
+    SET_PASSWORD Put "/api/v1/users/{name}/password" Controller Idempotent Own
+        "Sets the caller's password, for administrators that of any user; its other sessions end.";
+    INVITE_USER Post "/api/v1/users/{name}/invite" Controller Idempotent Administer
+        "Makes a link by which the user sets its own password, once.";
 
     "Webhooks":
     LIST_WEBHOOKS Get "/api/v1/webhooks" Controller Safe Operate
@@ -179,6 +183,30 @@ endpoints! {
         "Lists the attempts of the controller to deliver messages, newest first.";
     REDELIVER Post "/api/v1/webhooks/{name}/deliveries/{id}/redeliver" Controller Once Operate
         "Delivers a message of an ended transfer again, and answers with the result.";
+
+    "Log-in":
+    LIST_AUTH_METHODS Get "/api/v1/auth/methods" AnyPeer Safe Public
+        "Lists the ways to log in.";
+    LOG_IN Post "/api/v1/sessions" Controller Idempotent Public
+        "Begins a session by name and password; its secret is in a cookie.";
+    LIST_SESSIONS Get "/api/v1/sessions" AnyPeer Safe Own
+        "Lists the caller's sessions; for administrators `user` names another user.";
+    END_SESSION Delete "/api/v1/sessions/{id}" Controller Idempotent Own
+        "Ends a session, or `current`, that of the request; no peer accepts it two seconds later.";
+    MAKE_SETUP_LINK Post "/api/v1/auth/setup-links" Controller Idempotent LocalRoot
+        "Makes a link by which a new administrator is made, once, within 15 minutes.";
+    SET_UP Post "/api/v1/auth/setup" Controller Once Public
+        "Makes an administrator by the code of a link, and begins a session of it.";
+    ACCEPT_INVITATION Post "/api/v1/auth/invitation" Controller Once Public
+        "Sets a user's password by the code of a link, and begins a session of it.";
+    BEGIN_DEVICE Post "/api/v1/auth/device" Controller Idempotent Public
+        "Begins the log-in of a program without a browser (RFC 8628, form-encoded).";
+    GET_DEVICE_TOKEN Post "/api/v1/auth/device/token" Controller Once Public
+        "Returns the token of such a log-in once it is approved (RFC 8628, form-encoded).";
+    SHOW_DEVICE Get "/api/v1/auth/device" Controller Safe Own
+        "Shows the log-in that waits under the code `user_code`.";
+    APPROVE_DEVICE Post "/api/v1/auth/device/approve" Controller Idempotent Own
+        "Approves or refuses the log-in of a program by the code that it shows.";
 
     "Lost hosts":
     TAKE_OVER Post "/api/v1/cluster/takeover" ThisPeer Once LocalRoot

@@ -216,7 +216,7 @@ fn may_answer(endpoint: &Endpoint, operation: &Operation, status: &str) -> bool 
 fn content(message: Message, side: Side, components: &mut Components) -> Value {
     let schema = components.schema(side, message.schema);
     let body = match message.media {
-        Media::Json | Media::Text => json!({ "schema": schema }),
+        Media::Json | Media::Form | Media::Text => json!({ "schema": schema }),
         Media::JsonLines => json!({ "schema": { "type": "string" }, "x-item-schema": schema }),
         // Tools disagree whether a schema is of the stream or of an event.
         Media::Events => json!({ "schema": {}, "x-item-schema": schema }),

@@ -16,6 +16,8 @@ pub enum Media {
     JsonLines,
     /// Server-sent events, each of which has a JSON value as its data (WHATWG HTML, 9.2).
     Events,
+    /// Fields of a form (WHATWG URL, 5).
+    Form,
     /// Text for people or other programs.
     Text,
     /// Bytes of any kind.
@@ -29,6 +31,7 @@ impl Media {
             Self::Json => "application/json",
             Self::JsonLines => "application/jsonl",
             Self::Events => "text/event-stream",
+            Self::Form => "application/x-www-form-urlencoded",
             Self::Text => "text/plain",
             Self::Bytes => "application/octet-stream",
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::access::{AccountName, Scope, TokenId};
+use crate::access::{AccountName, Scope, SessionId, TokenId, UserCode};
 use crate::deadline::Factor;
 use crate::problem::ProblemCode;
 use crate::queue::TimeOfDay;
@@ -96,6 +96,35 @@ impl JsonSchema for TokenId {
             "description": "Identifier of a token. It is no secret.",
             "pattern": "^[0-9a-f]{16}$",
             "examples": ["9b1c5e07d2a84f36"],
+        })
+    }
+}
+
+impl JsonSchema for SessionId {
+    fn schema_name() -> Cow<'static, str> {
+        "SessionId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "Identifier of a session. It is no secret.",
+            "pattern": "^[0-9a-f]{16}$",
+            "examples": ["5d0c9e1b73a2f648"],
+        })
+    }
+}
+
+impl JsonSchema for UserCode {
+    fn schema_name() -> Cow<'static, str> {
+        "UserCode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "The code that a program shows to its user: eight letters.",
+            "examples": ["CMGR-HMLT"],
         })
     }
 }

@@ -230,6 +230,36 @@ problem_codes! {
     WebhookAddress "webhook-address" 409 Refused AfterChange
         "The configuration does not allow this address of a webhook."
         "Add the beginning of the address to `webhook.allow`, and restart the daemon.";
+    UserKnown "user-known" 409 Usage AfterChange
+        "The site has a user of that name."
+        "Choose another name, or have an administrator change the user.";
+    LoginRefused "login-refused" 401 NotAuthorised AfterChange
+        "Name and password are not those of a user who may log in."
+        "Check both; an administrator makes a link for a new password by `penstock user invite`.";
+    LoginLater "login-later" 429 Temporary Later
+        "Too many log-ins from there, or to that user, have failed."
+        "Wait for the seconds in `Retry-After`.";
+    LoginOff "login-off" 403 NotAuthorised AfterChange
+        "The site lets nobody log in this way."
+        "Use another way to log in, or have an administrator change the table `auth`.";
+    PasswordUnfit "password-unfit" 400 Usage AfterChange
+        "The password is too short or too long."
+        "Choose a password of at least 12 characters.";
+    LinkVoid "link-void" 410 NotAuthorised AfterChange
+        "The link was used, replaced or is too old."
+        "Have an administrator make another one: `penstock web setup` or `penstock user invite`.";
+    SessionUnknown "session-unknown" 404 Usage AfterChange
+        "The site has no session of that id."
+        "Look at `penstock auth sessions`.";
+    DeviceUnknown "device-unknown" 404 Usage AfterChange
+        "No program waits under that code."
+        "Compare the code with the one that `penstock login` shows; it is good for ten minutes.";
+    CrossSite "cross-site" 403 NotAuthorised Never
+        "A page of another site has sent the request, by the browser of a user."
+        "Send the request from the site's own page, or with a token.";
+    HostUnknown "host-unknown" 421 Usage AfterChange
+        "The request is for another host than those that the site serves."
+        "Use a name or an address of the site, or list the name under `names` in the table `web`.";
     NotExported "not-exported" 403 NotAuthorised AfterChange
         "The store is not exported to the calling site."
         "Ask an operator of the other site to list your site at the store.";

@@ -29,7 +29,7 @@ pub use sqlite::{SqliteState, StateError};
 pub use transfers::{ListKey, ListOrder, Listed, Listing};
 pub use transfers::{Stub, Submitted, TransferRecord, Wish};
 
-use penstock_api::access::{Token, TokenId, User};
+use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
 use penstock_api::heads::HeadStore;
 use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
@@ -103,6 +103,18 @@ pub trait SiteState: HeadStore {
     fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError>;
     /// Removes a rule of the queue. Durable.
     fn remove_queue_rule(&self, key: &str) -> Result<(), StateError>;
+    /// Returns all sessions.
+    fn sessions(&self) -> Result<Vec<Session>, StateError>;
+    /// Stores a session. Durable.
+    fn put_session(&self, session: &Session) -> Result<(), StateError>;
+    /// Removes a session. Durable.
+    fn remove_session(&self, id: SessionId) -> Result<(), StateError>;
+    /// Returns all one-time links.
+    fn links(&self) -> Result<Vec<Link>, StateError>;
+    /// Stores a link, or replaces the one for the same purpose. Durable.
+    fn put_link(&self, link: &Link) -> Result<(), StateError>;
+    /// Removes the link under a key. Durable.
+    fn remove_link(&self, key: &str) -> Result<(), StateError>;
 }
 
 impl SiteState for SqliteState {
@@ -194,6 +206,7 @@ impl SiteState for SqliteState {
     fn remove_token(&self, id: TokenId) -> Result<(), StateError> {
         self.remove_token(id)
     }
+
     fn webhooks(&self) -> Result<Vec<Webhook>, StateError> {
         self.webhooks()
     }
@@ -216,5 +229,29 @@ impl SiteState for SqliteState {
 
     fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
         QueueRuleTable(self).remove(key)
+    }
+
+    fn sessions(&self) -> Result<Vec<Session>, StateError> {
+        self.sessions()
+    }
+
+    fn put_session(&self, session: &Session) -> Result<(), StateError> {
+        self.put_session(session)
+    }
+
+    fn remove_session(&self, id: SessionId) -> Result<(), StateError> {
+        self.remove_session(id)
+    }
+
+    fn links(&self) -> Result<Vec<Link>, StateError> {
+        self.links()
+    }
+
+    fn put_link(&self, link: &Link) -> Result<(), StateError> {
+        self.put_link(link)
+    }
+
+    fn remove_link(&self, key: &str) -> Result<(), StateError> {
+        self.remove_link(key)
     }
 }

@@ -48,14 +48,16 @@ const HANDSHAKE_WAIT: Duration = Duration::from_secs(3);
 
 /// A source of connections: one host, as far as an address tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Source {
+pub(crate) enum Source {
+    /// One address.
     V4(Ipv4Addr),
     /// The first 64 bits.
     V6(u64),
 }
 
 impl Source {
-    fn of(address: IpAddr) -> Self {
+    /// Returns the source of an address.
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),
             IpAddr::V6(address) => Self::V6((address.to_bits() >> 64) as u64),

@@ -286,7 +286,8 @@ impl Member {
         let site = &self.parts.site;
         let state = self.leadership.open_state(tenure)?;
         site.follow_pairings(&state.pairings()?);
-        site.authentication.follow(Directory::new(state.users()?, state.tokens()?));
+        let sessions = state.sessions()?;
+        site.authentication.follow(Directory::new(state.users()?, state.tokens()?, sessions));
         let fence = tenure.fence();
         site.set_state(Arc::clone(&state));
         (self.set_fence)(fence.clone());

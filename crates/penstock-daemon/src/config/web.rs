@@ -33,6 +33,10 @@ pub struct WebConfig {
     /// Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_from: Vec<Prefix>,
+    /// Prefixes of proxies, as `10.0.0.5/32`, whose header `X-Forwarded-For` is believed. Default:
+    /// `[]`, the header is ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) trusted_proxies: Vec<Prefix>,
 }
 
 fn listen_default() -> Vec<SocketAddr> {
@@ -41,18 +45,28 @@ fn listen_default() -> Vec<SocketAddr> {
 
 impl Default for WebConfig {
     fn default() -> Self {
-        let (certificate, key, metrics_from) = Default::default();
-        Self { listen: listen_default(), names: Vec::new(), certificate, key, metrics_from }
+        let (certificate, key, metrics_from, trusted_proxies) = Default::default();
+        let (listen, names) = (listen_default(), Vec::new());
+        Self { listen, names, certificate, key, metrics_from, trusted_proxies }
     }
 }
 
 impl WebConfig {
+    /// Returns the defaults, but for the address to listen at.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { listen: vec![address], ..Self::default() }
+    }
+
     pub(super) fn check(&self) -> Result<(), WebConfigError> {
         if self.listen.is_empty() {
             return Err(WebConfigError::NoAddress);
         }
         if self.certificate.is_some() != self.key.is_some() {
             return Err(WebConfigError::HalfPair);
+        }
+        let no_host = |name: &&String| name.is_empty() || name.contains(['/', '@', ' ']);
+        if let Some(name) = self.names.iter().find(no_host) {
+            return Err(WebConfigError::Name(name.clone()));
         }
         Ok(())
     }
@@ -61,6 +75,20 @@ impl WebConfig {
     pub(crate) fn may_read_metrics(&self, from: IpAddr) -> bool {
         let from = from.to_canonical();
         self.metrics_from.iter().any(|prefix| prefix.contains(from))
+    }
+
+    /// Returns the address by which users reach the API, as `https://HOST:PORT`, for links: the
+    /// first of `names`, else the first address that is of one host; `port` is the one that is
+    /// bound.
+    pub(crate) fn url(&self, port: u16, advertised: &[SocketAddr]) -> String {
+        let addresses = self.listen.iter().chain(advertised).map(SocketAddr::ip);
+        let address = addresses.into_iter().find(|address| !address.is_unspecified());
+        let host = self.names.first().cloned().unwrap_or_else(|| match address {
+            Some(address) => address.to_string(),
+            None => "localhost".to_owned(),
+        });
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        format!("https://{host}:{port}")
     }
 
     /// Returns the operator's own certificate and key, if there are any. Relative paths are taken

@@ -35,7 +35,7 @@ use tower::ServiceExt as _;
 
 use super::client::{MetricsReader, no_principal};
 use super::connection::Connection;
-use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, PASSED_ON, SITE, maybe_done};
+use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, SITE, maybe_done};
 use super::local::{self, LocalApi};
 use crate::cluster::controller::Controller;
 use crate::cluster::listing::{Allies, LIST, Lister};
@@ -184,7 +184,11 @@ async fn lead(
     request: Request,
     next: Next,
 ) -> Response {
-    router.forward(Origin::User(endpoint), request, Here::Local(next)).await
+    let response = router.forward(Origin::User(endpoint), request, Here::Local(next)).await;
+    if let Some(made) = response.extensions().get::<Principal>() {
+        router.member().parts.site.authentication.until_known(&made.via).await;
+    }
+    response
 }
 
 async fn site(
@@ -254,15 +258,22 @@ async fn take_over(
     };
     *request.uri_mut() = uri;
     if face == LOCAL {
-        let Some(principal) = forward::principal_of(request.headers()) else {
-            return refused("the request does not name its user");
-        };
-        let authentication = &router.member().parts.site.authentication;
-        match authentication.renewed(principal) {
-            Ok(principal) => drop(request.extensions_mut().insert(principal)),
-            Err(why) => return problem(why),
+        if let Some(origin) = forward::origin_of(request.headers()) {
+            request.extensions_mut().insert(origin);
         }
-        return router.cut_with_tenure(&controller, answer(handed_over.oneshot(request).await));
+        // Without a user only public endpoints answer.
+        if forward::names_principal(request.headers()) {
+            let Some(principal) = forward::principal_of(request.headers()) else {
+                return refused("the request does not name its user");
+            };
+            let authentication = &router.member().parts.site.authentication;
+            match authentication.renewed(principal) {
+                Ok(principal) => drop(request.extensions_mut().insert(principal)),
+                Err(why) => return problem(why),
+            }
+        }
+        let response = forward::tell_principal(answer(handed_over.oneshot(request).await));
+        return router.cut_with_tenure(&controller, response);
     }
     let Some(peer) = forward::caller_of(request.headers()) else {
         return refused("the request does not name a site");
@@ -457,12 +468,7 @@ fn pass_on(
     now: watch::Receiver<Arc<ClusterNow>>,
     epoch: u64,
 ) -> Response {
-    let mut response = Response::builder().status(reply.status());
-    for name in PASSED_ON {
-        if let Some(value) = reply.headers().get(name) {
-            response = response.header(name, value.clone());
-        }
-    }
+    let response = forward::passed_back(&reply);
     let parts = futures_util::stream::unfold(Some(reply), move |reply| {
         let now = now.clone();
         async move {

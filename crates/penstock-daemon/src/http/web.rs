@@ -1,8 +1,8 @@
 //! The HTTPS listener of the API, for users on other hosts.
 //!
-//! It serves the same router as the Unix socket. A client proves its user by a token in each
-//! request, never by a certificate. Until a connection has carried an accepted token it holds one
-//! of the few places that strangers have, and the oldest of them makes room for a newer one
+//! It serves the same router as the Unix socket. A client proves its user by a token or a cookie in
+//! each request, never by a certificate. Until a connection has carried an accepted one it holds
+//! one of the few places that strangers have, and the oldest of them makes room for a newer one
 //! ([`crate::access::admission`]).
 
 use std::net::SocketAddr;
@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::client::{Proof, WebClient};
+use super::origin::FarEnd;
 use crate::access::admission::{Admission, Stage};
 use crate::metrics::heartbeat::Heartbeat;
 
@@ -31,7 +32,7 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// How long a client may stay without an accepted token.
+/// How long a client may stay without an accepted token or cookie.
 const STRANGER_DEADLINE: Duration = Duration::from_secs(60);
 /// Requests at a time over one HTTP/2 connection, and the bytes that are kept for it.
 const STREAMS_MAX: u32 = 128;
@@ -113,8 +114,8 @@ impl WebListener {
         drop(place);
         let mut place = self.admission.enter(Stage::Anonymous, from.ip());
         let proof = Proof::default();
-        let client = WebClient { from, proof: proof.clone() };
-        let router = self.router.clone().layer(Extension(client));
+        let client = WebClient { proof: proof.clone() };
+        let router = self.router.clone().layer(Extension(client)).layer(Extension(FarEnd(from)));
         let builder = builder();
         let served = builder
             .serve_connection_with_upgrades(TokioIo::new(tls), TowerToHyperService::new(router));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use penstock_api::access::Directory;
@@ -59,6 +59,8 @@ pub(crate) struct Site {
     pub(crate) admission: Arc<Admission>,
     /// Users and tokens of the site.
     pub(crate) authentication: Arc<Authentication>,
+    /// Address of the HTTPS API of this peer, once it is served.
+    pub(crate) web_url: OnceLock<String>,
     /// What each paired site may take here.
     pub(crate) budgets: Budgets,
     /// Changes when an authority is pinned or taken off.
@@ -112,11 +114,15 @@ impl Site {
             exports: Exports::of(&config).following(Config::found(&directory)),
             budgets: Budgets::new(config.site.clone()),
             admission: Arc::new(Admission::new(config.site.clone())),
-            authentication: Arc::new(Authentication::new(match &config.cluster {
-                None => Directory::new(state.users()?, state.tokens()?),
-                // The membership tells them; what this host kept before is out of date.
-                Some(_) => Directory::default(),
-            })),
+            authentication: Arc::new(Authentication::new(
+                match &config.cluster {
+                    None => Directory::new(state.users()?, state.tokens()?, state.sessions()?),
+                    // The membership tells them; what this host kept before is out of date.
+                    Some(_) => Directory::default(),
+                },
+                config.auth.session_limits(),
+            )),
+            web_url: OnceLock::new(),
             config,
             directory,
             keys: RwLock::new(Arc::new(keys)),

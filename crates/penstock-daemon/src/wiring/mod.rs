@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use watched::Watched;
 
 use crate::access::keys::OwnKeys;
+use crate::access::login::Logins;
 use crate::access::signing::SiteSigner;
 use crate::access::users::Users;
 use crate::access::{renewal, rights, rotation};
@@ -346,6 +347,7 @@ impl Faces {
             member: Arc::clone(&member),
             admin,
             operate: operate_here,
+            logins: Arc::new(Logins::new(&member.parts.site, &users)),
             users,
             metrics,
         };

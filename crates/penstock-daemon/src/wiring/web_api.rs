@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::config::WebConfig;
 use crate::http::client::{authenticate, identify, record};
+use crate::http::origin::{Door, admit};
 use crate::http::web::WebListener;
 use crate::site::context::Site;
 
@@ -64,12 +65,14 @@ pub(super) fn start(
     };
     let certificate = certificate_of(site, config).map_err(unusable)?;
     let tls = certificate.server_config().map_err(unusable)?;
+    let door = Door::new(hosts_of(&certificate, config), &config.trusted_proxies);
     // Nobody else has set it.
     let _ = watched.web.certificate.set(certificate.clone());
     let router = router
         .clone()
         .layer(from_fn_with_state(Arc::clone(site), authenticate))
         .layer(from_fn_with_state(Arc::clone(&watched.audit), record))
+        .layer(from_fn_with_state(door, admit))
         .layer(from_fn(identify));
     let (admission, places) = (Arc::clone(&site.admission), Arc::clone(&watched.web.places));
     let listener = WebListener::new(tls, router, admission, places);
@@ -89,6 +92,11 @@ pub(super) fn start(
         let socket = TcpListener::from_std(socket).map_err(failed)?;
         runtime.spawn(listener.clone().serve(socket, heartbeat.clone(), stopped.clone()));
     }
+    if let Some(first) = bound.first() {
+        let url = config.url(first.port(), &site.config.advertise);
+        // It is served once.
+        let _ = site.web_url.set(url);
+    }
     tokio::spawn(keep_current(Arc::clone(site), config.clone(), certificate, stopped.clone()));
     Ok(bound)
 }
@@ -105,6 +113,14 @@ fn certificate_of(site: &Site, config: &WebConfig) -> Result<WebCertificate, Tru
         Some((certificate, key)) => WebCertificate::read(&certificate, &key),
         None => WebCertificate::issue(&site.keys().authority, &names_of(site, config)),
     }
+}
+
+/// Returns the DNS names by which users may reach the API: those of the configuration, and those of
+/// the certificate.
+fn hosts_of(certificate: &WebCertificate, config: &WebConfig) -> Vec<String> {
+    let mut hosts = certificate.host_names();
+    hosts.extend(config.names.iter().cloned());
+    hosts
 }
 
 /// Returns the names that the certificate of the site's authority is for.

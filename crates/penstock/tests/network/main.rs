@@ -14,6 +14,7 @@ mod doors;
 mod faces;
 mod hostile;
 mod hostile_text;
+mod login;
 mod networks;
 mod queue;
 mod rotation;

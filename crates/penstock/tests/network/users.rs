@@ -14,24 +14,25 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 /// A site whose daemon serves the API over HTTPS, and a client that trusts its authority.
-struct World {
-    site: Site,
-    url: String,
-    client: Client,
-    runtime: Runtime,
-    _base: Scratch,
+pub(crate) struct World {
+    pub(crate) site: Site,
+    pub(crate) url: String,
+    pub(crate) client: Client,
+    pub(crate) runtime: Runtime,
+    pub(crate) base: Scratch,
 }
 
 impl World {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with("")
     }
 
-    /// Starts a daemon with more keys in the table `web`.
-    fn start_with(more: &str) -> Self {
+    /// Starts a site with more lines in its configuration, which begin in the table `web`.
+    pub(crate) fn start_with(more: &str) -> Self {
         let base = Scratch::on_disk();
         let mut site = Site::init(base.path(), "hpc", None);
-        site.set_config(&format!("{}\n[web]\nlisten = [\"127.0.0.1:0\"]\n{more}\n", site.config()));
+        let web = format!("\n[web]\nlisten = [\"127.0.0.1:0\"]\n{more}");
+        site.set_config(&(site.config() + &web));
         site.start();
         site.until_log("the API is served over HTTPS");
         let log = site.log_text();
@@ -43,7 +44,7 @@ impl World {
         let tls = Arc::unwrap_or_clone(tls);
         let client = Client::builder().tls_backend_preconfigured(tls).no_proxy().build().unwrap();
         let runtime = Runtime::new().unwrap();
-        Self { site, url, client, runtime, _base: base }
+        Self { site, url, client, runtime, base }
     }
 
     fn token(&self, user: &str, more: &[&str]) -> String {

@@ -135,6 +135,21 @@ WEBHOOKS_DELIVERIES = _operation("webhooks.deliveries", "GET", "/webhooks/{name}
 WEBHOOKS_REDELIVER = _operation(
     "webhooks.redeliver", "POST", "/webhooks/{name}/deliveries/{id}/redeliver", Repeat.ONCE
 )
+USERS_SET_PASSWORD = _operation("users.set_password", "PUT", "/users/{name}/password")
+USERS_INVITE = _operation("users.invite", "POST", "/users/{name}/invite")
+
+AUTH_METHODS = _operation("auth.methods", "GET", "/auth/methods")
+AUTH_MAKE_SETUP_LINK = _operation("auth.make_setup_link", "POST", "/auth/setup-links")
+AUTH_SET_UP = _operation("auth.set_up", "POST", "/auth/setup", Repeat.ONCE)
+AUTH_ACCEPT = _operation("auth.accept_invitation", "POST", "/auth/invitation", Repeat.ONCE)
+AUTH_BEGIN_DEVICE = _operation("auth.begin_device", "POST", "/auth/device")
+AUTH_DEVICE_TOKEN = _operation("auth.device_token", "POST", "/auth/device/token", Repeat.ONCE)
+AUTH_SHOW_DEVICE = _operation("auth.show_device", "GET", "/auth/device")
+AUTH_APPROVE_DEVICE = _operation("auth.approve_device", "POST", "/auth/device/approve")
+
+SESSIONS_BEGIN = _operation("sessions.begin", "POST", "/sessions")
+SESSIONS_LIST = _operation("sessions.list", "GET", "/sessions")
+SESSIONS_END = _operation("sessions.end", "DELETE", "/sessions/{id}")
 
 CLUSTER_TAKE_OVER = _operation("cluster.take_over", "POST", "/cluster/takeover", Repeat.ONCE)
 CLUSTER_RECOVER = _operation("cluster.recover", "POST", "/cluster/recover", Repeat.ONCE)

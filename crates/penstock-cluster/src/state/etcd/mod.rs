@@ -19,6 +19,7 @@
 //! /penstock/SITE/users/NAME     users      /penstock/SITE/tokens/ID
 //! /penstock/SITE/webhooks/NAME  webhooks
 //! /penstock/SITE/queue/KEY       rules of the queue
+//! /penstock/SITE/sessions/ID    sessions   /penstock/SITE/links/PURPOSE
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
 //! ```
 //! A value longer than [`VALUE_INLINE_MAX`] lies in the journal store, in a file that is named by
@@ -40,7 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::access::{Token, TokenId, User};
+use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
 use penstock_api::fence::Fence;
 use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
@@ -157,6 +158,12 @@ impl EtcdState {
         for rule in state.records::<QueueRule>("queue/")? {
             state.cache.put_queue_rule(&rule)?;
         }
+        for session in state.records::<Session>("sessions/")? {
+            state.cache.put_session(&session)?;
+        }
+        for link in state.records::<Link>("links/")? {
+            state.cache.put_link(&link)?;
+        }
         Ok(state)
     }
 
@@ -233,6 +240,12 @@ impl EtcdState {
         for webhook in from.webhooks()? {
             if webhooks.iter().all(|known| known.name != webhook.name) {
                 self.put_webhook(&webhook)?;
+            }
+        }
+        let sessions = self.cache.sessions()?;
+        for session in from.sessions()? {
+            if sessions.iter().all(|known| known.id != session.id) {
+                self.put_session(&session)?;
             }
         }
         Ok(())
@@ -609,6 +622,34 @@ impl SiteState for EtcdState {
     fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
         self.delete("remove a rule of the queue", self.keys.at(&format!("queue/{key}")))?;
         self.cache.remove_queue_rule(key)
+    }
+
+    fn sessions(&self) -> Result<Vec<Session>, StateError> {
+        self.cache.sessions()
+    }
+
+    fn put_session(&self, session: &Session) -> Result<(), StateError> {
+        self.put("store a session", self.keys.at(&format!("sessions/{}", session.id)), session)?;
+        self.cache.put_session(session)
+    }
+
+    fn remove_session(&self, id: SessionId) -> Result<(), StateError> {
+        self.delete("remove a session", self.keys.at(&format!("sessions/{id}")))?;
+        self.cache.remove_session(id)
+    }
+
+    fn links(&self) -> Result<Vec<Link>, StateError> {
+        self.cache.links()
+    }
+
+    fn put_link(&self, link: &Link) -> Result<(), StateError> {
+        self.put("store a link", self.keys.at(&format!("links/{}", link.purpose.key())), link)?;
+        self.cache.put_link(link)
+    }
+
+    fn remove_link(&self, key: &str) -> Result<(), StateError> {
+        self.delete("remove a link", self.keys.at(&format!("links/{key}")))?;
+        self.cache.remove_link(key)
     }
 }
 

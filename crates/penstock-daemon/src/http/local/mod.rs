@@ -14,11 +14,13 @@
 //! | `users` | users, tokens, the caller itself |
 //! | `metrics` | figures for Prometheus |
 //! | `webhooks` | webhooks and their deliveries |
+//! | `login` | passwords, sessions, one-time links, programs that are let in |
 //! | `recovery` | orders when hosts that run etcd are lost |
 //! | `openapi` | the OpenAPI document, and the messages of all endpoints |
 //! | `state` | none: what the handlers share |
 
 mod events;
+mod login;
 mod metrics;
 pub(crate) mod openapi;
 mod peers;
@@ -99,6 +101,7 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::REMOVE_HOST, recovery::remove)
         .on(&api::CHECK_LIFE, async || "ok\n")
         .on(&api::GET_METRICS, metrics::show);
+    let handlers = log_ins(handlers);
     handlers.check(TABLE)?;
     Ok(handlers)
 }
@@ -120,6 +123,24 @@ fn queue_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
         .on(&api::REMOVE_DEADLINE, queue::remove_deadline)
         .on(&api::SET_URGENT, queue::set_urgent)
         .on(&api::REMOVE_URGENT, queue::remove_urgent)
+}
+
+/// Registers the handlers of log-ins.
+fn log_ins(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::SET_PASSWORD, login::set_password)
+        .on(&api::INVITE_USER, login::invite)
+        .on(&api::LIST_AUTH_METHODS, login::methods)
+        .on(&api::LOG_IN, login::log_in)
+        .on(&api::LIST_SESSIONS, login::sessions)
+        .on(&api::END_SESSION, login::end_session)
+        .on(&api::MAKE_SETUP_LINK, login::make_setup_link)
+        .on(&api::SET_UP, login::set_up)
+        .on(&api::ACCEPT_INVITATION, login::accept_invitation)
+        .on(&api::BEGIN_DEVICE, login::begin_device)
+        .on(&api::GET_DEVICE_TOKEN, login::device_token)
+        .on(&api::SHOW_DEVICE, login::show_device)
+        .on(&api::APPROVE_DEVICE, login::approve_device)
 }
 
 #[cfg(test)]

@@ -9,7 +9,12 @@ use std::sync::OnceLock;
 
 use axum::http::header;
 use axum::response::IntoResponse;
-use penstock_api::access::{MeView, TokenId, TokenRequest, TokenView, UserRequest, UserView};
+use penstock_api::access::{
+    AuthMethods, DeviceApproval, DeviceAuthorization, DeviceError, DeviceRequest, DeviceToken,
+    DeviceTokenRequest, DeviceView, InvitationRequest, LinkView, MeView, PasswordRequest,
+    SessionRequest, SessionView, SetUpRequest, TokenId, TokenRequest, TokenView, UserRequest,
+    UserView,
+};
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_api::deadline::Deadline;
 use penstock_api::endpoints::{self as api, TABLE};
@@ -37,6 +42,7 @@ use penstock_proto::id::{Name, TransferId};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
+use super::login::{DeviceQuery, SessionsQuery};
 use super::peers::EventsQuery;
 use super::transfers::{PathsQuery, ShowQuery};
 use super::users::TokensQuery;
@@ -147,6 +153,8 @@ operations! {
     LIST_TOKENS query(TokensQuery) => 200 Json Page<TokenView>;
     CREATE_TOKEN body(Json TokenRequest) => 201 Json TokenView;
     REVOKE_TOKEN at(TokenId) => 204;
+    SET_PASSWORD at(Name) body(Json PasswordRequest) => 204;
+    INVITE_USER at(Name) => 201 Json LinkView;
 
     LIST_WEBHOOKS => 200 Json WebhookList;
     SHOW_WEBHOOK at(Name) => 200 Json WebhookView;
@@ -157,6 +165,18 @@ operations! {
     ROTATE_WEBHOOK at(Name) => 200 Json WebhookView;
     LIST_DELIVERIES at(Name) => 200 Json DeliveryList;
     REDELIVER at(Name, String) => 200 Json Delivery;
+
+    LIST_AUTH_METHODS => 200 Json AuthMethods;
+    LOG_IN body(Json SessionRequest) => 201 Json SessionView;
+    LIST_SESSIONS query(SessionsQuery) => 200 Json Page<SessionView>;
+    END_SESSION at(String) => 204;
+    MAKE_SETUP_LINK => 201 Json LinkView;
+    SET_UP body(Json SetUpRequest) => 201 Json SessionView;
+    ACCEPT_INVITATION body(Json InvitationRequest) => 201 Json SessionView;
+    BEGIN_DEVICE body(Form DeviceRequest) => 200 Json DeviceAuthorization;
+    GET_DEVICE_TOKEN body(Form DeviceTokenRequest) => 200 Json DeviceToken, 400 Json DeviceError;
+    SHOW_DEVICE query(DeviceQuery) => 200 Json DeviceView;
+    APPROVE_DEVICE body(Json DeviceApproval) => 204;
 
     TAKE_OVER body(Json TakeoverRequest) => 200 Json RecoveredView;
     RECOVER body(Json RecoverRequest) => 200 Json RecoveredView;

@@ -9,6 +9,7 @@ use penstock_api::access::Principal;
 use penstock_api::fence::not_controller;
 use penstock_controller::manager::{Caller, Manager};
 
+use crate::access::login::Logins;
 use crate::access::users::Users;
 use crate::cluster::member::Member;
 use crate::http::client::no_principal;
@@ -27,11 +28,18 @@ pub(crate) struct LocalApi {
     pub(crate) users: Arc<Users>,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) logins: Arc<Logins>,
 }
 
 impl FromRef<LocalApi> for Arc<Metrics> {
     fn from_ref(api: &LocalApi) -> Self {
         Arc::clone(&api.metrics)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<Logins> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.logins)
     }
 }
 

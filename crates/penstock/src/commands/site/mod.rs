@@ -29,7 +29,9 @@ use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
 use crate::rights_dialog::{Questions, WrongWord};
 use crate::token::TokenArgs;
-use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig, WebConfig, WebhookConfig};
+use penstock_daemon::config::{
+    AuthConfig, Config, PORT_DEFAULT, StoreConfig, WebConfig, WebhookConfig,
+};
 use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
@@ -308,7 +310,8 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         cpus: None,
         webhook: WebhookConfig::default(),
         notify: None,
-        web: init.web.map(|address| WebConfig { listen: vec![address], ..WebConfig::default() }),
+        web: init.web.map(WebConfig::at),
+        auth: AuthConfig::default(),
         cipher_suites: Vec::new(),
         networks: Vec::new(),
         cluster: None,

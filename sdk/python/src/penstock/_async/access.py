@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from .. import _operations as operations
 from ..errors import ApiError
 from ..models.access import Scope, StoreGrant, TokenView, UserRole, UserView
+from ..models.login import LinkView
 from ..models.page import Page
 from .connection import AsyncConnection
 from .pages import all_of
@@ -63,6 +64,21 @@ class AsyncUsers:
     async def remove(self, name: str) -> None:
         """Removes a user and all its tokens."""
         await self._connection.read(operations.USERS_REMOVE, {"name": name})
+
+    async def set_password(self, name: str, password: str, *, current: str | None = None) -> None:
+        """Sets a password, and ends the other sessions of its user.
+
+        Args:
+            name: The user.
+            password: The new password, of at least 12 characters.
+            current: The present one, which a user needs for its own.
+        """
+        body = {"password": password, "current": current}
+        await self._connection.read(operations.USERS_SET_PASSWORD, {"name": name}, json=body)
+
+    async def invite(self, name: str) -> LinkView:
+        """Makes a link by which the user sets its own password, once within three days."""
+        return await self._connection.call(operations.USERS_INVITE, LinkView, {"name": name})
 
     async def _known(self, name: str) -> UserView | None:
         try:

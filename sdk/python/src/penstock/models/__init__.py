@@ -13,6 +13,16 @@ from .cluster import (
     StoreRights,
 )
 from .event import ErrorEvent, Event, ResetEvent, StatusEvent, SummaryEvent, TransferEvent
+from .login import (
+    AuthMethods,
+    DeviceAuthorization,
+    DeviceError,
+    DeviceErrorCode,
+    DeviceToken,
+    DeviceView,
+    LinkView,
+    SessionView,
+)
 from .options import (
     ChecksumKind,
     CompareBy,
@@ -131,6 +141,7 @@ from .webhook import (
 
 __all__ = [
     "AttributeClass",
+    "AuthMethods",
     "Bottleneck",
     "BottleneckCode",
     "BulkItem",
@@ -146,6 +157,11 @@ __all__ = [
     "DeadlineView",
     "Delivery",
     "DeliveryResult",
+    "DeviceAuthorization",
+    "DeviceError",
+    "DeviceErrorCode",
+    "DeviceToken",
+    "DeviceView",
     "DigestKind",
     "Direction",
     "DrainMark",
@@ -171,6 +187,7 @@ __all__ = [
     "Level",
     "LimitKind",
     "Limits",
+    "LinkView",
     "Location",
     "MeView",
     "Newer",
@@ -229,6 +246,7 @@ __all__ = [
     "Scope",
     "SelectRule",
     "Selection",
+    "SessionView",
     "SiteEventView",
     "SiteHealthView",
     "SiteProbe",
