@@ -28,7 +28,7 @@
 //! | [`proof`] | users, controller, peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, later readers: what was moved and proved, signed |
 //! | [`endpoints`] | users, daemon, its peers: the table of all endpoints of `/api/v1` |
-//! | [`rest`] | users, daemon: events, sites, pairing, stores |
+//! | [`rest`] | users, daemon: events, sites, pairing, stores and their entries, audit log |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`site`] | sites: opening a data set, pairing |
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |
