@@ -20,6 +20,7 @@ use crate::networks::{self, NetworkConfig};
 use penstock_exit::{ExitCode, Failure};
 
 mod accounts;
+mod audit;
 mod destination;
 mod error;
 mod own_etcd;
@@ -27,6 +28,7 @@ mod web;
 mod webhook;
 
 pub use accounts::{SiteAccounts, StoreAccount};
+pub use audit::{AuditConfig, KeepDays};
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
@@ -81,6 +83,9 @@ pub struct Config {
     /// A command that is run for each ended transfer. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<NotifyConfig>,
+    /// The audit log. Default: its files are kept for 400 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditConfig>,
     /// The site's other peers, where there are some. Default: this peer is the whole site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterConfig>,

@@ -15,6 +15,8 @@ use crate::http::client::no_principal;
 use crate::http::reply::ProblemReply;
 use crate::metrics::Metrics;
 use crate::operations::Operate;
+use crate::operations::audit::AuditTrail;
+use crate::operations::stores::StoreBrowser;
 use crate::site::admin::Admin;
 use crate::webhooks::Webhooks;
 
@@ -27,11 +29,25 @@ pub(crate) struct LocalApi {
     pub(crate) users: Arc<Users>,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stores: Arc<StoreBrowser>,
+    pub(crate) audit: AuditTrail,
 }
 
 impl FromRef<LocalApi> for Arc<Metrics> {
     fn from_ref(api: &LocalApi) -> Self {
         Arc::clone(&api.metrics)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<StoreBrowser> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.stores)
+    }
+}
+
+impl FromRef<LocalApi> for AuditTrail {
+    fn from_ref(api: &LocalApi) -> Self {
+        api.audit.clone()
     }
 }
 

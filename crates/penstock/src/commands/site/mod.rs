@@ -311,6 +311,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         web: init.web.map(|address| WebConfig { listen: vec![address], ..WebConfig::default() }),
         cipher_suites: Vec::new(),
         networks: Vec::new(),
+        audit: None,
         cluster: None,
         accounts: BTreeMap::new(),
         stores,
