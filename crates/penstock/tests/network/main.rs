@@ -18,6 +18,7 @@ mod networks;
 mod rotation;
 mod secret;
 mod steer;
+mod stores;
 mod trust;
 mod users;
 mod webhooks;
