@@ -15,7 +15,15 @@ from ..models.transfer import QueueView
 from .access import AsyncTokens, AsyncUsers
 from .connection import AsyncConnection
 from .plans import AsyncPlans
-from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
+from .resources import (
+    AsyncAudit,
+    AsyncCluster,
+    AsyncOrphans,
+    AsyncPeers,
+    AsyncSite,
+    AsyncSites,
+    AsyncStores,
+)
 from .transfers import AsyncTransfers
 from .webhooks import AsyncWebhooks
 
@@ -67,6 +75,7 @@ class AsyncPenstock:
         self.users = AsyncUsers(self._connection)
         self.tokens = AsyncTokens(self._connection)
         self.webhooks = AsyncWebhooks(self._connection)
+        self.audit = AsyncAudit(self._connection)
         self.orphans = AsyncOrphans(self._connection)
         self.cluster = AsyncCluster(self._connection)
 

@@ -16,7 +16,15 @@ from ..models.transfer import QueueView
 from .access import Tokens, Users
 from .connection import Connection
 from .plans import Plans
-from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
+from .resources import (
+    Audit,
+    Cluster,
+    Orphans,
+    Peers,
+    Site,
+    Sites,
+    Stores,
+)
 from .transfers import Transfers
 from .webhooks import Webhooks
 
@@ -68,6 +76,7 @@ class Penstock:
         self.users = Users(self._connection)
         self.tokens = Tokens(self._connection)
         self.webhooks = Webhooks(self._connection)
+        self.audit = Audit(self._connection)
         self.orphans = Orphans(self._connection)
         self.cluster = Cluster(self._connection)
 

@@ -12,6 +12,19 @@ from .cluster import (
     StoreCard,
     StoreRights,
 )
+from .entry import (
+    AuditEntry,
+    AuditList,
+    AuditResult,
+    EntryList,
+    EntryOwner,
+    EntryView,
+    SiteStoreView,
+    StoreDetails,
+    StorePeer,
+    StoreSpace,
+    StoreState,
+)
 from .event import ErrorEvent, Event, ResetEvent, StatusEvent, SummaryEvent, TransferEvent
 from .options import (
     ChecksumKind,
@@ -113,6 +126,9 @@ from .webhook import (
 
 __all__ = [
     "AttributeClass",
+    "AuditEntry",
+    "AuditList",
+    "AuditResult",
     "Bottleneck",
     "BottleneckCode",
     "CatalogueList",
@@ -128,6 +144,9 @@ __all__ = [
     "Durability",
     "Encryption",
     "EndedTransfer",
+    "EntryList",
+    "EntryOwner",
+    "EntryView",
     "ErrorEvent",
     "EtcdView",
     "Event",
@@ -198,12 +217,17 @@ __all__ = [
     "SiteEventView",
     "SiteHealthView",
     "SiteProbe",
+    "SiteStoreView",
     "SiteView",
     "StatusEvent",
     "StatusView",
     "StoreCard",
+    "StoreDetails",
     "StoreGrant",
+    "StorePeer",
     "StoreRights",
+    "StoreSpace",
+    "StoreState",
     "StoreView",
     "SummaryEvent",
     "TaskLoad",
