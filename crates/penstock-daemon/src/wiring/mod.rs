@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use watched::Watched;
 
+use crate::access::audit_log::AuditLog;
 use crate::access::keys::OwnKeys;
 use crate::access::signing::SiteSigner;
 use crate::access::users::Users;

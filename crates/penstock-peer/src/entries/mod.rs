@@ -42,14 +42,15 @@ const PART_TIME: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// `query`, `cursor`; `entry-unknown`, `entry-kind`, `entry-denied`; `store-unknown`,
-/// `store-offline`, `store-denied`, `store-kind`, `host-short`.
+/// `store-offline`, `store-denied`, `store-kind`, `host-short`; of a mapped store
+/// `account-missing`.
 pub fn list_entries(
     stores: &Stores,
     store: &Name,
     query: &EntriesQuery,
 ) -> Result<EntryList, Problem> {
     let listed = || {
-        let source = stores.source(store)?;
+        let source = stores.source(store, None)?;
         part_of(&source, store, query, Instant::now() + PART_TIME)
     };
     Ok(listed()?)
@@ -90,7 +91,7 @@ fn part_of(
 pub fn make_directory(stores: &Stores, store: &Name, path: &[u8]) -> Result<(), Problem> {
     let made = || {
         check_relative(path).map_err(|_| EntriesError::Path(path.to_vec()))?;
-        let target = stores.target(store)?;
+        let target = stores.target(store, None)?;
         // Nothing is made beneath a mount point where nothing is mounted (A5).
         match target.identity() {
             Ok(_) | Err(penstock_store::StoreOffline::IdentityMissing { .. }) => {}
@@ -113,7 +114,7 @@ pub fn store_space(stores: &Stores, store: &Name) -> Result<Option<StoreSpace>, 
     if matches!(stores.spec(store)?.kind, crate::stores::StoreKind::Null) {
         return Ok(None);
     }
-    let space = stores.source(store)?.space();
+    let space = stores.own_source(store)?.space();
     let space = space.map_err(|error| AccessError::unanswered(store, &error))?;
     Ok(space.map(|space| StoreSpace {
         free_bytes: space.free_bytes,

@@ -25,6 +25,7 @@ fn stores(root: &Path) -> Stores {
         read_only,
         ephemeral: false,
         allow_privileged: false,
+        mapped: false,
         io: IoMode::Auto,
     };
     let posix = StoreKind::Posix(root.to_owned());
@@ -230,7 +231,7 @@ fn f_a_slow_store_gives_short_parts() {
     for number in 0..100 {
         File::create(base.path().join(format!("f{number}"))).unwrap();
     }
-    let source = stores(base.path()).source(&"data".parse().unwrap()).unwrap();
+    let source = stores(base.path()).source(&"data".parse().unwrap(), None).unwrap();
     let name = "data".parse().unwrap();
     let (mut query, mut found) = (query(""), Vec::new());
     loop {
