@@ -31,7 +31,7 @@
 //! | [`endpoints`] | users, daemon, its peers: the table of all endpoints of `/api/v1` |
 //! | [`queue`] | users, controller: rules of the queue, deadlines, actions on many transfers |
 //! | `openapi` | users, daemon: the OpenAPI document of `/api/v1`; with the feature `openapi` |
-//! | [`rest`] | users, daemon: events, sites, pairing, stores |
+//! | [`rest`] | users, daemon: events, sites, pairing, stores and their entries, audit log |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`site`] | sites: opening a data set, pairing |
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |

@@ -20,6 +20,7 @@ use crate::networks::{self, NetworkConfig};
 use penstock_exit::{ExitCode, Failure};
 
 mod accounts;
+mod audit;
 mod auth;
 mod destination;
 mod error;
@@ -28,6 +29,7 @@ mod web;
 mod webhook;
 
 pub use accounts::{SiteAccounts, StoreAccount};
+pub use audit::{AuditConfig, KeepDays};
 pub use auth::AuthConfig;
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
@@ -86,6 +88,9 @@ pub struct Config {
     /// How people log in to that API.
     #[serde(default, skip_serializing_if = "AuthConfig::is_default")]
     pub auth: AuthConfig,
+    /// The audit log. Default: its files are kept for 400 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditConfig>,
     /// The site's other peers, where there are some. Default: this peer is the whole site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterConfig>,

@@ -7,6 +7,7 @@
 //! (docs/design/0003).
 //!
 //! - `stores`: the stores that this host reaches, calls on them that may hang, and their errors.
+//! - `entries`: entries of a directory of a store, for users who look into it.
 //! - `scan`: lists a data set in parallel, into pages on disk, alone or with other peers.
 //! - `source`: the source side. It holds the registry of scans, served lanes, and removal.
 //! - `lane`: the target's end of a lane, with dialling, path choice and the receiving loop.
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod entries;
 mod lane;
 mod publish;
 mod scan;
@@ -32,6 +34,7 @@ mod traffic;
 pub mod verify;
 mod write;
 
+pub use entries::{list_entries, make_directory, store_space};
 pub use lane::breach::{Breaches, Held, is_breach};
 pub use lane::dialer::LaneConnect;
 pub use lane::open_lanes::{NoRight, RightHolds};

@@ -125,6 +125,17 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::make_directory`].
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `Exists`; `ReadOnly`; `Io`.
+    pub fn make_directory(&self, path: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.make_directory(path),
+            Self::Null => check_item_path(path),
+        }
+    }
+
     /// Opens a directory that is there; see [`PosixStore::open_dir`].
     ///
     /// # Errors

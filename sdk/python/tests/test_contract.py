@@ -84,6 +84,8 @@ def test_both_clients_have_the_same_methods() -> None:
         (penstock.AsyncListedTransfer, penstock.ListedTransfer),
         (penstock.AsyncDocument, penstock.Document),
         (penstock.AsyncTransferPages, penstock.TransferPages),
+        (penstock.AsyncEntryPages, penstock.EntryPages),
+        (penstock.AsyncAuditPages, penstock.AuditPages),
     ]
     for one, other in pairs:
         methods = _methods(one)

@@ -9,11 +9,11 @@
 //! |---|---|---|---|---|---|
 //! | see the site | yes | yes | yes | yes | `site:read` |
 //! | see transfers | all | own | all | all | `transfers:read` |
-//! | list a store | by grant | by grant | yes | yes | `stores:list` |
+//! | list a store | by grant to list or read | the same | yes | yes | `stores:list` |
 //! | submit and steer transfers | no | own, by grants | all | all | `transfers:write` |
 //! | operate: queue, drain, diagnosis | no | no | yes | yes | `site:operate` |
 //! | administer: pairings, peers, users, keys | no | no | no | yes | `site:admin` |
-//! | read the audit log | no | no | no | yes | `audit:read` |
+//! | read the audit log | own lines | own lines | own lines | yes | `audit:read` |
 //! | read metrics | yes | yes | yes | yes | `metrics:read` |
 //! | recover the cluster | no | no | no | no | root on the socket |
 

@@ -156,10 +156,59 @@ impl Principal {
         }
         let grant = self.grants.get(store).copied().unwrap_or_default();
         match access {
-            Access::List => grant.list,
+            // Names are the least part of what may be read.
+            Access::List => grant.list || grant.read,
             Access::Read => grant.read,
             Access::Write => grant.write,
         }
+    }
+
+    /// Checks a use of a store of this site, whose verb is `words`.
+    ///
+    /// # Errors
+    /// Code `not-authorised`: the hint is the command that grants it.
+    pub fn require_use(&self, store: &Name, access: Access, words: &str) -> Result<(), Problem> {
+        if self.may_use(store, access) {
+            return Ok(());
+        }
+        // `user set` replaces the grant of a store: the hint keeps the rights that the user has.
+        let mut grant = self.grants.get(store).copied().unwrap_or_default();
+        match access {
+            Access::List => grant.list = true,
+            Access::Read => grant.read = true,
+            Access::Write => grant.write = true,
+        }
+        let title = format!("`{}` may not {words} store `{store}`", self.user);
+        Err(Problem::new(ProblemCode::NotAuthorised, title).hint(format!(
+            "an administrator grants it: `penstock user set {} --grant {store}={grant}`",
+            self.user
+        )))
+    }
+
+    /// Returns the rights that it has in a store.
+    pub fn rights_in(&self, store: &Name) -> StoreGrant {
+        StoreGrant {
+            list: self.may_use(store, Access::List),
+            read: self.may_use(store, Access::Read),
+            write: self.may_use(store, Access::Write),
+        }
+    }
+
+    /// Checks that it may look into stores of paired sites, which no grant names: those whose
+    /// transfers reach them may, which needs a grant to read or write at this site.
+    ///
+    /// # Errors
+    /// Code `not-authorised`.
+    pub fn require_other_sites(&self) -> Result<(), Problem> {
+        let mut grants = self.grants.values();
+        let moves = self.role >= Role::User && grants.any(|grant| grant.read || grant.write);
+        if moves || self.role >= Role::Operator {
+            return Ok(());
+        }
+        let title = format!("`{}` may not look into stores of other sites", self.user);
+        Err(Problem::new(ProblemCode::NotAuthorised, title)
+            .because("that needs the role user, and a grant to read or write a store of this site")
+            .hint("ask an administrator of the site"))
     }
 
     fn is_administrator(&self) -> bool {
@@ -219,6 +268,13 @@ mod tests {
         assert!(!user.may_use(&raw, Access::Read));
         user.grants.insert(raw.clone(), StoreGrant { list: true, read: true, write: false });
         assert!(user.may_use(&raw, Access::Read) && !user.may_use(&raw, Access::Write));
+        assert!(user.require_use(&raw, Access::List, "list").is_ok(), "who reads may list");
+        let denied = user.require_use(&raw, Access::Write, "write").unwrap_err();
+        assert!(denied.hint.ends_with("--grant raw=list,read,write`"), "{}", denied.hint);
+        assert!(user.require_other_sites().is_ok());
+        user.grants.insert(raw.clone(), StoreGrant { list: true, ..StoreGrant::default() });
+        assert!(user.require_other_sites().is_err(), "its transfers reach nothing");
+        assert!(!user.may_use(&raw, Access::Read));
         assert!(anna(Role::Operator, None).may_use(&raw, Access::Write));
         assert!(anna(Role::Viewer, None).may_see(Some(&other)));
     }

@@ -119,6 +119,19 @@ endpoints! {
         "Tests the paths to a paired site, and says what is wrong with each.";
     LIST_STORES Get "/api/v1/stores" ThisPeer Safe SeeSite
         "Lists the stores of the peer, with their rights.";
+    SHOW_STORE Get "/api/v1/stores/{store}" AnyPeer Safe SeeSite
+        "Shows a store: its state, its room, the peers that have it, the caller's rights.";
+    LIST_ENTRIES Get "/api/v1/stores/{store}/entries" AnyPeer Safe ListStores
+        "Lists a directory; `path`, `prefix`, `kind`, `sort`, `cursor` and `limit` choose.";
+    MAKE_DIRECTORY Post "/api/v1/stores/{store}/directories" AnyPeer Idempotent Submit
+        "Makes a directory whose parent exists; code `entry-exists` if it is there.";
+    LIST_SITE_STORES Get "/api/v1/sites/{site}/stores" AnyPeer Safe ListStores
+        "Lists the stores of a paired site that it lets this site read or write.";
+    LIST_SITE_ENTRIES Get "/api/v1/sites/{site}/stores/{store}/entries" AnyPeer Safe ListStores
+        "Lists a directory of a store of a paired site, as one of this site.";
+    MAKE_SITE_DIRECTORY Post "/api/v1/sites/{site}/stores/{store}/directories" AnyPeer Idempotent
+        Submit
+        "Makes a directory in a store of a paired site that lets this site write.";
 
     "Peers":
     LIST_PEERS Get "/api/v1/peers" AnyPeer Safe SeeSite
@@ -165,6 +178,8 @@ endpoints! {
         "Sets the caller's password, for administrators that of any user; its other sessions end.";
     INVITE_USER Post "/api/v1/users/{name}/invite" Controller Idempotent Administer
         "Makes a link by which the user sets its own password, once.";
+    LIST_AUDIT Get "/api/v1/audit" AnyPeer Safe Own
+        "Lists the audit logs of all peers, newest first; without `audit` only the own lines.";
 
     "Webhooks":
     LIST_WEBHOOKS Get "/api/v1/webhooks" Controller Safe Operate

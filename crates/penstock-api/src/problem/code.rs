@@ -478,6 +478,18 @@ problem_codes! {
     StoreElsewhere "store-elsewhere" 503 Temporary Later
         "No peer that is up now has the store."
         "Start a peer that has the store.";
+    EntryUnknown "entry-unknown" 404 Usage AfterChange
+        "The store has no such entry."
+        "Look for its name with `penstock store ls`.";
+    EntryKind "entry-kind" 409 Usage AfterChange
+        "The entry is not a directory, or a link or a file is on the way to it."
+        "Name a directory by a path without links.";
+    EntryExists "entry-exists" 409 Refused AfterChange
+        "The store has an entry of this name."
+        "Choose another name, or use what is there.";
+    EntryDenied "entry-denied" 409 Refused AfterChange
+        "The daemon's user may not read or change the directory."
+        "Give that user the right at the host of the store.";
     HostShort "host-short" 503 Temporary Later
         "The host is short of descriptors or memory."
         "Raise the limit of open files, or end other programs.";
@@ -707,6 +719,9 @@ problem_codes! {
     StateVersion "state-version" 500 Fatal AfterChange
         "A later release of penstock wrote the state."
         "Install that release again.";
+    AuditLog "audit-log" 503 Temporary Later
+        "The audit log of a peer cannot be read."
+        "Check the disk of the site directory of that peer.";
     State "state" 503 Temporary Later
         "The state of the site cannot be read or written."
         "Check the disk of the site directory.";

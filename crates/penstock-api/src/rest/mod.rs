@@ -1,9 +1,12 @@
-//! Objects of the local API `/api/v1` beyond transfers: events, sites, pairing, stores, status.
+//! Objects of the local API `/api/v1` beyond transfers: events, sites, pairing, stores and their
+//! entries, the audit log, status.
 //!
 //! The command line, and any other program, reads the same objects; `--json` prints the events as
 //! JSON Lines.
 
+mod audit;
 mod page;
+mod stores;
 mod transfer_request;
 mod transfer_view;
 mod waiting_view;
@@ -26,6 +29,15 @@ pub use transfer_view::{
     Direction, FailureCount, FailureSummary, ProgressSummary, TransferSummary, TransferView,
 };
 pub use waiting_view::WaitingView;
+
+pub use audit::{
+    AUDIT_LINES_MAX, AuditAsk, AuditEntry, AuditFilter, AuditList, AuditPart, AuditPlaces,
+    AuditPosition, AuditQuery, AuditResult,
+};
+pub use stores::{
+    DirectoryRequest, ENTRIES_MAX, EntriesQuery, EntryList, EntryOwner, EntrySort, EntryView,
+    SORTED_NAMES_MAX, SiteStoreView, StoreDetails, StorePeer, StoreSpace, StoreState, StoreView,
+};
 
 /// Version of the objects in the event stream and of `--json`.
 pub const EVENT_VERSION: u32 = 1;
@@ -234,28 +246,6 @@ pub struct JoinReply {
     pub site: SiteView,
     /// Fingerprint of the own site's CA, as the other side sees it.
     pub own_fingerprint: String,
-}
-
-/// A store of the own site.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
-pub struct StoreView {
-    /// Its name.
-    pub name: Name,
-    /// A directory, or `null:`, or `mem:…`.
-    pub place: String,
-    /// True if nothing may be written there.
-    pub read_only: bool,
-    /// Sites that may read: names, or `*` for all that are paired.
-    pub read: Vec<String>,
-    /// Sites whose data may be written there on their own request.
-    pub write: Vec<String>,
-    /// Sites of `write` whose transfers may also replace and delete what is there.
-    #[serde(default)]
-    pub delete: Vec<String>,
-    /// Sites that may remove there what was moved to them, or `*`.
-    #[serde(default)]
-    pub remove: Vec<String>,
 }
 
 /// Kind of an orphan.

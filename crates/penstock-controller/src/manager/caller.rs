@@ -196,22 +196,9 @@ fn check_stores(
         (true, target, Access::Write, "write"),
     ];
     for (is_needed, place, access, words) in needed {
-        if !is_needed || place.site != *own || user.may_use(&place.store, access) {
-            continue;
+        if is_needed && place.site == *own {
+            user.require_use(&place.store, access, words)?;
         }
-        // `user set` replaces the grant of a store: the hint keeps the rights that the user has.
-        let mut grant = user.grants.get(&place.store).copied().unwrap_or_default();
-        match access {
-            Access::List => grant.list = true,
-            Access::Read => grant.read = true,
-            Access::Write => grant.write = true,
-        }
-        let title = format!("`{}` may not {words} store `{}`", user.user, place.store);
-        let hint = format!(
-            "an administrator grants it: `penstock user set {} --grant {}={grant}`",
-            user.user, place.store
-        );
-        return Err(Problem::new(ProblemCode::NotAuthorised, title).hint(hint));
     }
     Ok(())
 }

@@ -123,7 +123,9 @@ impl ClusterRouter {
     /// An endpoint has no handler.
     pub(crate) fn site(&self) -> anyhow::Result<Router> {
         let state = (self.clone(), self.handed_over()?);
-        Ok(Router::new().fallback(site).with_state(state).merge(self.api.operate.remote()))
+        let remote = self.api.operate.remote().merge(self.api.stores.remote());
+        let remote = remote.merge(self.api.audit.remote());
+        Ok(Router::new().fallback(site).with_state(state).merge(remote))
     }
 
     fn member(&self) -> &Arc<Member> {

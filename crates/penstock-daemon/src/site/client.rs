@@ -15,7 +15,9 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::rest::{Action, TransferPatch};
+use penstock_api::rest::{
+    Action, DirectoryRequest, EntriesQuery, EntryList, EntryView, SiteStoreView, TransferPatch,
+};
 use penstock_api::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest, WishedDigests};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses, USER_HEADER,
@@ -27,6 +29,7 @@ use penstock_net::trust::{
     Fingerprint, Purpose, client_config, explain, is_distrust, peer_server_name,
 };
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name;
 use penstock_proto::network::{self, DataAddress};
 use penstock_proto::version::{self, VersionRange};
 use reqwest::{Method, Response, StatusCode};
@@ -424,9 +427,77 @@ impl Sites {
         self.get(&Call::new(site, Method::GET, format!("/transfers/{id}/paths")))
     }
 
+    /// Returns the least time in which a site has answered since this daemon began; `None` if it
+    /// has not.
+    pub(crate) fn round_trip(&self, site: &Name) -> Option<Duration> {
+        self.quickest().get(site).copied()
+    }
+
+    /// The stores of a site that it lets this one read or write. Blocks for `limit` at most for
+    /// each of its addresses.
+    ///
+    /// # Errors
+    /// As [`Sites::exchange_addresses`]; code `version`: its release cannot list.
+    pub(crate) fn stores(
+        &self,
+        site: &Name,
+        limit: Duration,
+    ) -> Result<Vec<SiteStoreView>, Problem> {
+        let call = Call::new(site, Method::GET, "/stores".to_owned());
+        self.get(&Call { deadline: limit, ..call }).map_err(|problem| cannot_list(site, problem))
+    }
+
+    /// A part of the entries of a directory in a store of a site. Blocks as [`Sites::stores`] does.
+    ///
+    /// # Errors
+    /// Those of [`Sites::stores`]; code `not-exported`.
+    pub(crate) fn entries(
+        &self,
+        (site, store): (&Name, &Name),
+        query: &EntriesQuery,
+        limit: Duration,
+    ) -> Result<EntryList, Problem> {
+        let call = Call {
+            body: Some(http::encode(query)?),
+            deadline: limit,
+            ..Call::new(site, Method::POST, format!("/stores/{store}/entries"))
+        };
+        let list: EntryList = self.get(&call).map_err(|problem| cannot_list(site, problem))?;
+        // A name of another site is one component, whatever that site says.
+        let is_name = |entry: &EntryView| name::is_component(&entry.name.0);
+        Ok(EntryList { items: list.items.into_iter().filter(is_name).collect(), ..list })
+    }
+
+    /// Makes a directory in a store of a site. Blocks as [`Sites::stores`] does.
+    ///
+    /// # Errors
+    /// Those of [`Sites::entries`]; code `entry-exists`.
+    pub(crate) fn make_directory(
+        &self,
+        (site, store): (&Name, &Name),
+        request: &DirectoryRequest,
+        limit: Duration,
+    ) -> Result<(), Problem> {
+        let call = Call {
+            body: Some(http::encode(request)?),
+            deadline: limit,
+            ..Call::new(site, Method::POST, format!("/stores/{store}/directories"))
+        };
+        self.call(&call).map(drop).map_err(|problem| cannot_list(site, problem))
+    }
+
     fn get<T: serde::de::DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Problem> {
         http::decode(&self.call(call)?.body)
     }
+}
+
+/// Says that a site has no such path because it runs an older release.
+fn cannot_list(site: &Name, problem: Problem) -> Problem {
+    if problem.code != ProblemCode::NotFound {
+        return problem;
+    }
+    let title = format!("site `{site}` runs an older Penstock that cannot list its stores");
+    Problem::new(ProblemCode::Version, title).hint("upgrade the daemons of that site")
 }
 
 fn tls_failed(error: impl std::fmt::Display) -> Problem {
@@ -814,5 +885,22 @@ impl SiteClient for Sites {
 
     fn release(&self, site: &Name, id: TransferId) -> Result<(), Problem> {
         self.call(&Call::new(site, Method::DELETE, format!("/scans/{id}"))).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a site of an older release, which has no such path, is told from one that has no
+    /// such store.
+    #[test]
+    fn an_older_release_cannot_list() {
+        let site = "lab".parse().unwrap();
+        let of = |code| cannot_list(&site, Problem::new(code, "no"));
+        let older = of(ProblemCode::NotFound);
+        assert_eq!(older.code, ProblemCode::Version);
+        assert!(older.title.contains("`lab` runs an older Penstock"), "{older}");
+        assert_eq!(of(ProblemCode::NotExported).code, ProblemCode::NotExported);
     }
 }

@@ -28,7 +28,8 @@ pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
     stores.iter().map(card).collect()
 }
 
-fn store_card(store: &StoreConfig) -> StoreCard {
+/// Returns the card of one store. Blocks on storage, for as long as that takes.
+pub(crate) fn store_card(store: &StoreConfig) -> StoreCard {
     let (identity, trouble) = match store.directory() {
         None if store.path == "null:" => ("null".to_owned(), String::new()),
         None => (IN_MEMORY.to_owned(), String::new()),

@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use watched::Watched;
 
+use crate::access::audit_log::AuditLog;
 use crate::access::keys::OwnKeys;
 use crate::access::login::Logins;
 use crate::access::signing::SiteSigner;
@@ -40,13 +41,15 @@ use crate::cluster::election::Election;
 use crate::cluster::leadership::{Leadership, Sole};
 use crate::cluster::listing::Lister;
 use crate::cluster::member::{Member, STOP_DEADLINE};
-use crate::config::Config;
-use crate::events::log::EventLog;
+use crate::config::{Config, KeepDays};
+use crate::events::log::{EventLog, now_ms};
 use crate::http::client::record;
 use crate::http::local::LocalApi;
 use crate::http::port::Port;
 use crate::http::router::ClusterRouter;
 use crate::http::socket;
+use crate::operations::audit::AuditTrail;
+use crate::operations::stores::StoreBrowser;
 use crate::operations::{Operate, OperateParts};
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::Host;
@@ -61,6 +64,8 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 /// Threads of the local API, and how many of its requests may block at a time.
 pub(super) const LOCAL_THREADS: usize = 1;
 const LOCAL_BLOCKING_THREADS: usize = 64;
+/// Interval at which old files of the audit log are removed.
+const AUDIT_LOOK: Duration = Duration::from_secs(3600);
 /// How long what is being answered is waited for after that.
 const LINGER: Duration = Duration::from_millis(400);
 
@@ -211,6 +216,8 @@ fn serve_users(
     ((runtime, socket), web): ((&'static Runtime, UnixListener), Option<&'static Runtime>),
     stopped: &watch::Receiver<bool>,
 ) -> anyhow::Result<JoinHandle<std::io::Result<()>>> {
+    let keep = site.config.audit.as_ref().map(|audit| audit.keep).unwrap_or_default();
+    tokio::spawn(expire_audit(Arc::clone(&watched.audit), keep, stopped.clone()));
     for address in web_api::start(site, (web, watched), &router, stopped)? {
         tracing::info!(%address, "the API is served over HTTPS");
     }
@@ -221,6 +228,24 @@ fn serve_users(
         // Either it was told, or the daemon is gone.
         let _ = stopped.changed().await;
     })))
+}
+
+/// Removes old files of the audit log, now and every hour, until `stopped` says so.
+async fn expire_audit(log: Arc<AuditLog>, keep: KeepDays, mut stopped: watch::Receiver<bool>) {
+    let mut look = tokio::time::interval(AUDIT_LOOK);
+    loop {
+        tokio::select! {
+            _ = look.tick() => {}
+            _ = stopped.changed() => return,
+        }
+        let log = Arc::clone(&log);
+        let before = now_ms().saturating_sub(keep.ms());
+        match tokio::task::spawn_blocking(move || log.remove_before(before)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "old files of the audit log stay"),
+            Err(error) => tracing::error!(%error, "old files of the audit log stay"),
+        }
+    }
 }
 
 /// Reports to the service manager that the daemon serves, and from now on that it lives, and how.
@@ -349,6 +374,8 @@ impl Faces {
             operate: operate_here,
             logins: Arc::new(Logins::new(&member.parts.site, &users)),
             users,
+            stores: Arc::new(StoreBrowser::new(Arc::clone(&operate))),
+            audit: AuditTrail(Arc::clone(&operate)),
             metrics,
         };
         let router = ClusterRouter::new(api, client, Arc::clone(&host), lister);

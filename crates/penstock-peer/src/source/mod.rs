@@ -271,6 +271,11 @@ impl SourceService {
         }
     }
 
+    /// Returns the stores of this host.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.stores
+    }
+
     /// Makes later scans under another controllership, or none where `fence` does not hold. Lanes
     /// still get pages that the controller's peer has sealed in the shared directory. Stops scans
     /// at work; their sealed pages stay. Waits for no store: a scan that is still being opened

@@ -219,7 +219,12 @@ impl Stores {
         }
     }
 
-    fn own_source(&self, name: &Name) -> Result<Source, AccessError> {
+    /// Returns a store to read from as [`Stores::source`] does, as the daemon itself uses it: for
+    /// questions about the store as a whole.
+    ///
+    /// # Errors
+    /// `store-unknown`, `store-offline`, `store-kind`.
+    pub(crate) fn own_source(&self, name: &Name) -> Result<Source, AccessError> {
         let entry = self.entry(name)?;
         // The store is asked without the lock, so that a hung store blocks its own caller alone.
         let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);

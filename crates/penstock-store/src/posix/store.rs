@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use penstock_proto::name;
 use penstock_sys::{Account, Acting, FileSystemKind, act_as_daemon};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatVfsMountFlags, fstatvfs, openat, readlinkat,
-    syncfs,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, StatVfsMountFlags, fstatvfs, openat,
+    readlinkat, seek, syncfs,
 };
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
@@ -374,6 +374,24 @@ impl PosixStore {
         buffer: &mut ListBuffer,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        self.list_from(dir, 0, buffer, &mut |entry, _| visit(entry))
+    }
+
+    /// Passes entries of `dir` to `visit` as [`PosixStore::list`] does, from a position on: 0 is
+    /// the begin, and each entry comes with the position behind it. A position is good at any time
+    /// and at any host, as long as the directory exists: names that stay are passed once.
+    ///
+    /// # Errors
+    /// `Io`, with `EINVAL` of a position that cannot be.
+    /// # Sources
+    /// getdents64(2), `d_off`; lseek(2).
+    pub fn list_from(
+        &self,
+        dir: &Dir,
+        position: u64,
+        buffer: &mut ListBuffer,
+        visit: &mut dyn FnMut(DirEntry<'_>, u64) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         let failed = |errno: Errno| dir.error("list", b"", errno);
         // A descriptor of its own: the position in a directory belongs to the open file.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -381,6 +399,9 @@ impl PosixStore {
         let fd = open_component(parent.as_fd(), b".", flags).map_err(failed)?;
         // The visitor does the daemon's own work as well.
         drop(parent);
+        if position != 0 {
+            seek(&fd, SeekFrom::Start(position)).map_err(failed)?;
+        }
         let mut entries = RawDir::new(fd, buffer.memory());
         loop {
             let acting = if entries.is_buffer_empty() { Some(dir.act()?) } else { None };
@@ -406,7 +427,7 @@ impl PosixStore {
                 told => kind_of(told),
             };
             let own = name::own(name);
-            if visit(DirEntry { name, kind, own }).is_break() {
+            if visit(DirEntry { name, kind, own }, entry.next_entry_cookie()).is_break() {
                 break;
             }
         }

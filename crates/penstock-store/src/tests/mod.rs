@@ -6,6 +6,7 @@ mod failing;
 mod identity;
 mod modes;
 mod names;
+mod positions;
 mod sandbox;
 mod writeback;
 mod writing;

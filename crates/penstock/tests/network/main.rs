@@ -20,6 +20,7 @@ mod queue;
 mod rotation;
 mod secret;
 mod steer;
+mod stores;
 mod trust;
 mod users;
 mod webhooks;

@@ -47,7 +47,7 @@ impl World {
         Self { site, url, client, runtime, base }
     }
 
-    fn token(&self, user: &str, more: &[&str]) -> String {
+    pub(super) fn token(&self, user: &str, more: &[&str]) -> String {
         let args = [&["token", "create", "--user", user][..], more].concat();
         self.site.ok(&args).trim().to_owned()
     }
@@ -57,7 +57,8 @@ impl World {
     fn call(&self, endpoint: &Endpoint, token: Option<&str>) -> (StatusCode, bool) {
         let path = endpoint.path.replace("{id}", "00").replace("{kind}", "sha-256");
         let path = path.replace("{site}", "nope").replace("{peer}", "nope");
-        let path = path.replace("{host}", "nope").replace("{name}", "nope");
+        let path =
+            path.replace("{host}", "nope").replace("{name}", "nope").replace("{store}", "nope");
         let method = Method::from_bytes(endpoint.method.as_str().as_bytes()).unwrap();
         let call = self.client.request(method, format!("{}{path}", self.url)).json(&json!({}));
         let call = match token {
@@ -77,7 +78,7 @@ impl World {
         self.call(endpoint, Some(token)).0
     }
 
-    fn get(&self, path: &str, token: &str) -> Value {
+    pub(super) fn get(&self, path: &str, token: &str) -> Value {
         let call = self.client.get(format!("{}{path}", self.url)).bearer_auth(token);
         self.runtime.block_on(async { call.send().await.unwrap().json().await.unwrap() })
     }
@@ -102,7 +103,30 @@ impl World {
         })
     }
 
-    fn post(&self, path: &str, token: &str, body: &Value) -> (StatusCode, Value) {
+    /// Returns the status and the body of a request, of a token and with a header.
+    pub(super) fn ask(
+        &self,
+        path: &str,
+        token: &str,
+        (name, value): (&str, &str),
+    ) -> (StatusCode, String) {
+        let call = self.client.get(format!("{}{path}", self.url)).bearer_auth(token);
+        self.runtime.block_on(async {
+            let reply = call.header(name, value).send().await.unwrap();
+            (reply.status(), reply.text().await.unwrap())
+        })
+    }
+
+    /// Returns the status and the body of a request with a JSON body.
+    pub(super) fn ask_post(&self, path: &str, token: &str, body: &Value) -> (StatusCode, String) {
+        let call = self.client.post(format!("{}{path}", self.url)).bearer_auth(token).json(body);
+        self.runtime.block_on(async {
+            let reply = call.send().await.unwrap();
+            (reply.status(), reply.text().await.unwrap())
+        })
+    }
+
+    pub(super) fn post(&self, path: &str, token: &str, body: &Value) -> (StatusCode, Value) {
         let call = self.client.post(format!("{}{path}", self.url)).bearer_auth(token).json(body);
         self.runtime.block_on(async {
             let reply = call.send().await.unwrap();

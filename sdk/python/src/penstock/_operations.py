@@ -91,11 +91,19 @@ PLANS_MAKE = _operation("plans.make", "POST", "/plans")
 PLANS_UPLOAD = _operation("plans.upload", "POST", "/plans/{id}")
 
 STORES_LIST = _operation("stores.list", "GET", "/stores")
+STORES_GET = _operation("stores.get", "GET", "/stores/{store}")
+STORES_ENTRIES = _operation("stores.entries", "GET", "/stores/{store}/entries")
+STORES_MAKE_DIRECTORY = _operation("stores.make_directory", "POST", "/stores/{store}/directories")
 
 SITES_LIST = _operation("sites.list", "GET", "/sites")
 SITES_OFFER = _operation("sites.offer", "POST", "/pairing-offers")
 SITES_PAIR = _operation("sites.pair", "POST", "/pairings", Repeat.ONCE)
 SITES_UNPAIR = _operation("sites.unpair", "DELETE", "/sites/{site}")
+SITES_STORES = _operation("sites.stores", "GET", "/sites/{site}/stores")
+SITES_ENTRIES = _operation("sites.entries", "GET", "/sites/{site}/stores/{store}/entries")
+SITES_MAKE_DIRECTORY = _operation(
+    "sites.make_directory", "POST", "/sites/{site}/stores/{store}/directories"
+)
 SITES_PATHS = _operation("sites.paths", "GET", "/sites/{site}/paths")
 SITES_DOCTOR = _operation("sites.doctor", "GET", "/sites/{site}/doctor")
 
@@ -150,6 +158,8 @@ AUTH_APPROVE_DEVICE = _operation("auth.approve_device", "POST", "/auth/device/ap
 SESSIONS_BEGIN = _operation("sessions.begin", "POST", "/sessions")
 SESSIONS_LIST = _operation("sessions.list", "GET", "/sessions")
 SESSIONS_END = _operation("sessions.end", "DELETE", "/sessions/{id}")
+
+AUDIT_LIST = _operation("audit.list", "GET", "/audit")
 
 CLUSTER_TAKE_OVER = _operation("cluster.take_over", "POST", "/cluster/takeover", Repeat.ONCE)
 CLUSTER_RECOVER = _operation("cluster.recover", "POST", "/cluster/recover", Repeat.ONCE)

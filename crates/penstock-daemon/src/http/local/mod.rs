@@ -9,7 +9,9 @@
 //! | `transfers` | transfers, their documents and plans |
 //! | `queue` | the queue, its rules, the turns of single transfers |
 //! | `events` | streams of events |
-//! | `sites` | pairings, paths to other sites, stores |
+//! | `sites` | pairings, paths to other sites, the list of stores |
+//! | `stores` | a store, its entries, those of paired sites |
+//! | `audit` | the audit log |
 //! | `peers` | the site and its peers |
 //! | `users` | users, tokens, the caller itself |
 //! | `metrics` | figures for Prometheus |
@@ -19,6 +21,7 @@
 //! | `openapi` | the OpenAPI document, and the messages of all endpoints |
 //! | `state` | none: what the handlers share |
 
+mod audit;
 mod events;
 mod login;
 mod metrics;
@@ -28,6 +31,7 @@ mod queue;
 mod recovery;
 mod sites;
 mod state;
+mod stores;
 mod transfers;
 mod users;
 mod webhooks;
@@ -70,6 +74,12 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::SHOW_PATHS, sites::paths)
         .on(&api::EXAMINE_PAIR, sites::doctor)
         .on(&api::LIST_STORES, sites::stores)
+        .on(&api::SHOW_STORE, stores::show)
+        .on(&api::LIST_ENTRIES, stores::entries)
+        .on(&api::MAKE_DIRECTORY, stores::make_directory)
+        .on(&api::LIST_SITE_STORES, stores::of_site)
+        .on(&api::LIST_SITE_ENTRIES, stores::entries_of_site)
+        .on(&api::MAKE_SITE_DIRECTORY, stores::make_directory_at)
         .on(&api::LIST_PEERS, peers::list)
         .on(&api::INVITE_PEER, peers::invite)
         .on(&api::DRAIN_PEER, peers::drain)
@@ -96,6 +106,7 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::ROTATE_WEBHOOK, webhooks::rotate)
         .on(&api::LIST_DELIVERIES, webhooks::deliveries)
         .on(&api::REDELIVER, webhooks::redeliver)
+        .on(&api::LIST_AUDIT, audit::list)
         .on(&api::TAKE_OVER, recovery::take_over)
         .on(&api::RECOVER, recovery::recover)
         .on(&api::REMOVE_HOST, recovery::remove)

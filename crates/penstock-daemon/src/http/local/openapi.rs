@@ -33,8 +33,9 @@ use penstock_api::queue::{
 };
 use penstock_api::receipt::Receipt;
 use penstock_api::rest::{
-    Event, JoinReply, JoinRequest, Orphan, Page, SiteView, StatusView, StoreView, SubmitRequest,
-    TokenReply, TransferPatch, TransferQuery, TransferSummary, TransferView,
+    AuditList, AuditQuery, DirectoryRequest, EntriesQuery, EntryList, Event, JoinReply,
+    JoinRequest, Orphan, Page, SiteStoreView, SiteView, StatusView, StoreDetails, StoreView,
+    SubmitRequest, TokenReply, TransferPatch, TransferQuery, TransferSummary, TransferView,
 };
 use penstock_api::webhook::{Delivery, DeliveryList, WebhookList, WebhookSettings, WebhookView};
 use penstock_proto::checksum::ChecksumKind;
@@ -131,6 +132,12 @@ operations! {
     SHOW_PATHS at(Name) => 200 Json PathsView;
     EXAMINE_PAIR at(Name) => 200 Json PairReport;
     LIST_STORES => 200 Json Page<StoreView>;
+    SHOW_STORE at(Name) => 200 Json StoreDetails;
+    LIST_ENTRIES at(Name) query(EntriesQuery) => 200 Json EntryList;
+    MAKE_DIRECTORY at(Name) body(Json DirectoryRequest) => 201;
+    LIST_SITE_STORES at(Name) => 200 Json Page<SiteStoreView>;
+    LIST_SITE_ENTRIES at(Name, Name) query(EntriesQuery) => 200 Json EntryList;
+    MAKE_SITE_DIRECTORY at(Name, Name) body(Json DirectoryRequest) => 201;
 
     LIST_PEERS => 200 Json PeersView;
     INVITE_PEER => 200 Json TokenReply;
@@ -155,6 +162,7 @@ operations! {
     REVOKE_TOKEN at(TokenId) => 204;
     SET_PASSWORD at(Name) body(Json PasswordRequest) => 204;
     INVITE_USER at(Name) => 201 Json LinkView;
+    LIST_AUDIT query(AuditQuery) => 200 Json AuditList;
 
     LIST_WEBHOOKS => 200 Json WebhookList;
     SHOW_WEBHOOK at(Name) => 200 Json WebhookView;

@@ -16,6 +16,8 @@ use crate::http::client::no_principal;
 use crate::http::reply::ProblemReply;
 use crate::metrics::Metrics;
 use crate::operations::Operate;
+use crate::operations::audit::AuditTrail;
+use crate::operations::stores::StoreBrowser;
 use crate::site::admin::Admin;
 use crate::webhooks::Webhooks;
 
@@ -29,6 +31,8 @@ pub(crate) struct LocalApi {
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) logins: Arc<Logins>,
+    pub(crate) stores: Arc<StoreBrowser>,
+    pub(crate) audit: AuditTrail,
 }
 
 impl FromRef<LocalApi> for Arc<Metrics> {
@@ -40,6 +44,18 @@ impl FromRef<LocalApi> for Arc<Metrics> {
 impl FromRef<LocalApi> for Arc<Logins> {
     fn from_ref(api: &LocalApi) -> Self {
         Arc::clone(&api.logins)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<StoreBrowser> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.stores)
+    }
+}
+
+impl FromRef<LocalApi> for AuditTrail {
+    fn from_ref(api: &LocalApi) -> Self {
+        api.audit.clone()
     }
 }
 

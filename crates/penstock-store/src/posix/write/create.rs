@@ -4,7 +4,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, mkdirat};
+use penstock_proto::name;
+use rustix::fs::{Mode, OFlags, fsync, mkdirat};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
@@ -62,6 +63,31 @@ impl PosixStore {
             }
             outcome => outcome,
         })
+    }
+
+    /// Makes the directory `path`, whose parent exists, with the mode that the umask leaves. Its
+    /// name is durable when this returns, as far as the file system allows. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory` if a file or link is in the way; `Exists`; `ReadOnly`; `Io`.
+    pub fn make_directory(&self, path: &[u8]) -> Result<(), StoreError> {
+        check_item_path(path)?;
+        self.check_writable("make directory", path)?;
+        let exists = || StoreError::Exists { path: name::escape(path) };
+        let (parent, leaf) = name::split(path).ok_or_else(exists)?;
+        let parent = self.open_dir(parent)?;
+        let handle = parent.fd()?;
+        match mkdirat(handle.as_fd(), leaf, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Err(exists()),
+            Err(errno) => return Err(parent.error("make directory", leaf, errno)),
+        }
+        match fsync(handle.as_fd()) {
+            // Of a parent that may not be listed (O_PATH), and where the file system has no such
+            // call.
+            Ok(()) | Err(Errno::BADF | Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => Err(parent.error("sync directory", b"", errno)),
+        }
     }
 
     fn make_path(&self, path: &[u8]) -> Result<(), StoreError> {

@@ -314,6 +314,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         auth: AuthConfig::default(),
         cipher_suites: Vec::new(),
         networks: Vec::new(),
+        audit: None,
         cluster: None,
         accounts: BTreeMap::new(),
         stores,

@@ -17,7 +17,15 @@ from .connection import AsyncConnection
 from .login import AsyncAuth, AsyncSessions
 from .plans import AsyncPlans
 from .queue import AsyncQueue
-from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
+from .resources import (
+    AsyncAudit,
+    AsyncCluster,
+    AsyncOrphans,
+    AsyncPeers,
+    AsyncSite,
+    AsyncSites,
+    AsyncStores,
+)
 from .transfers import AsyncTransfers
 from .webhooks import AsyncWebhooks
 
@@ -72,6 +80,7 @@ class AsyncPenstock:
         self.webhooks = AsyncWebhooks(self._connection)
         self.sessions = AsyncSessions(self._connection)
         self.auth = AsyncAuth(self._connection)
+        self.audit = AsyncAudit(self._connection)
         self.orphans = AsyncOrphans(self._connection)
         self.cluster = AsyncCluster(self._connection)
 

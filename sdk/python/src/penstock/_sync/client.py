@@ -19,6 +19,15 @@ from .login import Auth, Sessions
 from .plans import Plans
 from .queue import Queue
 from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
+from .resources import (
+    Audit,
+    Cluster,
+    Orphans,
+    Peers,
+    Site,
+    Sites,
+    Stores,
+)
 from .transfers import Transfers
 from .webhooks import Webhooks
 
@@ -73,6 +82,7 @@ class Penstock:
         self.webhooks = Webhooks(self._connection)
         self.sessions = Sessions(self._connection)
         self.auth = Auth(self._connection)
+        self.audit = Audit(self._connection)
         self.orphans = Orphans(self._connection)
         self.cluster = Cluster(self._connection)
 

@@ -12,6 +12,19 @@ from .cluster import (
     StoreCard,
     StoreRights,
 )
+from .entry import (
+    AuditEntry,
+    AuditList,
+    AuditResult,
+    EntryList,
+    EntryOwner,
+    EntryView,
+    SiteStoreView,
+    StoreDetails,
+    StorePeer,
+    StoreSpace,
+    StoreState,
+)
 from .event import ErrorEvent, Event, ResetEvent, StatusEvent, SummaryEvent, TransferEvent
 from .login import (
     AuthMethods,
@@ -141,6 +154,9 @@ from .webhook import (
 
 __all__ = [
     "AttributeClass",
+    "AuditEntry",
+    "AuditList",
+    "AuditResult",
     "AuthMethods",
     "Bottleneck",
     "BottleneckCode",
@@ -168,6 +184,9 @@ __all__ = [
     "Durability",
     "Encryption",
     "EndedTransfer",
+    "EntryList",
+    "EntryOwner",
+    "EntryView",
     "ErrorEvent",
     "EtcdView",
     "Event",
@@ -250,12 +269,17 @@ __all__ = [
     "SiteEventView",
     "SiteHealthView",
     "SiteProbe",
+    "SiteStoreView",
     "SiteView",
     "StatusEvent",
     "StatusView",
     "StoreCard",
+    "StoreDetails",
     "StoreGrant",
+    "StorePeer",
     "StoreRights",
+    "StoreSpace",
+    "StoreState",
     "StoreView",
     "SummaryEvent",
     "TaskLoad",
