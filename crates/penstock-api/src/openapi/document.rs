@@ -61,13 +61,8 @@ pub fn document(operations: &[Operation]) -> String {
     let schemas = components.name(&mut document);
     add_examples(&mut document["paths"], &schemas);
     document["components"]["schemas"] = Value::Object(schemas);
-    document["components"]["securitySchemes"] = json!({ "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A token of a user (docs/users.md). The Unix socket needs none: the kernel \
-                        names its user.",
-    } });
-    document["security"] = json!([{ "bearer": [] }]);
+    document["components"]["securitySchemes"] = security_schemes();
+    document["security"] = json!([{ "bearer": [] }, { "session": [] }]);
     head(&mut document);
     // A text that is a string, a number and maps of them always has a JSON form.
     let mut text = serde_json::to_string_pretty(&sorted(document)).unwrap_or_default();
@@ -194,10 +189,28 @@ fn responses(operation: &Operation, components: &mut Components) -> Map<String, 
     for (status, name, _) in PROBLEMS {
         if may_answer(operation.endpoint, operation, status) {
             let reference = format!("#/components/responses/{name}");
-            responses.insert(status.to_owned(), json!({ "$ref": reference }));
+            responses.entry(status).or_insert_with(|| json!({ "$ref": reference }));
         }
     }
     responses
+}
+
+/// Returns the ways by which a request names its user.
+fn security_schemes() -> Value {
+    json!({
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token of a user (docs/users.md). The Unix socket needs none: the \
+                            kernel names its user.",
+        },
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "__Host-penstock",
+            "description": "The session of a browser, which `POST /sessions` begins.",
+        },
+    })
 }
 
 /// Returns whether an operation may answer with a problem of a status.

@@ -28,7 +28,7 @@ impl Answer {
 }
 
 impl World {
-    fn ask(&self, method: Method, path: &str) -> RequestBuilder {
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}/api/v1{path}", self.url))
     }
 
@@ -47,13 +47,13 @@ impl World {
     }
 
     fn tell(&self, path: &str, body: &Value) -> Answer {
-        self.answer(self.ask(Method::POST, path).json(body))
+        self.answer(self.request(Method::POST, path).json(body))
     }
 
     /// Asks with a cookie, as a page of the site does.
     fn by_cookie(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
         let value = cookie.split(';').next().unwrap();
-        self.ask(method, path).header("cookie", value).header("sec-fetch-site", "same-origin")
+        self.request(method, path).header("cookie", value).header("sec-fetch-site", "same-origin")
     }
 
     fn me(&self, cookie: &str) -> Answer {
@@ -115,7 +115,7 @@ fn c4_a_link_makes_one_administrator() {
     let short = json!({ "code": code, "name": "anna", "password": "short" });
     assert_eq!(world.tell("/auth/setup", &short).code(), (400, "password-unfit"));
     assert_eq!(world.tell("/auth/setup", &wanted(&code, "root")).code(), (400, "name"));
-    let racer = |name| world.ask(Method::POST, "/auth/setup").json(&wanted(&code, name)).send();
+    let racer = |name| world.request(Method::POST, "/auth/setup").json(&wanted(&code, name)).send();
     let (one, other) =
         world.runtime.block_on(async { tokio_join(racer("anna"), racer("ben")).await });
     let mut statuses = [one, other].map(|reply| reply.unwrap().status().as_u16());
@@ -159,7 +159,8 @@ fn c7_a_session_is_for_pages_of_this_site() {
     );
     let value = cookie.split(';').next().unwrap();
     let make = |name, header| {
-        let request = world.ask(Method::POST, "/tokens").header("cookie", value).json(&json!({}));
+        let request =
+            world.request(Method::POST, "/tokens").header("cookie", value).json(&json!({}));
         world.answer(request.header(name, header)).status.as_u16()
     };
     assert_eq!(make("sec-fetch-site", "cross-site"), 403);
@@ -168,7 +169,8 @@ fn c7_a_session_is_for_pages_of_this_site() {
     assert_eq!(make("accept", "*/*"), 403);
     assert_eq!(make("sec-fetch-site", "same-origin"), 201);
     assert_eq!(make("origin", &world.url), 201);
-    let rebound = world.ask(Method::GET, "/me").header("cookie", value).header("host", "evil.org");
+    let rebound =
+        world.request(Method::GET, "/me").header("cookie", value).header("host", "evil.org");
     assert_eq!(world.answer(rebound).code(), (421, "host-unknown"));
     let forged = format!("{}x", &value[..value.len() - 1]);
     assert_eq!(world.me(&forged).status, StatusCode::UNAUTHORIZED);
@@ -240,7 +242,7 @@ fn c5_wrong_passwords_are_slowed() {
 #[test]
 fn password_log_ins_can_be_off() {
     let world = World::start_with("\n[auth]\npassword = false\n");
-    let methods = world.answer(world.ask(Method::GET, "/auth/methods")).body;
+    let methods = world.answer(world.request(Method::GET, "/auth/methods")).body;
     assert_eq!(
         (&methods["password"], &methods["url"]),
         (&false.into(), &world.url.as_str().into())
@@ -285,7 +287,7 @@ fn c1_a_program_is_let_in_by_its_code() {
     world.site.ok(&["user", "set", "anna", "--role", "operator"]);
     let form = |path: &str, pairs: &[(&str, &str)]| {
         let body: Vec<_> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let request = world.ask(Method::POST, path).body(body.join("&"));
+        let request = world.request(Method::POST, path).body(body.join("&"));
         let kind = "application/x-www-form-urlencoded";
         world.answer(request.header("content-type", kind))
     };
@@ -315,14 +317,14 @@ fn c1_a_program_is_let_in_by_its_code() {
     assert_eq!((status, &token["token_type"]), (200, &"Bearer".into()), "{token}");
     assert_eq!(token["scope"], "site:read transfers:read");
     let text = token["access_token"].as_str().unwrap();
-    let me = world.answer(world.ask(Method::GET, "/me").bearer_auth(text)).body;
+    let me = world.answer(world.request(Method::GET, "/me").bearer_auth(text)).body;
     assert_eq!((&me["user"], &me["via"]), (&"anna".into(), &"token".into()));
     assert_eq!(error(ask(&codes)), named(400, "invalid_grant"), "a token is given once");
 
     let codes = begin("");
     let user_code = codes.body["user_code"].as_str().unwrap();
     let approval = json!({ "user_code": user_code });
-    let scoped = world.ask(Method::POST, "/auth/device/approve").bearer_auth(text);
+    let scoped = world.request(Method::POST, "/auth/device/approve").bearer_auth(text);
     let scoped = world.answer(scoped.json(&approval));
     assert_eq!(scoped.code(), (403, "not-authorised"), "a token with scopes lets nobody in");
     world.site.ok(&["auth", "approve", user_code, "--deny"]);

@@ -220,6 +220,105 @@ fn transfers(daemon: &Api, a: &Site, b: &Site) {
     daemon.get(api::REMOVE_ORPHANS.uri(&[]));
 }
 
+/// The queue: its rules, deadlines, and one action on many transfers.
+fn queue(daemon: &Api) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let [start, end] = [1, 3].map(|hours| Timestamp::of_seconds(now + hours * 3600).to_string());
+    let held = json!({ "label": "held", "not_before": start });
+    let id = daemon.submit(5, "a:data/large", "b:data/held", &held);
+    let rules: [(EndpointUri, EndpointUri, Value); 4] = [
+        (
+            api::SET_QUEUE_LIMIT.uri(&[&"store", &"data"]),
+            api::REMOVE_QUEUE_LIMIT.uri(&[&"store", &"data"]),
+            json!({ "running": 1 }),
+        ),
+        (api::SET_SHARE.uri(&[&"anna"]), api::REMOVE_SHARE.uri(&[&"anna"]), json!({ "weight": 2 })),
+        (
+            api::SET_WINDOW.uri(&[&"day"]),
+            api::REMOVE_WINDOW.uri(&[&"day"]),
+            json!({ "days": ["mon"], "from": "08:00", "to": "18:00", "zone": "Europe/Zurich",
+                    "rate_bits_per_s": 1_000_000_000 }),
+        ),
+        (
+            api::SET_PAUSE_RULE.uri(&[&"repair"]),
+            api::REMOVE_PAUSE_RULE.uri(&[&"repair"]),
+            json!({ "filter": { "label": "held" }, "reason": "a disk is changed" }),
+        ),
+    ];
+    for (set, _, rule) in &rules {
+        for status in [201, 200] {
+            assert_eq!(daemon.post(set.clone(), rule).status, status, "{}", set.as_str());
+        }
+    }
+    let far = json!({ "at": end, "policy": "best_effort" });
+    assert_eq!(daemon.post(api::SET_DEADLINE.uri(&[&id]), &far).status, 200);
+    for endpoint in [&api::REMOVE_DEADLINE, &api::SET_URGENT, &api::REMOVE_URGENT] {
+        assert_eq!(daemon.get(endpoint.uri(&[&id])).status, 200, "{endpoint:?}");
+    }
+    assert_eq!(daemon.get(api::SHOW_QUEUE.uri(&[])).status, 200);
+    let nobody = format!("{:032x}", 78);
+    let action = json!({ "action": "cancel", "ids": [id, nobody] });
+    assert_eq!(daemon.post(api::ACT_ON_TRANSFERS.uri(&[]), &action).status, 200);
+    for (_, remove, _) in rules {
+        let place = remove.as_str().to_owned();
+        assert_eq!(daemon.get(remove).status, 204, "{place}");
+    }
+}
+
+/// Stores and their entries, and the audit log.
+fn entries(daemon: &Api) {
+    for endpoint in [&api::SHOW_STORE, &api::LIST_ENTRIES] {
+        assert_eq!(daemon.get(endpoint.uri(&[&"data"])).status, 200, "{endpoint:?}");
+    }
+    let directory = json!({ "path": "made" });
+    for status in [201, 409] {
+        let answer = daemon.post(api::MAKE_DIRECTORY.uri(&[&"data"]), &directory);
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
+    assert_eq!(daemon.get(api::LIST_SITE_STORES.uri(&[&"a"])).status, 200);
+    assert_eq!(daemon.get(api::LIST_SITE_ENTRIES.uri(&[&"a", &"data"])).status, 200);
+    let made = daemon.post(api::MAKE_SITE_DIRECTORY.uri(&[&"a", &"data"]), &directory);
+    assert_eq!(made.status, 201, "{}", made.text);
+    assert_eq!(daemon.get(api::LIST_AUDIT.uri(&[])).status, 200);
+}
+
+/// Passwords, sessions, one-time links, and programs that are let in.
+fn logins(daemon: &Api) {
+    assert_eq!(daemon.get(api::LIST_AUTH_METHODS.uri(&[])).status, 200);
+    daemon.post(api::PUT_USER.uri(&[&"ben"]), &json!({ "role": "user" }));
+    let password = json!({ "password": "correct horse battery" });
+    assert_eq!(daemon.post(api::SET_PASSWORD.uri(&[&"ben"]), &password).status, 204);
+    let login = json!({ "name": "ben", "password": "correct horse battery" });
+    assert_eq!(daemon.post(api::LOG_IN.uri(&[]), &login).status, 201);
+    let wrong = json!({ "name": "ben", "password": "wrong horse battery" });
+    assert_eq!(daemon.post(api::LOG_IN.uri(&[]), &wrong).status, 401);
+    let sessions = daemon.get(api::LIST_SESSIONS.uri(&[]).query("user", "ben")).json();
+    let session = sessions["items"][0]["id"].as_str().unwrap();
+    assert_eq!(daemon.get(api::END_SESSION.uri(&[&session])).status, 204);
+    let invitation = daemon.get(api::INVITE_USER.uri(&[&"ben"]));
+    assert_eq!(invitation.status, 201, "{}", invitation.text);
+    let accepted = json!({ "code": invitation.json()["code"], "password": "another long word" });
+    assert_eq!(daemon.post(api::ACCEPT_INVITATION.uri(&[]), &accepted).status, 201);
+    let link = daemon.get(api::MAKE_SETUP_LINK.uri(&[]));
+    assert_eq!(link.status, 201, "{}", link.text);
+    let set_up = json!({ "code": link.json()["code"], "name": "root2",
+                         "password": "yet another long word" });
+    assert_eq!(daemon.post(api::SET_UP.uri(&[]), &set_up).status, 201);
+    let form = |uri: EndpointUri, fields: String| {
+        let reply = daemon.send(&uri, fields.into(), "application/x-www-form-urlencoded");
+        daemon.answered(&uri, reply)
+    };
+    let begun = form(api::BEGIN_DEVICE.uri(&[]), "client_id=penstock-cli".to_owned());
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    let (begun, grant) = (begun.json(), "urn:ietf:params:oauth:grant-type:device_code");
+    let code = begun["user_code"].as_str().unwrap();
+    assert_eq!(daemon.get(api::SHOW_DEVICE.uri(&[]).query("user_code", code)).status, 200);
+    let ask = format!("grant_type={grant}&device_code={}", begun["device_code"].as_str().unwrap());
+    assert_eq!(form(api::GET_DEVICE_TOKEN.uri(&[]), ask).status, 400);
+    let decision = json!({ "user_code": code, "user": "ben" });
+    assert_eq!(daemon.post(api::APPROVE_DEVICE.uri(&[]), &decision).status, 204);
+}
+
 /// Plans: made, and stored for a transfer to follow.
 fn plans(daemon: &Api) {
     let id = format!("{:032x}", 9);
@@ -325,8 +424,11 @@ fn answers_are_as_the_document_says() {
     a.pair(&b);
     let daemon = Api::of(&b);
     transfers(&daemon, &a, &b);
+    queue(&daemon);
     plans(&daemon);
+    entries(&daemon);
     users(&daemon);
+    logins(&daemon);
     webhooks(&daemon);
     site(&daemon);
     let all = TABLE.iter().flat_map(|group| group.endpoints).map(|endpoint| endpoint.name);

@@ -98,21 +98,13 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_TOKENS, users::tokens)
         .on(&api::CREATE_TOKEN, users::create_token)
         .on(&api::REVOKE_TOKEN, users::revoke_token)
-        .on(&api::LIST_WEBHOOKS, webhooks::list)
-        .on(&api::SHOW_WEBHOOK, webhooks::show)
-        .on(&api::PUT_WEBHOOK, webhooks::put)
-        .on(&api::REMOVE_WEBHOOK, webhooks::remove)
-        .on(&api::TEST_WEBHOOK, webhooks::test)
-        .on(&api::ROTATE_WEBHOOK, webhooks::rotate)
-        .on(&api::LIST_DELIVERIES, webhooks::deliveries)
-        .on(&api::REDELIVER, webhooks::redeliver)
         .on(&api::LIST_AUDIT, audit::list)
         .on(&api::TAKE_OVER, recovery::take_over)
         .on(&api::RECOVER, recovery::recover)
         .on(&api::REMOVE_HOST, recovery::remove)
         .on(&api::CHECK_LIFE, async || "ok\n")
         .on(&api::GET_METRICS, metrics::show);
-    let handlers = log_ins(handlers);
+    let handlers = webhook_handlers(login_handlers(handlers));
     handlers.check(TABLE)?;
     Ok(handlers)
 }
@@ -136,8 +128,21 @@ fn queue_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
         .on(&api::REMOVE_URGENT, queue::remove_urgent)
 }
 
+/// Registers the handlers of webhooks.
+fn webhook_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::LIST_WEBHOOKS, webhooks::list)
+        .on(&api::SHOW_WEBHOOK, webhooks::show)
+        .on(&api::PUT_WEBHOOK, webhooks::put)
+        .on(&api::REMOVE_WEBHOOK, webhooks::remove)
+        .on(&api::TEST_WEBHOOK, webhooks::test)
+        .on(&api::ROTATE_WEBHOOK, webhooks::rotate)
+        .on(&api::LIST_DELIVERIES, webhooks::deliveries)
+        .on(&api::REDELIVER, webhooks::redeliver)
+}
+
 /// Registers the handlers of log-ins.
-fn log_ins(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+fn login_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
     handlers
         .on(&api::SET_PASSWORD, login::set_password)
         .on(&api::INVITE_USER, login::invite)

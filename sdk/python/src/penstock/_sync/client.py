@@ -18,7 +18,6 @@ from .connection import Connection
 from .login import Auth, Sessions
 from .plans import Plans
 from .queue import Queue
-from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
 from .resources import (
     Audit,
     Cluster,
