@@ -180,20 +180,68 @@ struct Known {
 /// What was refused within the minute that runs.
 #[derive(Default)]
 struct Refused {
-    counts: HashMap<(Source, &'static str), u64>,
+    counts: HashMap<(Source, Refusal), u64>,
     /// Of further sources.
     others: u64,
 }
 
-/// What is refused, in the order in which figures show it, and the words of the log.
-const REFUSALS: [(&str, &str); 6] = [
-    ("connection", "connection refused"),
-    ("https", "HTTPS refused"),
-    ("lane", "lane refused"),
-    ("token", "token refused"),
-    ("pairing", "not paired"),
-    ("joining", "not joined"),
-];
+/// The kind of an attempt that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Refusal {
+    /// A connection of another site or peer.
+    Connection,
+    /// A connection to the HTTPS API.
+    Https,
+    /// A lane.
+    Lane,
+    /// A token of a user.
+    Token,
+    /// A name and password.
+    Login,
+    /// A pairing.
+    Pairing,
+    /// A host that wants to join the site.
+    Joining,
+}
+
+impl Refusal {
+    /// All kinds, in the order in which figures show them.
+    const ALL: [Self; 7] = [
+        Self::Connection,
+        Self::Https,
+        Self::Lane,
+        Self::Token,
+        Self::Login,
+        Self::Pairing,
+        Self::Joining,
+    ];
+
+    /// Returns the label of its figure.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Https => "https",
+            Self::Lane => "lane",
+            Self::Token => "token",
+            Self::Login => "login",
+            Self::Pairing => "pairing",
+            Self::Joining => "joining",
+        }
+    }
+
+    /// Returns the words of the log.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Connection => "connection refused",
+            Self::Https => "HTTPS refused",
+            Self::Lane => "lane refused",
+            Self::Token => "token refused",
+            Self::Login => "log-in refused",
+            Self::Pairing => "not paired",
+            Self::Joining => "not joined",
+        }
+    }
+}
 
 /// The rates of handshakes.
 struct Handshakes {
@@ -209,8 +257,8 @@ pub(crate) struct Admission {
     rooms: [[Mutex<Room>; 2]; 3],
     known: Mutex<Known>,
     refused: Mutex<Refused>,
-    /// Refusals since the process began, in the order of [`REFUSALS`].
-    refusals: [AtomicU64; REFUSALS.len()],
+    /// Refusals since the process began, in the order of [`Refusal::ALL`].
+    refusals: [AtomicU64; Refusal::ALL.len()],
     /// Time that handshakes had to wait for their turn, since the process began.
     waited_ms: AtomicU64,
 }
@@ -290,12 +338,10 @@ impl Admission {
     }
 
     /// Counts what was refused. The first one of a source in a minute is told at once, with `why`.
-    pub(crate) fn note_refused(&self, from: IpAddr, what: &'static str, why: &dyn fmt::Display) {
+    pub(crate) fn note_refused(&self, from: IpAddr, what: Refusal, why: &dyn fmt::Display) {
         let source = Source::of(from);
-        let kind = REFUSALS.iter().position(|(_, words)| *words == what);
-        debug_assert!(kind.is_some(), "{what}");
-        kind.map(|kind| self.refusals[kind].fetch_add(1, Ordering::Relaxed));
-        tracing::debug!(%from, %why, what);
+        self.refusals[what as usize].fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(%from, %why, "{}", what.words());
         let mut refused = lock(&self.refused);
         if let Some(count) = refused.counts.get_mut(&(source, what)) {
             *count += 1;
@@ -303,7 +349,7 @@ impl Admission {
             refused.others += 1;
         } else {
             refused.counts.insert((source, what), 0);
-            tracing::info!(%from, %why, "{what}; further ones are counted for a minute");
+            tracing::info!(%from, %why, "{}; further ones are counted for a minute", what.words());
         }
     }
 
@@ -315,7 +361,7 @@ impl Admission {
     /// Returns what was refused since the process began, by kind.
     pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
         let counts = self.refusals.iter().map(|count| count.load(Ordering::Relaxed));
-        REFUSALS.iter().map(|(kind, _)| *kind).zip(counts).collect()
+        Refusal::ALL.map(Refusal::label).into_iter().zip(counts).collect()
     }
 
     /// Returns the places that are taken, by stage, and by whether the source is known.
@@ -339,7 +385,7 @@ impl Admission {
             let refused = std::mem::take(&mut *lock(&self.refused));
             let counts = refused.counts.into_iter().filter(|(_, count)| *count > 0);
             for ((from, what), count) in counts {
-                tracing::info!(%from, count, "{what}, within the last minute");
+                tracing::info!(%from, count, "{}, within the last minute", what.words());
             }
             if refused.others > 0 {
                 tracing::info!(count = refused.others, "refused to further addresses");

@@ -69,8 +69,10 @@ impl Credentials {
         let mut text = String::new();
         file.take(BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
         toml::from_str(&text).map_err(|error| {
-            // The error of the parser would repeat lines, and with them tokens.
-            let title = format!("`{}` is damaged: {}", path.display(), error.message());
+            // The error of the parser would repeat values, and with them tokens.
+            let end = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.as_bytes()[..end].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let title = format!("`{}` is damaged at line {line}", path.display());
             Failure::new(ExitCode::Usage, title).hint("remove it, and log in again")
         })
     }

@@ -10,7 +10,6 @@ use super::select::parse_age;
 
 /// The choice of transfers, and their order.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Choice")]
 pub(crate) struct ListArgs {
     /// Only transfers in these states: queued, running, paused, done, failed, cancelled
     #[arg(long, value_name = "STATE,…", value_delimiter = ',', value_parser = parse_state)]

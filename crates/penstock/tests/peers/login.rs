@@ -100,7 +100,8 @@ fn c7_a_session_is_one_of_all_peers() {
             .is(|| peers.iter().all(|web| web.me(cookie) == StatusCode::UNAUTHORIZED));
         assert!(since.elapsed() < Duration::from_secs(2));
         let wrong = json!({ "name": name, "password": "not the right one" });
-        assert_eq!(web.ask(Method::POST, "/sessions", "", &wrong).0, StatusCode::UNAUTHORIZED);
+        let (status, _, body) = web.ask(Method::POST, "/sessions", "", &wrong);
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{body}");
         let asked = [&h1, &h2][at];
         let audit = fs::read_to_string(asked.dir.join("audit.jsonl")).unwrap();
         let line = audit.lines().find(|line| line.contains("POST /api/v1/sessions")).unwrap();
