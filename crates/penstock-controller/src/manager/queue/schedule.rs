@@ -38,6 +38,12 @@ impl Schedule {
         Self { queue: Queue::new(limits), known: HashMap::new(), site }
     }
 
+    /// Runs this many transfers of the site at a time from now on, one more if it is short. Those
+    /// that run already run on.
+    pub(crate) fn set_running_max(&mut self, running_max: u32) {
+        self.queue.handle_limits(Limits::of_site(running_max));
+    }
+
     /// Returns the transfers to start now, first ones first. A cancelled one starts whatever the
     /// limits are, as its run only removes what is temporary.
     pub(crate) fn poll_starts(

@@ -60,6 +60,11 @@ impl Table {
         }
     }
 
+    /// Runs this many transfers at a time from now on.
+    pub(crate) fn set_running_max(&mut self, running_max: u32) {
+        self.schedule.set_running_max(running_max);
+    }
+
     /// Returns whether a transfer has not ended.
     pub(crate) fn is_live(&self, id: TransferId) -> bool {
         self.live.contains_key(&id)
