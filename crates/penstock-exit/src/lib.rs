@@ -17,9 +17,11 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::process;
+use std::sync::OnceLock;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_proto::text;
+use tracing_subscriber::EnvFilter;
 
 /// What the exit status of `penstock` says, so that scripts can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,14 +310,41 @@ pub fn output() -> Shown<BufWriter<io::StdoutLock<'static>>> {
 /// Starts the log on standard error: one line a record, whatever is in its fields. `PENSTOCK_LOG`
 /// chooses records, as in tracing's `EnvFilter`; without it `level` does.
 pub fn start_log(level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    // A second subscriber is refused; there is one only in tests of this process.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = EnvFilter::try_from_env("PENSTOCK_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let builder = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(|| Records(io::stderr()))
-        .try_init();
+        .with_env_filter(filter)
+        .with_filter_reloading();
+    let handle = builder.reload_handle();
+    // A second subscriber is refused; there is one only in tests of this process.
+    if builder.try_init().is_ok() {
+        let change = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+        let _ = LOG_FILTER.set(Box::new(change));
+    }
+}
+
+/// Replaces the filter of the log.
+type ChangeLog = dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync;
+
+/// Changes the filter of the log that was started.
+static LOG_FILTER: OnceLock<Box<ChangeLog>> = OnceLock::new();
+
+/// Checks the level of a log: `info`, or per module as `info,penstock_peer=debug`.
+///
+/// # Errors
+/// The text is no level; the message says why.
+pub fn check_log(level: &str) -> Result<(), String> {
+    level.parse::<EnvFilter>().map(drop).map_err(|error| format!("`{level}`: {error}"))
+}
+
+/// Changes the level of the log that was started; without one does nothing.
+///
+/// # Errors
+/// The text is no level.
+pub fn set_log(level: &str) -> Result<(), String> {
+    let filter = level.parse::<EnvFilter>().map_err(|error| format!("`{level}`: {error}"))?;
+    LOG_FILTER.get().map_or(Ok(()), |change| change(filter))
 }
 
 /// The log: each write is one record.
