@@ -30,6 +30,7 @@
 //! | [`endpoints`] | users, daemon, its peers: the table of all endpoints of `/api/v1` |
 //! | [`rest`] | users, daemon: events, sites, pairing, stores |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
+//! | [`settings`] | operators, daemon: the configuration and its faults |
 //! | [`site`] | sites: opening a data set, pairing |
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |
 //! | [`webhook`] | users, daemon, receivers: requests that tell of ended transfers |
@@ -63,6 +64,6 @@ pub mod text;
 pub mod timestamp;
 pub mod transfer;
 
-pub use operate::webhook;
+pub use operate::{settings, webhook};
 pub use options::{limits, preserve, select, update};
 pub use run::{delete, fence, heads, peers, removal, request, scan, task};

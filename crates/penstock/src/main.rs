@@ -12,6 +12,7 @@ mod output;
 mod receipt;
 mod reference;
 mod rights_dialog;
+mod settings;
 mod token;
 
 use std::process;
@@ -39,6 +40,7 @@ enum Command {
     Webhook(commands::webhook::WebhookArgs),
     Token(commands::access::token::TokenArgs),
     Audit(commands::access::audit::AuditArgs),
+    Config(settings::ConfigArgs),
     Doctor(commands::doctor::DoctorArgs),
     #[command(hide = true)]
     SshServe(copy::ssh::ServeArgs),
@@ -69,6 +71,7 @@ fn main() -> process::ExitCode {
         Command::Webhook(args) => commands::webhook::run(args),
         Command::Token(args) => commands::access::token::run(args),
         Command::Audit(args) => commands::access::audit::run(args),
+        Command::Config(args) => settings::run(args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::SshServe(args) => copy::ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use penstock_api::endpoints::TABLE;
 use penstock_api::problem::ProblemCode;
 
+use crate::settings;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Prints a script that completes commands and options in a shell
@@ -82,7 +83,10 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
         }
         None if args.problems => exit::print(problems().trim_end())?,
         None if args.endpoints => exit::print(endpoints().trim_end())?,
-        None => exit::print(markdown(&command).trim_end())?,
+        None => {
+            let text = markdown(&command) + &settings::reference::markdown();
+            exit::print(text.trim_end())?;
+        }
     }
     Ok(ExitCode::Done)
 }
@@ -111,9 +115,9 @@ fn commands(root: &Command) -> Vec<(Vec<String>, &Command)> {
 fn markdown(root: &Command) -> String {
     let mut text = String::from(
         "# Reference\n\n\
-         Every command and option, written from the program by `cargo xtask reference`: change the \
-         code, not\nthis file. `docs/guide.md` explains with examples; `penstock COMMAND --help` \
-         prints the same,\nand the exit codes of that command.\n",
+         Every command, option, setting and knob, written from the program by `cargo xtask \
+         reference`: change\nthe code, not this file. `docs/guide.md` explains with examples; \
+         `penstock COMMAND --help`\nprints the same, and the exit codes of that command.\n",
     );
     for (names, command) in commands(root) {
         text.push_str(&format!("\n## `{}`\n", names.join(" ")));

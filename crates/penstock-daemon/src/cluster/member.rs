@@ -252,7 +252,7 @@ impl Member {
         PeerCard {
             addresses,
             data,
-            stores: store_cards(&site.config.stores),
+            stores: store_cards(&site.stores()),
             key: site.own_key(),
             keys_at: site.own_addresses().addresses,
             running: self.controller().map_or(0, |controller| controller.manager.counts().0),

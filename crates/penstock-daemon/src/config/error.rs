@@ -37,6 +37,9 @@ pub enum ConfigError {
     /// A cipher suite is not known.
     #[error("`cipher_suites`: `{0}` is not one of `{known}`", known = suites_known())]
     CipherSuite(String),
+    /// The level of the log is none.
+    #[error("`log`: {0}")]
+    Log(String),
     /// A network is wrong.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -68,7 +71,7 @@ impl From<ConfigError> for Failure {
 }
 
 /// A statement about the HTTPS API that cannot be followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebConfigError {
     /// There is nothing to listen at.
     #[error("`listen` names no address")]
@@ -76,6 +79,9 @@ pub enum WebConfigError {
     /// A certificate or a key is alone.
     #[error("`certificate` and `key` belong together")]
     HalfPair,
+    /// A name for the certificate is none.
+    #[error("`names`: `{0}` is neither a DNS name nor an address")]
+    Name(String),
 }
 
 /// A statement about `notify.command` that cannot be followed.
@@ -123,6 +129,9 @@ pub enum ClusterConfigError {
         /// Its highest value.
         most: u64,
     },
+    /// The password comes from two places.
+    #[error("one of `password_file`, `password_command` and `password` gives the password")]
+    Passwords,
     /// One of two keys is missing.
     #[error("`{0}` and `{1}` belong together")]
     Together(&'static str, &'static str),

@@ -1,6 +1,6 @@
 //! The part of the configuration about the HTTPS API.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -41,14 +41,19 @@ impl Default for WebConfig {
 }
 
 impl WebConfig {
-    pub(super) fn check(&self) -> Result<(), WebConfigError> {
+    /// Returns every statement that cannot be followed, with its key.
+    pub(crate) fn wrong_statements(&self) -> Vec<(&'static str, WebConfigError)> {
+        let mut wrong = Vec::new();
         if self.listen.is_empty() {
-            return Err(WebConfigError::NoAddress);
+            wrong.push(("listen", WebConfigError::NoAddress));
         }
         if self.certificate.is_some() != self.key.is_some() {
-            return Err(WebConfigError::HalfPair);
+            let alone = if self.key.is_some() { "key" } else { "certificate" };
+            wrong.push((alone, WebConfigError::HalfPair));
         }
-        Ok(())
+        let bad = self.names.iter().filter(|name| !is_name(name));
+        wrong.extend(bad.map(|name| ("names", WebConfigError::Name(name.clone()))));
+        wrong
     }
 
     /// Returns the operator's own certificate and key, if there are any. Relative paths are taken
@@ -57,4 +62,14 @@ impl WebConfig {
         let (certificate, key) = (self.certificate.as_ref()?, self.key.as_ref()?);
         Some((directory.join(certificate), directory.join(key)))
     }
+}
+
+/// Returns whether a text is an address, or a DNS name with letters, digits, `-`, `_` and `*`
+/// between dots (RFC 1123, RFC 6125).
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'*');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(allowed)
+    };
+    text.parse::<IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(is_label))
 }

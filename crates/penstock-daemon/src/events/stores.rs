@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::log::EventLog;
 use crate::config::StoreConfig;
+use crate::site::context::Site;
 use crate::site::store_cards::store_cards;
 
 /// How often stores are looked at.
@@ -50,16 +51,12 @@ impl Sight {
 
 impl EventLog {
     /// Looks at this peer's stores again and again until `stop` says so.
-    pub(crate) fn watch_stores(
-        self: &Arc<Self>,
-        stores: Vec<StoreConfig>,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    pub(crate) fn watch_stores(self: &Arc<Self>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
         let log = Arc::clone(self);
         tokio::spawn(async move {
             let mut there: BTreeMap<Name, Sight> = BTreeMap::new();
             loop {
-                let stores = stores.clone();
+                let stores = site.stores();
                 let look = move || {
                     let cards = store_cards(&stores).into_iter().zip(&stores);
                     let sights = cards.map(|(card, store)| {

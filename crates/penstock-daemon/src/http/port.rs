@@ -135,7 +135,7 @@ impl Port {
 
     /// Whether a connection has come over a network on which nothing of ours is wanted.
     fn is_never(&self, tcp: &TcpStream) -> bool {
-        let local = tcp.local_addr().ok().filter(|_| !self.site.config.networks.is_empty());
+        let local = tcp.local_addr().ok().filter(|_| !self.site.settings.now().networks.is_empty());
         local.is_some_and(|local| self.site.networks().role_of(local.ip()).0 == Role::Never)
     }
 

@@ -294,7 +294,8 @@ impl Operate {
                 });
             }
         }
-        let mut findings = crate::checks::local(Some((&site.config, &site.directory)), &measured);
+        let config = site.settings.now();
+        let mut findings = crate::checks::local(Some((&config, &site.directory)), &measured);
         if let Some(election) = self.member.election() {
             let mut etcd = election.etcd.health(ASK);
             let key = Keys::of(&site.config.site).leader();

@@ -7,7 +7,7 @@ mod web_api;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -47,10 +47,12 @@ use crate::http::socket;
 use crate::operations::{Operate, OperateParts};
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::Host;
+use crate::settings::{Layers, Loaded};
 use crate::site::addresses;
 use crate::site::admin::Admin;
 use crate::site::client::Sites;
 use crate::site::context::Site;
+use crate::site::settings::{Settings, Stage};
 use crate::site_directory::TRUST_DIRECTORY;
 use crate::webhooks::Webhooks;
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -134,7 +136,8 @@ fn load_keys(config: &Config, directory: &Path) -> anyhow::Result<(OwnKeys, Peer
 ///
 /// # Errors
 /// The daemon cannot start, or one of its APIs fails.
-pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
+pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<ExitCode> {
+    let (config, directory) = (loaded.config.clone(), layers.directory().to_owned());
     let (keys, identity) = load_keys(&config, &directory)?;
     let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
         Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
@@ -143,7 +146,8 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     let listener = bind(&config)?;
     let bound = listener.local_addr().context("cannot determine the own address")?;
     let known = Arc::clone(&state) as _;
-    let site = Arc::new(Site::new(config, directory.clone(), keys, identity, known, bound)?);
+    let settings = Settings::new(loaded, layers);
+    let site = Arc::new(Site::new(settings, directory.clone(), keys, identity, known, bound)?);
     rotation::resume(&site)?;
     let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
     let journal = shared.unwrap_or_else(|| directory.clone());
@@ -168,7 +172,7 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     let (site_tls, lane_tls) = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
     let (stop, stopped) = watch::channel(false);
     let told = Arc::clone(&sites);
-    events.watch_stores(site.config.stores.clone(), stopped.clone());
+    events.watch_stores(Arc::clone(&site), stopped.clone());
     let lanes = (Arc::clone(&parts.lanes_source), Arc::clone(&parts.lanes_target));
     watch_doors(&site, lanes, &stopped);
     watch_keys(&site, &sites, &stopped);
@@ -189,9 +193,10 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
     let status = format!("site {name} peer {peer} listening on {bound}");
-    let service_manager = report_ready(&status, &faces.member, watched);
+    follow_reloads(&site, &faces.member);
+    let service_manager = report_ready(&site, &status, &faces.member, watched);
     let ended = match exit::print(&format!("ready: {status}")) {
-        Ok(()) => signals.wait(&mut local).await,
+        Ok(()) => signals.wait(&site, &mut local).await,
         Err(error) => Err(error.into()),
     };
     service_manager.stopping();
@@ -208,9 +213,7 @@ fn serve_users(
     stopped: &watch::Receiver<bool>,
 ) -> anyhow::Result<JoinHandle<std::io::Result<()>>> {
     let audit = Arc::new(AuditLog::new(&site.directory));
-    for address in web_api::start(site, &router, &audit, stopped)? {
-        tracing::info!(%address, "the API is served over HTTPS");
-    }
+    web_api::start(site, &router, &audit, stopped)?;
     let router = router.layer(from_fn_with_state(audit, record));
     let own_user = rustix::process::getuid().as_raw();
     let mut stopped = stopped.clone();
@@ -220,14 +223,34 @@ fn serve_users(
     })))
 }
 
-/// Reports to the service manager that the daemon serves, and from now on that it lives.
+/// Exports the stores of each new configuration, and has the controller, while it is this peer,
+/// take its limit.
+fn follow_reloads(site: &Site, member: &Arc<Member>) {
+    let (exports, member) = (site.exports.clone(), Arc::clone(member));
+    site.settings.on_reload(Box::new(move |config| {
+        exports.take(&config.stores);
+        if let Some(controller) = member.controller() {
+            controller.manager.set_running_max(config.running_max);
+        }
+        Ok(())
+    }));
+}
+
+/// Reports to the service manager that the daemon serves, and from now on that it lives, and
+/// reloads.
 fn report_ready(
+    site: &Site,
     status: &str,
     member: &Arc<Member>,
     stopped: watch::Receiver<bool>,
 ) -> ServiceManager {
     let service_manager = ServiceManager::of_environment();
     service_manager.ready(status);
+    let (told, status) = (service_manager.clone(), status.to_owned());
+    site.settings.observe(Box::new(move |stage| match stage {
+        Stage::Begins => told.reloading(),
+        Stage::Ended => told.ready(&status),
+    }));
     let member = Arc::clone(member);
     let moves = move || {
         member.controller().is_none_or(|it| it.manager.has_moved_within(MANAGER_SILENCE_MAX))
@@ -369,17 +392,30 @@ impl Signals {
         Ok(Self { terminate, interrupt, hang_up })
     }
 
-    /// Waits for one, or for the local API to fail.
-    async fn wait(&mut self, local: &mut JoinHandle<std::io::Result<()>>) -> anyhow::Result<()> {
-        tokio::select! {
-            _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
-            _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
-            _ = self.hang_up.recv() => tracing::info!("SIGHUP: ending"),
-            ended = local => {
-                ended.context("the local API failed")?.context("the local API failed")?;
+    /// Waits for one that ends the daemon, or for the local API to fail. At SIGHUP reloads the
+    /// configuration.
+    async fn wait(
+        &mut self,
+        site: &Arc<Site>,
+        local: &mut JoinHandle<std::io::Result<()>>,
+    ) -> anyhow::Result<()> {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
+                _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
+                _ = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: reloading the configuration");
+                    let site = Arc::clone(site);
+                    // Not awaited: a file system that hangs must not keep the daemon from ending.
+                    tokio::task::spawn_blocking(move || site.settings.reload());
+                    continue;
+                }
+                ended = &mut *local => {
+                    ended.context("the local API failed")?.context("the local API failed")?;
+                }
             }
+            return Ok(());
         }
-        Ok(())
     }
 }
 

@@ -48,6 +48,14 @@ impl ServiceManager {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
+    /// Reports that the daemon reads its configuration again. The time is that of the clock which
+    /// `Type=notify-reload` compares (systemd.service(5)).
+    pub(super) fn reloading(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}\nSTATUS=reloading"));
+    }
+
     /// Reports that the daemon ends.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=ending what is in progress");
@@ -89,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for the next report.
+    /// Waits for the next report; without a wait on a socket that does not block.
     fn hear(socket: &UnixDatagram) -> String {
         let mut buffer = [0; 256];
         let length = socket.recv(&mut buffer).unwrap();
@@ -130,6 +138,11 @@ mod tests {
             late += 1;
         }
         assert!(late < from + 2, "{late} reports of {from} asked");
+        manager.reloading();
+        let text = hear(&socket);
+        let usec = text.split("MONOTONIC_USEC=").nth(1).and_then(|rest| rest.lines().next());
+        assert!(text.starts_with("RELOADING=1\n"), "{text}");
+        assert!(usec.unwrap().parse::<u64>().unwrap() > 0, "{text}");
         manager.stopping();
         assert!(hear(&socket).starts_with("STOPPING=1"));
         // Without a service manager nothing happens.

@@ -17,6 +17,7 @@ mod hostile_text;
 mod networks;
 mod rotation;
 mod secret;
+mod settings;
 mod steer;
 mod trust;
 mod users;

@@ -13,11 +13,13 @@
 //! | `users` | users, tokens, the caller itself |
 //! | `webhooks` | webhooks and their deliveries |
 //! | `recovery` | orders when hosts that run etcd are lost |
+//! | `settings` | the configuration of the peer |
 //! | `state` | none: what the handlers share |
 
 mod events;
 mod peers;
 mod recovery;
+mod settings;
 mod sites;
 mod state;
 mod transfers;
@@ -72,6 +74,9 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::ROTATE_KEYS, peers::rotate)
         .on(&api::EXAMINE_HOST, peers::doctor)
         .on(&api::SHOW_QUEUE, transfers::queue)
+        .on(&api::SHOW_SETTINGS, settings::show)
+        .on(&api::CHECK_SETTINGS, settings::check)
+        .on(&api::RELOAD_SETTINGS, settings::reload)
         .on(&api::SHOW_ME, users::me)
         .on(&api::LIST_USERS, users::list)
         .on(&api::SHOW_USER, users::show)

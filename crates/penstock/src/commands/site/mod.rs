@@ -307,6 +307,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         cpus: None,
         webhook: WebhookConfig::default(),
         notify: None,
+        log: None,
         web: init.web.map(|address| WebConfig { listen: vec![address], ..WebConfig::default() }),
         cipher_suites: Vec::new(),
         networks: Vec::new(),

@@ -13,6 +13,7 @@ from .._settings import Settings
 from ..models.access import MeView
 from ..models.transfer import QueueView
 from .access import AsyncTokens, AsyncUsers
+from .configuration import AsyncConfiguration
 from .connection import AsyncConnection
 from .plans import AsyncPlans
 from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
@@ -64,6 +65,7 @@ class AsyncPenstock:
         self.sites = AsyncSites(self._connection)
         self.peers = AsyncPeers(self._connection)
         self.site = AsyncSite(self._connection)
+        self.settings = AsyncConfiguration(self._connection)
         self.users = AsyncUsers(self._connection)
         self.tokens = AsyncTokens(self._connection)
         self.webhooks = AsyncWebhooks(self._connection)

@@ -14,6 +14,7 @@ from .._settings import Settings
 from ..models.access import MeView
 from ..models.transfer import QueueView
 from .access import Tokens, Users
+from .configuration import Configuration
 from .connection import Connection
 from .plans import Plans
 from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
@@ -65,6 +66,7 @@ class Penstock:
         self.sites = Sites(self._connection)
         self.peers = Peers(self._connection)
         self.site = Site(self._connection)
+        self.settings = Configuration(self._connection)
         self.users = Users(self._connection)
         self.tokens = Tokens(self._connection)
         self.webhooks = Webhooks(self._connection)

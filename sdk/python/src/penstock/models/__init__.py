@@ -67,6 +67,16 @@ from .receipt import (
     Verified,
 )
 from .reference import ObjectKind, ObjectRef
+from .settings import (
+    FaultLevel,
+    SettingFault,
+    SettingsFaults,
+    SettingSource,
+    SettingsReload,
+    SettingsView,
+    SettingView,
+    TakenBy,
+)
 from .site import (
     Finding,
     JoinReply,
@@ -135,6 +145,7 @@ __all__ = [
     "FailedItem",
     "FailureCount",
     "FailureSummary",
+    "FaultLevel",
     "FieldFault",
     "FileTime",
     "Finding",
@@ -195,6 +206,12 @@ __all__ = [
     "Scope",
     "SelectRule",
     "Selection",
+    "SettingFault",
+    "SettingSource",
+    "SettingView",
+    "SettingsFaults",
+    "SettingsReload",
+    "SettingsView",
     "SiteEventView",
     "SiteHealthView",
     "SiteProbe",
@@ -206,6 +223,7 @@ __all__ = [
     "StoreRights",
     "StoreView",
     "SummaryEvent",
+    "TakenBy",
     "TaskLoad",
     "TaskPath",
     "ThereItem",
