@@ -1,6 +1,7 @@
 //! `penstock config`: checks, shows, reloads and writes the configuration of a site directory.
 
 pub(crate) mod reference;
+mod wizard;
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +12,11 @@ use penstock_api::settings::{
 use penstock_daemon::settings::Layers;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
+use self::wizard::WizardArgs;
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
 
-/// Checks, shows and reloads the configuration
+/// Checks, shows, reloads and writes the configuration
 #[derive(clap::Args)]
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
@@ -72,6 +74,20 @@ enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Asks for what the configuration needs, shows what would change, and writes it
+    ///
+    /// Takes its defaults from the configuration that is there, else from this host: its name, its
+    /// interfaces, its mounts. A directory without a site becomes one, with keys. What operators
+    /// have written stays, with its comments. The same answers give the same file, whichever way
+    /// they are given. Crashes leave the old file or the new one.
+    #[command(after_help = exit::help_of(&[
+        (ExitCode::Done, "written, or nothing to change"),
+        (ExitCode::Unclassified, ""),
+        (ExitCode::Usage, "a wrong or missing answer, or a fault in the configuration"),
+        (ExitCode::Refused, "not agreed to"),
+        (ExitCode::Fatal, "the file cannot be written"),
+    ]))]
+    Wizard(WizardArgs),
 }
 
 /// Runs it.
@@ -84,6 +100,7 @@ pub(crate) fn run(args: ConfigArgs) -> anyhow::Result<ExitCode> {
         ConfigCommand::Check { files, json } => check(directory, &files, json),
         ConfigCommand::Show { effective, json } => show(directory, effective, json),
         ConfigCommand::Reload { json } => reload(directory, json),
+        ConfigCommand::Wizard(args) => wizard::run(directory, &args),
     }
 }
 

@@ -2,6 +2,8 @@
 //! while it runs.
 
 use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
 use std::sync::Arc;
 
 use penstock_net::trust::web_client_config;
@@ -172,5 +174,73 @@ fn a_grant_goes_to_the_file_with_the_stores() {
     assert!(fs::read_to_string(folder.join("stores.toml")).unwrap().contains("write = [\"far\"]"));
     let listed = site.ok(&["store", "list"]);
     assert!(listed.contains("write: far"), "{listed}");
+    site.stop();
+}
+
+/// Promise: the same answers give the same file, byte for byte, by prompts, by a file of answers
+/// and by options; the output steers no terminal, and a daemon starts with the file.
+#[test]
+fn the_wizard_gives_one_file_by_each_way() {
+    let base = Scratch::on_disk();
+    let store = base.path().join("raw");
+    fs::create_dir(&store).unwrap();
+    let pairs = [
+        ("site", "lab".to_owned()),
+        ("peer", "h1".to_owned()),
+        ("listen", "127.0.0.1:0".to_owned()),
+        ("interfaces", "none".to_owned()),
+        ("stores", format!("raw={}, bin=null:", store.display())),
+        ("write", "hpc".to_owned()),
+        ("web", "none".to_owned()),
+        ("names", "auto".to_owned()),
+        ("running_max", "6".to_owned()),
+        ("cpus", "auto".to_owned()),
+        ("log", "info".to_owned()),
+    ];
+    let run = |name: &str, args: &[String], input: &str| {
+        let dir = base.path().join(name);
+        let mut command = penstock();
+        command.args(["config", "wizard"]).args(args).arg("--dir").arg(&dir).env("TERM", "dumb");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // One that fails early reads nothing.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let text = told(&output);
+        assert!(!text.contains('\u{1b}'), "{text}");
+        (output.status.code(), text, fs::read_to_string(dir.join("penstock.toml")).ok())
+    };
+    let lines: Vec<_> = pairs.iter().map(|(_, answer)| answer.as_str()).collect();
+    let (code, text, asked) = run("asked", &[], &format!("{}\nyes\n", lines.join("\n")));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("+site = \"lab\""), "it shows the difference: {text}");
+    let file = base.path().join("answers.toml");
+    let answers = pairs.iter().map(|(key, answer)| format!("{key} = \"{answer}\"\n"));
+    fs::write(&file, answers.collect::<String>()).unwrap();
+    let options = ["--answers".to_owned(), file.to_str().unwrap().to_owned()];
+    let (code, text, answered) = run("answered", &options, "");
+    assert_eq!(code, Some(0), "{text}");
+    let set = pairs.iter().flat_map(|(key, answer)| ["--set".into(), format!("{key}={answer}")]);
+    let set: Vec<_> = set.chain(["--yes".into()]).collect();
+    let (code, text, chosen) = run("chosen", &set, "");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(asked.is_some() && asked == answered && asked == chosen, "{asked:?}\n{chosen:?}");
+    // Without consent, or with a wrong answer, nothing is written.
+    for (name, args, input, wanted) in [
+        ("no", set[..set.len() - 1].to_vec(), "no\n", 6),
+        ("early", Vec::new(), "lab\n", 2),
+        ("wrong", vec!["--yes".into(), "--set".into(), "site=Lab".into()], "", 2),
+        ("dry", [set.clone(), vec!["-n".into()]].concat(), "", 0),
+    ] {
+        let (code, text, written) = run(name, &args, input);
+        assert_eq!((code, written), (Some(wanted), None), "{name}: {text}");
+    }
+    let mut site = Site::adopt("lab", base.path().join("chosen"), store.clone());
+    site.start();
+    assert_eq!(setting(&shown(&site), "running_max")["value"], 6);
+    let more = ["config", "wizard", "--yes", "--set", "running_max=7"];
+    assert!(site.ok(&more).contains("+running_max = 7"));
+    assert!(site.ok(&["config", "reload"]).contains("in force: running_max"));
+    assert_eq!(site.ok(&more), "nothing to change\n");
     site.stop();
 }
