@@ -97,6 +97,8 @@ want_packages() {
         want xxhsum xxhash
         want etcd etcd-server
         want etcdctl etcd-client
+        want promtool prometheus
+        want systemd-analyze systemd
     fi
     if [ "${#missing[@]}" -gt 0 ]; then
         mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

@@ -41,7 +41,7 @@ const DIVIDED: [&str; 3] = ["peer", "controller", "cluster"];
 /// For modules of these crates and those below them, which of [`DIVIDED`] they may name; the
 /// longest path counts. No module names both peer and controller: they meet in the traits of
 /// `penstock_api`, which `wiring` and `copy` pass from one to the other.
-const MODULES_MAY_USE: [(&str, &str, &[&str]); 32] = [
+const MODULES_MAY_USE: [(&str, &str, &[&str]); 34] = [
     ("penstock", "commands::site", &["controller"]),
     ("penstock", "commands::verify", &["peer"]),
     ("penstock", "copy", &[]),
@@ -69,6 +69,8 @@ const MODULES_MAY_USE: [(&str, &str, &[&str]); 32] = [
     ("penstock-daemon", "peer_server", &["cluster", "peer"]),
     ("penstock-daemon", "http", &["cluster", "controller"]),
     ("penstock-daemon", "http::router", &["cluster", "peer"]),
+    ("penstock-daemon", "metrics::data_plane", &["peer"]),
+    ("penstock-daemon", "metrics::transfers", &["controller"]),
     ("penstock-daemon", "networks", &["peer"]),
     ("penstock-daemon", "operations", &["cluster", "peer"]),
     ("penstock-daemon", "peer_client", &["cluster", "peer"]),

@@ -20,6 +20,7 @@ mod modules;
 mod ratchet;
 mod reference;
 mod remarks;
+mod schemathesis;
 mod sdk;
 mod source;
 mod step;
@@ -38,10 +39,13 @@ Usage: cargo xtask <COMMAND>
 
   verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference sdk
                     docs deny fuzz bench
-  verify long       checks what takes long: the first minute on bare releases of Debian
+  verify long [STEP...]
+                    checks what takes long, or the steps named: bare (the first minute on bare
+                    releases of Debian) schemathesis (all kinds of requests to a daemon)
   fix               formats, wraps Markdown, and applies what clippy suggests
   wrap              wraps Markdown at 100 columns
-  reference         writes docs/{reference,problems,api}.md, and the codes of the Python client
+  reference         writes docs/{reference,problems,api}.md, openapi/penstock-v1.json, and the
+                    codes of the Python client
   man DIR           writes a man page for each command into DIR
   tidy [--places]   only the limits on sizes, on imports between crates and modules, on the
                     language of comments, and on Markdown; `--places` lists each place that
@@ -54,6 +58,8 @@ Usage: cargo xtask <COMMAND>
 
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 
+/// The steps of `verify long`, in the order they run.
+const LONG_STEPS: [&str; 2] = ["bare", "schemathesis"];
 /// The steps of `verify`, in the order they run.
 const STEPS: [&str; 10] =
     ["format", "tidy", "clippy", "test", "reference", "sdk", "docs", "deny", "fuzz", "bench"];
@@ -62,7 +68,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["verify", "long"] => Steps::all().run("bare", || bare::check(&root())).finish(),
+        ["verify", "long", steps @ ..] => verify_long(steps),
         ["verify", steps @ ..] => verify(steps),
         ["fix"] => fix(),
         ["wrap"] => documents::wrap(&root()),
@@ -118,6 +124,13 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
         .run("deny", || dependencies::check(&root))
         .run("fuzz", || fuzz::smoke(&root, 10))
         .run("bench", || bench::smoke(&root))
+        .finish()
+}
+
+fn verify_long(steps: &[&str]) -> anyhow::Result<()> {
+    Steps::named(steps, &LONG_STEPS)?
+        .run("bare", || bare::check(&root()))
+        .run("schemathesis", || schemathesis::check(&root()))
         .finish()
 }
 

@@ -1,5 +1,5 @@
 //! Papers that are written from the program itself: the references of commands, of problems and of
-//! the API, and man pages.
+//! the API, its OpenAPI document, and man pages.
 
 use std::fs;
 use std::path::Path;
@@ -13,11 +13,14 @@ use crate::markdown;
 const PROBLEMS: &str = "docs/problems.md";
 /// The codes of problems for the Python client.
 const PYTHON_CODES: &str = "sdk/python/src/penstock/_codes.py";
+/// The OpenAPI document of the API.
+const OPENAPI: &str = "openapi/penstock-v1.json";
 /// The references, and the arguments of the program that prints each.
-const REFERENCES: [(&str, &[&str]); 3] = [
+const REFERENCES: [(&str, &[&str]); 4] = [
     ("docs/reference.md", &["reference"]),
     (PROBLEMS, &["reference", "--problems"]),
     ("docs/api.md", &["reference", "--endpoints"]),
+    (OPENAPI, &["reference", "--openapi"]),
 ];
 
 /// Writes the references.
@@ -61,7 +64,11 @@ fn texts(
 ) -> anyhow::Result<Vec<(&'static str, String)>> {
     let mut texts = Vec::new();
     for (place, arguments) in REFERENCES {
-        let text = wrapped(&printed(arguments)?);
+        let printed = printed(arguments)?;
+        let text = match place {
+            OPENAPI => String::from_utf8_lossy(&printed).into_owned(),
+            _ => wrapped(&printed),
+        };
         if place == PROBLEMS {
             texts.push((PYTHON_CODES, python_codes(&text)));
         }

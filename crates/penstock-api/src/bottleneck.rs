@@ -6,6 +6,7 @@ macro_rules! bottlenecks {
     ($($(#[$doc:meta])* $name:ident $text:literal,)+) => {
         /// The part of a transfer that limits its rate now.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
         #[serde(rename_all = "kebab-case")]
         pub enum BottleneckCode {
             $($(#[$doc])* $name,)+
@@ -50,6 +51,7 @@ bottlenecks! {
 
 /// The part of a transfer that limits its rate now, with the words for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Bottleneck {
     /// The part, for programs.
     pub code: BottleneckCode,

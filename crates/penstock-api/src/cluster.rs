@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Description that a peer publishes to the others of its site, kept under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerCard {
     /// Its name within the site.
     pub peer: Name,
@@ -48,6 +49,7 @@ pub struct PeerCard {
 /// Order that a peer gets no new work, kept until an operator takes it back. The controller alone
 /// writes it, under its epoch; every peer reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct DrainMark {
     /// The peer.
     pub peer: Name,
@@ -80,6 +82,7 @@ pub struct KnownPeer {
 
 /// A store as a peer reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct StoreCard {
     /// Its name.
     pub store: Name,
@@ -94,10 +97,14 @@ pub struct StoreCard {
     /// The reason why it cannot be opened, in words; empty if it can.
     #[serde(default)]
     pub trouble: String,
+    /// True if it is used as the accounts of users, by the configuration of that peer.
+    #[serde(default)]
+    pub mapped: bool,
 }
 
 /// Rights of paired sites to a store: their names, or `*` for all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct StoreRights {
     /// Sites that may read from it.
     pub read: Vec<String>,
@@ -112,6 +119,7 @@ pub struct StoreRights {
 
 /// Description of the leader, kept under its lease. The create revision of its key is the epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct LeaderCard {
     /// The peer.
     pub peer: Name,
@@ -125,6 +133,7 @@ pub struct LeaderCard {
 
 /// A site of several peers, as `penstock site status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ClusterView {
     /// The leader, if there is one.
     pub leader: Option<LeaderCard>,
@@ -157,6 +166,7 @@ pub struct ClusterView {
 
 /// State of an etcd endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct EtcdView {
     /// Its address.
     #[serde(deserialize_with = "crate::text::field")]
@@ -199,6 +209,7 @@ pub struct EtcdView {
 /// Request that a peer continues alone with the site's etcd: the hosts of all other members are
 /// lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TakeoverRequest {
     /// Hosts that the operator knows to be off, or to reach neither stores nor network.
@@ -207,6 +218,7 @@ pub struct TakeoverRequest {
 
 /// Request that a peer gives the site's records another incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RecoverRequest {
     /// Set to start a new etcd at this host first: all members of the old one are lost.
@@ -215,6 +227,7 @@ pub struct RecoverRequest {
 
 /// Records with which a recovered site continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct RecoveredView {
     /// Incarnation of its records, in hex.
     pub incarnation: String,

@@ -86,6 +86,7 @@ pub struct StageKeys {
 
 /// Has a peer forgotten and shut out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ForgetRequest {
     /// Set if its host is in other hands. The peer may be up then, and peers that do not answer are
@@ -95,6 +96,7 @@ pub struct ForgetRequest {
 
 /// The outcome of a rotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct RotateReply {
     /// Number of the new keys.
     pub sequence: u64,

@@ -9,6 +9,7 @@
 //! | [`outcome`] | all: failed items, and when a file counts as durable |
 //! | [`transfer`] | users, controller: requests, options, states, progress, summaries |
 //! | [`update`] | users, controller: treatment of what exists at the target |
+//! | [`deadline`] | users, controller: times by which transfers have to be done |
 //! | [`limits`] | users, controller: limits to what a transfer may use |
 //! | [`select`] | users, source site: selection of the items of a source |
 //! | [`plan`] | users, controller, peers: plans, and transfers that follow them |
@@ -28,7 +29,9 @@
 //! | [`proof`] | users, controller, peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, later readers: what was moved and proved, signed |
 //! | [`endpoints`] | users, daemon, its peers: the table of all endpoints of `/api/v1` |
-//! | [`rest`] | users, daemon: events, sites, pairing, stores |
+//! | [`queue`] | users, controller: rules of the queue, deadlines, actions on many transfers |
+//! | `openapi` | users, daemon: the OpenAPI document of `/api/v1`; with the feature `openapi` |
+//! | [`rest`] | users, daemon: events, sites, pairing, stores and their entries, audit log |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`settings`] | operators, daemon: the configuration and its faults |
 //! | [`site`] | sites: opening a data set, pairing |
@@ -47,6 +50,8 @@ pub mod cluster;
 pub mod endpoints;
 pub mod io_problem;
 pub mod keys;
+#[cfg(feature = "openapi")]
+pub mod openapi;
 pub mod operate;
 mod options;
 pub mod outcome;
@@ -55,6 +60,7 @@ pub mod place;
 pub mod plan;
 pub mod problem;
 pub mod proof;
+pub mod queue;
 pub mod receipt;
 pub mod rest;
 pub mod rpc;
@@ -65,5 +71,5 @@ pub mod timestamp;
 pub mod transfer;
 
 pub use operate::{settings, webhook};
-pub use options::{limits, preserve, select, update};
+pub use options::{deadline, limits, preserve, select, update};
 pub use run::{delete, fence, heads, peers, removal, request, scan, task};

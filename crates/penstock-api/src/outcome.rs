@@ -6,6 +6,7 @@ use crate::place::PathText;
 
 /// Policy that defines when a file counts as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Data, sync, rename, sync of directories, in batches (A1).
@@ -19,6 +20,7 @@ pub enum Durability {
 
 /// An item that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FailedItem {
     /// Path relative to the data set's root.
     pub path: PathText,

@@ -9,6 +9,7 @@ use crate::operate::Finding;
 
 /// The paths between this site and another, tried from both ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PathsView {
     /// The other site.
     pub site: Name,
@@ -23,6 +24,7 @@ pub struct PathsView {
 
 /// Result of one peer: its own description, and the addresses that it reaches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerProbe {
     /// The peer.
     pub peer: Name,
@@ -45,6 +47,7 @@ pub struct PeerProbe {
 
 /// Results of the peers of one site for another site's addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SiteProbe {
     /// The site whose peers have tried.
     pub site: Name,
@@ -64,6 +67,7 @@ impl SiteProbe {
 
 /// Match of two sites, as `penstock doctor --pair` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PairReport {
     /// The paths.
     pub paths: PathsView,
@@ -77,6 +81,7 @@ pub struct PairReport {
 
 /// A pair of addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PathView {
     /// The peer that dials.
     pub peer: Name,

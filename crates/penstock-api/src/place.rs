@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A path as bytes, written in JSON with [`name::escape`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema), schemars(example = &"run7"))]
 #[serde(try_from = "String", into = "String")]
 pub struct PathText(pub Vec<u8>);
 
@@ -35,6 +36,7 @@ impl fmt::Display for PathText {
 /// A place in a store of a site: `SITE:STORE/PATH`. In JSON it is an object; requests may also give
 /// the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(try_from = "LocationForm")]
 pub struct Location {
     /// The site.
@@ -50,9 +52,12 @@ pub struct Location {
 
 /// The forms of a location in JSON.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum LocationForm {
+    /// A text such as `lab:raw/run7`.
     Text(String),
+    /// Its parts.
     Parts { site: Name, store: Name, path: PathText, slash: bool },
 }
 

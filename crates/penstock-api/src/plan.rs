@@ -26,6 +26,7 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// First line of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PlanHead {
     /// [`PLAN_VERSION`].
     pub v: u32,
@@ -71,6 +72,7 @@ pub fn location_of(text: &PathText) -> Result<Location, ParseLocationError> {
 
 /// Action that a plan names for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PlanAction {
     /// Move the item, or make the directory: nothing has its name.
@@ -122,6 +124,7 @@ impl PlanAction {
 
 /// Kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ItemKind {
     /// A regular file.
@@ -152,6 +155,7 @@ pub fn plan_time(time: FileTime) -> PlanTime {
 
 /// The item under the same name at the target, as it was when it was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ThereItem {
     /// Kind.
     pub kind: ItemKind,
@@ -182,6 +186,7 @@ impl ThereItem {
 
 /// An item of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PlanItem {
     /// Action.
     pub action: PlanAction,
@@ -261,6 +266,7 @@ impl PlanItem {
 
 /// Items and bytes of one action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PlanCount {
     /// Items.
     pub items: u64,
@@ -270,6 +276,7 @@ pub struct PlanCount {
 
 /// Totals of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct PlanTotals {
     /// See [`PlanAction::Copy`].
@@ -329,6 +336,7 @@ impl PlanTotals {
 
 /// Estimate of the time that a plan would take.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Forecast {
     /// Seconds for the bytes that are moved.
     pub seconds: f64,
@@ -341,6 +349,7 @@ pub struct Forecast {
 
 /// Last line of a plan.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PlanEnd {
     /// Totals.
     pub totals: PlanTotals,
@@ -371,6 +380,7 @@ pub struct PlanEnd {
 
 /// A line of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum PlanLine {
     /// The first line.

@@ -11,6 +11,7 @@ use crate::run::task_page::TaskPage;
 
 /// Proofs that a transfer is to give.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Proof {
     /// Read every file again from storage after its sync, past the page cache, and compare it with

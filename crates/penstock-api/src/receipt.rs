@@ -26,6 +26,7 @@ const KEY_DOMAIN: &[u8] = b"penstock receipt key 1\n";
 
 /// A receipt, as it is stored and handed out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
     /// The statement.
@@ -36,6 +37,7 @@ pub struct Receipt {
 
 /// Statement of a receipt. All counts are of payload; all times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptBody {
     /// [`RECEIPT_VERSION`].
@@ -78,6 +80,7 @@ pub struct ReceiptBody {
 
 /// Facts from the ledger when a run has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptFacts {
     /// Root of the Merkle tree over the digests of all files (docs/protocol.md, "Root digest"), in
@@ -123,6 +126,7 @@ pub struct ReceiptFacts {
 
 /// A way in which the data was verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Verified {
     /// `arrival`: each piece against its source's digest, before it was written; `readback`: each
@@ -140,6 +144,7 @@ pub struct Verified {
 
 /// A list of checksums.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CatalogueList {
     /// Kind.
@@ -152,6 +157,8 @@ pub struct CatalogueList {
 
 /// Side of a signer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "openapi", schemars(rename = "ReceiptRole"))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The site served the data.
@@ -173,6 +180,7 @@ impl Role {
 
 /// A signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptSignature {
     /// Side of the signer.

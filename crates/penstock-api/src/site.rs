@@ -26,6 +26,9 @@ use crate::run::scan::{RootKind, ScanRequest};
 pub const VERSION_HEADER: &str = "penstock-site-version";
 /// Header with the versions that the sender speaks.
 pub const SPEAKS_HEADER: &str = "penstock-site-speaks";
+/// Header with the user of the calling site for whom a request is. The certificate says which site
+/// that is. A site of an earlier release does not read it.
+pub const USER_HEADER: &str = "penstock-site-user";
 /// Longest time in milliseconds that a request for a page may wait at the source.
 pub const PAGE_WAIT_MS_MAX: u32 = 20_000;
 
@@ -119,6 +122,8 @@ impl From<OpenScan> for ScanRequest {
             preserve: open.preserve,
             owner_names: true,
             remove: open.remove,
+            account: None,
+            user: None,
         }
     }
 }

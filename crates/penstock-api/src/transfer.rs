@@ -6,6 +6,7 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
+use crate::options::deadline::{Deadline, DeadlineView};
 use crate::options::limits::Limits;
 use crate::options::plan_use::PlanUse;
 use crate::options::preserve::{NotKept, Preserve};
@@ -19,6 +20,7 @@ pub use crate::place::{Location, ParseLocationError, PathText};
 
 /// Encryption of payload on the wire. The control channel is always encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Encryption {
     /// TLS 1.3.
@@ -33,6 +35,7 @@ pub const LANES_MAX: u32 = 1024;
 
 /// Options of a transfer. Every field has a default; none needs to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferOptions {
     /// Hash that verifies the data.
@@ -47,6 +50,7 @@ pub struct TransferOptions {
     pub lanes_max: u32,
     /// Exact number of lanes, 1 to [`LANES_MAX`]; 0 lets the engine decide, which is right for
     /// nearly all. Overrides `lanes_max`.
+    #[cfg_attr(feature = "openapi", schemars(range(max = LANES_MAX)))]
     pub lanes: u32,
     /// Bytes of the pieces into which large files are cut, a power of two from 1 MiB to 1 GiB;
     /// small files are packed up to half of it. 0 lets the engine decide, which is right for nearly
@@ -148,18 +152,46 @@ pub struct TransferRequest {
     /// Earliest start, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<u64>,
+    /// Time by which it has to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// Start before all fair shares. For operators.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Seconds without any progress after which an attempt ends, 10 to 86,400;
+    /// [`PROGRESS_TIMEOUT_S`] if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_timeout_s: Option<u32>,
+    /// Most attempts in a row that fail for a reason that may pass, and move nothing. Without a
+    /// limit the transfer is retried until it is cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts_max: Option<u32>,
 }
 
+/// Seconds without any progress after which an attempt ends, unless a request says otherwise.
+pub const PROGRESS_TIMEOUT_S: u32 = 600;
+
 impl TransferRequest {
-    /// Returns a request without label, priority and start time.
+    /// Returns a request with options, and nothing else that need not be given.
     pub fn new(
         id: TransferId,
         source: Location,
         target: Location,
         options: TransferOptions,
     ) -> Self {
-        let label = String::new();
-        Self { id, source, target, options, label, priority: None, not_before: None }
+        Self {
+            id,
+            source,
+            target,
+            options,
+            label: String::new(),
+            priority: None,
+            not_before: None,
+            deadline: None,
+            urgent: false,
+            progress_timeout_s: None,
+            attempts_max: None,
+        }
     }
 }
 
@@ -185,6 +217,7 @@ pub struct Waiting {
 
 /// State of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TransferState {
     /// Accepted and stored, waiting to be started.
@@ -226,6 +259,7 @@ impl TransferState {
 
 /// Figures of a transfer, while it runs and in its summary. All counts are of payload.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Progress {
     /// Entries found so far: files, directories and links.
     pub entries_found: u64,
@@ -305,6 +339,7 @@ pub struct Progress {
 
 /// Part of a target peer in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerShare {
     /// Its name.
     #[serde(deserialize_with = "crate::text::field")]
@@ -349,6 +384,12 @@ pub struct TransferReport {
     /// Earliest start, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<u64>,
+    /// True if an operator has put it before all fair shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Time by which it has to be done, and the outlook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineView>,
     /// State.
     pub state: TransferState,
     /// The reason for which it waits; absent if it does not.

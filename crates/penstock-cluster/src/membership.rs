@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_api::access::Directory;
 use penstock_api::cluster::{DrainMark, KnownPeer, LeaderCard, PeerCard};
@@ -144,6 +144,8 @@ struct Shared {
     wake: Condvar,
     /// Set if the tenure must end: its runs have stopped.
     yields: AtomicBool,
+    /// Time of the last round of the thread.
+    moved: Mutex<Instant>,
 }
 
 impl Cluster {
@@ -159,6 +161,7 @@ impl Cluster {
             stopping: Mutex::new(false),
             wake: Condvar::new(),
             yields: AtomicBool::new(false),
+            moved: Mutex::new(Instant::now()),
         });
         let keys = Keys::of(&config.site);
         let mut member = Member {
@@ -183,6 +186,11 @@ impl Cluster {
     /// The site's peers, now and whenever that changes.
     pub fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
         self.shared.now.subscribe()
+    }
+
+    /// Returns the time since the thread that keeps the lease began its last round.
+    pub fn silence(&self) -> Duration {
+        self.shared.moved.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     /// Changes the card of this peer.
@@ -261,6 +269,7 @@ impl Member {
 
     fn run(&mut self) {
         loop {
+            *self.shared.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             let stepped = self.step();
             let unanswered = matches!(stepped, Err(EtcdError::Unavailable(_)));
             let wait = if unanswered { self.pause() } else { self.tick() };
@@ -410,6 +419,7 @@ impl Member {
             Operation::GetPrefix(self.keys.at("draining/")),
             Operation::GetPrefix(self.keys.at("users/")),
             Operation::GetPrefix(self.keys.at("tokens/")),
+            Operation::GetPrefix(self.keys.at("sessions/")),
         ];
         let answer = self.shared.etcd.transact(&[], &gets, self.patience())?;
         let mut read = answer.read.into_iter();
@@ -436,8 +446,9 @@ impl Member {
         let draining = next().iter().map(mark).collect::<Result<_, _>>()?;
         let users = next().iter().filter_map(principal).collect();
         let tokens = next().iter().filter_map(principal).collect();
+        let sessions = next().iter().filter_map(principal).collect();
         Ok(Seen {
-            directory: Directory::new(users, tokens),
+            directory: Directory::new(users, tokens, sessions),
             leader,
             incarnation,
             is_recovering,
@@ -629,10 +640,12 @@ fn is_same(before: &ClusterNow, now: &ClusterNow) -> bool {
         && before.trouble == now.trouble
 }
 
-/// Returns a user or a token; one that this release cannot read has no rights at this peer.
+/// Returns a user, a token or a session; one that this release cannot read has no rights at this
+/// peer.
 fn principal<T: serde::de::DeserializeOwned>(found: &KeyValue) -> Option<T> {
     let read = parse(found);
-    read.inspect_err(|error| tracing::warn!(%error, "a user or token cannot be read")).ok()
+    let log = |error: &EtcdError| tracing::warn!(%error, "credentials cannot be read");
+    read.inspect_err(log).ok()
 }
 
 fn value_of(value: &impl serde::Serialize) -> Result<Vec<u8>, EtcdError> {

@@ -36,11 +36,16 @@ pub trait SiteClient: Send + Sync {
     /// Returns whether a site is paired with this one.
     fn is_paired(&self, site: &Name) -> bool;
 
-    /// Sends a request to the site that will own the transfer.
+    /// Sends a request of a user of this site to the site that will own the transfer.
     ///
     /// # Errors
     /// The error of the site, or that it cannot be reached.
-    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferReport, Problem>;
+    fn submit(
+        &self,
+        site: &Name,
+        request: &TransferRequest,
+        user: Option<&Name>,
+    ) -> Result<TransferReport, Problem>;
 
     /// Asks the site that would own a transfer for its plan, and writes that to `out`.
     ///
@@ -50,6 +55,7 @@ pub trait SiteClient: Send + Sync {
         &self,
         site: &Name,
         request: &TransferRequest,
+        user: Option<&Name>,
         out: &mut dyn Write,
     ) -> Result<(), Problem>;
 
@@ -120,7 +126,12 @@ pub trait SiteClient: Send + Sync {
     /// # Errors
     /// Code [`ProblemCode::ScanUnknown`]: the scan must be opened again first. Otherwise the error
     /// of the site, or that its signature is invalid.
-    fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem>;
+    fn countersign(
+        &self,
+        site: &Name,
+        body: &ReceiptBody,
+        user: Option<&Name>,
+    ) -> Result<ReceiptSignature, Problem>;
 
     /// Returns the known addresses on which the peers of a site accept lanes, if the site is far.
     /// Sends no request.

@@ -1,6 +1,7 @@
 //! The site's configuration: the types of its tables. [`crate::settings`] reads them from files and
 //! other layers. Unknown keys are errors.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::networks::NetworkConfig;
 
+mod accounts;
+mod audit;
+mod auth;
 mod destination;
 mod error;
 mod own_etcd;
@@ -21,11 +25,17 @@ mod secret;
 mod web;
 mod webhook;
 
+pub use accounts::{SiteAccounts, StoreAccount};
+pub use audit::{AuditConfig, KeepDays};
+pub use auth::AuthConfig;
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
 pub use webhook::{NotifyConfig, WebhookConfig};
 
-pub use error::{ClusterConfigError, ConfigError, NotifyConfigError, OwnEtcdError, WebConfigError};
+pub use error::{
+    AuthConfigError, ClusterConfigError, ConfigError, NotifyConfigError, OwnEtcdError,
+    WebConfigError,
+};
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 pub use secret::Secret;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
@@ -80,9 +90,19 @@ pub struct Config {
     /// A command that is run for each ended transfer. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<NotifyConfig>,
+    /// How people log in to that API.
+    #[serde(default, skip_serializing_if = "AuthConfig::is_default")]
+    pub auth: AuthConfig,
+    /// The audit log. Default: its files are kept for 400 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditConfig>,
     /// The site's other peers, where there are some. Default: this peer is the whole site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterConfig>,
+    /// Accounts as which mapped stores are used for paired sites, by site. Default: none. A
+    /// running daemon follows changes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accounts: BTreeMap<Name, SiteAccounts>,
     /// The stores: only what is listed here can be read or written by anybody.
     #[serde(default, rename = "store")]
     pub stores: Vec<StoreConfig>,
@@ -210,6 +230,10 @@ pub struct StoreConfig {
     /// arrays with parity and disks that rotate. Default: auto.
     #[serde(default)]
     pub io: Io,
+    /// As whom files are read and written: `daemon`, its own user, or `mapped`, the account of the
+    /// user or paired site whose transfer it is. Default: daemon.
+    #[serde(default, skip_serializing_if = "StoreAccount::is_default")]
+    pub account: StoreAccount,
 }
 
 /// Whether what is read from a store must be encrypted on its way.
@@ -281,6 +305,7 @@ impl StoreConfig {
             encryption,
             allow_privileged,
             io,
+            account: StoreAccount::Daemon,
         }
     }
 

@@ -16,6 +16,7 @@
 //! | `operations` | what operators ask of any peer |
 //! | `checks` | findings about this host, its site and its paths |
 //! | `events` | what has happened at this site |
+//! | `metrics` | figures of this peer, and proof that its loops move |
 //! | `webhooks` | other programs, told of transfers that have ended |
 //! | `managed_etcd` | a member of etcd that this host runs |
 //! | `peer_server` | requests of a controller on another host, answered |
@@ -32,6 +33,7 @@ mod events;
 pub mod http;
 mod leases;
 pub mod managed_etcd;
+pub mod metrics;
 pub mod networks;
 mod operations;
 mod peer_client;
@@ -64,6 +66,7 @@ pub fn run(loaded: Loaded, layers: Layers) -> anyhow::Result<ExitCode> {
     let lock = lock(layers.directory())?;
     check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(penstock_sys::leave_inherited_account)
         .thread_name("control")
         .enable_all()
         .build()
@@ -73,6 +76,11 @@ pub fn run(loaded: Loaded, layers: Layers) -> anyhow::Result<ExitCode> {
     // them. It ends with the process, and only then may another daemon begin.
     std::mem::forget((runtime, lock));
     result
+}
+
+/// Returns the OpenAPI document of the API `/api/v1`, as JSON text.
+pub fn openapi_document() -> &'static str {
+    http::local::openapi::document()
 }
 
 /// Checks that the threads of the runtimes and one of each that blocks can be started: a runtime

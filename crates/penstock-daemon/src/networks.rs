@@ -44,7 +44,7 @@ pub struct NetworkConfig {
 
 /// The addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prefix {
+pub struct Prefix {
     address: IpAddr,
     bits: u8,
 }
@@ -57,7 +57,8 @@ fn bits_of(address: IpAddr) -> (u128, u8) {
 }
 
 impl Prefix {
-    fn contains(self, address: IpAddr) -> bool {
+    /// Returns whether an address begins with these bits.
+    pub(crate) fn contains(self, address: IpAddr) -> bool {
         let ((own, _), (other, _)) = (bits_of(self.address), bits_of(address));
         let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
         self.address.is_ipv4() == address.is_ipv4() && (own ^ other) & mask == 0
@@ -67,7 +68,7 @@ impl Prefix {
 /// A text that is no prefix of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no prefix as `10.50.1.0/24` or `fd50::/64`")]
-pub(crate) struct ParsePrefixError(String);
+pub struct ParsePrefixError(String);
 
 impl std::str::FromStr for Prefix {
     type Err = ParsePrefixError;

@@ -76,6 +76,15 @@ pub enum EpochAction {
     },
 }
 
+/// What waits in an epoch machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochCounts {
+    /// Bytes that were written since the last sync began.
+    pub unsynced_bytes: u64,
+    /// Pieces that wait for their names.
+    pub nameless: usize,
+}
+
 /// Most pieces that one publish action names.
 pub const PUBLISH_BATCH: usize = 32;
 
@@ -220,6 +229,13 @@ impl EpochMachine {
         let sync = self.dirty_since.map(|since| since.plus(self.age));
         let finish = self.finishes.front().map(|(from, _)| *from);
         sync.into_iter().chain(finish).min()
+    }
+
+    /// Returns what waits now.
+    pub fn counts(&self) -> EpochCounts {
+        let sealed = self.sealed.as_ref().map_or(0, Vec::len);
+        let named = self.publishable.len() + self.finishes.len() + self.publishing;
+        EpochCounts { unsynced_bytes: self.bytes, nameless: self.written.len() + sealed + named }
     }
 
     /// Returns whether nothing is written, sealed or waiting for a name.

@@ -17,6 +17,7 @@
 //! for a reason that may pass is asked for again after a delay, over another path first; after
 //! [`ATTEMPTS_MAX`] attempts it has failed.
 
+mod counts;
 mod endgame;
 mod item;
 mod retries;
@@ -35,6 +36,7 @@ use self::retries::{Retries, has_other, may_pass, retry_of};
 use crate::flow::Flow;
 use crate::paths::PathId;
 
+pub use self::counts::{FetchCounts, ResentBytes};
 pub use self::item::{Item, Request};
 
 /// Attempts at one entry before it has failed for good.
@@ -128,7 +130,7 @@ pub struct FetchMachine {
     next_request: u32,
     /// Flow over each path; there is always one.
     flows: BTreeMap<PathId, Flow>,
-    resent_bytes: u64,
+    resent: ResentBytes,
     /// Paths that are to carry, open yet or not.
     paths: usize,
     /// Least bytes of one request over distance.
@@ -157,7 +159,7 @@ impl FetchMachine {
             returning: BTreeMap::new(),
             next_request: 1,
             flows: BTreeMap::from([(PathId::default(), Flow::default())]),
-            resent_bytes: 0,
+            resent: ResentBytes::default(),
             cut_bytes: CUT_BYTES,
             is_shared: false,
             dry: None,
@@ -239,7 +241,7 @@ impl FetchMachine {
     /// that had come of a reply are sent twice by that; requests without an answer cost nothing.
     pub fn handle_lane_down(&mut self, lane: LaneId) {
         if let Some(load) = self.lanes.remove(&lane) {
-            self.resent_bytes += load.arrived;
+            self.resent.lane_lost += load.arrived;
             if let Some(flow) = self.flows.get_mut(&load.path) {
                 flow.handle_lane_down(load.bytes, load.requests);
             }
@@ -328,7 +330,7 @@ impl FetchMachine {
                 let delay = RETRY_DELAY * 2u32.pow(u32::from(item.attempt) - 1);
                 let again = retry_of(&item, failure.entry);
                 progress.items += 1;
-                self.resent_bytes += again.bytes;
+                self.resent.entry_failed += again.bytes;
                 self.retries.push(now.plus(delay), again, tried.clone());
             } else {
                 progress.failures.push(failure);
@@ -586,8 +588,17 @@ impl FetchMachine {
 
     /// Returns the bytes that came and had to be sent once more: the lane died within the reply, or
     /// they did not pass the check.
-    pub fn resent_bytes(&self) -> u64 {
-        self.resent_bytes
+    pub fn resent(&self) -> ResentBytes {
+        self.resent
+    }
+
+    /// Returns how many requests are where.
+    pub fn counts(&self) -> FetchCounts {
+        FetchCounts {
+            queued: self.queue.len(),
+            retrying: self.retries.len(),
+            asked: self.asked.len(),
+        }
     }
 }
 
@@ -668,8 +679,8 @@ mod tests {
         let again = machine.poll_request(Instant(2), LaneId(2)).unwrap();
         assert_eq!(again.item, second.item);
         assert_eq!(
-            machine.resent_bytes(),
-            40,
+            machine.resent(),
+            ResentBytes { lane_lost: 40, entry_failed: 0 },
             "what was asked for and had not come is not sent twice"
         );
     }

@@ -106,7 +106,7 @@ fn a9_a_sync_covers_only_the_writing_before_it() {
     let again = machine.poll_work(PEER, u64::MAX, NOW).work;
     assert!(matches!(again[0], Work::Fetch { generation: 1, fresh: true, .. }));
     machine.handle_reports(PEER, [written(0, 1, 6), Report::Synced { epoch: 5 }], NOW);
-    assert_eq!(durable(&commit(&mut machine)), []);
+    assert_eq!(durable(&commit(&mut machine)), Vec::<u32>::new());
     machine.handle_reports(PEER, [Report::Synced { epoch: 6 }], NOW);
     assert_eq!(durable(&commit(&mut machine)), [0]);
 }

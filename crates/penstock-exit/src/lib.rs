@@ -11,17 +11,18 @@
 #![forbid(unsafe_code)]
 
 pub mod cause;
+mod log;
+
+pub use log::{check_log, set_log, start_log};
 
 use penstock_api::problem::ProblemCode;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::process;
-use std::sync::OnceLock;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_proto::text;
-use tracing_subscriber::EnvFilter;
 
 /// What the exit status of `penstock` says, so that scripts can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,62 +308,6 @@ pub fn output() -> Shown<BufWriter<io::StdoutLock<'static>>> {
     Shown::new(BufWriter::new(io::stdout().lock()), "")
 }
 
-/// Starts the log on standard error: one line a record, whatever is in its fields. `PENSTOCK_LOG`
-/// chooses records, as in tracing's `EnvFilter`; without it `level` does.
-pub fn start_log(level: &str) {
-    let filter = EnvFilter::try_from_env("PENSTOCK_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let builder = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(|| Records(io::stderr()))
-        .with_env_filter(filter)
-        .with_filter_reloading();
-    let handle = builder.reload_handle();
-    // A second subscriber is refused; there is one only in tests of this process.
-    if builder.try_init().is_ok() {
-        let change = move |filter| handle.reload(filter).map_err(|error| error.to_string());
-        let _ = LOG_FILTER.set(Box::new(change));
-    }
-}
-
-/// Replaces the filter of the log.
-type ChangeLog = dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync;
-
-/// Changes the filter of the log that was started.
-static LOG_FILTER: OnceLock<Box<ChangeLog>> = OnceLock::new();
-
-/// Checks the level of a log: `info`, or per module as `info,penstock_peer=debug`.
-///
-/// # Errors
-/// The text is no level; the message says why.
-pub fn check_log(level: &str) -> Result<(), String> {
-    level.parse::<EnvFilter>().map(drop).map_err(|error| format!("`{level}`: {error}"))
-}
-
-/// Changes the level of the log that was started; without one does nothing.
-///
-/// # Errors
-/// The text is no level.
-pub fn set_log(level: &str) -> Result<(), String> {
-    let filter = level.parse::<EnvFilter>().map_err(|error| format!("`{level}`: {error}"))?;
-    LOG_FILTER.get().map_or(Ok(()), |change| change(filter))
-}
-
-/// The log: each write is one record.
-struct Records<W>(W);
-
-impl<W: Write> Write for Records<W> {
-    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(record);
-        let text = text::line(text.trim_end_matches('\n'));
-        self.0.write_all(format!("{text}\n").as_bytes())?;
-        Ok(record.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
 /// Longest line that [`Shown`] keeps until it is complete; a longer one is passed on in parts.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
@@ -452,13 +397,9 @@ mod tests {
         assert!(told.chars().all(|one| one == '\n' || text::is_shown(one)), "{told}");
     }
 
-    /// Promise: a record of the log is one line, and lines that are passed on are marked and
-    /// escaped, wherever a write ends.
+    /// Promise: lines that are passed on are marked and escaped, wherever a write ends.
     #[test]
-    fn records_and_lines_are_kept_apart() {
-        let mut log = Vec::new();
-        Records(&mut log).write_all(b"WARN a\nINFO forged\x1b[2J\n").unwrap();
-        assert_eq!(String::from_utf8(log).unwrap(), "WARN a\\nINFO forged\\u001b[2J\n");
+    fn lines_are_kept_apart() {
         let text = "ok\r\nerror: f\u{fc}r \x1b]0;x\x07\nend".as_bytes();
         for at in 0..text.len() {
             let mut out = Vec::new();

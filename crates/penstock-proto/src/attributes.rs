@@ -45,6 +45,7 @@ pub struct DeviceNumber {
 
 /// A class of attributes: kept, withheld or refused as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AttributeClass {
     /// User and group.

@@ -22,6 +22,7 @@ use crate::name;
 
 /// A checksum of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ChecksumKind {
     /// BLAKE3, 256 bits.

@@ -40,6 +40,8 @@ pub mod listing;
 pub mod manifest;
 pub mod name;
 pub mod network;
+#[cfg(feature = "openapi")]
+mod schema;
 pub mod select;
 pub mod session;
 pub mod slicing;

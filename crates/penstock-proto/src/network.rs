@@ -36,6 +36,7 @@ impl Role {
 
 /// An address at which a peer takes lanes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DataAddress {
     /// The peer.

@@ -20,6 +20,7 @@ pub const TIB: u64 = 1024 * GIB;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FileTime {
     /// Whole seconds since the Unix epoch.
     pub seconds: i64,

@@ -17,6 +17,7 @@ use crate::wire::{DecodeError, Reader, Writer};
 
 /// Versions from the oldest to the newest, both included. In text `1` or `1-2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct VersionRange {
     /// The oldest.

@@ -1,7 +1,7 @@
 //! Handles of directories, and a small cache of them for each worker.
 
 use std::fmt;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use penstock_proto::attributes::{AttributeClass, Owner};
 use penstock_proto::name;
 use penstock_proto::units::{FileTime, Instant};
+use penstock_sys::{Account, Acting, act_as_daemon};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -36,15 +37,35 @@ struct Inner {
 struct Handle {
     fd: OwnedFd,
     mount: Arc<Mount>,
+    /// The account as which it is used; `None` for that of the process.
+    account: Option<Account>,
     /// Set if new files get the requested mode; determined once.
     plain: OnceLock<bool>,
     /// User and group of new files, as seen on the first one made here.
     gives_owner: OnceLock<Owner>,
 }
 
+/// The descriptor of a directory. While it is there, this thread acts as the account of the store.
+pub(crate) struct DirFd<'a> {
+    fd: BorrowedFd<'a>,
+    _acting: Acting,
+}
+
+impl AsFd for DirFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
+    }
+}
+
 impl Dir {
-    pub(crate) fn posix(path: &[u8], fd: OwnedFd, mount: Arc<Mount>) -> Self {
-        let handle = Handle { fd, mount, plain: OnceLock::new(), gives_owner: OnceLock::new() };
+    pub(crate) fn posix(
+        path: &[u8],
+        fd: OwnedFd,
+        mount: Arc<Mount>,
+        account: Option<Account>,
+    ) -> Self {
+        let (plain, gives_owner) = (OnceLock::new(), OnceLock::new());
+        let handle = Handle { fd, mount, account, plain, gives_owner };
         Self(Arc::new(Inner { path: path.into(), handle: Some(handle) }))
     }
 
@@ -77,7 +98,9 @@ impl Dir {
     /// the first time.
     pub(crate) fn inherits_nothing(&self) -> bool {
         self.0.handle.as_ref().is_some_and(|Handle { fd, mount, plain, .. }| {
-            *plain.get_or_init(|| mode::inherits_nothing(fd.as_fd(), mount.kind()))
+            *plain.get_or_init(|| {
+                self.act().is_ok_and(|_acting| mode::inherits_nothing(fd.as_fd(), mount.kind()))
+            })
         })
     }
 
@@ -102,18 +125,43 @@ impl Dir {
         Ok(owner)
     }
 
-    /// The descriptor, or an error if this directory is of another kind of store.
-    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>, StoreError> {
+    /// Has this thread act as the account of the store: for what is open beneath it, or for many
+    /// calls at once.
+    ///
+    /// # Errors
+    /// `Io`, see [`Account::act`].
+    pub(crate) fn act(&self) -> Result<Acting, StoreError> {
+        match self.account() {
+            None => Ok(act_as_daemon()),
+            Some(account) => {
+                let acting = account.act();
+                acting.map_err(|error| StoreError::io("act as an account in", self.path(), error))
+            }
+        }
+    }
+
+    /// The descriptor, as the account of the store; or an error if this directory is of another
+    /// kind of store.
+    pub(crate) fn fd(&self) -> Result<DirFd<'_>, StoreError> {
+        Ok(DirFd { fd: self.own_fd()?, _acting: self.act()? })
+    }
+
+    /// The descriptor for what the daemon does itself; the caller acts as the daemon.
+    pub(crate) fn own_fd(&self) -> Result<BorrowedFd<'_>, StoreError> {
         match &self.0.handle {
             Some(handle) => Ok(handle.fd.as_fd()),
             None => Err(StoreError::io("open", self.path(), Errno::BADF)),
         }
     }
 
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.0.handle.as_ref().and_then(|handle| handle.account.as_ref())
+    }
+
     /// Returns the descriptor as [`Dir::fd`] does, for calls that are repeated on an error of the
     /// system.
-    pub(crate) fn fd_raw(&self) -> Result<BorrowedFd<'_>, Errno> {
-        self.fd().map_err(|_| Errno::BADF)
+    pub(crate) fn fd_raw(&self) -> Result<DirFd<'_>, Errno> {
+        self.fd().map_err(|error| error.errno().map_or(Errno::BADF, Errno::from_raw_os_error))
     }
 
     /// Returns whether files here may have the times that were set. Returns false once the file

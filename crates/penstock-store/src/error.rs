@@ -92,21 +92,19 @@ fn top_or(path: &str) -> String {
 #[non_exhaustive]
 pub enum StoreOffline {
     /// The identity file is not there: most often the file system is not mounted.
-    #[error(
-        "store `{root}` is offline: it has no `.penstock-store-7q2mv0kd9j/store`; is it mounted?"
-    )]
+    #[error("`{root}` has no `.penstock-store-7q2mv0kd9j/store`: is the store mounted?")]
     IdentityMissing {
         /// Path of the root on this host, escaped.
         root: String,
     },
     /// The identity file is there and cannot be understood.
-    #[error("store `{root}` is offline: `.penstock-store-7q2mv0kd9j/store` is damaged")]
+    #[error("`.penstock-store-7q2mv0kd9j/store` in `{root}` is damaged")]
     IdentityDamaged {
         /// Path of the root on this host, escaped.
         root: String,
     },
     /// A different store is mounted here.
-    #[error("store `{root}` is offline: it is store {found}, not {expected}")]
+    #[error("`{root}` is store {found}, not {expected}")]
     OtherStore {
         /// Path of the root on this host, escaped.
         root: String,
@@ -117,10 +115,7 @@ pub enum StoreOffline {
     },
     /// The mount at the root differs from the one that was opened, or from the one that was
     /// recorded.
-    #[error(
-        "store `{root}` is offline: its path now leads to another file system or directory \
-             ({found})"
-    )]
+    #[error("`{root}` leads to another file system or directory now ({found})")]
     OtherMount {
         /// Path of the root on this host, escaped.
         root: String,
@@ -147,7 +142,7 @@ pub enum StoreOffline {
         reason: String,
     },
     /// The root cannot be reached.
-    #[error("store `{root}` is offline: {reason}")]
+    #[error("`{root}` cannot be reached: {reason}")]
     Unreachable {
         /// Path of the root on this host, escaped.
         root: String,

@@ -80,6 +80,7 @@ impl ReadFile {
     pub fn meta(&self) -> Result<Meta, StoreError> {
         let meta = match &self.handle {
             Handle::Posix(fd) => {
+                let _acting = self.dir.act()?;
                 stat_open(fd.as_fd(), &self.dir).map_err(|errno| self.error("stat", errno))?
             }
             Handle::Mem(file) => file.meta(),
@@ -99,6 +100,7 @@ impl ReadFile {
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         match &self.handle {
             Handle::Posix(fd) => {
+                let _acting = self.dir.act()?;
                 let read = match read_fully(fd.as_fd(), offset, buffer) {
                     Err(Errno::SPIPE) => self.read_streamed(offset, buffer),
                     read => read,
@@ -130,6 +132,7 @@ impl ReadFile {
     /// # Errors
     /// `Io`.
     pub fn next_data(&self, offset: u64) -> Result<Option<u64>, StoreError> {
+        let _acting = self.dir.act()?;
         let size = match &self.handle {
             Handle::Mem(file) => file.meta().size,
             Handle::Posix(fd) => match seek(fd, SeekFrom::Data(offset)) {
@@ -147,6 +150,7 @@ impl ReadFile {
     /// # Errors
     /// `Io`.
     pub fn next_hole(&self, offset: u64) -> Result<u64, StoreError> {
+        let _acting = self.dir.act()?;
         let size = match &self.handle {
             Handle::Mem(file) => file.meta().size,
             Handle::Posix(fd) => match seek(fd, SeekFrom::Hole(offset)) {

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use penstock_proto::attributes::ClassSet;
+use penstock_sys::{Account, Acting, act_as_daemon};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
@@ -12,7 +13,7 @@ use crate::meta::{DirEntry, Meta};
 use crate::posix::identity::StoreFingerprint;
 use crate::posix::read::sizes::measure;
 use crate::posix::read::xattrs;
-use crate::posix::store::PosixStore;
+use crate::posix::store::{PosixStore, Space};
 use crate::read_file::{ListBuffer, ReadFile};
 
 /// A store that is listed and read. Clones are the same store; all methods block, and may be called
@@ -26,6 +27,28 @@ pub enum Source {
 }
 
 impl Source {
+    /// See [`PosixStore::acting_as`]; a store without files has no rights to judge.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn acting_as(&self, account: &Account) -> Result<Self, StoreError> {
+        match self {
+            Self::Posix(store) => store.acting_as(account).map(Self::Posix),
+            Self::Mem(store) => Ok(Self::Mem(store.clone())),
+        }
+    }
+
+    /// See [`PosixStore::act`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn act(&self) -> Result<Acting, StoreError> {
+        match self {
+            Self::Posix(store) => store.act(),
+            Self::Mem(_) => Ok(act_as_daemon()),
+        }
+    }
+
     /// The root directory.
     pub fn root(&self) -> &Dir {
         match self {
@@ -55,9 +78,46 @@ impl Source {
         buffer: &mut ListBuffer,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        self.list_from(dir, 0, buffer, &mut |entry, _| visit(entry))
+    }
+
+    /// See [`PosixStore::list_from`].
+    ///
+    /// # Errors
+    /// `Io`: the listing is not complete.
+    pub fn list_from(
+        &self,
+        dir: &Dir,
+        position: u64,
+        buffer: &mut ListBuffer,
+        visit: &mut dyn FnMut(DirEntry<'_>, u64) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.list(dir, buffer, visit),
-            Self::Mem(store) => store.list(dir, visit),
+            Self::Posix(store) => store.list_from(dir, position, buffer, visit),
+            Self::Mem(store) => store.list_from(dir, position, visit),
+        }
+    }
+
+    /// See [`PosixStore::stat`]; the empty name is `dir` itself. The size of a file is the one that
+    /// the file system reports: nothing is read for it.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn stat_reported(&self, dir: &Dir, name: &[u8]) -> Result<Meta, StoreError> {
+        match self {
+            Self::Posix(store) => store.stat(dir, name),
+            Self::Mem(store) => store.stat(dir, name),
+        }
+    }
+
+    /// Room left in the file system of the root; `None` for generated entries.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn space(&self) -> Result<Option<Space>, StoreError> {
+        match self {
+            Self::Posix(store) => store.space().map(Some),
+            Self::Mem(_) => Ok(None),
         }
     }
 

@@ -6,6 +6,7 @@ use penstock_proto::attributes::DeviceNumber;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
+use penstock_sys::{Account, Acting, act_as_daemon};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
@@ -38,6 +39,36 @@ pub enum Target {
 const NULL_IDENTITY: StoreIdentity = StoreIdentity { id: [0; 16], created_seconds: 0 };
 
 impl Target {
+    /// See [`PosixStore::acting_as`]; a store without files has no rights to judge.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn acting_as(&self, account: &Account) -> Result<Self, StoreError> {
+        match self {
+            Self::Posix(store) => store.acting_as(account).map(Self::Posix),
+            Self::Null => Ok(Self::Null),
+        }
+    }
+
+    /// See [`PosixStore::account`].
+    pub fn account(&self) -> Option<&Account> {
+        match self {
+            Self::Posix(store) => store.account(),
+            Self::Null => None,
+        }
+    }
+
+    /// See [`PosixStore::act`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn act(&self) -> Result<Acting, StoreError> {
+        match self {
+            Self::Posix(store) => store.act(),
+            Self::Null => Ok(act_as_daemon()),
+        }
+    }
+
     /// See [`PosixStore::for_data_set`].
     pub fn for_data_set(&self, root: &[u8], sets_modes: bool, replaces_special: bool) -> Self {
         match self {
@@ -91,6 +122,17 @@ impl Target {
         match self {
             Self::Posix(store) => store.make_dirs(path),
             Self::Null => check_item_path(path).map(|()| Dir::imagined(path)),
+        }
+    }
+
+    /// See [`PosixStore::make_directory`].
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `Exists`; `ReadOnly`; `Io`.
+    pub fn make_directory(&self, path: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.make_directory(path),
+            Self::Null => check_item_path(path),
         }
     }
 

@@ -22,6 +22,11 @@ impl Semaphore {
         Self { free, waiting, lock: Mutex::default(), wake: Condvar::new() }
     }
 
+    /// Returns how many permits are free, and how many threads wait for one.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.free.load(Ordering::Relaxed), self.waiting.load(Ordering::Relaxed))
+    }
+
     fn take(&self) -> bool {
         let less = |free: usize| free.checked_sub(1);
         self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()

@@ -494,6 +494,7 @@ fn store(name: &Name, path: &Path, read_only: bool) -> StoreSpec {
         ephemeral: false,
         allow_privileged: true,
         io: IoMode::Auto,
+        mapped: false,
     }
 }
 
@@ -621,6 +622,8 @@ impl InProcessSite {
             preserve: self.options.preserve.clone(),
             owner_names: false,
             remove: self.options.remove_source,
+            account: None,
+            user: None,
         };
         source.open_scan(&request).unwrap();
         let heads = SqliteState::open(&state.join("state.db")).unwrap();
@@ -644,6 +647,7 @@ impl InProcessSite {
             places: (root.clone(), root),
             known_rate: None,
             fence: self.fence.clone(),
+            account: None,
         };
         std::thread::spawn(move || runner::run(input))
     }

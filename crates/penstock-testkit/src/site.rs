@@ -90,7 +90,7 @@ impl Site {
     }
 
     /// Has a command start the daemon, which ends in a program of its own, as `ip netns exec` does.
-    pub(crate) fn launch_by(&mut self, command: &Command) {
+    pub fn launch_by(&mut self, command: &Command) {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         self.launcher = words.map(OsString::from).collect();
     }

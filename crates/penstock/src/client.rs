@@ -1,5 +1,6 @@
 //! Asks the daemon of a site directory over its Unix socket, or one on another host over HTTPS.
 
+pub(crate) mod credentials;
 mod remote_daemon;
 
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use hyper::Method;
+use hyper::{HeaderMap, Method, StatusCode};
 use penstock_api::endpoints::{self as api, EndpointUri};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::{Event, Page, SOCKET_NAME};
@@ -19,7 +20,9 @@ use tokio::runtime::Runtime;
 use penstock_daemon::config::Config;
 use penstock_daemon::http;
 use penstock_exit::{ExitCode, Failure, failure};
+use penstock_net::trust::IntroducedAuthority;
 use remote_daemon::RemoteDaemon;
+pub(crate) use remote_daemon::stored_url;
 
 /// How long the daemon may take for one answer; it may have to ask another site meanwhile.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -41,6 +44,26 @@ enum Way {
     Https(RemoteDaemon),
 }
 
+/// A reply, whatever its status.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Returns the object in the reply.
+    ///
+    /// # Errors
+    /// The reply is a problem, or another object.
+    pub(crate) fn object<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        if !self.status.is_success() {
+            return Err(failure(http::problem_of(self.status.as_u16(), &self.body)).into());
+        }
+        Ok(http::decode(&self.body).map_err(failure)?)
+    }
+}
+
 /// What the reader of an event stream wants next.
 pub(crate) enum Next {
     /// The next event.
@@ -50,18 +73,67 @@ pub(crate) enum Next {
 }
 
 impl Client {
-    /// Returns a client of the daemon that `PENSTOCK_URL` names, or of the one of a site directory.
-    /// The daemon is not asked yet.
+    /// Returns a client of the daemon that `PENSTOCK_URL` names, of the one of a site directory
+    /// that the user names, or of the one that the user has logged in to last; else of the default
+    /// site directory. The daemon is not asked yet.
     ///
     /// # Errors
     /// There are no threads or descriptors left; `PENSTOCK_URL` is wrong or lacks a token.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
-        let way = match RemoteDaemon::of_environment()? {
-            Some(remote) => Way::Https(remote),
-            None => Way::Socket(directory.join(SOCKET_NAME)),
-        };
+        match RemoteDaemon::chosen(directory)? {
+            Some(remote) => Self::by(Way::Https(remote)),
+            None => Self::local(directory),
+        }
+    }
+
+    /// Returns a client of the daemon of a site directory, by its socket.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub(crate) fn local(directory: &Path) -> anyhow::Result<Self> {
+        Self::by(Way::Socket(directory.join(SOCKET_NAME)))
+    }
+
+    /// Returns a client of the daemon at an address, whose certificate is of an authority, PEM. It
+    /// has no token.
+    ///
+    /// # Errors
+    /// The address or the authority is none.
+    pub(crate) fn anonymous(url: &str, ca: &str) -> anyhow::Result<Self> {
+        Self::by(Way::Https(RemoteDaemon::new(url, ca)?))
+    }
+
+    fn by(way: Way) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { way, runtime })
+    }
+
+    /// Returns the daemon in words: its address, or its socket.
+    pub(crate) fn place(&self) -> String {
+        match &self.way {
+            Way::Https(remote) => remote.url(),
+            Way::Socket(socket) => socket.display().to_string(),
+        }
+    }
+
+    /// Sends a request with headers of its own, and returns the reply, whatever its status.
+    ///
+    /// # Errors
+    /// No daemon answers.
+    pub(crate) fn exchange(
+        &self,
+        uri: &EndpointUri,
+        body: Option<Vec<u8>>,
+        headers: &[(&'static str, String)],
+    ) -> anyhow::Result<Answer> {
+        let talk = async {
+            let response = self.reply(uri, body, headers).await?;
+            let status = response.status();
+            let headers = response.headers().clone();
+            Ok(Answer { status, headers, body: http::read(response).await?.to_vec() })
+        };
+        let reply = self.runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await });
+        reply.map_err(|_| late(DEADLINE))?.map_err(|problem| failure(problem).into())
     }
 
     /// Another client of the same daemon, for another thread.
@@ -157,6 +229,18 @@ impl Client {
         self.post_within(uri, body, DEADLINE)
     }
 
+    /// POSTs or PUTs an object, and expects no answer but that it was taken.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn post_empty(
+        &self,
+        uri: &EndpointUri,
+        body: &impl Serialize,
+    ) -> anyhow::Result<()> {
+        self.post_bytes(uri, http::encode(body).map_err(failure)?)
+    }
+
     /// POSTs an object that may take the daemon up to `deadline`, and gives the one that is
     /// answered.
     ///
@@ -195,10 +279,7 @@ impl Client {
         match reply {
             Ok(Ok(body)) => Ok(body.to_vec()),
             Ok(Err(problem)) => Err(failure(problem).into()),
-            Err(_) => {
-                let message = format!("the daemon gave no answer in {} s", deadline.as_secs());
-                Err(Failure::new(ExitCode::Temporary, message).into())
-            }
+            Err(_) => Err(late(deadline).into()),
         }
     }
 
@@ -206,6 +287,20 @@ impl Client {
         &self,
         uri: &EndpointUri,
         body: Option<Vec<u8>>,
+    ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
+        let response = self.reply(uri, body, &[]).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        Err(http::problem_of(status, &http::read(response).await?))
+    }
+
+    async fn reply(
+        &self,
+        uri: &EndpointUri,
+        body: Option<Vec<u8>>,
+        headers: &[(&'static str, String)],
     ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
         let method = match uri.endpoint.method {
             api::Method::Get => Method::GET,
@@ -216,11 +311,11 @@ impl Client {
         };
         let path = uri.as_str();
         match &self.way {
-            Way::Https(remote) => remote.send(method, path, body).await,
+            Way::Https(remote) => remote.send(method, path, body, headers).await,
             Way::Socket(socket) => {
                 let stream = UnixStream::connect(socket).await;
                 let stream = stream.map_err(|error| unanswered(socket, &error))?;
-                http::send(stream, method, path, body).await
+                http::exchange(stream, method, path, body, ("penstock", headers)).await
             }
         }
     }
@@ -273,13 +368,28 @@ impl Client {
     }
 }
 
+/// Returns the authority of the daemon at an address, which nothing vouches for yet. Blocks.
+///
+/// # Errors
+/// The address is none, or no daemon answers.
+pub(crate) fn look_at(url: &str) -> anyhow::Result<IntroducedAuthority> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(remote_daemon::look_at(url))
+}
+
+fn late(deadline: Duration) -> Failure {
+    let message = format!("the daemon gave no answer in {} s", deadline.as_secs());
+    Failure::new(ExitCode::Temporary, message)
+}
+
 /// Returns the problem of a socket at which no daemon answers.
 fn unanswered(socket: &Path, error: &io::Error) -> Problem {
     let directory = socket.parent().unwrap_or(socket);
     let (shown, named) = (directory.display(), "name another site directory by `--dir`");
     if error.kind() == io::ErrorKind::PermissionDenied {
         let title = format!("this user may not ask the daemon at `{}`", socket.display());
-        let hint = format!("run it as the user of the daemon, or {named}");
+        let hint =
+            format!("log in with `penstock login`, run it as the user of the daemon, or {named}");
         return Problem::new(ProblemCode::NotAuthorised, title).because(error).hint(hint);
     }
     let is_site = Config::found(directory).exists();

@@ -8,6 +8,7 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 use penstock_api::endpoints::TABLE;
 use penstock_api::problem::ProblemCode;
+use penstock_daemon::metrics::TABLE as FAMILIES;
 
 use crate::settings;
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -42,6 +43,9 @@ pub(crate) struct ReferenceArgs {
     /// Print the endpoints of the API instead of the commands
     #[arg(long, conflicts_with_all = ["man", "problems"])]
     endpoints: bool,
+    /// Print the OpenAPI document of the API instead of the commands
+    #[arg(long, conflicts_with_all = ["man", "problems", "endpoints"])]
+    openapi: bool,
 }
 
 /// Prints the completions of a shell.
@@ -83,6 +87,7 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
         }
         None if args.problems => exit::print(problems().trim_end())?,
         None if args.endpoints => exit::print(endpoints().trim_end())?,
+        None if args.openapi => exit::print(penstock_daemon::openapi_document().trim_end())?,
         None => {
             let text = markdown(&command) + &settings::reference::markdown();
             exit::print(text.trim_end())?;
@@ -136,6 +141,34 @@ fn markdown(root: &Command) -> String {
             text.push_str(&format!("\n```\n{after}\n```\n"));
         }
     }
+    text.push_str(&metrics());
+    text
+}
+
+/// Returns the reference of the families of metrics as Markdown.
+fn metrics() -> String {
+    let mut text = String::from(
+        "\n## Metrics\n\n\
+         `GET /metrics` of each peer returns these families. [monitoring.md](monitoring.md) says \
+         how to\nread them. Counters begin at zero with the daemon; those of the controller begin \
+         with its lead.\n",
+    );
+    for group in FAMILIES {
+        text.push_str(&format!(
+            "\n| {} | type | labels | shown by | meaning |\n|---|---|---|---|---|\n",
+            group.name
+        ));
+        for family in group.families {
+            text.push_str(&format!(
+                "| `{}` | {} | {} | {} | {} |\n",
+                family.name,
+                family.kind.as_str(),
+                family.labels.join(", "),
+                family.shown_by.as_str(),
+                family.help
+            ));
+        }
+    }
     text
 }
 
@@ -177,6 +210,34 @@ fn problems() -> String {
     text
 }
 
+/// The section of the reference of endpoints on their OpenAPI document.
+const OPENAPI: &str = "\
+## The OpenAPI document
+
+`openapi/penstock-v1.json` describes all endpoints for tools, in OpenAPI 3.1: parameters, bodies,
+answers, problems, examples. A daemon serves its own to everybody, and `penstock reference
+--openapi` prints that of a program.
+
+```
+curl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/openapi.json > api.json
+npx openapi-typescript@7 api.json --output api.ts
+datamodel-codegen --input api.json --input-file-type openapi --output api.py
+```
+
+- *A client survives what it does not know.* Within `/api/v1` a later release adds fields and
+  events, which a client ignores. It adds words of enumerations and codes of problems, which a
+  client takes for one that it has no special case for. So the enumerations of answers are strings,
+  with the words of this release in `x-extensible-enum`. None is taken away.
+- *A request is strict*: a field or a word that this release does not know is refused with status
+  400 wherever the schema of the request forbids it. A type that has another form in requests has
+  two schemas, such as `Limits` and `LimitsInput`.
+- `operationId` is the name of the endpoint. `x-penstock-right`, `x-penstock-repeat` and
+  `x-penstock-answered-by` are the columns of the tables below, and `x-penstock-since` is the first
+  release that has it.
+- `x-item-schema` is the schema of each line of `application/jsonl`, and of the data of each event
+  of `text/event-stream`.
+";
+
 /// Returns the reference of the endpoints as Markdown.
 fn endpoints() -> String {
     let mut text = String::from(
@@ -215,6 +276,8 @@ fn endpoints() -> String {
          digits, `.`, `_` and `-`. `Penstock-Version` is the release. 429 and 503 have \
          `Retry-After`.\n",
     );
+    text.push('\n');
+    text.push_str(OPENAPI);
     for group in TABLE {
         text.push_str(&format!(
             "\n## {}\n\n| request | purpose | answered by | repeat | right |\n\
@@ -347,7 +410,7 @@ mod tests {
         assert!(!text.contains("penstock ssh-serve"));
         let work = tempfile::tempdir().unwrap();
         let man = Some(work.path().to_owned());
-        let args = ReferenceArgs { man, problems: false, endpoints: false };
+        let args = ReferenceArgs { man, problems: false, endpoints: false, openapi: false };
         run(&args, crate::command()).unwrap();
         let page = fs::read_to_string(work.path().join("penstock-transfer-submit.1")).unwrap();
         assert!(

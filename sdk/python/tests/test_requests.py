@@ -3,6 +3,7 @@
 import json
 import ssl
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import anyio
 import httpx2
@@ -16,13 +17,16 @@ from penstock import (
     PenstockError,
     ReplyUnreadable,
     RetryPolicy,
+    Scope,
     StoreGrant,
     TransferState,
     UserRole,
 )
 from penstock._address import Address, url_of
+from penstock._credentials import Credentials
 from penstock._operations import OPERATIONS, SITES_PAIR, TRANSFERS_GET
 from penstock.errors import RequestProblem, StoreProblem, TransferProblem
+from penstock.models.login import DeviceErrorCode
 from penstock.models.problem import ProblemDocument
 from penstock.models.settings import FaultLevel, TakenBy
 from tests.samples import ID, Script, listed, problem, view
@@ -249,6 +253,62 @@ def test_a_token_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_TOKEN", "pst-secret")
     with Penstock.from_env() as client:
         assert repr(client) == "Penstock('https://hpc:7443')"
+
+
+def test_a_log_in_of_the_command_line_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise: after `penstock login` a program needs no settings, and reads no file of others."""
+    file = tmp_path / "penstock/credentials"
+    file.parent.mkdir()
+    stored = {"https://hpc:7443": "pst-one", "https://[::1]:9": "pst-two"}
+    sites = [
+        f'[sites."{url}"]\nuser = "anna"\ntoken = "{token}"\nexpires = 1\nca = "{url}"\n'
+        for url, token in stored.items()
+    ]
+    file.write_text("\n".join(['default = "https://hpc:7443"', *sites]))
+    file.chmod(0o600)
+    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+    found = Credentials.load(environment)
+    assert url_of(environment, found.default) == "https://hpc:7443"
+    assert url_of({"PENSTOCK_DIR": "/s"}, found.default) == "unix:///s/penstock.sock"
+    for url, token in {"https://HPC": "pst-one", "https://[::1]:9/": "pst-two"}.items():
+        login = found.of(url)
+        assert login is not None
+        assert login.token == token
+        assert token not in repr(login)
+    assert found.of("https://hpc:1") is None
+    assert found.of("unix:///s") is None
+    assert Credentials.load({"HOME": "/nonexistent"}) == Credentials()
+    file.chmod(0o640)
+    with pytest.raises(ValueError, match="others may read"):
+        Credentials.load(environment)
+    for name in ("PENSTOCK_URL", "PENSTOCK_DIR", "PENSTOCK_TOKEN", "PENSTOCK_CA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    with Penstock.from_env() as client:
+        assert repr(client) == "Penstock('unix:///var/lib/penstock/penstock.sock')"
+
+
+def test_a_program_is_let_in_by_a_form() -> None:
+    """Promise (RFC 8628): requests of the device grant are forms, errors have its codes."""
+    pending = {"error": "authorization_pending", "error_description": "nobody has approved it"}
+    begun = {"device_code": "d", "user_code": "CMGR-HMLT", "expires_in": 600, "interval": 5}
+    script = Script(
+        httpx2.Response(200, json=begun),
+        httpx2.Response(400, json=pending),
+        httpx2.Response(200, json={"access_token": "pst-x", "token_type": "Bearer"}),
+    )
+    with script.client() as client:
+        codes = client.auth.begin_device("a test", scopes=[Scope.SITE_READ])
+        assert (codes.user_code, "'d'" in repr(codes)) == ("CMGR-HMLT", False)
+        with pytest.raises(ApiError) as raised:
+            client.auth.device_token(codes.device_code)
+        assert raised.value.code == DeviceErrorCode.AUTHORIZATION_PENDING
+        assert client.auth.device_token(codes.device_code).access_token == "pst-x"
+    kinds = {request.headers["content-type"] for request in script.requests}
+    assert kinds == {"application/x-www-form-urlencoded"}
+    assert script.requests[0].content == b"client_id=a+test&scope=site%3Aread"
 
 
 def test_the_asynchronous_client_asks_likewise() -> None:

@@ -5,20 +5,24 @@ use std::collections::BTreeMap;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
-use super::principal::Principal;
+use super::principal::{Principal, Via};
 use super::role::{Right, Role};
 use super::scope::Scope;
 use super::user::StoreGrant;
 
 /// The caller itself: `GET /me`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct MeView {
     /// The user's name.
     pub user: Name,
     /// The role.
     pub role: Role,
-    /// The way by which the caller proved its identity: `socket` or `token`.
+    /// The way by which the caller proved its identity: `socket`, `token` or `session`.
     pub via: String,
+    /// Identifier of the token or the session; absent at the socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via_id: Option<String>,
     /// Scopes of the token; absent where nothing is taken away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<Scope>>,
@@ -36,6 +40,11 @@ impl MeView {
             user: principal.user.clone(),
             role: principal.role,
             via: principal.via.as_str().to_owned(),
+            via_id: match principal.via {
+                Via::Socket { .. } => None,
+                Via::Token { id } => Some(id.to_string()),
+                Via::Session { id } => Some(id.to_string()),
+            },
             scopes: principal.scopes.clone(),
             rights: Right::ALL
                 .iter()

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
+use super::account::AccountName;
+use super::id::{SessionId, TokenId};
 use super::role::{Right, Role};
 use super::scope::Scope;
-use super::token::TokenId;
 use super::user::StoreGrant;
 use crate::problem::{Problem, ProblemCode};
 
@@ -25,6 +26,11 @@ pub enum Via {
         /// The token.
         id: TokenId,
     },
+    /// A browser session, by its cookie.
+    Session {
+        /// The session.
+        id: SessionId,
+    },
 }
 
 impl Via {
@@ -33,6 +39,7 @@ impl Via {
         match self {
             Self::Socket { .. } => "socket",
             Self::Token { .. } => "token",
+            Self::Session { .. } => "session",
         }
     }
 }
@@ -50,6 +57,9 @@ pub struct Principal {
     pub scopes: Option<Vec<Scope>>,
     /// Rights of its user in single stores.
     pub grants: BTreeMap<Name, StoreGrant>,
+    /// Account of the hosts as which its transfers use mapped stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
 }
 
 /// Reason why a principal lacks a right.
@@ -75,11 +85,12 @@ pub enum Access {
 }
 
 impl Principal {
-    /// Returns root, or the daemon's own user, on the Unix socket: it has every right.
-    pub fn local(uid: u32) -> Self {
+    /// Returns root, or the daemon's own user, on the Unix socket: it has every right. `account` is
+    /// the name of that user on the host.
+    pub fn local(uid: u32, account: Option<AccountName>) -> Self {
         let Ok(user) = "root".parse() else { unreachable!("`root` is a name") };
-        let via = Via::Socket { uid };
-        Self { user, role: Role::Administrator, via, scopes: None, grants: BTreeMap::new() }
+        let (via, grants) = (Via::Socket { uid }, BTreeMap::new());
+        Self { user, role: Role::Administrator, via, scopes: None, grants, account }
     }
 
     /// Checks a right, whatever the object.
@@ -145,10 +156,59 @@ impl Principal {
         }
         let grant = self.grants.get(store).copied().unwrap_or_default();
         match access {
-            Access::List => grant.list,
+            // Names are the least part of what may be read.
+            Access::List => grant.list || grant.read,
             Access::Read => grant.read,
             Access::Write => grant.write,
         }
+    }
+
+    /// Checks a use of a store of this site, whose verb is `words`.
+    ///
+    /// # Errors
+    /// Code `not-authorised`: the hint is the command that grants it.
+    pub fn require_use(&self, store: &Name, access: Access, words: &str) -> Result<(), Problem> {
+        if self.may_use(store, access) {
+            return Ok(());
+        }
+        // `user set` replaces the grant of a store: the hint keeps the rights that the user has.
+        let mut grant = self.grants.get(store).copied().unwrap_or_default();
+        match access {
+            Access::List => grant.list = true,
+            Access::Read => grant.read = true,
+            Access::Write => grant.write = true,
+        }
+        let title = format!("`{}` may not {words} store `{store}`", self.user);
+        Err(Problem::new(ProblemCode::NotAuthorised, title).hint(format!(
+            "an administrator grants it: `penstock user set {} --grant {store}={grant}`",
+            self.user
+        )))
+    }
+
+    /// Returns the rights that it has in a store.
+    pub fn rights_in(&self, store: &Name) -> StoreGrant {
+        StoreGrant {
+            list: self.may_use(store, Access::List),
+            read: self.may_use(store, Access::Read),
+            write: self.may_use(store, Access::Write),
+        }
+    }
+
+    /// Checks that it may look into stores of paired sites, which no grant names: those whose
+    /// transfers reach them may, which needs a grant to read or write at this site.
+    ///
+    /// # Errors
+    /// Code `not-authorised`.
+    pub fn require_other_sites(&self) -> Result<(), Problem> {
+        let mut grants = self.grants.values();
+        let moves = self.role >= Role::User && grants.any(|grant| grant.read || grant.write);
+        if moves || self.role >= Role::Operator {
+            return Ok(());
+        }
+        let title = format!("`{}` may not look into stores of other sites", self.user);
+        Err(Problem::new(ProblemCode::NotAuthorised, title)
+            .because("that needs the role user, and a grant to read or write a store of this site")
+            .hint("ask an administrator of the site"))
     }
 
     fn is_administrator(&self) -> bool {
@@ -167,6 +227,7 @@ mod tests {
             via: Via::Token { id: "0011223344556677".parse().unwrap() },
             scopes: scopes.map(<[_]>::to_vec),
             grants: BTreeMap::new(),
+            account: None,
         }
     }
 
@@ -192,7 +253,7 @@ mod tests {
     #[test]
     fn c2_a_token_never_recovers_a_cluster() {
         assert_eq!(anna(Role::Administrator, None).check(Right::LocalRoot), Err(Denied::NotLocal));
-        let root = Principal::local(0);
+        let root = Principal::local(0, None);
         assert!(Right::ALL.iter().all(|&right| root.check(right).is_ok()));
     }
 
@@ -207,6 +268,13 @@ mod tests {
         assert!(!user.may_use(&raw, Access::Read));
         user.grants.insert(raw.clone(), StoreGrant { list: true, read: true, write: false });
         assert!(user.may_use(&raw, Access::Read) && !user.may_use(&raw, Access::Write));
+        assert!(user.require_use(&raw, Access::List, "list").is_ok(), "who reads may list");
+        let denied = user.require_use(&raw, Access::Write, "write").unwrap_err();
+        assert!(denied.hint.ends_with("--grant raw=list,read,write`"), "{}", denied.hint);
+        assert!(user.require_other_sites().is_ok());
+        user.grants.insert(raw.clone(), StoreGrant { list: true, ..StoreGrant::default() });
+        assert!(user.require_other_sites().is_err(), "its transfers reach nothing");
+        assert!(!user.may_use(&raw, Access::Read));
         assert!(anna(Role::Operator, None).may_use(&raw, Access::Write));
         assert!(anna(Role::Viewer, None).may_see(Some(&other)));
     }

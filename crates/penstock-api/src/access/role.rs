@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The role of a user. A later role has every right of an earlier one, but that a viewer sees all
 /// transfers and a user the own ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Sees the site and its transfers.

@@ -6,10 +6,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use data_encoding::{BASE32_NOPAD, HEXLOWER};
+use data_encoding::BASE32_NOPAD;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
+use super::id::TokenId;
 use super::scope::Scope;
 use crate::timestamp::Timestamp;
 
@@ -88,45 +89,6 @@ impl FromStr for TokenText {
     }
 }
 
-/// Identifier of a token: 16 hexadecimal digits, no secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct TokenId(pub [u8; 8]);
-
-impl fmt::Display for TokenId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&HEXLOWER.encode(&self.0))
-    }
-}
-
-/// Error: a text is no identifier of a token.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not the id of a token: 16 hexadecimal digits")]
-pub struct ParseTokenIdError(String);
-
-impl FromStr for TokenId {
-    type Err = ParseTokenIdError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self).ok_or_else(|| ParseTokenIdError(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for TokenId {
-    type Error = ParseTokenIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<TokenId> for String {
-    fn from(id: TokenId) -> Self {
-        id.to_string()
-    }
-}
-
 /// A token, as the site's state keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
@@ -155,24 +117,28 @@ impl Token {
 
 /// Request that makes a token: `POST /tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// The user it acts for; the caller if it is absent. Another one needs an administrator.
     #[serde(default)]
     pub user: Option<Name>,
     /// A note, up to 100 characters.
+    #[cfg_attr(feature = "openapi", schemars(length(max = 100)))]
     #[serde(default)]
     pub label: String,
     /// Scopes; absent leaves all rights of the user.
     #[serde(default)]
     pub scopes: Option<Vec<Scope>>,
     /// Days until it expires: 1 to [`TOKEN_DAYS_MAX`]; [`TOKEN_DAYS_DEFAULT`] if absent.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1, max = TOKEN_DAYS_MAX)))]
     #[serde(default)]
     pub days: Option<u32>,
 }
 
 /// A token as its user sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TokenView {
     /// Its identifier.
     pub id: TokenId,

@@ -6,11 +6,14 @@ use std::fmt;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
+use super::account::AccountName;
+use super::login::PasswordHash;
 use super::role::Role;
 use crate::timestamp::Timestamp;
 
 /// Rights of a user in one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StoreGrant {
     /// Listing entries.
@@ -43,16 +46,23 @@ pub struct User {
     pub role: Role,
     /// Time of its creation, in seconds since 1970.
     pub created: u64,
-    /// True if the user is locked out: no token of it is accepted.
+    /// True if the user is locked out: no token, password or session of it is accepted.
     #[serde(default)]
     pub disabled: bool,
     /// Rights in single stores, for the roles viewer and user.
     #[serde(default)]
     pub grants: BTreeMap<Name, StoreGrant>,
+    /// Account of the hosts as which its transfers use mapped stores; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
+    /// The hash of its password; a user without one logs in by tokens alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<PasswordHash>,
 }
 
 /// Request that makes or changes a user: `PUT /users/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UserRequest {
     /// The role.
@@ -63,10 +73,15 @@ pub struct UserRequest {
     /// Rights in single stores. `None` leaves them as they are.
     #[serde(default)]
     pub grants: Option<BTreeMap<Name, StoreGrant>>,
+    /// Account of the hosts as which its transfers use mapped stores. `None` leaves it as it is, an
+    /// empty text takes it away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
 }
 
 /// A user as an administrator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct UserView {
     /// The name.
     pub name: Name,
@@ -78,6 +93,15 @@ pub struct UserView {
     pub disabled: bool,
     /// Rights in single stores.
     pub grants: BTreeMap<Name, StoreGrant>,
+    /// Account of the hosts as which its transfers use mapped stores; missing if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
     /// Number of its tokens that are valid now.
     pub tokens: u32,
+    /// Number of its sessions that are not over.
+    #[serde(default)]
+    pub sessions: u32,
+    /// True if it has a password.
+    #[serde(default)]
+    pub has_password: bool,
 }

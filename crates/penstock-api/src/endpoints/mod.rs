@@ -135,7 +135,8 @@ const BODY_BYTES: usize = 64 << 10;
 impl Endpoint {
     /// Returns the longest body of a request, in bytes.
     pub fn body_bytes_max(&self) -> usize {
-        if self.right == Right::Submit { LONG_BODY_BYTES } else { BODY_BYTES }
+        let names_paths = self.right == Right::Submit && self.answered_by == AnsweredBy::Controller;
+        if names_paths { LONG_BODY_BYTES } else { BODY_BYTES }
     }
 
     /// Returns the address with these values in place of the placeholders, in order.
@@ -172,6 +173,26 @@ impl EndpointUri {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+}
+
+/// Returns the endpoint of a request, and the values in its path as they stand there.
+pub fn find<'a>(method: &str, path: &'a str) -> Option<(&'static Endpoint, Vec<&'a str>)> {
+    let mut all = TABLE.iter().flat_map(|group| group.endpoints).copied();
+    all.find_map(|endpoint| {
+        let (ours, theirs) = (endpoint.path.split('/'), path.split('/'));
+        if endpoint.method.as_str() != method || ours.clone().count() != theirs.clone().count() {
+            return None;
+        }
+        let mut values = Vec::new();
+        for (ours, theirs) in ours.zip(theirs) {
+            if is_placeholder(ours) {
+                values.push(theirs);
+            } else if ours != theirs {
+                return None;
+            }
+        }
+        Some((endpoint, values))
+    })
 }
 
 /// Returns whether a segment of a path stands for a value.
@@ -230,16 +251,22 @@ mod tests {
         }
     }
 
-    /// Promise: what only reads is safe, what is safe only reads, and orders to one host are for
-    /// its root alone.
+    /// Promise: what only reads is safe, and what is safe only reads. Orders to one host are for
+    /// its root alone, but to check and reload the files that root has written. Nobody changes
+    /// anything without credentials but to log in.
     #[test]
     fn the_facts_of_an_endpoint_fit_each_other() {
         for endpoint in all() {
             let (path, is_get) = (endpoint.path, endpoint.method == Method::Get);
             assert_eq!(is_get, endpoint.repeat == Repeat::Safe, "{path}");
             let orders_host = endpoint.answered_by == AnsweredBy::ThisPeer && !is_get;
-            assert_eq!(orders_host, endpoint.right == Right::LocalRoot, "{path}");
-            assert!(is_get || endpoint.right != Right::Public, "{path}");
+            let right = match [&CHECK_SETTINGS, &RELOAD_SETTINGS].contains(&endpoint) {
+                true => Right::Administer,
+                false => Right::LocalRoot,
+            };
+            assert!(!orders_host || endpoint.right == right, "{path}");
+            let logs_in = [&LOG_IN, &SET_UP, &ACCEPT_INVITATION, &BEGIN_DEVICE, &GET_DEVICE_TOKEN];
+            assert_eq!(!is_get && endpoint.right == Right::Public, logs_in.contains(&endpoint));
         }
     }
 
@@ -247,7 +274,10 @@ mod tests {
     /// names what it begins, sets, removes or only looks is.
     #[test]
     fn only_what_may_be_done_twice_is_repeated() {
-        let once = [&RETRY_TRANSFER, &PAIR, &TAKE_OVER, &RECOVER];
+        let of_log_ins = [&SET_UP, &ACCEPT_INVITATION, &GET_DEVICE_TOKEN];
+        let of_many = [&RETRY_TRANSFER, &ACT_ON_TRANSFERS, &PAIR, &TAKE_OVER, &RECOVER];
+        let of_webhooks = [&TEST_WEBHOOK, &ROTATE_WEBHOOK, &REDELIVER];
+        let once = [&of_many[..], &of_log_ins, &of_webhooks].concat();
         for endpoint in all() {
             assert_eq!(!endpoint.repeat.is_allowed(), once.contains(&endpoint), "{endpoint:?}");
         }
@@ -260,6 +290,15 @@ mod tests {
         assert_eq!(uri.as_str(), "/api/v1/transfers/7f");
         let uri = GET_CHECKSUMS.uri(&[&"a/b c", &"sha-256"]).query("x", "1&2").query("y", 3);
         assert_eq!(uri.as_str(), "/api/v1/transfers/a%2Fb%20c/checksums/sha-256?x=1%262&y=3");
+    }
+
+    /// Promise: a request is found by its method and path, with the names in it.
+    #[test]
+    fn requests_are_found() {
+        let found = find("POST", "/api/v1/transfers/7f/pause").unwrap();
+        assert_eq!(found, (&PAUSE_TRANSFER, vec!["7f"]));
+        assert_eq!(find("GET", "/api/v1/users").unwrap(), (&LIST_USERS, vec![]));
+        assert!(find("POST", "/api/v1/users").is_none() && find("GET", "/api/v1").is_none());
     }
 
     /// Promise: a path of the API that a document names is one of the table.

@@ -47,6 +47,16 @@ endpoints! {
         "Gives a transfer up and removes its temporary files.";
     RETRY_TRANSFER Post "/api/v1/transfers/{id}/retry" Controller Once Steer
         "Starts a failed transfer again with what is missing.";
+    ACT_ON_TRANSFERS Post "/api/v1/transfer-actions" Controller Once Steer
+        "Pauses, resumes, cancels or retries up to 500 transfers, by ids or by a filter.";
+    SET_DEADLINE Put "/api/v1/transfers/{id}/deadline" Controller Idempotent Steer
+        "Gives a transfer a deadline: 422 with the forecast if it cannot be promised.";
+    REMOVE_DEADLINE Delete "/api/v1/transfers/{id}/deadline" Controller Idempotent Steer
+        "Takes the deadline of a transfer away.";
+    SET_URGENT Put "/api/v1/transfers/{id}/urgent" Controller Idempotent Operate
+        "Has a transfer start before all fair shares.";
+    REMOVE_URGENT Delete "/api/v1/transfers/{id}/urgent" Controller Idempotent Operate
+        "Has a transfer wait for its turn as others do.";
     LIMIT_TRANSFER Post "/api/v1/transfers/{id}/limits" Controller Idempotent Steer
         "Changes the limits of a transfer. Deprecated: `PATCH` the transfer.";
     GET_FAILURES Get "/api/v1/transfers/{id}/failures" Controller Safe SeeTransfers
@@ -63,12 +73,30 @@ endpoints! {
         "Shows the peers that work for a transfer, and their paths; `owner` names its site.";
     FOLLOW_TRANSFERS Get "/api/v1/events" Controller Safe SeeTransfers
         "Streams the events of all transfers of the site (server-sent events).";
-    SHOW_QUEUE Get "/api/v1/queue" Controller Safe Operate
-        "Lists the transfers that wait, in the order in which they would start, with the reasons.";
     LIST_ORPHANS Get "/api/v1/orphans" Controller Safe Operate
         "Lists what abandoned transfers left.";
     REMOVE_ORPHANS Delete "/api/v1/orphans" Controller Idempotent Operate
         "Removes what abandoned transfers left.";
+
+    "Queue":
+    SHOW_QUEUE Get "/api/v1/queue" Controller Safe Operate
+        "Shows the transfers that wait in order, with reasons and forecasts; users, limits, rules.";
+    SET_QUEUE_LIMIT Put "/api/v1/queue/limits/{kind}/{name}" Controller Idempotent Operate
+        "Limits what the transfers of the site, or of a pair, store or user, use together.";
+    REMOVE_QUEUE_LIMIT Delete "/api/v1/queue/limits/{kind}/{name}" Controller Idempotent Operate
+        "Removes a limit.";
+    SET_SHARE Put "/api/v1/queue/shares/{user}" Controller Idempotent Operate
+        "Gives the share of a user another weight.";
+    REMOVE_SHARE Delete "/api/v1/queue/shares/{user}" Controller Idempotent Operate
+        "Gives the share of a user the usual weight.";
+    SET_WINDOW Put "/api/v1/queue/windows/{name}" Controller Idempotent Operate
+        "Makes or changes a window: a time of the week in which other limits hold.";
+    REMOVE_WINDOW Delete "/api/v1/queue/windows/{name}" Controller Idempotent Operate
+        "Removes a window.";
+    SET_PAUSE_RULE Put "/api/v1/queue/pause-rules/{name}" Controller Idempotent Operate
+        "Holds the transfers that fit a filter, those that run too.";
+    REMOVE_PAUSE_RULE Delete "/api/v1/queue/pause-rules/{name}" Controller Idempotent Operate
+        "Releases the transfers that a rule holds.";
 
     "Plans":
     MAKE_PLAN Post "/api/v1/plans" Controller ByClientId Submit
@@ -91,6 +119,19 @@ endpoints! {
         "Tests the paths to a paired site, and says what is wrong with each.";
     LIST_STORES Get "/api/v1/stores" ThisPeer Safe SeeSite
         "Lists the stores of the peer, with their rights.";
+    SHOW_STORE Get "/api/v1/stores/{store}" AnyPeer Safe SeeSite
+        "Shows a store: its state, its room, the peers that have it, the caller's rights.";
+    LIST_ENTRIES Get "/api/v1/stores/{store}/entries" AnyPeer Safe ListStores
+        "Lists a directory; `path`, `prefix`, `kind`, `sort`, `cursor` and `limit` choose.";
+    MAKE_DIRECTORY Post "/api/v1/stores/{store}/directories" AnyPeer Idempotent Submit
+        "Makes a directory whose parent exists; code `entry-exists` if it is there.";
+    LIST_SITE_STORES Get "/api/v1/sites/{site}/stores" AnyPeer Safe ListStores
+        "Lists the stores of a paired site that it lets this site read or write.";
+    LIST_SITE_ENTRIES Get "/api/v1/sites/{site}/stores/{store}/entries" AnyPeer Safe ListStores
+        "Lists a directory of a store of a paired site, as one of this site.";
+    MAKE_SITE_DIRECTORY Post "/api/v1/sites/{site}/stores/{store}/directories" AnyPeer Idempotent
+        Submit
+        "Makes a directory in a store of a paired site that lets this site write.";
 
     "Peers":
     LIST_PEERS Get "/api/v1/peers" AnyPeer Safe SeeSite
@@ -113,11 +154,13 @@ endpoints! {
         "Replaces the keys of the site while it works.";
     EXAMINE_HOST Get "/api/v1/doctor" ThisPeer Safe SeeSite
         "Says what is wrong with the host.";
+    GET_OPENAPI Get "/api/v1/openapi.json" ThisPeer Safe Public
+        "Returns the OpenAPI 3.1 document of this API.";
 
     "Settings":
     SHOW_SETTINGS Get "/api/v1/settings" ThisPeer Safe Operate
         "Shows the configuration in force, each value with the layer that sets it.";
-    CHECK_SETTINGS Post "/api/v1/settings/check" ThisPeer Safe Operate
+    CHECK_SETTINGS Post "/api/v1/settings/check" ThisPeer Idempotent Administer
         "Checks a text as the main file of the configuration, and lists all its faults.";
     RELOAD_SETTINGS Post "/api/v1/settings/reload" ThisPeer Idempotent Administer
         "Reads the configuration again, and takes what can be taken while the daemon runs.";
@@ -139,6 +182,12 @@ endpoints! {
         "Makes a token; its text is in the answer, and nowhere else.";
     REVOKE_TOKEN Delete "/api/v1/tokens/{id}" Controller Idempotent Own
         "Revokes a token; every peer refuses it within two seconds.";
+    SET_PASSWORD Put "/api/v1/users/{name}/password" Controller Idempotent Own
+        "Sets the caller's password, for administrators that of any user; its other sessions end.";
+    INVITE_USER Post "/api/v1/users/{name}/invite" Controller Idempotent Administer
+        "Makes a link by which the user sets its own password, once.";
+    LIST_AUDIT Get "/api/v1/audit" AnyPeer Safe Own
+        "Lists the audit logs of all peers, newest first; without `audit` only the own lines.";
 
     "Webhooks":
     LIST_WEBHOOKS Get "/api/v1/webhooks" Controller Safe Operate
@@ -158,6 +207,30 @@ endpoints! {
     REDELIVER Post "/api/v1/webhooks/{name}/deliveries/{id}/redeliver" Controller Once Operate
         "Delivers a message of an ended transfer again, and answers with the result.";
 
+    "Log-in":
+    LIST_AUTH_METHODS Get "/api/v1/auth/methods" AnyPeer Safe Public
+        "Lists the ways to log in.";
+    LOG_IN Post "/api/v1/sessions" Controller Idempotent Public
+        "Begins a session by name and password; its secret is in a cookie.";
+    LIST_SESSIONS Get "/api/v1/sessions" AnyPeer Safe Own
+        "Lists the caller's sessions; for administrators `user` names another user.";
+    END_SESSION Delete "/api/v1/sessions/{id}" Controller Idempotent Own
+        "Ends a session, or `current`, that of the request; no peer accepts it two seconds later.";
+    MAKE_SETUP_LINK Post "/api/v1/auth/setup-links" Controller Idempotent LocalRoot
+        "Makes a link by which a new administrator is made, once, within 15 minutes.";
+    SET_UP Post "/api/v1/auth/setup" Controller Once Public
+        "Makes an administrator by the code of a link, and begins a session of it.";
+    ACCEPT_INVITATION Post "/api/v1/auth/invitation" Controller Once Public
+        "Sets a user's password by the code of a link, and begins a session of it.";
+    BEGIN_DEVICE Post "/api/v1/auth/device" Controller Idempotent Public
+        "Begins the log-in of a program without a browser (RFC 8628, form-encoded).";
+    GET_DEVICE_TOKEN Post "/api/v1/auth/device/token" Controller Once Public
+        "Returns the token of such a log-in once it is approved (RFC 8628, form-encoded).";
+    SHOW_DEVICE Get "/api/v1/auth/device" Controller Safe Own
+        "Shows the log-in that waits under the code `user_code`.";
+    APPROVE_DEVICE Post "/api/v1/auth/device/approve" Controller Idempotent Own
+        "Approves or refuses the log-in of a program by the code that it shows.";
+
     "Lost hosts":
     TAKE_OVER Post "/api/v1/cluster/takeover" ThisPeer Once LocalRoot
         "Continues with the etcd of the host alone, when the other hosts that run etcd are lost.";
@@ -169,6 +242,6 @@ endpoints! {
     "Outside of /api/v1":
     CHECK_LIFE Get "/healthz" ThisPeer Safe Public
         "Answers `ok` as long as the daemon answers at all.";
-    GET_METRICS Get "/metrics" Controller Safe Metrics
-        "Returns figures for Prometheus.";
+    GET_METRICS Get "/metrics" ThisPeer Safe Metrics
+        "Returns the figures of this peer for Prometheus, as text or as OpenMetrics.";
 }

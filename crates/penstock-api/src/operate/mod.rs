@@ -16,6 +16,7 @@ pub const EVENTS_SHOWN_MAX: usize = 2000;
 
 /// Work that a peer has in hand at this moment, as it reports itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerLoad {
     /// The peer.
     pub peer: Name,
@@ -44,6 +45,7 @@ impl PeerLoad {
 
 /// Share of a peer in a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TaskLoad {
     /// The transfer.
     pub transfer: TransferId,
@@ -66,6 +68,7 @@ pub struct TaskLoad {
 
 /// A path of a transfer at a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TaskPath {
     /// Address and interface here, as `10.50.1.1%eth1`.
     #[serde(deserialize_with = "crate::text::field")]
@@ -95,6 +98,7 @@ pub struct TaskPath {
 
 /// Reports of all peers on one transfer.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferPaths {
     /// Shares of the peers that have one now.
     pub shares: Vec<TaskLoad>,
@@ -104,6 +108,7 @@ pub struct TransferPaths {
 
 /// Presence of a peer, as the others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Presence {
     /// The peer holds its lease and answers.
@@ -130,6 +135,7 @@ impl Presence {
 
 /// A store as a peer reaches it, compared with the other peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerStore {
     /// Its name.
     pub store: Name,
@@ -146,6 +152,7 @@ pub struct PeerStore {
 
 /// A peer of the site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeerView {
     /// Its name.
     pub peer: Name,
@@ -178,6 +185,7 @@ pub struct PeerView {
 
 /// The peers of a site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct PeersView {
     /// The site.
     pub site: Name,
@@ -187,6 +195,7 @@ pub struct PeersView {
 
 /// Request to drain a peer, or to take that order back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// Take the order back.
@@ -223,6 +232,7 @@ pub struct SiteEvent {
 
 /// An event at a site, as users see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SiteEventView {
     /// Time by the clock of the reporting peer.
     pub at: Timestamp,
@@ -251,6 +261,7 @@ impl From<SiteEvent> for SiteEventView {
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// In order.
@@ -277,6 +288,7 @@ impl Level {
 
 /// A finding about one matter, for operators of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Stable, for programs: `clock`, `nofile`, `path`, ….
     #[serde(deserialize_with = "crate::text::field")]
@@ -335,6 +347,7 @@ impl Finding {
 
 /// Health of a site, as `penstock site status` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SiteHealthView {
     /// The worst of the findings.
     pub level: Level,

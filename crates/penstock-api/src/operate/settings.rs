@@ -5,6 +5,7 @@ use serde_json::Value;
 
 /// The layer that a value of the configuration comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SettingSource {
     /// No layer sets it.
@@ -40,6 +41,7 @@ impl std::fmt::Display for SettingSource {
 
 /// When a changed value counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TakenBy {
     /// At a reload.
@@ -60,6 +62,7 @@ impl TakenBy {
 
 /// A value of the configuration that is in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SettingView {
     /// Its key, as `web.listen` or `store[raw].path`.
     pub key: String,
@@ -73,6 +76,7 @@ pub struct SettingView {
 
 /// The configuration of a daemon, or of a site directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SettingsView {
     /// The files that were read, the one that counts most last.
     pub files: Vec<String>,
@@ -85,6 +89,7 @@ pub struct SettingsView {
 
 /// How bad a fault of a configuration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FaultLevel {
     /// The daemon starts, and something does not work as it may be meant.
@@ -105,6 +110,7 @@ impl FaultLevel {
 
 /// A fault of a configuration, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SettingFault {
     /// How bad it is.
     pub level: FaultLevel,
@@ -157,6 +163,7 @@ impl std::fmt::Display for SettingFault {
 
 /// A text to be checked as the main file of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SettingsCheck {
     /// The TOML.
@@ -165,6 +172,7 @@ pub struct SettingsCheck {
 
 /// The faults of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SettingsFaults {
     /// The faults in order of their places, errors and warnings. Empty if there is none.
     pub faults: Vec<SettingFault>,
@@ -172,6 +180,7 @@ pub struct SettingsFaults {
 
 /// The outcome of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SettingsReload {
     /// Whether the configuration was taken. With an error in it the old one stays whole.
     pub reloaded: bool,

@@ -27,6 +27,7 @@ const SECRET_BYTES: usize = 32;
 
 /// The kind of an event that a webhook tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub enum WebhookKind {
     /// A transfer is done.
     #[serde(rename = "transfer.done")]
@@ -156,6 +157,7 @@ pub struct Webhook {
 
 /// Settings of a webhook: the body of `PUT /webhooks/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WebhookSettings {
     /// The address. It must lie below an entry of `webhook.allow` in the configuration.
@@ -184,6 +186,7 @@ impl WebhookSettings {
 
 /// A webhook, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct WebhookView {
     /// The name.
     pub name: Name,
@@ -205,6 +208,7 @@ pub struct WebhookView {
 
 /// All webhooks of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct WebhookList {
     /// The webhooks, by name.
     pub items: Vec<WebhookView>,
@@ -212,6 +216,7 @@ pub struct WebhookList {
 
 /// Result of an attempt to deliver a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliveryResult {
     /// The receiver answered with a status of 200 to 299.
@@ -235,6 +240,7 @@ impl DeliveryResult {
 
 /// An attempt to deliver a message, as the peer that made it has recorded it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Delivery {
     /// The webhook.
     pub webhook: Name,
@@ -263,6 +269,7 @@ pub struct Delivery {
 
 /// Attempts of one webhook, the newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct DeliveryList {
     /// The attempts.
     pub items: Vec<Delivery>,

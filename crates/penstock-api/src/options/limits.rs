@@ -20,14 +20,17 @@ pub enum LimitError {
 /// Limits of one transfer, for all peers that take part in it together. None is set by default, and
 /// none changes what is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Most bits of file content per second on average, at least [`RATE_MIN`]. Frames and TLS add
     /// some 0.1 %. The target enforces it; it can be changed while the transfer runs.
+    #[cfg_attr(feature = "openapi", schemars(range(min = RATE_MIN)))]
     pub rate_bits_per_s: Option<u64>,
     /// Most metadata operations per second at each side, for any number of peers, at least 1. At
     /// the source they are look-ups of names by the scan; at the target, files, directories and
     /// links made, and names given.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1)))]
     pub metadata_ops_per_s: Option<u32>,
 }
 
@@ -92,8 +95,10 @@ fn bytes_of(rate_bits_per_s: Option<u64>) -> u64 {
 
 /// Request for another rate while a transfer runs or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LimitRequest {
     /// The new limit in bits per second; `null` for none.
+    #[cfg_attr(feature = "openapi", schemars(range(min = RATE_MIN)))]
     pub rate_bits_per_s: Option<u64>,
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Use of a plan by a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum PlanUse {
     /// Make a plan only: nothing is written at the target.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// far as the target allows. Between sites only its store's configuration lets owners, special
 /// modes, devices, ACLs, trusted and security attributes in (hard case D7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Preserve {
     /// Permission bits; without it new entries get the mode that the umask allows.
@@ -117,6 +118,7 @@ impl Preserve {
 /// A line of a map of owners: `alice:bob` or `1000:2000` for users, `@staff:@users` for groups; `*`
 /// matches all owners that no other line names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerRule {
     /// True if it is for groups.
@@ -173,6 +175,7 @@ impl fmt::Display for OwnerRule {
 
 /// Reason why attributes were not preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NotKeptWhy {
     /// The target's store does not let them in from other sites.
@@ -202,6 +205,7 @@ impl NotKeptWhy {
 
 /// Attributes of one class that were not preserved, for one reason. No item has failed by that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct NotKept {
     /// Class.
     pub class: AttributeClass,

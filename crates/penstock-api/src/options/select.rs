@@ -9,6 +9,7 @@ use crate::place::PathText;
 
 /// A rule on paths: the first that matches a path decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SelectRule {
     /// True if the items that it matches are wanted.
@@ -19,6 +20,7 @@ pub struct SelectRule {
 
 /// Least modification time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Newer {
     /// Seconds before the transfer was submitted, or the copy was first begun. It remains the same
@@ -35,6 +37,7 @@ pub enum Newer {
 /// source one look, and is counted as `excluded`, never as skipped. It is not deleted at a target
 /// either: deletion asks [`Selector::verdict`] and [`Selection::leaves_unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
     /// Rules on paths, in the order in which they are tried.

@@ -7,6 +7,7 @@ use crate::place::PathText;
 
 /// Treatment of an item whose name is taken at the target by something that is not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
     /// Replace it, in one step, when the new item is complete and durable.
@@ -22,6 +23,7 @@ pub enum IfExists {
 
 /// Criterion that tells apart files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CompareBy {
     /// The time of last modification.
@@ -33,6 +35,7 @@ pub enum CompareBy {
 
 /// Treatment of what exists at the target. The default replaces everything.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateOptions {
     /// Leave what is the same as at the source: files of the same size and the same time of last

@@ -230,6 +230,36 @@ problem_codes! {
     WebhookAddress "webhook-address" 409 Refused AfterChange
         "The configuration does not allow this address of a webhook."
         "Add the beginning of the address to `webhook.allow`, and restart the daemon.";
+    UserKnown "user-known" 409 Usage AfterChange
+        "The site has a user of that name."
+        "Choose another name, or have an administrator change the user.";
+    LoginRefused "login-refused" 401 NotAuthorised AfterChange
+        "Name and password are not those of a user who may log in."
+        "Check both; an administrator makes a link for a new password by `penstock user invite`.";
+    LoginLater "login-later" 429 Temporary Later
+        "Too many log-ins from there, or to that user, have failed."
+        "Wait for the seconds in `Retry-After`.";
+    LoginOff "login-off" 403 NotAuthorised AfterChange
+        "The site lets nobody log in this way."
+        "Use another way to log in, or have an administrator change the table `auth`.";
+    PasswordUnfit "password-unfit" 400 Usage AfterChange
+        "The password is too short or too long."
+        "Choose a password of at least 12 characters.";
+    LinkVoid "link-void" 410 NotAuthorised AfterChange
+        "The link was used, replaced or is too old."
+        "Have an administrator make another one: `penstock web setup` or `penstock user invite`.";
+    SessionUnknown "session-unknown" 404 Usage AfterChange
+        "The site has no session of that id."
+        "Look at `penstock auth sessions`.";
+    DeviceUnknown "device-unknown" 404 Usage AfterChange
+        "No program waits under that code."
+        "Compare the code with the one that `penstock login` shows; it is good for ten minutes.";
+    CrossSite "cross-site" 403 NotAuthorised Never
+        "A page of another site has sent the request, by the browser of a user."
+        "Send the request from the site's own page, or with a token.";
+    HostUnknown "host-unknown" 421 Usage AfterChange
+        "The request is for another host than those that the site serves."
+        "Use a name or an address of the site, or list the name under `names` in the table `web`.";
     NotExported "not-exported" 403 NotAuthorised AfterChange
         "The store is not exported to the calling site."
         "Ask an operator of the other site to list your site at the store.";
@@ -277,6 +307,18 @@ problem_codes! {
     NotADirectory "not-a-directory" 409 Fatal AfterChange
         "A place that must be a directory is not one."
         "Correct the path of the source or of the target.";
+    DeadlineUnkeepable "deadline-unkeepable" 422 Refused AfterChange
+        "The forecast does not keep the deadline that is to be promised."
+        "Choose a later time or the policy best_effort, or ask an operator to let others wait.";
+    DeadlineAtRisk "deadline-at-risk" 409 Refused Later
+        "The forecast no longer keeps the deadline of a transfer."
+        "Look at the queue; an operator can make the transfer urgent or let others wait.";
+    DeadlineMissed "deadline-missed" 409 Refused Never
+        "The deadline of a transfer is over, and the transfer has not ended."
+        "Look at what the transfer waits for.";
+    QueueRule "queue-rule" 404 Usage Never
+        "The queue has no rule of this name."
+        "List the rules with `penstock queue show`.";
     QueueFull "queue-full" 503 Temporary Later
         "Too many transfers wait at the site."
         "Submit again when some of them have ended.";
@@ -324,7 +366,7 @@ problem_codes! {
     PlanOptions "plan-options" 400 Usage AfterChange
         "The options differ from those of the plan."
         "Submit with the options of the plan, or make another plan.";
-    PlanPart "plan-part" 503 Temporary Later
+    PlanPart "plan-part" 409 Refused AfterChange
         "The site lacks an earlier part of the plan."
         "Submit the plan again.";
     PlanStale "plan-stale" 409 SourceChanged AfterChange
@@ -424,9 +466,30 @@ problem_codes! {
     StoreDenied "store-denied" 503 Temporary Later
         "The daemon's user may not open the store."
         "Give the user the right to enter the directory and those above it.";
+    AccountMissing "account-missing" 403 NotAuthorised AfterChange
+        "The store is used as the account of a user, and the request has no account on this host."
+        "Ask an administrator of the site to map the user or the paired site to an account.";
+    AccountRefused "account-refused" 403 NotAuthorised AfterChange
+        "The daemon may not use files as the account of the user."
+        "Run the daemon as root or with CAP_SETUID and CAP_SETGID, and name no account of root's.";
+    AccountUnknown "account-unknown" 503 Temporary Later
+        "The name service of the host does not answer for an account."
+        "Check the name service of the host: `getent passwd ACCOUNT`.";
     StoreElsewhere "store-elsewhere" 503 Temporary Later
         "No peer that is up now has the store."
         "Start a peer that has the store.";
+    EntryUnknown "entry-unknown" 404 Usage AfterChange
+        "The store has no such entry."
+        "Look for its name with `penstock store ls`.";
+    EntryKind "entry-kind" 409 Usage AfterChange
+        "The entry is not a directory, or a link or a file is on the way to it."
+        "Name a directory by a path without links.";
+    EntryExists "entry-exists" 409 Refused AfterChange
+        "The store has an entry of this name."
+        "Choose another name, or use what is there.";
+    EntryDenied "entry-denied" 409 Refused AfterChange
+        "The daemon's user may not read or change the directory."
+        "Give that user the right at the host of the store.";
     HostShort "host-short" 503 Temporary Later
         "The host is short of descriptors or memory."
         "Raise the limit of open files, or end other programs.";
@@ -656,6 +719,9 @@ problem_codes! {
     StateVersion "state-version" 500 Fatal AfterChange
         "A later release of penstock wrote the state."
         "Install that release again.";
+    AuditLog "audit-log" 503 Temporary Later
+        "The audit log of a peer cannot be read."
+        "Check the disk of the site directory of that peer.";
     State "state" 503 Temporary Later
         "The state of the site cannot be read or written."
         "Check the disk of the site directory.";

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::options::deadline::DeadlineOutlook;
+
 /// A field of a request that is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FieldFault {
     /// The field, as a JSON Pointer into the body (RFC 6901), such as `/options/lanes`. For a
     /// parameter of the query it is `?` and the name.
@@ -19,6 +22,7 @@ pub struct FieldFault {
 
 /// Kind of an object of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectKind {
     /// A peer of the site.
@@ -42,6 +46,7 @@ pub enum ObjectKind {
 
 /// An object that a problem or a wait is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ObjectRef {
     /// Its kind.
     pub kind: ObjectKind,
@@ -52,6 +57,7 @@ pub struct ObjectRef {
 
 /// The request and the object that a problem is about, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ProblemContext {
     /// Fields of the request that are at fault.
@@ -60,6 +66,9 @@ pub struct ProblemContext {
     /// The object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
+    /// The figures of a deadline that cannot be promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineOutlook>,
     /// Least time in seconds after which the same request may be sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<u32>,

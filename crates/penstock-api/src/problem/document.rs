@@ -6,6 +6,7 @@ use super::code::{ProblemCode, Retry};
 use super::context::{FieldFault, ObjectRef, ProblemContext};
 use super::exit::Exit;
 use super::occurrence::Problem;
+use crate::options::deadline::DeadlineOutlook;
 
 /// Beginning of the type of a problem; its code follows (RFC 9457, 3.1.1).
 const TYPE_PREFIX: &str = "urn:penstock:problem:";
@@ -19,6 +20,7 @@ const RETRY_AFTER_S: u32 = 2;
 /// `code` and `title` are the same for all problems of a kind. The other fields tell of one
 /// occurrence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[error("{detail}{}{}", if cause.is_empty() { "" } else { ": " }, cause)]
 pub struct ProblemDetails {
     /// The kind of the problem, for programs.
@@ -50,10 +52,14 @@ pub struct ProblemDetails {
     /// The object that the problem is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
+    /// The figures of a deadline that cannot be promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineOutlook>,
 }
 
 /// An error as the body of an answer, of the type `application/problem+json` (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ProblemDocument {
     /// `urn:penstock:problem:` and the code.
     pub r#type: String,
@@ -87,6 +93,7 @@ impl From<Problem> for ProblemDetails {
             exit,
             errors: context.errors,
             object: context.object,
+            deadline: context.deadline,
         }
     }
 }
@@ -113,8 +120,8 @@ impl ProblemDocument {
 impl From<ProblemDocument> for Problem {
     fn from(document: ProblemDocument) -> Self {
         let ProblemDocument { details, retry_after_s, request_id, .. } = document;
-        let ProblemDetails { errors, object, .. } = details;
-        let context = ProblemContext { errors, object, retry_after_s, request_id };
+        let ProblemDetails { errors, object, deadline, .. } = details;
+        let context = ProblemContext { errors, object, deadline, retry_after_s, request_id };
         Self {
             code: details.code,
             title: details.detail,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Exit status of a command. The numbers are part of the interface (README, *Watch and steer*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Exit {
     /// 0: every planned item is verified.

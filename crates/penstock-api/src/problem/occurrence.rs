@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::code::ProblemCode;
 use super::context::{FieldFault, ObjectKind, ObjectRef, ProblemContext};
 use super::exit::Exit;
+use crate::options::deadline::DeadlineOutlook;
 
 /// An error that reaches a user: what failed, why, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[error("{title}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
 pub struct Problem {
     /// The kind of the problem, for programs.
@@ -86,6 +88,18 @@ impl Problem {
         let object = ObjectRef { kind, name: name.to_string() };
         self.context.get_or_insert_default().object = Some(object);
         self
+    }
+
+    /// Adds the figures of a deadline that cannot be promised.
+    #[must_use]
+    pub fn with_deadline(mut self, outlook: DeadlineOutlook) -> Self {
+        self.context.get_or_insert_default().deadline = Some(outlook);
+        self
+    }
+
+    /// Returns the figures of a deadline that cannot be promised.
+    pub fn deadline(&self) -> Option<&DeadlineOutlook> {
+        self.context.as_ref()?.deadline.as_ref()
     }
 
     /// Sets the least time after which the same request may be sent again.

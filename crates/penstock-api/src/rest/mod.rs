@@ -1,9 +1,12 @@
-//! Objects of the local API `/api/v1` beyond transfers: events, sites, pairing, stores, status.
+//! Objects of the local API `/api/v1` beyond transfers: events, sites, pairing, stores and their
+//! entries, the audit log, status.
 //!
 //! The command line, and any other program, reads the same objects; `--json` prints the events as
 //! JSON Lines.
 
+mod audit;
 mod page;
+mod stores;
 mod transfer_request;
 mod transfer_view;
 mod waiting_view;
@@ -15,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::ClusterView;
 use crate::outcome::FailedItem;
-use crate::place::{Location, PathText};
+use crate::place::PathText;
 use crate::problem::{Exit, Problem, ProblemCode, ProblemDetails};
 use crate::timestamp::Timestamp;
 use crate::transfer::{Progress, TransferReport, TransferState};
@@ -26,6 +29,15 @@ pub use transfer_view::{
     Direction, FailureCount, FailureSummary, ProgressSummary, TransferSummary, TransferView,
 };
 pub use waiting_view::WaitingView;
+
+pub use audit::{
+    AUDIT_LINES_MAX, AuditAsk, AuditEntry, AuditFilter, AuditList, AuditPart, AuditPlaces,
+    AuditPosition, AuditQuery, AuditResult,
+};
+pub use stores::{
+    DirectoryRequest, ENTRIES_MAX, EntriesQuery, EntryList, EntryOwner, EntrySort, EntryView,
+    SORTED_NAMES_MAX, SiteStoreView, StoreDetails, StorePeer, StoreSpace, StoreState, StoreView,
+};
 
 /// Version of the objects in the event stream and of `--json`.
 pub const EVENT_VERSION: u32 = 1;
@@ -38,6 +50,7 @@ pub const LIST_DEFAULT: usize = 100;
 
 /// A line of the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Event {
     /// State of a transfer; once a second while it runs, and whenever its state changes.
@@ -52,6 +65,7 @@ pub enum Event {
 
 /// State of a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
@@ -78,6 +92,7 @@ pub struct TransferEvent {
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ErrorEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
@@ -147,39 +162,9 @@ impl Progress {
     }
 }
 
-/// The transfers of this site that wait, in the order in which they would start.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
-pub struct QueueView {
-    /// Number of transfers that run.
-    pub running: u64,
-    /// Number of transfers that wait.
-    pub waiting: u64,
-    /// The first of them, at most [`LIST_MAX`].
-    pub transfers: Vec<QueueEntry>,
-}
-
-/// A transfer that waits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct QueueEntry {
-    /// The transfer.
-    pub id: TransferId,
-    /// Its user; absent where another site submitted it, or the administrator of the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Name>,
-    /// Note of its user.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(deserialize_with = "crate::text::field")]
-    pub label: String,
-    /// Source.
-    pub source: Location,
-    /// Target.
-    pub target: Location,
-    /// The reason for which it waits.
-    pub waiting: WaitingView,
-}
-
 /// A site: this one, or one that it is paired with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct SiteView {
     /// Its name.
     pub name: Name,
@@ -202,6 +187,7 @@ pub struct SiteView {
 
 /// State of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct StatusView {
     /// The own site.
     pub site: SiteView,
@@ -233,6 +219,7 @@ pub struct TokenRequest {
 
 /// A pairing token, to be handed to the operator of the other site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TokenReply {
     /// The token: a secret until it is used.
     pub token: String,
@@ -244,6 +231,7 @@ pub struct TokenReply {
 
 /// Request to join the site that issued a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JoinRequest {
     /// The token.
@@ -252,6 +240,7 @@ pub struct JoinRequest {
 
 /// Answer to a site that was paired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct JoinReply {
     /// The other site.
     pub site: SiteView,
@@ -259,29 +248,9 @@ pub struct JoinReply {
     pub own_fingerprint: String,
 }
 
-/// A store of the own site.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreView {
-    /// Its name.
-    pub name: Name,
-    /// A directory, or `null:`, or `mem:…`.
-    pub place: String,
-    /// True if nothing may be written there.
-    pub read_only: bool,
-    /// Sites that may read: names, or `*` for all that are paired.
-    pub read: Vec<String>,
-    /// Sites whose data may be written there on their own request.
-    pub write: Vec<String>,
-    /// Sites of `write` whose transfers may also replace and delete what is there.
-    #[serde(default)]
-    pub delete: Vec<String>,
-    /// Sites that may remove there what was moved to them, or `*`.
-    #[serde(default)]
-    pub remove: Vec<String>,
-}
-
 /// Kind of an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OrphanKind {
     /// A journal directory whose transfer the database does not know.
@@ -294,6 +263,7 @@ pub enum OrphanKind {
 
 /// An orphan: a leftover of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct Orphan {
     /// The transfer to which it belongs.
     pub id: TransferId,
@@ -310,6 +280,7 @@ pub struct Orphan {
 
 /// Action of a user on a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Stop it and keep its ledger.
@@ -366,6 +337,8 @@ mod tests {
             owner: None,
             label: String::new(),
             priority: None,
+            urgent: false,
+            deadline: None,
             state: TransferState::Done,
             waiting: None,
             reason: String::new(),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema), schemars(rename = "{T}Page"))]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,

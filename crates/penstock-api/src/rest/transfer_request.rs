@@ -3,6 +3,7 @@
 use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::deadline::Deadline;
 use crate::endpoints::{EndpointUri, LIST_TRANSFERS};
 use crate::limits::LimitRequest;
 use crate::place::Location;
@@ -11,6 +12,7 @@ use crate::transfer::{TransferOptions, TransferRequest};
 
 /// Request of a user for a transfer, or for the plan of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
     /// Chosen by the client, so that a repeated submission is the same transfer: 32 hexadecimal
@@ -24,35 +26,72 @@ pub struct SubmitRequest {
     #[serde(default)]
     pub options: TransferOptions,
     /// Note of its user, up to 200 characters.
+    #[cfg_attr(feature = "openapi", schemars(length(max = 200)))]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Priority among the transfers of one user, 0 to 100; 50 if it is not given.
+    #[cfg_attr(feature = "openapi", schemars(range(max = 100)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Earliest start; milliseconds are left out. At most a year from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
+    /// Time by which it has to be done. At most a year from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// Start before all fair shares. For operators.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Seconds without any progress after which an attempt ends, 10 to 86,400; 600 if it is not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_timeout_s: Option<u32>,
+    /// Most attempts in a row that fail for a reason that may pass, and move nothing. Without a
+    /// limit the transfer is retried until it is cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts_max: Option<u32>,
 }
 
 impl From<SubmitRequest> for TransferRequest {
     fn from(request: SubmitRequest) -> Self {
-        let SubmitRequest { id, source, target, options, label, priority, not_before } = request;
-        let not_before = not_before.map(Timestamp::seconds);
-        Self { id, source, target, options, label, priority, not_before }
+        Self {
+            id: request.id,
+            source: request.source,
+            target: request.target,
+            options: request.options,
+            label: request.label,
+            priority: request.priority,
+            not_before: request.not_before.map(Timestamp::seconds),
+            deadline: request.deadline,
+            urgent: request.urgent,
+            progress_timeout_s: request.progress_timeout_s,
+            attempts_max: request.attempts_max,
+        }
     }
 }
 
 impl From<TransferRequest> for SubmitRequest {
     fn from(request: TransferRequest) -> Self {
-        let TransferRequest { id, source, target, options, label, priority, not_before } = request;
-        let not_before = not_before.map(Timestamp::of_seconds);
-        Self { id, source, target, options, label, priority, not_before }
+        Self {
+            id: request.id,
+            source: request.source,
+            target: request.target,
+            options: request.options,
+            label: request.label,
+            priority: request.priority,
+            not_before: request.not_before.map(Timestamp::of_seconds),
+            deadline: request.deadline,
+            urgent: request.urgent,
+            progress_timeout_s: request.progress_timeout_s,
+            attempts_max: request.attempts_max,
+        }
     }
 }
 
 /// Change of a transfer: a JSON Merge Patch (RFC 7396). An absent field stays as it is; `null`
 /// gives it its default.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferPatch {
     /// Note of its user, up to 200 characters; `null` for none.
@@ -71,6 +110,7 @@ pub struct TransferPatch {
 
 /// Change of the limits of a transfer, within a [`TransferPatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsPatch {
     /// Most bits of file content per second; `null` for no limit.
@@ -126,6 +166,7 @@ impl From<LimitRequest> for TransferPatch {
 
 /// Query of a list of transfers. An empty text or an absent value lets all transfers through.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferQuery {
     /// States, with commas between them.
@@ -153,6 +194,10 @@ pub struct TransferQuery {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub attention: bool,
     /// `-created` for the newest first, which is the default, or `created`.
+    #[cfg_attr(
+        feature = "openapi",
+        schemars(extend("enum" = ["", "-created", "created"]))
+    )]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sort: String,
     /// Value of `next` of the part before. It holds for the same filter and order only.

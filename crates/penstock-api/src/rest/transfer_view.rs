@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::waiting_view::WaitingView;
 use crate::bottleneck::Bottleneck;
+use crate::deadline::DeadlineView;
 use crate::limits::Limits;
 use crate::outcome::FailedItem;
 use crate::place::Location;
@@ -14,6 +15,7 @@ use crate::transfer::{Progress, TransferOptions, TransferReport, TransferState};
 
 /// Direction of a transfer, as seen from the site that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From another site to this one.
@@ -36,6 +38,7 @@ impl Direction {
 
 /// Figures of a transfer in a list. All counts are of payload.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct ProgressSummary {
     /// Files found so far.
     pub files_found: u64,
@@ -90,6 +93,7 @@ fn eta_seconds(progress: &Progress) -> Option<u64> {
 
 /// Failed items of a transfer in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FailureCount {
     /// Number of failed items.
     pub count: u64,
@@ -97,6 +101,7 @@ pub struct FailureCount {
 
 /// Failed items of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct FailureSummary {
     /// Number of failed items.
     pub count: u64,
@@ -107,6 +112,7 @@ pub struct FailureSummary {
 
 /// A transfer as lists show it: without lists of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferSummary {
     /// Its id.
     pub id: TransferId,
@@ -146,6 +152,12 @@ pub struct TransferSummary {
     /// Priority among the transfers of one user, 0 to 100; absent for the usual one, 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
+    /// True if an operator has put it before all fair shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Time by which it has to be done, and the outlook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineView>,
     /// Number of attempts that were begun.
     pub attempt: u32,
     /// Figures.
@@ -180,6 +192,8 @@ impl TransferSummary {
             ended_at: report.attempts.ended_ms.map(Timestamp::of_ms),
             not_before: report.not_before.map(Timestamp::of_seconds),
             priority: report.priority,
+            urgent: report.urgent,
+            deadline: report.deadline,
             attempt: report.attempts.count,
             progress: ProgressSummary::of(&report.progress, report.state),
             bottleneck: bottleneck_of(report),
@@ -192,6 +206,7 @@ impl TransferSummary {
 
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct TransferView {
     /// Its id.
     pub id: TransferId,
@@ -231,6 +246,12 @@ pub struct TransferView {
     /// Priority among the transfers of one user, 0 to 100; absent for the usual one, 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
+    /// True if an operator has put it before all fair shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+    /// Time by which it has to be done, and the outlook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineView>,
     /// Limits that hold now.
     pub limits: Limits,
     /// Number of attempts that were begun.
@@ -288,6 +309,8 @@ impl TransferView {
             state: report.state,
             reason: report.reason,
             priority: report.priority,
+            urgent: report.urgent,
+            deadline: report.deadline,
             options: report.options,
             progress: report.progress,
             exit: report.exit,

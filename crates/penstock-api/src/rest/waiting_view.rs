@@ -8,6 +8,7 @@ use crate::transfer::{TransferReport, TransferState, Waiting};
 
 /// The reason for which a transfer waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct WaitingView {
     /// The kind of the reason: `turn`, `retry`, `room`, `user`, …; the manual lists all of them.
     #[serde(deserialize_with = "crate::text::field")]

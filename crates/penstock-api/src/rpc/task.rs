@@ -24,7 +24,7 @@ use crate::run::task::spec::TaskSpec;
 
 /// Version of this protocol: peers of different versions do not take part in each other's
 /// transfers.
-pub const PEER_API_VERSION: u32 = 2;
+pub const PEER_API_VERSION: u32 = 3;
 /// Header that carries the version, in both directions.
 pub const PEER_VERSION_HEADER: &str = "penstock-peer-version";
 
@@ -529,7 +529,8 @@ mod tests {
 
     /// Promise: the version of the peers' protocol is raised when its content changes: how pages
     /// are cut and written, the form of records, how a controller identifies itself. A change of
-    /// one of these raises [`PEER_API_VERSION`] once a release has it, and is noted here.
+    /// one of these raises [`PEER_API_VERSION`] once a release has it, and is noted here. Version 3
+    /// has accounts: a peer that does not read them would use files as its daemon.
     #[test]
     fn the_version_belongs_to_what_it_carries() {
         use penstock_proto::manifest::{EntryDraft, PageBuilder, page_digest};
@@ -545,6 +546,6 @@ mod tests {
         put_json(&LeaseLeft { left_ms: 2 }, &mut said);
         let said = page_digest(&said.into_bytes()).to_hex();
         let carried = (known.formats().newest, known.slicers().newest, &said[..16]);
-        assert_eq!((PEER_API_VERSION, carried), (2, (1, 1, "b5b19d0999fb79c2")));
+        assert_eq!((PEER_API_VERSION, carried), (3, (1, 1, "b5b19d0999fb79c2")));
     }
 }

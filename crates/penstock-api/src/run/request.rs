@@ -19,6 +19,7 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccountName;
 use crate::place::PathText;
 use crate::plan::PlanItem;
 use crate::problem::{Problem, ProblemCode};
@@ -72,6 +73,9 @@ pub enum TargetRequest<'a> {
         store: Cow<'a, Name>,
         /// The path in it.
         path: Cow<'a, PathText>,
+        /// Account as which a mapped store is used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        account: Option<Cow<'a, AccountName>>,
     },
     /// Reply: [`PeerReply::StoreId`].
     StoreId {
@@ -182,6 +186,7 @@ pub enum TargetRequest<'a> {
 /// Requests to a source peer; each is the method of [`crate::scan::SourcePeer`] of its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "each lives for one call, on the stack")]
 pub enum SourceRequest<'a> {
     /// Reply: [`PeerReply::Opened`].
     OpenScan(Cow<'a, ScanRequest>),

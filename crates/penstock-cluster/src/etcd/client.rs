@@ -64,6 +64,8 @@ pub struct Etcd {
     runtime: Option<Runtime>,
     transactions: AtomicU64,
     bytes: AtomicU64,
+    /// Calls that no endpoint answered.
+    unanswered: AtomicU64,
 }
 
 /// A key with its value.
@@ -151,12 +153,18 @@ impl Etcd {
             runtime: Some(runtime),
             transactions: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
         })
     }
 
     /// Writing transactions so far, and bytes of keys and values in them.
     pub fn written(&self) -> (u64, u64) {
         (self.transactions.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Calls so far that no endpoint answered in time.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.load(Ordering::Relaxed)
     }
 
     /// Runs a transaction: if all of `compare` holds, all of `operations` are done, else nothing.
@@ -304,6 +312,7 @@ impl Etcd {
                 }
             }
         }
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
         Err(last)
     }
 

@@ -15,6 +15,7 @@
 mod etcd;
 mod heads;
 mod principals;
+mod queue_rules;
 mod sites;
 mod sqlite;
 mod transfers;
@@ -26,13 +27,15 @@ pub use etcd::{
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
 pub use transfers::{ListKey, ListOrder, Listed, Listing};
-pub use transfers::{Stub, TransferRecord, Wish};
+pub use transfers::{Stub, Submitted, TransferRecord, Wish};
 
-use penstock_api::access::{Token, TokenId, User};
+use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
 use penstock_api::heads::HeadStore;
+use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::version;
+use queue_rules::QueueRuleTable;
 
 /// The persistent state of a site and of its manager. Methods block for a transaction.
 ///
@@ -94,6 +97,24 @@ pub trait SiteState: HeadStore {
     fn put_webhook(&self, webhook: &Webhook) -> Result<(), StateError>;
     /// Removes a webhook. Durable.
     fn remove_webhook(&self, name: &Name) -> Result<(), StateError>;
+    /// Returns all rules of the queue, by key.
+    fn queue_rules(&self) -> Result<Vec<QueueRule>, StateError>;
+    /// Stores a rule of the queue, or replaces the one with the same key. Durable.
+    fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError>;
+    /// Removes a rule of the queue. Durable.
+    fn remove_queue_rule(&self, key: &str) -> Result<(), StateError>;
+    /// Returns all sessions.
+    fn sessions(&self) -> Result<Vec<Session>, StateError>;
+    /// Stores a session. Durable.
+    fn put_session(&self, session: &Session) -> Result<(), StateError>;
+    /// Removes a session. Durable.
+    fn remove_session(&self, id: SessionId) -> Result<(), StateError>;
+    /// Returns all one-time links.
+    fn links(&self) -> Result<Vec<Link>, StateError>;
+    /// Stores a link, or replaces the one for the same purpose. Durable.
+    fn put_link(&self, link: &Link) -> Result<(), StateError>;
+    /// Removes the link under a key. Durable.
+    fn remove_link(&self, key: &str) -> Result<(), StateError>;
 }
 
 impl SiteState for SqliteState {
@@ -185,6 +206,7 @@ impl SiteState for SqliteState {
     fn remove_token(&self, id: TokenId) -> Result<(), StateError> {
         self.remove_token(id)
     }
+
     fn webhooks(&self) -> Result<Vec<Webhook>, StateError> {
         self.webhooks()
     }
@@ -195,5 +217,41 @@ impl SiteState for SqliteState {
 
     fn remove_webhook(&self, name: &Name) -> Result<(), StateError> {
         self.remove_webhook(name)
+    }
+
+    fn queue_rules(&self) -> Result<Vec<QueueRule>, StateError> {
+        QueueRuleTable(self).all()
+    }
+
+    fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError> {
+        QueueRuleTable(self).put(rule)
+    }
+
+    fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
+        QueueRuleTable(self).remove(key)
+    }
+
+    fn sessions(&self) -> Result<Vec<Session>, StateError> {
+        self.sessions()
+    }
+
+    fn put_session(&self, session: &Session) -> Result<(), StateError> {
+        self.put_session(session)
+    }
+
+    fn remove_session(&self, id: SessionId) -> Result<(), StateError> {
+        self.remove_session(id)
+    }
+
+    fn links(&self) -> Result<Vec<Link>, StateError> {
+        self.links()
+    }
+
+    fn put_link(&self, link: &Link) -> Result<(), StateError> {
+        self.put_link(link)
+    }
+
+    fn remove_link(&self, key: &str) -> Result<(), StateError> {
+        self.remove_link(key)
     }
 }

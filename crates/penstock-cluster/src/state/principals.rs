@@ -1,6 +1,6 @@
-//! Users, tokens and webhooks in SQLite.
+//! Users, tokens, sessions, one-time links and webhooks in SQLite.
 
-use penstock_api::access::{Token, TokenId, User};
+use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
 use penstock_api::webhook::Webhook;
 use penstock_proto::id::Name;
 use rusqlite::params;
@@ -15,6 +15,8 @@ enum Kind {
     User,
     Token,
     Webhook,
+    Session,
+    Link,
 }
 
 impl Kind {
@@ -23,6 +25,8 @@ impl Kind {
             Self::User => "user",
             Self::Token => "token",
             Self::Webhook => "webhook",
+            Self::Session => "session",
+            Self::Link => "link",
         }
     }
 }
@@ -100,8 +104,56 @@ impl SqliteState {
         self.remove_principal(Kind::Webhook, name.as_str())
     }
 
+    /// Returns all sessions.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn sessions(&self) -> Result<Vec<Session>, StateError> {
+        self.principals(Kind::Session)
+    }
+
+    /// Stores a session. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn put_session(&self, session: &Session) -> Result<(), StateError> {
+        self.put_principal(Kind::Session, &session.id.to_string(), session)
+    }
+
+    /// Removes a session. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn remove_session(&self, id: SessionId) -> Result<(), StateError> {
+        self.remove_principal(Kind::Session, &id.to_string())
+    }
+
+    /// Returns all one-time links.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn links(&self) -> Result<Vec<Link>, StateError> {
+        self.principals(Kind::Link)
+    }
+
+    /// Stores a link, or replaces the one for the same purpose. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn put_link(&self, link: &Link) -> Result<(), StateError> {
+        self.put_principal(Kind::Link, &link.purpose.key(), link)
+    }
+
+    /// Removes the link under a key. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn remove_link(&self, key: &str) -> Result<(), StateError> {
+        self.remove_principal(Kind::Link, key)
+    }
+
     fn principals<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, StateError> {
-        let failed = StateError::statement("list users, tokens or webhooks");
+        let failed = StateError::statement("list records of users");
         let reader = self.read();
         let mut query = reader
             .prepare_cached("SELECT record FROM principal WHERE kind = ?1 ORDER BY name")
@@ -119,7 +171,7 @@ impl SqliteState {
         name: &str,
         record: &impl Serialize,
     ) -> Result<(), StateError> {
-        let what = "store a user, token or webhook";
+        let what = "store a record of users";
         let text = serde_json::to_string(record).map_err(damaged)?;
         self.write(what, Commit::Durable, |transaction| {
             transaction
@@ -133,7 +185,7 @@ impl SqliteState {
     }
 
     fn remove_principal(&self, kind: Kind, name: &str) -> Result<(), StateError> {
-        let what = "remove a user, token or webhook";
+        let what = "remove a record of users";
         self.write(what, Commit::Durable, |transaction| {
             transaction
                 .execute(
@@ -147,14 +199,49 @@ impl SqliteState {
 }
 
 fn damaged(error: serde_json::Error) -> StateError {
-    StateError::Damaged { what: "user or token", why: error.to_string() }
+    StateError::Damaged { what: "record of users", why: error.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
-    use penstock_api::access::Role;
+    use penstock_api::access::{LinkPurpose, Role, Secret};
 
     use super::*;
+
+    /// Promise: sessions and links survive a restart of the daemon; a link replaces an earlier one
+    /// for the same purpose.
+    #[test]
+    fn sessions_and_links_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let state = SqliteState::open(&path).unwrap();
+        let session = Session {
+            id: SessionId([2; 8]),
+            user: "anna".parse().unwrap(),
+            digest: "cd".to_owned(),
+            seal: Secret::new("ef"),
+            created: 7,
+            expires: 8,
+            from: "10.0.0.1".to_owned(),
+            client: "curl".to_owned(),
+        };
+        let link = |digest: &str| Link {
+            purpose: LinkPurpose::SetUp,
+            digest: digest.to_owned(),
+            expires: 8,
+            used: false,
+        };
+        state.put_session(&session).unwrap();
+        state.put_link(&link("ab")).unwrap();
+        state.put_link(&link("cd")).unwrap();
+        drop(state);
+        let state = SqliteState::open(&path).unwrap();
+        assert_eq!(state.sessions().unwrap(), vec![session.clone()]);
+        assert_eq!(state.links().unwrap(), vec![link("cd")]);
+        state.remove_session(session.id).unwrap();
+        state.remove_link(&LinkPurpose::SetUp.key()).unwrap();
+        assert!(state.sessions().unwrap().is_empty() && state.links().unwrap().is_empty());
+    }
 
     /// Promise: users and tokens survive a restart of the daemon, and removed ones stay removed.
     #[test]
@@ -169,6 +256,8 @@ mod tests {
             created: 7,
             disabled: false,
             grants: [("raw".parse().unwrap(), Default::default())].into(),
+            account: "anna".parse().ok(),
+            password: None,
         };
         let token = Token {
             id: TokenId([1; 8]),

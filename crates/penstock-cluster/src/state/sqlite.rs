@@ -92,6 +92,12 @@ INSERT OR REPLACE INTO transfer SELECT * FROM transfer;
 INSERT OR REPLACE INTO stub SELECT * FROM stub;
 ";
 
+const QUEUE_RULES: &str = "
+CREATE TABLE IF NOT EXISTS queue_rule (
+    key TEXT PRIMARY KEY, record TEXT NOT NULL
+) WITHOUT ROWID;
+";
+
 /// The reason why the state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -383,7 +389,7 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
     if has == 0 {
         transaction.execute_batch("ALTER TABLE ledger ADD COLUMN mounts TEXT").map_err(failed)?;
     }
-    // A file that a build of before users has made.
+    // A file that a build of before users, or before rules of the queue, has made.
     transaction.execute_batch(PRINCIPALS).map_err(failed)?;
     // A file that a build of before overviews has made.
     let named = "SELECT count(*) FROM sqlite_master WHERE name = 'overview'";
@@ -391,6 +397,7 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
     if has == 0 {
         transaction.execute_batch(OVERVIEW).map_err(failed)?;
     }
+    transaction.execute_batch(QUEUE_RULES).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 

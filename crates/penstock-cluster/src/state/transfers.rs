@@ -1,8 +1,11 @@
 //! Transfers of this site as their target, and stubs of transfers that other sites own.
 
+use penstock_api::access::AccountName;
+use penstock_api::deadline::{DeadlineView, Promise};
 use penstock_api::problem::Exit;
 use penstock_api::transfer::{
-    Attempts, FailedItem, PathText, Progress, TransferReport, TransferRequest, TransferState,
+    Attempts, FailedItem, Location, PathText, Progress, TransferReport, TransferRequest,
+    TransferState,
 };
 use penstock_proto::id::{Name, TransferId};
 use rusqlite::{OptionalExtension as _, params};
@@ -46,6 +49,10 @@ pub struct TransferRecord {
     /// That user, at the own site; `None` for the administrator of the host.
     #[serde(default)]
     pub owner: Option<Name>,
+    /// Account as which mapped stores of the own site are used, as it was when the transfer was
+    /// submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
     /// Seconds since 1970 of the submission.
     pub created: u64,
     /// Attempts so far, and their times.
@@ -75,6 +82,12 @@ pub struct TransferRecord {
     pub failures: Vec<FailedItem>,
     /// The method that made the data durable, in words.
     pub durable_by: String,
+    /// Attempts in a row that have failed and moved nothing.
+    #[serde(default)]
+    pub idle_attempts: u32,
+    /// Outlook of its deadline, as reported last.
+    #[serde(default)]
+    pub promise: Option<Promise>,
 }
 
 impl TransferRecord {
@@ -117,6 +130,13 @@ impl TransferRecord {
             label: self.request.label.clone(),
             priority: self.request.priority,
             not_before: self.request.not_before,
+            urgent: self.request.urgent,
+            deadline: self.request.deadline.map(|deadline| DeadlineView {
+                at: deadline.at,
+                policy: deadline.policy,
+                promise: self.promise.unwrap_or(Promise::Kept),
+                forecast_at: None,
+            }),
             state: self.state,
             waiting: None,
             reason: self.reason.clone(),
@@ -142,6 +162,9 @@ pub struct Stub {
     /// The user of this site that submitted it; `None` for the administrator of the host.
     #[serde(default)]
     pub user: Option<Name>,
+    /// The submission, if that was made at this site: the view is what the owner says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted: Option<Submitted>,
     /// The view as last seen.
     pub view: TransferReport,
 }
@@ -157,6 +180,16 @@ pub enum ListOrder {
     NewestFirst,
     /// The oldest transfers first.
     OldestFirst,
+}
+
+/// The submission of a transfer that another site owns, as a user of this site made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// The source.
+    pub source: Location,
+    /// Account of the user at that time, as which a mapped source of this site is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
 }
 
 /// A line of a list of transfers.
@@ -419,6 +452,7 @@ mod tests {
             ),
             submitter: "lab".parse().unwrap(),
             owner: None,
+            account: None,
             created,
             attempts: Attempts::default(),
             files_from_count: 0,
@@ -432,6 +466,8 @@ mod tests {
             exit: None,
             failures: Vec::new(),
             durable_by: String::new(),
+            idle_attempts: 0,
+            promise: None,
         }
     }
 
@@ -467,6 +503,7 @@ mod tests {
         let stub = Stub {
             owner,
             user: None,
+            submitted: None,
             view: TransferReport { id: TransferId([2; 16]), ..long.report() },
         };
         state.put_stub(&stub).unwrap();
@@ -513,7 +550,9 @@ mod tests {
                 state.put_transfer(&record).unwrap();
             } else {
                 let owner = "hpc".parse().unwrap();
-                state.put_stub(&Stub { owner, user: None, view: record.report() }).unwrap();
+                state
+                    .put_stub(&Stub { owner, user: None, submitted: None, view: record.report() })
+                    .unwrap();
             }
         }
         let (mut before, mut seen) = (None, Vec::new());

@@ -14,7 +14,7 @@ use super::config::{ManagerConfig, ManagerParts};
 use super::events::TransferEvents;
 use super::journal_directory::JournalDirectory;
 use super::place;
-use super::queue::TransferTable;
+use super::queue::{OutcomeTally, TransferTable};
 use super::receipt::ReceiptMaker;
 use super::record::{places_of, store};
 use super::removal::{CancelledTransfers, Cleaner};
@@ -32,6 +32,7 @@ pub(super) struct AttemptParts {
     pub(super) cleaner: Arc<Cleaner>,
     pub(super) cancelled: Arc<CancelledTransfers>,
     pub(super) events: TransferEvents,
+    pub(super) outcomes: Arc<OutcomeTally>,
 }
 
 /// An attempt at one transfer, on a thread of its own.
@@ -130,7 +131,8 @@ impl Attempt {
         let root = match &record.root {
             Some(root) => root.clone(),
             None => {
-                let there = site.target.root_kind(&target.store, &target.path)?;
+                let there =
+                    site.target.root_kind(&target.store, &target.path, record.account.as_ref())?;
                 let root = place::root(&record.request.source, opened.kind, target, there)?;
                 // Stored before anything is made there: a later attempt finds another situation.
                 self.keep(|live| (live.root, live.claim) = (Some(root.clone()), root.clone()))?;
@@ -154,6 +156,7 @@ impl Attempt {
             places: places_of(&record.request),
             known_rate: None,
             fence: site.fence.clone(),
+            account: record.account,
         })
     }
 
@@ -257,6 +260,10 @@ impl Attempt {
         discarded: Option<Result<(), Problem>>,
     ) -> Option<(TransferRecord, bool)> {
         let room = self.room_of(&outcome);
+        let failed = match &outcome {
+            RunOutcome::Failed(problem) => Some(problem.code.clone()),
+            _ => None,
+        };
         let mut table = self.parts.table.lock();
         let live = table.live.get_mut(&self.id)?;
         let problem = live.handle_end(outcome, self.control.view(), room);
@@ -268,7 +275,9 @@ impl Attempt {
         let is_stored = store(&*self.parts.site.state, &mut live.record);
         let record = live.record.clone();
         table.handle_durable(self.id, durable);
+        table.handle_ended(&record);
         drop(table);
+        self.parts.outcomes.handle_end(record.state, failed.as_ref());
         if let Some(problem) = problem {
             tracing::warn!(transfer = %self.id, %problem, "attempt failed");
             self.parts.events.tell_problem(self.id, record.owner.clone(), &problem);

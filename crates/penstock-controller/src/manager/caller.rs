@@ -1,6 +1,6 @@
 //! The origin of a request, and its right to transfers.
 
-use penstock_api::access::{Access, Principal, Role, Via};
+use penstock_api::access::{Access, AccountName, Principal, Right, Role, Via};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{Location, TransferRequest};
 use penstock_cluster::state::{Stub, TransferRecord};
@@ -15,13 +15,31 @@ pub enum Caller {
     /// A user of this site, or the administrator of one of its hosts.
     User(Principal),
     /// A paired site, by its certificate. It sees and steers only transfers that read from it.
-    Site(Name),
+    Site {
+        /// The site.
+        site: Name,
+        /// Account to which this site maps its request.
+        account: Option<AccountName>,
+    },
 }
 
 impl Caller {
     /// Returns the administrator of the host.
     pub fn local() -> Self {
-        Self::User(Principal::local(0))
+        Self::User(Principal::local(0, None))
+    }
+
+    /// Returns a paired site, for a request that uses no files.
+    pub fn site(site: Name) -> Self {
+        Self::Site { site, account: None }
+    }
+
+    /// Returns the account of this site's hosts as which mapped stores are used for the caller.
+    pub(crate) fn account(&self) -> Option<&AccountName> {
+        match self {
+            Self::User(user) => user.account.as_ref(),
+            Self::Site { account, .. } => account.as_ref(),
+        }
     }
 
     /// Returns whether it sees the transfers of every user of this site.
@@ -38,7 +56,7 @@ impl Caller {
     pub(super) fn may_see(&self, record: &TransferRecord) -> bool {
         match self {
             Self::User(user) => user.may_see(record.owner.as_ref()),
-            Self::Site(site) => record.request.source.site == *site,
+            Self::Site { site, .. } => record.request.source.site == *site,
         }
     }
 
@@ -60,6 +78,19 @@ impl Caller {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that the caller may put a transfer before all fair shares.
+    ///
+    /// # Errors
+    /// It is no operator of this site.
+    pub(super) fn check_urgent(&self) -> Result<(), Problem> {
+        if matches!(self, Self::User(user) if user.check(Right::Operate).is_ok()) {
+            return Ok(());
+        }
+        let title = "only an operator of the target's site makes a transfer urgent";
+        Err(Problem::new(ProblemCode::NotAuthorised, title)
+            .hint("ask one, or leave the urgency out"))
     }
 
     /// Checks that a user still has the grants in this site, `own`, that a transfer of another site
@@ -118,7 +149,7 @@ impl Caller {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::User(user) => user.user.to_string(),
-            Self::Site(site) => format!("@{site}"),
+            Self::Site { site, .. } => format!("@{site}"),
         }
     }
 
@@ -126,7 +157,7 @@ impl Caller {
     pub(super) fn submitter(&self, own: &Name) -> Name {
         match self {
             Self::User(_) => own.clone(),
-            Self::Site(site) => site.clone(),
+            Self::Site { site, .. } => site.clone(),
         }
     }
 
@@ -140,7 +171,7 @@ impl Caller {
             let removes = request.options.remove_source;
             return check_stores(user, (&request.source, &request.target), removes, own);
         }
-        if let Self::Site(site) = self
+        if let Self::Site { site, .. } = self
             && (request.target.site != *own || request.source.site != *site)
         {
             let title = format!("site `{site}` may only submit transfers from itself to `{own}`");
@@ -165,22 +196,9 @@ fn check_stores(
         (true, target, Access::Write, "write"),
     ];
     for (is_needed, place, access, words) in needed {
-        if !is_needed || place.site != *own || user.may_use(&place.store, access) {
-            continue;
+        if is_needed && place.site == *own {
+            user.require_use(&place.store, access, words)?;
         }
-        // `user set` replaces the grant of a store: the hint keeps the rights that the user has.
-        let mut grant = user.grants.get(&place.store).copied().unwrap_or_default();
-        match access {
-            Access::List => grant.list = true,
-            Access::Read => grant.read = true,
-            Access::Write => grant.write = true,
-        }
-        let title = format!("`{}` may not {words} store `{}`", user.user, place.store);
-        let hint = format!(
-            "an administrator grants it: `penstock user set {} --grant {}={grant}`",
-            user.user, place.store
-        );
-        return Err(Problem::new(ProblemCode::NotAuthorised, title).hint(hint));
     }
     Ok(())
 }

@@ -75,6 +75,19 @@ struct Ring {
     /// Number of the first event that is kept.
     first: u64,
     events: VecDeque<Arc<OwnedEvent>>,
+    /// Times that a reader was told of a loss.
+    resets: u64,
+}
+
+/// Events, and those who read them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventFigures {
+    /// Events since the manager began.
+    pub events: u64,
+    /// Readers now; the log of the daemon is one.
+    pub readers: usize,
+    /// Times that a reader was told that it has missed some.
+    pub resets: u64,
 }
 
 /// A reader of events.
@@ -93,7 +106,7 @@ fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
 
 impl EventRing {
     pub(super) fn new(incarnation: u32) -> Self {
-        let ring = Ring { incarnation, first: 0, events: VecDeque::new() };
+        let ring = Ring { incarnation, first: 0, events: VecDeque::new(), resets: 0 };
         Self { ring: Arc::new(Mutex::new(ring)), news: watch::Sender::new(0) }
     }
 
@@ -107,6 +120,12 @@ impl EventRing {
         let next = ring.first + ring.events.len() as u64;
         drop(ring);
         self.news.send_replace(next);
+    }
+
+    pub(super) fn figures(&self) -> EventFigures {
+        let ring = lock(&self.ring);
+        let events = ring.first + ring.events.len() as u64;
+        EventFigures { events, readers: self.news.receiver_count(), resets: ring.resets }
     }
 
     /// Returns a reader of the events after `after`; of all from now on if that is `None`.
@@ -125,12 +144,10 @@ impl EventRing {
 impl EventReader {
     /// Returns the next event if there is one.
     pub fn try_next(&mut self) -> Option<NextEvent> {
-        let ring = lock(&self.ring);
-        if std::mem::take(&mut self.missed) {
-            return Some(NextEvent::Missed);
-        }
-        if self.next < ring.first {
-            self.next = ring.first;
+        let mut ring = lock(&self.ring);
+        if std::mem::take(&mut self.missed) || self.next < ring.first {
+            self.next = self.next.max(ring.first);
+            ring.resets += 1;
             return Some(NextEvent::Missed);
         }
         let event = ring.events.get((self.next - ring.first) as usize)?;
@@ -201,6 +218,7 @@ mod tests {
         (0..EVENTS_MAX as u64 + 3).for_each(|at| ring.add(None, event(at)));
         assert_eq!(slow.try_next(), Some(NextEvent::Missed));
         assert_eq!(number(slow.try_next()).1, "3");
+        assert_eq!((ring.figures().resets, ring.figures().readers), (1, 1));
         let positions = ["00000008-5", "00000007-0", "00000007-99999999"];
         for position in positions {
             let mut reader = ring.reader(Some(position.parse().unwrap()));

@@ -7,7 +7,7 @@ use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
 use penstock_api::transfer::TransferReport;
 use penstock_proto::id::{Name, TransferId};
 
-use super::event_ring::{EventId, EventReader, EventRing};
+use super::event_ring::{EventFigures, EventId, EventReader, EventRing};
 
 /// The sender of all events.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ impl TransferEvents {
     /// `None`.
     pub(super) fn reader(&self, after: Option<EventId>) -> EventReader {
         self.ring.reader(after)
+    }
+
+    pub(super) fn figures(&self) -> EventFigures {
+        self.ring.figures()
     }
 
     /// Reports the state of a transfer.

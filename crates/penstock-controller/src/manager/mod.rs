@@ -58,24 +58,27 @@ pub use config::{
     ManagerConfig, ManagerParts, OwnLanes, OwnPeers, PeersOf, RUNNING_MAX_DEFAULT, Run,
     StoreDirectory,
 };
-pub use event_ring::{EventId, EventReader, NextEvent, OwnedEvent};
+pub use event_ring::{EventFigures, EventId, EventReader, NextEvent, OwnedEvent};
 pub use list::TransferFilter;
-pub use queue::LIVE_MAX;
+pub use queue::{
+    LIVE_MAX, ManagerFigures, Outcomes, RUNNING_SHOWN_MAX, RunningFigures, WaitFigures,
+};
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
+pub use stubs::SourceAccount;
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use penstock_api::deadline::Deadline;
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
-use penstock_api::rest::{
-    Action, LIST_MAX, Orphan, Page, QueueView, TransferPatch, TransferSummary,
-};
-use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
+use penstock_api::queue::{BULK_MAX, BulkItem, BulkReply, BulkRequest, QueueRule, QueueView};
+use penstock_api::rest::{Action, LIST_MAX, Orphan, Page, TransferPatch, TransferSummary};
+use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
 use penstock_cluster::state::{SiteState, StateError, Stub, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
@@ -85,7 +88,7 @@ use self::events::TransferEvents;
 use self::journal_directory::JournalDirectory;
 use self::list::TransferList;
 use self::plans::Planner;
-use self::queue::{Admission, Live, Table, TransferTable};
+use self::queue::{Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, chosen};
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
 use self::request_check::{check, not_paired, unknown};
@@ -103,12 +106,14 @@ pub struct Manager {
     fence: Fence,
     table: Arc<TransferTable>,
     admission: Arc<Admission>,
+    rule_book: RuleBook,
     stubs: Arc<Stubs>,
     planner: Planner,
     documents: Documents,
     orphans: Orphans,
     list: TransferList,
     events: TransferEvents,
+    outcomes: Arc<OutcomeTally>,
     scheduler: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
@@ -118,9 +123,10 @@ impl Manager {
     /// # Errors
     /// The state database cannot be read.
     pub fn start(config: ManagerConfig, parts: ManagerParts) -> Result<Self, StateError> {
+        let memory = Memory::read(&*parts.state)?;
         let open = parts.state.open_transfers()?.into_iter();
         let live = open.map(|record| Live::resumed(record, &config));
-        let table = Arc::new(TransferTable::new(Table::new(&config, live)));
+        let table = Arc::new(TransferTable::new(Table::new(&config, live, memory)));
         let journal = JournalDirectory::new(config.journal.clone());
         let (site, inputs, events) = (&config.site, (&config, &parts), TransferEvents::new());
         let sources = Arc::new(Sources::new(parts.clone(), site.clone(), journal.clone()));
@@ -142,6 +148,7 @@ impl Manager {
                 (Arc::clone(&cleaner), Arc::clone(&cancelled)),
                 (Arc::clone(&admission), Arc::clone(&table)),
             ),
+            rule_book: RuleBook::new(site.clone(), Arc::clone(&parts.state), Arc::clone(&table)),
             list: TransferList::new(
                 site.clone(),
                 Arc::clone(&parts.state),
@@ -152,8 +159,10 @@ impl Manager {
             table: Arc::clone(&table),
             admission,
             events: events.clone(),
+            outcomes: Arc::default(),
             scheduler: Mutex::new(None),
         };
+        let outcomes = Arc::clone(&manager.outcomes);
         let receipts = ReceiptMaker::new(inputs, Arc::clone(&table));
         let scheduler = Scheduler::start(AttemptParts {
             config,
@@ -165,6 +174,7 @@ impl Manager {
             cleaner,
             cancelled,
             events,
+            outcomes,
         });
         let scheduler = scheduler.map_err(|source| StateError::Thread { source })?;
         *manager.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
@@ -198,14 +208,49 @@ impl Manager {
         self.table.notify();
     }
 
-    /// Returns the transfers that wait, in the order in which they would start, up to [`LIST_MAX`].
+    /// Returns the queue: up to [`LIST_MAX`] transfers that wait, in the order in which they would
+    /// start, users, limits, windows and rules.
     pub fn queue(&self) -> QueueView {
-        self.table.lock().queue(LIST_MAX)
+        self.table.lock().queue(&self.site, LIST_MAX)
     }
 
-    /// Returns whether the thread that starts transfers has looked at them within this time.
-    pub fn has_moved_within(&self, time: Duration) -> bool {
-        self.table.lock().has_moved_within(time)
+    /// Sets a rule of the queue, durably. Running transfers follow it within a second. Returns
+    /// whether it is new.
+    ///
+    /// # Errors
+    /// The rule makes no sense (code `request`); there are too many.
+    pub fn put_rule(&self, rule: QueueRule) -> Result<bool, Problem> {
+        self.rule_book.put(rule)
+    }
+
+    /// Removes the rule of a key ([`QueueRule::key`]), durably.
+    ///
+    /// # Errors
+    /// Code `queue-rule`: there is none.
+    pub fn remove_rule(&self, key: &str) -> Result<(), Problem> {
+        self.rule_book.remove(key)
+    }
+
+    /// Returns the time since the thread that starts transfers has looked at them. Waits for the
+    /// table of transfers, which is held while a record is stored.
+    pub fn silence(&self) -> Duration {
+        self.table.lock().activity().1
+    }
+
+    /// Returns figures for metrics. Waits for the table of transfers, which is held while a record
+    /// is stored.
+    pub fn figures(&self) -> ManagerFigures {
+        let table = self.table.lock();
+        let (attempts, undecided) = table.activity();
+        let mut figures = ManagerFigures {
+            attempts: attempts as u64,
+            undecided,
+            outcomes: self.outcomes.figures(),
+            events: self.events.figures(),
+            ..ManagerFigures::default()
+        };
+        table.live.values().for_each(|live| figures.add(live));
+        figures
     }
 
     /// Transfers that run now, and that wait.
@@ -240,6 +285,9 @@ impl Manager {
     ) -> Result<(TransferReport, bool), Problem> {
         check(request)?;
         caller.check(request, &self.site)?;
+        if request.urgent && request.target.site == self.site {
+            caller.check_urgent()?;
+        }
         if request.options.plan == Some(PlanUse::Make) {
             let title = "a transfer cannot only make a plan";
             return Err(Problem::new(ProblemCode::Request, title));
@@ -278,7 +326,8 @@ impl Manager {
         part: &[u8],
         caller: &Caller,
     ) -> Result<(), Problem> {
-        caller.check_plan((site, store), &self.site, offset + part.len() as u64)?;
+        let bytes = offset.saturating_add(part.len() as u64);
+        caller.check_plan((site, store), &self.site, bytes)?;
         match *site == self.site {
             true => self.planner.put(id, offset, part),
             false => self.sites.put_plan(site, store, id, offset, part),
@@ -401,6 +450,90 @@ impl Manager {
         self.stubs.change(self.steered_stub(id, caller)?, patch, is_current)
     }
 
+    /// Acts on many transfers, one after the other: on those that are named, or on the oldest
+    /// transfers of this site that fit the action and a filter. Each wish that succeeds is stored
+    /// durably when this returns.
+    ///
+    /// # Errors
+    /// Neither ids nor a filter are given, or both; too many ids. What fails for one transfer is in
+    /// its item.
+    pub fn act_on_many(
+        &self,
+        request: &BulkRequest,
+        caller: &Caller,
+    ) -> Result<BulkReply, Problem> {
+        let usage = |title: String| Err(Problem::new(ProblemCode::Request, title));
+        if request.ids.is_empty() != request.filter.is_some() {
+            return usage("an action on many transfers has either `ids` or a `filter`".to_owned());
+        }
+        if request.ids.len() > BULK_MAX {
+            return usage(format!("one request acts on up to {BULK_MAX} transfers"));
+        }
+        let mut ids = request.ids.clone();
+        if let Some(filter) = &request.filter {
+            let parts = (&*self.table, &*self.state);
+            let wish = (request.action, filter);
+            ids = chosen(parts, wish, (caller, &self.site), BULK_MAX + 1)?;
+        }
+        let more = ids.len() > BULK_MAX;
+        ids.truncate(BULK_MAX);
+        let act = |id: TransferId| match self.act(id, request.action, caller) {
+            Ok(report) => BulkItem { id, state: Some(report.state), problem: None },
+            Err(problem) => BulkItem { id, state: None, problem: Some(problem.into()) },
+        };
+        Ok(BulkReply { items: ids.into_iter().map(act).collect(), more })
+    }
+
+    /// Gives a transfer a deadline, or takes it away with `None`, durably.
+    ///
+    /// # Errors
+    /// It is not known, has ended, or another site owns it; code `deadline-unkeepable`.
+    pub fn set_deadline(
+        &self,
+        id: TransferId,
+        deadline: Option<Deadline>,
+        caller: &Caller,
+    ) -> Result<TransferReport, Problem> {
+        let record = self.steered(id, caller)?;
+        let mut request = record.ok_or_else(|| self.not_own(id, caller))?.request;
+        request.deadline = deadline;
+        check(&request)?;
+        let report = self.admission.set_deadline(id, deadline, caller)?;
+        self.table.notify();
+        self.events.tell(&report);
+        Ok(report)
+    }
+
+    /// Puts a transfer before all fair shares, or back among the others, durably.
+    ///
+    /// # Errors
+    /// It is not known, has ended, or another site owns it; the caller is no operator.
+    pub fn set_urgent(
+        &self,
+        id: TransferId,
+        urgent: bool,
+        caller: &Caller,
+    ) -> Result<TransferReport, Problem> {
+        caller.check_urgent()?;
+        self.steered(id, caller)?.ok_or_else(|| self.not_own(id, caller))?;
+        let report = self.admission.set_urgent(id, urgent)?;
+        self.table.notify();
+        self.events.tell(&report);
+        Ok(report)
+    }
+
+    /// Returns the problem of a transfer that this site does not own.
+    fn not_own(&self, id: TransferId, caller: &Caller) -> Problem {
+        match self.steered_stub(id, caller) {
+            Err(problem) => problem,
+            Ok(stub) => {
+                let title = format!("site `{}` owns transfer {}", stub.owner, id.short());
+                Problem::new(ProblemCode::WrongState, title)
+                    .hint(format!("change its turn at site `{}`", stub.owner))
+            }
+        }
+    }
+
     /// Returns a transfer of this site that the caller may steer; `None` if it sees none.
     ///
     /// # Errors
@@ -490,6 +623,19 @@ impl Manager {
             return Ok(Some(self.site.clone()));
         }
         Ok(self.state.stub(id)?.map(|stub| stub.owner))
+    }
+
+    /// Returns the account as which another site may use a source of this one for its transfer.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn source_account(
+        &self,
+        owner: &Name,
+        id: TransferId,
+        source: (&Name, &PathText),
+    ) -> Result<SourceAccount, Problem> {
+        self.stubs.source_account(owner, id, source)
     }
 
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final

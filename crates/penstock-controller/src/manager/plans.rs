@@ -2,7 +2,7 @@
 //! follows one is submitted.
 
 use std::fs::{self, File};
-use std::io::{Seek as _, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -92,7 +92,7 @@ impl Planner {
                 return Err(not_paired(owner));
             }
             let mut file = self.journal.nameless()?;
-            self.parts.sites.plan(owner, request, &mut file)?;
+            self.parts.sites.plan(owner, request, caller.owner().as_ref(), &mut file)?;
             file.rewind().map_err(journal_failed)?;
             return Ok(file);
         }
@@ -119,14 +119,21 @@ impl Planner {
             let title = format!("the plan is longer than {PLAN_BYTES_MAX} bytes");
             return Err(Problem::new(ProblemCode::PlanTooLong, title));
         }
-        fs::create_dir_all(self.journal.of(id)).map_err(journal_failed)?;
         let path = self.journal.plan(id);
+        let kept = match fs::metadata(&path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(journal_failed(error)),
+        };
+        if kept < offset {
+            let title = format!("the plan of transfer {id} lacks a part");
+            return Err(Problem::new(ProblemCode::PlanPart, title)
+                .because(format!("{kept} bytes are here, and this part begins at byte {offset}"))
+                .hint("send the parts in order, from the first one on"));
+        }
+        fs::create_dir_all(self.journal.of(id)).map_err(journal_failed)?;
         let mut options = File::options();
         let mut file = options.create(true).append(true).open(path).map_err(journal_failed)?;
-        if file.metadata().map_err(journal_failed)?.len() < offset {
-            let title = format!("the plan of transfer {id} lacks a part");
-            return Err(Problem::new(ProblemCode::PlanPart, title));
-        }
         file.set_len(offset).and_then(|()| file.write_all(part)).map_err(journal_failed)
     }
 
@@ -141,6 +148,8 @@ impl Planner {
         request.options.select = request.options.select.settled(now_seconds());
         let submitter = caller.submitter(&self.site);
         let record = record_of(&request, submitter, request.target.path.clone());
+        let (owner, account) = (caller.owner(), caller.account().cloned());
+        let record = TransferRecord { owner, account, ..record };
         let made = self.run(&record);
         self.sources.release(&record);
         if let Err(error) = self.journal.remove(request.id) {
@@ -154,12 +163,14 @@ impl Planner {
         let (request, id) = (&record.request, record.id());
         let target = &request.target;
         let opened = self.sources.open(record)?;
-        let there = self.parts.target.root_kind(&target.store, &target.path)?;
+        let there =
+            self.parts.target.root_kind(&target.store, &target.path, record.account.as_ref())?;
         let root = place::root(&request.source, opened.kind, target, there)?;
         self.admission.check_same_place(request, &root)?;
         let journal = self.journal.of(id);
         let input = RunInput {
             fence: self.parts.fence.clone(),
+            account: record.account.clone(),
             id,
             listing: record.listing.number,
             is_new_target: false,

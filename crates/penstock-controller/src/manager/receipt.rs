@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_api::access::AccountName;
 use penstock_api::fence::Fence;
 use penstock_api::io_problem;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
@@ -13,7 +14,7 @@ use penstock_api::receipt::{
     RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, ReceiptSigner, Role,
     cannot_write,
 };
-use penstock_api::scan::{PageReply, SourcePeer};
+use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferRequest, TransferState};
 use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::{Listing, TransferRecord};
@@ -24,7 +25,7 @@ use penstock_proto::manifest::page_digest;
 use super::config::{ManagerConfig, ManagerParts};
 use super::journal_directory::JournalDirectory;
 use super::queue::TransferTable;
-use super::sources::scan_request;
+use super::sources::{scan_of, scan_request};
 use crate::runner::{RunFiles, RunOutcome, RunView};
 use crate::sites::SiteClient;
 
@@ -128,7 +129,8 @@ fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
 }
 
 /// Compares the facts of a receipt about a scan with the scan itself: the data set it names, and
-/// every page that was served. Reads all pages; blocks.
+/// every page that was served. `account` is the one as which a mapped store is used. Reads all
+/// pages; blocks.
 ///
 /// # Errors
 /// Code `receipt-differs`: the receipt differs, or the scan can never be opened. Errors that may
@@ -138,6 +140,7 @@ pub fn check_as_source(
     source: &dyn SourcePeer,
     fence: &Fence,
     body: &ReceiptBody,
+    account: Option<&AccountName>,
 ) -> Result<(), Problem> {
     let differs = |what: &str| {
         let title = format!("the receipt of transfer {} names another {what}", body.id.short());
@@ -146,12 +149,11 @@ pub fn check_as_source(
     let options = serde_json::from_value(body.options.clone())
         .map_err(|cause| differs("set of options than is known here").because(cause))?;
     let request = TransferRequest::new(body.id, body.source.clone(), body.target.clone(), options);
-    source
-        .open_scan(&scan_request(&request, Listing { at: body.submitted, ..Listing::default() }))
-        .map_err(|problem| {
-            let passes = problem.exit == Exit::Temporary;
-            if passes { problem } else { differs("data set than was read").because(problem) }
-        })?;
+    let scan = scan_request(&request, Listing { at: body.submitted, ..Listing::default() });
+    source.open_scan(&ScanRequest { account: account.cloned(), ..scan }).map_err(|problem| {
+        let passes = problem.exit == Exit::Temporary;
+        if passes { problem } else { differs("data set than was read").because(problem) }
+    })?;
     let mut manifest = blake3::Hasher::new();
     for number in 0.. {
         match source.page(body.id, number, 0)? {
@@ -315,11 +317,11 @@ impl ReceiptMaker {
         body: &ReceiptBody,
     ) -> Result<ReceiptSignature, Problem> {
         let site = &record.request.source.site;
-        match self.sites.countersign(site, body) {
+        match self.sites.countersign(site, body, record.owner.as_ref()) {
             // The source was restarted: it continues the same scan once it is opened again.
             Err(problem) if problem.code == ProblemCode::ScanUnknown => {
-                self.sites.open_scan(site, &scan_request(&record.request, record.listing()))?;
-                self.sites.countersign(site, body)
+                self.sites.open_scan(site, &scan_of(record))?;
+                self.sites.countersign(site, body, record.owner.as_ref())
             }
             reply => reply,
         }

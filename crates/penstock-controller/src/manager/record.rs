@@ -20,6 +20,7 @@ pub(super) fn record_of(
         request: request.clone(),
         submitter,
         owner: None,
+        account: None,
         created: now_seconds(),
         attempts: Attempts::default(),
         files_from_count: 0,
@@ -33,6 +34,8 @@ pub(super) fn record_of(
         exit: None,
         failures: Vec::new(),
         durable_by: String::new(),
+        idle_attempts: 0,
+        promise: None,
     }
 }
 

@@ -12,6 +12,10 @@ const LABEL_MAX: usize = 200;
 /// Longest time until a transfer starts.
 const START_SECONDS_MAX: u64 = 366 * 24 * 3600;
 
+/// Bounds of the time without progress after which an attempt ends.
+const PROGRESS_TIMEOUT_S_LEAST: u32 = 10;
+const PROGRESS_TIMEOUT_S_MOST: u32 = 24 * 3600;
+
 /// A request that came over the network is not trusted to be one that our own types would make.
 pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     let usage = |title: String| Problem::new(ProblemCode::Request, title);
@@ -41,6 +45,23 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
         return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")).at("/options/lanes"));
     }
     check_turn(request)?;
+    if request
+        .deadline
+        .is_some_and(|deadline| deadline.at.seconds() > now_seconds() + START_SECONDS_MAX)
+    {
+        return Err(usage("a deadline is within a year".to_owned()).at("/deadline/at"));
+    }
+    let timeouts = PROGRESS_TIMEOUT_S_LEAST..=PROGRESS_TIMEOUT_S_MOST;
+    if request.progress_timeout_s.is_some_and(|seconds| !timeouts.contains(&seconds)) {
+        return Err(usage(format!(
+            "the time without progress is from {} to {} seconds",
+            timeouts.start(),
+            timeouts.end()
+        )));
+    }
+    if request.attempts_max == Some(0) {
+        return Err(usage("a transfer needs at least one attempt".to_owned()));
+    }
     let options = &request.options;
     let partial = !options.files_from.is_empty() || options.select.leaves_unknown();
     let update = request.options.update.check(partial);

@@ -13,6 +13,11 @@ use super::queue::Table;
 /// Interval at which the states of running transfers are published.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Least time between two decisions: so many times what the last one took, but no more than the
+/// longest. Changes in between are decided on together.
+const IDLE_FACTOR: u32 = 4;
+const IDLE_MAX: Duration = Duration::from_millis(200);
+
 /// Begins attempts.
 pub(super) struct Scheduler {
     parts: Arc<AttemptParts>,
@@ -32,15 +37,24 @@ impl Scheduler {
         let shared = &self.parts.table;
         let mut next_tick = Instant::now() + TICK;
         loop {
+            let began = Instant::now();
             let mut table = shared.lock();
             if table.is_stopping {
                 return;
             }
             let (due, next) = table.poll_due((Instant::now(), now_ms()));
-            due.into_iter().for_each(|id| self.begin(&mut table, id));
+            if !due.is_empty() {
+                due.into_iter().for_each(|id| self.begin(&mut table, id));
+                table.steer_rates();
+            }
+            let took = began.elapsed();
             let wake = next.map_or(next_tick, |due| due.min(next_tick));
             let table = shared.wait(table, wake.saturating_duration_since(Instant::now()));
             drop(table);
+            // With many transfers a decision takes milliseconds, and others want the table too.
+            if !shared.rest((took * IDLE_FACTOR).min(IDLE_MAX)) {
+                return;
+            }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 self.tick();
@@ -58,10 +72,15 @@ impl Scheduler {
         }
     }
 
-    /// Publishes the state of running transfers, and tries again to remove what is left.
+    /// Publishes the state of running transfers and the news of deadlines, and tries again to
+    /// remove what is left.
     fn tick(&self) {
         self.parts.cancelled.clean_when_due();
-        let (noted, running) = self.parts.table.lock().take_news();
+        let mut table = self.parts.table.lock();
+        let deadlines = table.look_at_deadlines(&*self.parts.site.state, Instant::now());
+        let (mut noted, running) = table.take_news();
+        drop(table);
+        noted.extend(deadlines);
         for (id, owner, problem) in noted {
             self.parts.events.tell_problem(id, owner, &problem);
         }

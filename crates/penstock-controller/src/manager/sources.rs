@@ -48,7 +48,7 @@ impl Sources {
     /// It cannot be opened.
     pub(super) fn open(&self, record: &TransferRecord) -> Result<Opened, Problem> {
         let (id, source) = (record.id(), &record.request.source);
-        let request = scan_request(&record.request, record.listing());
+        let request = scan_of(record);
         if source.site == self.site {
             let slicer = version::known().format(self.parts.state.format()).slicer;
             let slicing = request.slicing.no_newer_than(slicer);
@@ -76,7 +76,7 @@ impl Sources {
         let Location { store, path: root, .. } = &record.request.source;
         let target = &record.request.target.store;
         let lanes = match (self.parts.peers)(target, Some(store)).present().is_empty() {
-            true => (self.parts.lanes)(&scan_request(&record.request, record.listing())),
+            true => (self.parts.lanes)(&scan_of(record)),
             false => None,
         };
         let local = || SourceAccess::Local { store: store.clone(), root: root.clone() };
@@ -105,7 +105,7 @@ impl Sources {
     /// it. A source that does not answer is not.
     pub(super) fn is_restarted(&self, record: &TransferRecord) -> bool {
         let known = record.listing.instance;
-        let request = scan_request(&record.request, record.listing());
+        let request = scan_of(record);
         let site = &record.request.source.site;
         let asked = || self.parts.sites.open_scan(site, &request).map_or(0, |it| it.instance);
         known != 0 && ![0, known].contains(&asked())
@@ -134,7 +134,13 @@ impl Sources {
     }
 }
 
-/// Returns the scan that belongs to a request.
+/// Returns the scan that belongs to a transfer.
+pub(super) fn scan_of(record: &TransferRecord) -> ScanRequest {
+    let request = scan_request(&record.request, record.listing());
+    ScanRequest { account: record.account.clone(), user: record.owner.clone(), ..request }
+}
+
+/// Returns the scan that belongs to a request of nobody.
 pub(super) fn scan_request(request: &TransferRequest, listing: Listing) -> ScanRequest {
     ScanRequest {
         transfer: request.id,
@@ -150,5 +156,7 @@ pub(super) fn scan_request(request: &TransferRequest, listing: Listing) -> ScanR
         preserve: Preserve { owner_map: Vec::new(), ..request.options.preserve.clone() },
         owner_names: request.source.site != request.target.site,
         remove: request.options.remove_source,
+        account: None,
+        user: None,
     }
 }

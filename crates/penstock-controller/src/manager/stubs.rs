@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use penstock_api::access::AccountName;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::{Action, TransferPatch};
 use penstock_api::scan::SourcePeer;
-use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
-use penstock_cluster::state::{SiteState, Stub};
+use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
+use penstock_cluster::state::{SiteState, Stub, Submitted};
 use penstock_proto::id::{Name, TransferId};
 
 use super::caller::Caller;
@@ -38,12 +39,64 @@ pub(super) struct Stubs {
     source: Arc<dyn SourcePeer>,
     /// Owners that are asked for a list now.
     asking: Mutex<BTreeSet<Name>>,
+    /// Transfers that are being submitted to their owners, which may open the scan before they
+    /// answer.
+    submitting: Mutex<BTreeMap<TransferId, Submitted>>,
+}
+
+/// An account as which a transfer that another site owns uses a source of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceAccount {
+    /// That of the user of this site who submitted the transfer, if the user has one.
+    Submitter(Option<AccountName>),
+    /// This site has submitted no such transfer: the mapping of the other site decides.
+    Mapped,
+}
+
+/// A transfer that is being submitted, until this is dropped.
+struct Submitting<'a>(&'a Stubs, TransferId);
+
+impl Drop for Submitting<'_> {
+    fn drop(&mut self) {
+        self.0.submitting().remove(&self.1);
+    }
 }
 
 impl Stubs {
     pub(super) fn new(parts: &ManagerParts) -> Self {
         let (state, sites) = (Arc::clone(&parts.state), Arc::clone(&parts.sites));
-        Self { state, sites, source: Arc::clone(&parts.source), asking: Mutex::default() }
+        let (source, submitting) = (Arc::clone(&parts.source), Mutex::default());
+        Self { state, sites, source, asking: Mutex::default(), submitting }
+    }
+
+    fn submitting(&self) -> MutexGuard<'_, BTreeMap<TransferId, Submitted>> {
+        self.submitting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the account as which another site, `owner`, may use `source` for its transfer. An
+    /// id alone gives no right to other files of the user who submitted it.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(super) fn source_account(
+        &self,
+        owner: &Name,
+        id: TransferId,
+        (store, root): (&Name, &PathText),
+    ) -> Result<SourceAccount, Problem> {
+        let mut submitted = self.submitting().get(&id).cloned();
+        if submitted.is_none() {
+            let stub = self.state.stub(id)?.filter(|stub| stub.owner == *owner);
+            submitted = stub.and_then(|stub| stub.submitted);
+        }
+        Ok(match submitted {
+            Some(Submitted { source, account })
+                if source.store == *store && source.path == *root =>
+            {
+                SourceAccount::Submitter(account)
+            }
+            _ => SourceAccount::Mapped,
+        })
     }
 
     /// Handles a scan that another site opened here for a transfer of its own, so that this site
@@ -52,7 +105,7 @@ impl Stubs {
         match self.state.stub(id) {
             Ok(None) => match self.sites.show(owner, id) {
                 Ok(view) => {
-                    if let Err(problem) = self.remember((owner, None), id, &view) {
+                    if let Err(problem) = self.remember(owner, (None, None), id, &view) {
                         tracing::warn!(transfer = %id, %problem, "not remembered");
                     }
                 }
@@ -110,8 +163,13 @@ impl Stubs {
             return Err(id_taken(request.id));
         }
         let user = known.as_ref().map_or_else(|| caller.owner(), |stub| stub.user.clone());
-        let view = self.sites.submit(owner, request)?;
-        self.remember((owner, user), request.id, &view)?;
+        let (source, account) = (request.source.clone(), caller.account().cloned());
+        let first = known.as_ref().and_then(|stub| stub.submitted.clone());
+        let submitted = first.unwrap_or(Submitted { source, account });
+        self.submitting().insert(request.id, submitted.clone());
+        let _submitting = Submitting(self, request.id);
+        let view = self.sites.submit(owner, request, user.as_ref())?;
+        self.remember(owner, (user, Some(submitted)), request.id, &view)?;
         Ok((view, known.is_none()))
     }
 
@@ -121,7 +179,8 @@ impl Stubs {
     /// The error of the owner, or that it cannot be reached.
     pub(super) fn act(&self, stub: &Stub, action: Action) -> Result<TransferReport, Problem> {
         let view = self.sites.act(&stub.owner, stub.view.id, action)?;
-        self.remember((&stub.owner, stub.user.clone()), stub.view.id, &view)?;
+        let by = (stub.user.clone(), stub.submitted.clone());
+        self.remember(&stub.owner, by, stub.view.id, &view)?;
         Ok(view)
     }
 
@@ -137,11 +196,12 @@ impl Stubs {
         is_current: &dyn Fn(&TransferReport) -> bool,
     ) -> Result<TransferReport, Problem> {
         let (owner, user, id) = (stub.owner.clone(), stub.user.clone(), stub.view.id);
+        let submitted = stub.submitted.clone();
         if !is_current(&self.refresh(stub)) {
             return Err(changed_meanwhile(id));
         }
         let view = self.sites.change(&owner, id, patch)?;
-        self.remember((&owner, user.clone()), id, &view)?;
+        self.remember(&owner, (user.clone(), submitted), id, &view)?;
         Ok(TransferReport { owner: user, ..view })
     }
 
@@ -153,7 +213,8 @@ impl Stubs {
     /// stored.
     fn remember(
         &self,
-        (owner, user): (&Name, Option<Name>),
+        owner: &Name,
+        (user, submitted): (Option<Name>, Option<Submitted>),
         id: TransferId,
         view: &TransferReport,
     ) -> Result<(), Problem> {
@@ -162,9 +223,11 @@ impl Stubs {
             return Err(Problem::new(ProblemCode::SiteReply, title));
         }
         // The owner may open its scan here before the answer to the submission arrives.
-        let known = || self.state.stub(id).ok().flatten().and_then(|stub| stub.user);
+        let known = self.state.stub(id).ok().flatten();
+        let (known, before) = known.map_or((None, None), |stub| (stub.user, stub.submitted));
+        let (user, submitted) = (user.or(known), submitted.or(before));
         let view = view.clone().without_paths();
-        let stub = Stub { owner: owner.clone(), user: user.or_else(known), view };
+        let stub = Stub { owner: owner.clone(), user, submitted, view };
         if let Err(error) = self.state.put_stub(&stub) {
             tracing::warn!(transfer = %id, %error, "stub not stored");
         }
@@ -229,7 +292,7 @@ impl Stubs {
         silent: &mut Vec<Name>,
         wait: Option<(TransferState, u32)>,
     ) -> TransferReport {
-        let Stub { owner, user, mut view } = stub;
+        let Stub { owner, user, submitted, mut view } = stub;
         view.owner.clone_from(&user);
         if view.state.is_ended() && view.state != TransferState::Failed {
             return view;
@@ -247,7 +310,7 @@ impl Stubs {
         let id = view.id;
         let fits = asked.and_then(|now| {
             if now != view {
-                self.remember((&owner, user), id, &now)?;
+                self.remember(&owner, (user, submitted), id, &now)?;
             }
             Ok(now)
         });

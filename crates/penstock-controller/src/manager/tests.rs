@@ -35,6 +35,7 @@ use penstock_engine::queue::Limits;
 mod admission;
 mod cancelled;
 mod list;
+mod queue_rules;
 mod receipt;
 mod users;
 
@@ -191,7 +192,12 @@ impl SiteClient for FakeSites {
         site.as_str() == "lab"
     }
 
-    fn submit(&self, _: &Name, request: &TransferRequest) -> Result<TransferReport, Problem> {
+    fn submit(
+        &self,
+        _: &Name,
+        request: &TransferRequest,
+        _: Option<&Name>,
+    ) -> Result<TransferReport, Problem> {
         let view = TransferReport {
             files_from_count: 0,
             not_before: request.not_before,
@@ -203,6 +209,8 @@ impl SiteClient for FakeSites {
             owner: None,
             label: String::new(),
             priority: None,
+            urgent: false,
+            deadline: None,
             state: TransferState::Running,
             waiting: None,
             reason: String::new(),
@@ -263,7 +271,13 @@ impl SiteClient for FakeSites {
         unused()
     }
 
-    fn plan(&self, _: &Name, _: &TransferRequest, _: &mut dyn Write) -> Result<(), Problem> {
+    fn plan(
+        &self,
+        _: &Name,
+        _: &TransferRequest,
+        _: Option<&Name>,
+        _: &mut dyn Write,
+    ) -> Result<(), Problem> {
         unused()
     }
 
@@ -271,7 +285,12 @@ impl SiteClient for FakeSites {
         unused()
     }
 
-    fn countersign(&self, _: &Name, _: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
+    fn countersign(
+        &self,
+        _: &Name,
+        _: &ReceiptBody,
+        _: Option<&Name>,
+    ) -> Result<ReceiptSignature, Problem> {
         let says = self.says.lock().unwrap().pop_front();
         says.map_or_else(|| Ok(signature(Role::Source)), Err)
     }
@@ -498,7 +517,7 @@ fn the_target_hears_from_where_it_will_fetch() {
 #[test]
 fn b8_a_refusal_tells_a_site_nothing_of_others() {
     let world = World::new(4);
-    let lab = Caller::Site("lab".parse().unwrap());
+    let lab = Caller::site("lab".parse().unwrap());
     world.submit(1, "hpc:t/secret/", "hpc:s/a/b").unwrap();
     let overlap = request(2, "lab:raw/a", "hpc:s/");
     let problem = world.manager.submit(&overlap, &lab).unwrap_err();
@@ -812,7 +831,7 @@ fn a13_a_restarted_source_lists_again() {
 #[test]
 fn other_sites_see_only_what_concerns_them() {
     let world = World::new(4);
-    let (lab, spy) = (Caller::Site("lab".parse().unwrap()), Caller::Site("spy".parse().unwrap()));
+    let (lab, spy) = (Caller::site("lab".parse().unwrap()), Caller::site("spy".parse().unwrap()));
     let request = request(1, "lab:raw/a", "hpc:s/1");
     let refused = world.manager.submit(&request, &spy).unwrap_err();
     assert_eq!(refused.exit, Exit::NotAuthorised);
@@ -893,7 +912,7 @@ fn c4_an_owner_speaks_of_its_own_transfer_alone() {
     let view =
         world.manager.list(&TransferFilter::default(), None, 10, &Caller::local()).unwrap().items;
     assert_eq!(view.len(), 1);
-    world.sites.submit(&owner, &request(3, "hpc:s/a", "spy:raw/x")).unwrap();
+    world.sites.submit(&owner, &request(3, "hpc:s/a", "spy:raw/x"), None).unwrap();
     world.manager.note_foreign(&owner, TransferId([3; 16]));
     assert_eq!(
         world

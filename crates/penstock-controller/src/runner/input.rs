@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_api::access::AccountName;
 use penstock_api::fence::Fence;
 use penstock_api::heads::{HeadStore, LedgerHead};
 use penstock_api::peers::Peers;
@@ -64,6 +65,8 @@ pub struct RunInput {
     pub known_rate: Option<f64>,
     /// Checks whether this site's controller may still act (B4).
     pub fence: Fence,
+    /// Account as which mapped stores of this site are used.
+    pub account: Option<AccountName>,
 }
 
 impl RunInput {
@@ -102,6 +105,7 @@ impl RunInput {
             began: FileTime::default(),
             fence: self.fence.clone(),
             grant: None,
+            account: self.account.clone(),
         }
     }
 }

@@ -21,6 +21,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -47,14 +48,16 @@ const HANDSHAKE_WAIT: Duration = Duration::from_secs(3);
 
 /// A source of connections: one host, as far as an address tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Source {
+pub(crate) enum Source {
+    /// One address.
     V4(Ipv4Addr),
     /// The first 64 bits.
     V6(u64),
 }
 
 impl Source {
-    fn of(address: IpAddr) -> Self {
+    /// Returns the source of an address.
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),
             IpAddr::V6(address) => Self::V6((address.to_bits() >> 64) as u64),
@@ -92,6 +95,14 @@ struct Places {
 
 impl Stage {
     const ALL: [Self; 3] = [Self::Silent, Self::Handshake, Self::Anonymous];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::Handshake => "handshake",
+            Self::Anonymous => "anonymous",
+        }
+    }
 
     fn places(self) -> Places {
         match self {
@@ -174,6 +185,16 @@ struct Refused {
     others: u64,
 }
 
+/// What is refused, in the order in which figures show it, and the words of the log.
+const REFUSALS: [(&str, &str); 6] = [
+    ("connection", "connection refused"),
+    ("https", "HTTPS refused"),
+    ("lane", "lane refused"),
+    ("token", "token refused"),
+    ("pairing", "not paired"),
+    ("joining", "not joined"),
+];
+
 /// The rates of handshakes.
 struct Handshakes {
     of_source: TokenBuckets<Source>,
@@ -188,6 +209,10 @@ pub(crate) struct Admission {
     rooms: [[Mutex<Room>; 2]; 3],
     known: Mutex<Known>,
     refused: Mutex<Refused>,
+    /// Refusals since the process began, in the order of [`REFUSALS`].
+    refusals: [AtomicU64; REFUSALS.len()],
+    /// Time that handshakes had to wait for their turn, since the process began.
+    waited_ms: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -205,13 +230,16 @@ impl Admission {
             of_source: TokenBuckets::new(OF_SOURCE, SEEN_MAX),
             of_site: TokenBuckets::new(OF_SITE, SEEN_MAX),
         };
-        let (known, refused) = Default::default();
-        Self { own, handshakes: Mutex::new(handshakes), rooms, known, refused }
+        let (known, refused, refusals, waited_ms) = Default::default();
+        let handshakes = Mutex::new(handshakes);
+        Self { own, handshakes, rooms, known, refused, refusals, waited_ms }
     }
 
     /// Takes the turn of a handshake. Returns the time until it; `None` if that is too far away.
     pub(crate) fn take_turn(&self, from: IpAddr) -> Option<Duration> {
-        self.take_turn_at(penstock_sys::boottime_now(), from)
+        let turn = self.take_turn_at(penstock_sys::boottime_now(), from)?;
+        self.waited_ms.fetch_add(turn.as_millis() as u64, Ordering::Relaxed);
+        Some(turn)
     }
 
     fn take_turn_at(&self, now: Instant, from: IpAddr) -> Option<Duration> {
@@ -264,6 +292,9 @@ impl Admission {
     /// Counts what was refused. The first one of a source in a minute is told at once, with `why`.
     pub(crate) fn note_refused(&self, from: IpAddr, what: &'static str, why: &dyn fmt::Display) {
         let source = Source::of(from);
+        let kind = REFUSALS.iter().position(|(_, words)| *words == what);
+        debug_assert!(kind.is_some(), "{what}");
+        kind.map(|kind| self.refusals[kind].fetch_add(1, Ordering::Relaxed));
         tracing::debug!(%from, %why, what);
         let mut refused = lock(&self.refused);
         if let Some(count) = refused.counts.get_mut(&(source, what)) {
@@ -274,6 +305,27 @@ impl Admission {
             refused.counts.insert((source, what), 0);
             tracing::info!(%from, %why, "{what}; further ones are counted for a minute");
         }
+    }
+
+    /// Returns the time that handshakes had to wait for their turn, since the process began.
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_millis(self.waited_ms.load(Ordering::Relaxed))
+    }
+
+    /// Returns what was refused since the process began, by kind.
+    pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.refusals.iter().map(|count| count.load(Ordering::Relaxed));
+        REFUSALS.iter().map(|(kind, _)| *kind).zip(counts).collect()
+    }
+
+    /// Returns the places that are taken, by stage, and by whether the source is known.
+    pub(crate) fn places(&self) -> Vec<(&'static str, &'static str, usize)> {
+        let stages = Stage::ALL.into_iter().zip(&self.rooms);
+        let places = stages.flat_map(|(stage, rooms)| {
+            let kinds = ["stranger", "known"].into_iter().zip(rooms);
+            kinds.map(move |(kind, room)| (stage.as_str(), kind, lock(room).all.len()))
+        });
+        places.collect()
     }
 
     /// Tells how often a source was refused after it was told for the first time, each minute until

@@ -1,14 +1,16 @@
 //! The audit log of this peer: `audit.jsonl` in the site directory.
 //!
 //! A file of more than 64 MiB is put aside under the time of its last line, and the chain of
-//! digests goes on in the next one (see `penstock_api::access::audit`). Old files are the
-//! operator's to remove. A line that cannot be written is logged: requests are served all the same,
-//! so that a full disk stops no transfer.
+//! digests goes on in the next one (see `penstock_api::access::audit`). Files whose last line is
+//! older than `[audit] keep` are removed; the chain then begins after a line that is gone, which a
+//! check reports. A line that cannot be written is logged: requests are served all the same, so
+//! that a full disk stops no transfer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::access::{AuditLine, CHAIN_BEGIN};
@@ -25,6 +27,8 @@ pub(crate) struct AuditLog {
     directory: PathBuf,
     file_bytes_max: u64,
     open: Mutex<Option<Open>>,
+    written: AtomicU64,
+    lost: AtomicU64,
 }
 
 struct Open {
@@ -40,19 +44,51 @@ impl AuditLog {
         Self::with_limit(directory, FILE_BYTES_MAX)
     }
 
-    fn with_limit(directory: &Path, file_bytes_max: u64) -> Self {
-        Self { directory: directory.to_owned(), file_bytes_max, open: Mutex::default() }
+    /// Returns a log whose files are put aside beyond this length, in bytes.
+    pub(crate) fn with_limit(directory: &Path, file_bytes_max: u64) -> Self {
+        let (open, written, lost) = Default::default();
+        Self { directory: directory.to_owned(), file_bytes_max, open, written, lost }
     }
 
     /// Appends a line. Blocks for a write to the page cache.
     pub(crate) fn append(&self, line: AuditLine) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let request = line.request.clone();
-        if let Err(error) = self.write(&mut open, line) {
+        let written = self.write(&mut open, line);
+        let counter = if written.is_ok() { &self.written } else { &self.lost };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = written {
             tracing::error!(%error, request, "the audit log cannot be written");
             // The next line reads the end of the file again.
             *open = None;
         }
+    }
+
+    /// Returns the lines since the process began: those that were written, and those that could not
+    /// be.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.written.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
+    }
+
+    /// Removes files that were put aside and whose last line is older than this time, in
+    /// milliseconds since 1970. The newest of them stays while no later line continues its chain.
+    /// Blocks on the disk.
+    ///
+    /// # Errors
+    /// The directory cannot be listed, or a file cannot be removed.
+    pub(crate) fn remove_before(&self, time_ms: u64) -> io::Result<()> {
+        // No file is put aside meanwhile.
+        let _open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut aside = aside_files(&self.directory)?;
+        let current = fs::metadata(self.directory.join(AUDIT_NAME));
+        if current.map_or(0, |current| current.len()) == 0 {
+            aside.pop();
+        }
+        for (_, path) in aside.into_iter().filter(|(last_ms, _)| *last_ms < time_ms) {
+            fs::remove_file(&path)?;
+            tracing::info!(file = %path.display(), "an old file of the audit log is removed");
+        }
+        Ok(())
     }
 
     /// Opens the file. Without a line in it, the chain continues from the file that was put aside
@@ -60,9 +96,9 @@ impl AuditLog {
     fn reopen(&self, path: &Path) -> io::Result<Open> {
         let mut open = Open::at(path)?;
         if open.bytes == 0
-            && let Some(aside) = newest_aside(&self.directory)?
+            && let Some((_, aside)) = aside_files(&self.directory)?.last()
         {
-            open.last = Open::at(&aside)?.last;
+            open.last = Open::at(aside)?.last;
         }
         Ok(open)
     }
@@ -89,16 +125,18 @@ impl AuditLog {
     }
 }
 
-/// Returns the newest of the files that were put aside.
-fn newest_aside(directory: &Path) -> io::Result<Option<PathBuf>> {
-    let mut newest = None;
+/// Returns the files that were put aside, the oldest first, each with the time of its last line in
+/// milliseconds since 1970.
+pub(crate) fn aside_files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut aside = Vec::new();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
         let time = name.to_str().and_then(|name| name.strip_prefix("audit-"));
         let time = time.and_then(|rest| rest.strip_suffix(".jsonl")?.parse::<u64>().ok());
-        newest = newest.max(time);
+        aside.extend(time.map(|time| (time, directory.join(&name))));
     }
-    Ok(newest.map(|time| directory.join(format!("audit-{time}.jsonl"))))
+    aside.sort();
+    Ok(aside)
 }
 
 impl Open {
@@ -176,5 +214,36 @@ mod tests {
             files.extend(fs::read(directory.path().join(name)).unwrap());
         }
         assert_eq!(check_audit(BufReader::new(&*files)).unwrap().lines, 3);
+    }
+
+    /// Promise (C9): old files go after their time, the chain of the others is whole, and the next
+    /// line continues it also where no other file is left.
+    #[test]
+    fn c9_old_files_are_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = AuditLog::with_limit(directory.path(), 1);
+        (1..=4).for_each(|at| log.append(line(at)));
+        let times = || {
+            let files = aside_files(directory.path()).unwrap().into_iter();
+            files.map(|file| file.0).collect::<Vec<_>>()
+        };
+        // Each file is named by the line that came after its last one.
+        assert_eq!(times(), [2, 3, 4]);
+        log.remove_before(4).unwrap();
+        assert_eq!(times(), [4]);
+        let current = directory.path().join(AUDIT_NAME);
+        let mut files = fs::read(directory.path().join("audit-4.jsonl")).unwrap();
+        files.extend(fs::read(&current).unwrap());
+        let checked = check_audit(BufReader::new(&*files)).unwrap();
+        assert_eq!((checked.lines, checked.begins_after.is_empty()), (2, false));
+        fs::remove_file(&current).unwrap();
+        let again = AuditLog::with_limit(directory.path(), 1 << 20);
+        again.remove_before(u64::MAX).unwrap();
+        assert_eq!(times(), [4]);
+        again.append(line(9));
+        again.remove_before(u64::MAX).unwrap();
+        assert!(times().is_empty());
+        let checked = check_audit(BufReader::new(File::open(&current).unwrap())).unwrap();
+        assert!(!checked.begins_after.is_empty(), "it follows the file that is gone");
     }
 }

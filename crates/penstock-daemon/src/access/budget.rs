@@ -37,6 +37,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_peer::SourceMemory;
 use penstock_proto::frame::Refusal;
 use penstock_proto::id::{Name, PeerId};
+use penstock_sys::buffer::BufferUsage;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -92,7 +93,28 @@ impl Duty {
         Self::Refusal,
     ];
 
-    /// Places of one site.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Request => "request",
+            Self::Work => "work",
+            Self::Wait => "wait",
+            Self::Probe => "probe",
+            Self::Lane => "lane",
+            Self::Refusal => "refusal",
+        }
+    }
+
+    /// Places of one site, which may be the own one.
+    fn places_of(self, own: bool) -> usize {
+        match self {
+            Self::Connection if own => OWN_CONNECTIONS_MAX,
+            Self::Lane if own => OWN_LANES_MAX,
+            _ => self.places(),
+        }
+    }
+
+    /// Places of one paired site.
     fn places(self) -> usize {
         match self {
             Self::Connection => 64,
@@ -161,6 +183,7 @@ impl Shares {
 /// What one site may take.
 pub(crate) struct Budget {
     pub(crate) site: Name,
+    own: bool,
     places: [Arc<Semaphore>; DUTIES],
     memory: SourceMemory,
     shares: Arc<Shares>,
@@ -177,6 +200,11 @@ impl Budgets {
         Self { own, of: Mutex::default(), lists, probes, shares: Arc::default() }
     }
 
+    /// The budgets of all sites that have had one.
+    pub(crate) fn all(&self) -> Vec<Arc<Budget>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     /// The budget of a site. Callers are sites that have been paired: the table stays small.
     pub(crate) fn of(&self, site: &Name) -> Arc<Budget> {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,13 +215,10 @@ impl Budgets {
 
 impl Budget {
     fn new(site: Name, all: &Budgets) -> Self {
-        let places = |duty: Duty| match duty {
-            Duty::Connection if site == all.own => OWN_CONNECTIONS_MAX,
-            Duty::Lane if site == all.own => OWN_LANES_MAX,
-            _ => duty.places(),
-        };
+        let own = site == all.own;
         Self {
-            places: Duty::ALL.map(|duty| Arc::new(Semaphore::new(places(duty)))),
+            own,
+            places: Duty::ALL.map(|duty| Arc::new(Semaphore::new(duty.places_of(own)))),
             memory: SourceMemory::default(),
             shares: Arc::clone(&all.shares),
             bodies: Bodies {
@@ -206,6 +231,35 @@ impl Budget {
             breaches: PeerBreaches::default(),
             site,
         }
+    }
+
+    /// Places by duty: how many are taken, and how many there are.
+    pub(crate) fn usage(&self) -> Vec<(&'static str, usize, usize)> {
+        let duties = Duty::ALL.into_iter().zip(&self.places);
+        let taken = |most: usize, places: &Semaphore| most - places.available_permits().min(most);
+        let usage = duties.map(|(duty, places)| {
+            let most = duty.places_of(self.own);
+            (duty.as_str(), taken(most, places), most)
+        });
+        let lists = ("list", taken(LISTS_OF_SITE, &self.bodies.lists), LISTS_OF_SITE);
+        usage.chain([lists]).collect()
+    }
+
+    /// Bytes that requests of the site take here now, by kind: those of short bodies, of answers
+    /// that are not sent yet, and of decoded pages.
+    pub(crate) fn bytes(&self) -> [(&'static str, usize, usize); 3] {
+        let taken = |most: usize, room: &Semaphore| most - room.available_permits().min(most);
+        let (pages, pages_max) = self.memory.page_bytes();
+        [
+            ("request", taken(SHORT_BYTES_OF_SITE, &self.bodies.short), SHORT_BYTES_OF_SITE),
+            ("answer", taken(ANSWER_BYTES_OF_SITE, &self.answers.0), ANSWER_BYTES_OF_SITE),
+            ("page", pages, pages_max),
+        ]
+    }
+
+    /// The memory of the lanes that are served to the site.
+    pub(crate) fn strides(&self) -> BufferUsage {
+        self.memory.strides()
     }
 
     /// A place if one is free now.

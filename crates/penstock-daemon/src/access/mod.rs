@@ -12,6 +12,7 @@
 //! | `rights` | ending lanes whose rights have ended |
 //! | `authentication` | the principal of a request of the API: users and tokens |
 //! | `users` | users and tokens, changed at the controller |
+//! | `login` | passwords, sessions, one-time links, programs that a user lets in |
 //! | `audit_log` | a line for each request that changes something, or is refused |
 //! | `admission` | limits to connections without credentials |
 //! | `budget` | limits to what each paired site takes |
@@ -24,6 +25,7 @@ pub(crate) mod breaches;
 pub(crate) mod budget;
 pub mod join;
 pub(crate) mod keys;
+pub(crate) mod login;
 pub(crate) mod pairing;
 pub mod receipt_keys;
 pub(crate) mod renewal;

@@ -1,14 +1,17 @@
 //! Users and tokens of the site, as administrators and users change them at the controller.
+//! Passwords and sessions are in [`super::login`], which changes them in the same turn.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::access::{
-    Directory, Principal, Right, Scope, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId,
-    TokenRequest, TokenSecret, TokenText, TokenView, User, UserRequest, UserView, Via,
+    AccountName, AccountNameError, Directory, LinkPurpose, Principal, Right, Scope, SessionId,
+    TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId, TokenRequest, TokenSecret, TokenText,
+    TokenView, User, UserRequest, UserView, Via,
 };
 use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_api::timestamp::Timestamp;
+use penstock_cluster::state::SiteState;
 use penstock_proto::id::Name;
 use penstock_sys::now_seconds;
 
@@ -66,10 +69,7 @@ impl Users {
         request: UserRequest,
         is_current: impl FnOnce(Option<&UserView>) -> bool,
     ) -> Result<(UserView, bool), Problem> {
-        if name.as_str() == "root" {
-            let title = "`root` is the administrator of the host, on the Unix socket";
-            return Err(Problem::new(ProblemCode::Name, title).hint("choose another name"));
-        }
+        check_name(name)?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.read()?;
         let known = directory.user(name).cloned();
@@ -79,27 +79,46 @@ impl Users {
                 .about(ObjectKind::User, name)
                 .hint("read it again, and send its `ETag` as `If-Match`"));
         }
-        if known.is_none() && directory.users().count() >= USERS_MAX {
-            return Err(too_many(format!("the site has {USERS_MAX} users")));
+        if known.is_none() {
+            check_room(&directory)?;
         }
         let kept = known.as_ref().map(|user| user.grants.clone()).unwrap_or_default();
         let grants = request.grants.unwrap_or(kept);
         if grants.len() > GRANTS_MAX {
             return Err(too_many(format!("a user has grants for {GRANTS_MAX} stores at most")));
         }
+        let before = known.as_ref().and_then(|user| user.account.clone());
         let user = User {
             name: name.clone(),
+            account: account_of(request.account, before)?,
             role: request.role,
             created: known.as_ref().map_or_else(now_seconds, |user| user.created),
             disabled: request.disabled,
             grants,
+            password: known.as_ref().and_then(|user| user.password.clone()),
         };
         self.site.state().put_user(&user)?;
         let directory = self.read()?;
         Ok((view_of(&user, &directory), known.is_none()))
     }
 
-    /// Removes a user and its tokens.
+    /// Runs a change on the state and the directory as they are now, one at a time, and judges
+    /// requests by what comes of it.
+    ///
+    /// # Errors
+    /// The error of the change; the state cannot be read.
+    pub(crate) fn change<T>(
+        &self,
+        change: impl FnOnce(&dyn SiteState, &Directory) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = self.read()?;
+        let changed = change(&*self.site.state(), &directory)?;
+        self.read()?;
+        Ok(changed)
+    }
+
+    /// Removes a user, its tokens, its sessions, and its link.
     ///
     /// # Errors
     /// There is none of that name, or the state cannot be written.
@@ -111,6 +130,8 @@ impl Users {
         for token in directory.tokens_of(Some(name)) {
             state.remove_token(token.id)?;
         }
+        end_sessions(&*state, &directory, name, None)?;
+        state.remove_link(&LinkPurpose::Password { user: name.clone() }.key())?;
         state.remove_user(name)?;
         self.read().map(drop)
     }
@@ -140,11 +161,11 @@ impl Users {
         Ok(directory.tokens_of(of).into_iter().map(|token| token_view(token, None)).collect())
     }
 
-    /// Makes a token. Its text is in the answer, and nowhere else.
+    /// Makes a token for a caller. Its text is in the answer, and nowhere else.
     ///
     /// # Errors
-    /// The user does not exist, or is another one and the caller does not administer; scopes are
-    /// wider than the caller's own; the state cannot be written.
+    /// The user does not exist, or is another one and the caller does not administer; the caller
+    /// has scopes; the state cannot be written.
     pub(crate) fn create_token(
         &self,
         caller: &Principal,
@@ -155,6 +176,18 @@ impl Users {
             caller.require(Right::Administer)?;
         }
         check_unscoped(caller)?;
+        self.issue_token(user, request)
+    }
+
+    /// Makes a token of a user. Its text is in the answer, and nowhere else.
+    ///
+    /// # Errors
+    /// The user does not exist, the request is wrong, or the state cannot be written.
+    pub(crate) fn issue_token(
+        &self,
+        user: &Name,
+        request: &TokenRequest,
+    ) -> Result<TokenView, Problem> {
         let scopes = scopes_of(request);
         let days = request.days.unwrap_or(TOKEN_DAYS_DEFAULT);
         if !(1..=TOKEN_DAYS_MAX).contains(&days) {
@@ -212,12 +245,29 @@ impl Users {
         self.read().map(drop)
     }
 
-    /// Reads users and tokens from the state, and judges requests by them from now on.
+    /// Reads users, tokens and sessions from the state, and judges requests by them from now on.
     fn read(&self) -> Result<Directory, Problem> {
         let state = self.site.state();
-        let directory = Directory::new(state.users()?, state.tokens()?);
+        let directory = Directory::new(state.users()?, state.tokens()?, state.sessions()?);
         self.site.authentication.follow(directory.clone());
         Ok(directory)
+    }
+}
+
+/// Returns the account of a user after a request; `before` is the one that it had.
+///
+/// # Errors
+/// The text is no name of an account.
+fn account_of(
+    asked: Option<String>,
+    before: Option<AccountName>,
+) -> Result<Option<AccountName>, Problem> {
+    match asked {
+        None => Ok(before),
+        Some(text) if text.is_empty() => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|error: AccountNameError| {
+            Problem::new(ProblemCode::Name, format!("`{text}` is no account")).because(error)
+        }),
     }
 }
 
@@ -227,9 +277,44 @@ fn scopes_of(request: &TokenRequest) -> Option<Vec<Scope>> {
     Some(scopes.into_iter().collect())
 }
 
+/// Checks that a name may be that of a user.
+///
+/// # Errors
+/// It is `root`, who is the administrator of each host.
+pub(super) fn check_name(name: &Name) -> Result<(), Problem> {
+    if name.as_str() != "root" {
+        return Ok(());
+    }
+    let title = "`root` is the administrator of the host, on the Unix socket";
+    Err(Problem::new(ProblemCode::Name, title).hint("choose another name"))
+}
+
+/// Checks that there is room for one more user.
+///
+/// # Errors
+/// The site has as many as it keeps: code `too-many`.
+pub(super) fn check_room(directory: &Directory) -> Result<(), Problem> {
+    let has_room = directory.users().count() < USERS_MAX;
+    has_room.then_some(()).ok_or_else(|| too_many(format!("the site has {USERS_MAX} users")))
+}
+
+/// Ends the sessions of a user but one.
+pub(super) fn end_sessions(
+    state: &dyn SiteState,
+    directory: &Directory,
+    user: &Name,
+    but: Option<SessionId>,
+) -> Result<(), Problem> {
+    let sessions = directory.sessions_of(Some(user)).into_iter();
+    for session in sessions.filter(|session| Some(session.id) != but) {
+        state.remove_session(session.id)?;
+    }
+    Ok(())
+}
+
 /// Checks that a caller may make tokens, or revoke others than its own: one with scopes may not, so
 /// that a stolen token neither outlives its end nor locks its user out.
-fn check_unscoped(caller: &Principal) -> Result<(), Problem> {
+pub(super) fn check_unscoped(caller: &Principal) -> Result<(), Problem> {
     if caller.scopes.is_none() {
         return Ok(());
     }
@@ -241,13 +326,17 @@ fn check_unscoped(caller: &Principal) -> Result<(), Problem> {
 fn view_of(user: &User, directory: &Directory) -> UserView {
     let now = now_seconds();
     let tokens = directory.tokens_of(Some(&user.name));
+    let sessions = directory.sessions_of(Some(&user.name));
     UserView {
         name: user.name.clone(),
         role: user.role,
         created_at: Timestamp::of_seconds(user.created),
         disabled: user.disabled,
         grants: user.grants.clone(),
+        account: user.account.clone(),
         tokens: tokens.into_iter().filter(|token| token.is_valid(now)).count() as u32,
+        sessions: sessions.into_iter().filter(|session| now < session.expires).count() as u32,
+        has_password: user.password.is_some(),
     }
 }
 
@@ -263,7 +352,8 @@ fn token_view(token: &Token, text: Option<&TokenText>) -> TokenView {
     }
 }
 
-fn unknown_user(name: &Name) -> Problem {
+/// Returns the problem of a user that does not exist.
+pub(super) fn unknown_user(name: &Name) -> Problem {
     Problem::new(ProblemCode::UserUnknown, format!("user `{name}` does not exist"))
         .about(ObjectKind::User, name)
         .hint("`penstock user list` shows the users of this site; `penstock user set` makes one")

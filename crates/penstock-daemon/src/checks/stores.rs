@@ -11,7 +11,7 @@ use penstock_store::{
     DurabilityMethod, FileSystemKind, PosixOptions, PosixStore, Space, StoreError,
 };
 
-use crate::config::{Config, StoreConfig};
+use crate::config::{Config, StoreAccount, StoreConfig};
 
 const GIB: u64 = 1 << 30;
 /// Inodes below which a data set of small files fills the store before its bytes do.
@@ -57,6 +57,15 @@ fn store(config: &StoreConfig) -> Vec<Finding> {
                 "check the kernel log; remount it, or set `read_only` for the store",
             ));
         }
+    }
+    if config.account == StoreAccount::Mapped && !penstock_sys::may_act_as_others() {
+        findings.push(Finding::new(
+            Level::Bad,
+            "accounts",
+            format!("store `{name}` is mapped, and the daemon may not act as accounts of users"),
+            "transfers of all users but its own are refused",
+            "run the daemon as root, or with CAP_SETUID and CAP_SETGID",
+        ));
     }
     findings.push(durability(config, &store));
     findings

@@ -32,6 +32,7 @@ use crate::leases::Leases;
 use crate::managed_etcd as etcd;
 use crate::managed_etcd::Keeper;
 use crate::managed_etcd::files::Files;
+use crate::metrics::heartbeat::Heartbeat;
 use crate::peer_client::client::PeerClient;
 use crate::peer_client::peers::{Others, SiteTarget};
 use crate::peer_client::source::SiteSource;
@@ -157,10 +158,13 @@ impl Election {
     /// of a site that do not reach each other may reach the same stores, each with an etcd that has
     /// its majority: the one whose incarnation is not the journal's any more ends its tenure (B4).
     /// So does one whose journal fails, if another peer is there that may reach it (A12).
-    pub(crate) async fn beat(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        if self.settings.witness {
-            return;
-        }
+    ///
+    /// The loop beats once in each round, of 12 s at most.
+    pub(crate) async fn beat(
+        self: Arc<Self>,
+        heartbeat: Heartbeat,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let journal = SharedJournal::new(&self.settings.journal);
         let mut beat = tokio::time::interval(BEAT);
         // Since when it has not been possible.
@@ -168,7 +172,7 @@ impl Election {
         loop {
             tokio::select! {
                 _ = stop.changed() => return,
-                _ = beat.tick() => {}
+                _ = beat.tick() => heartbeat.beat(),
             }
             let now = Arc::clone(&self.cluster.watch().borrow());
             let Some(tenure) = now.tenure.clone().filter(|tenure| tenure.holds()) else { continue };

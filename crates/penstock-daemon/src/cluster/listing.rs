@@ -50,6 +50,11 @@ impl Lister {
         Self { service, places: Arc::new(Semaphore::new(SERVED_MAX)) }
     }
 
+    /// Returns the places for requests to list: those that are taken, and all.
+    pub(crate) fn places(&self) -> (usize, usize) {
+        (SERVED_MAX.saturating_sub(self.places.available_permits()), SERVED_MAX)
+    }
+
     /// Answers a request of a peer of this site.
     pub(crate) async fn serve(&self, request: Request) -> Response {
         let refused = |problem: Problem| with_version(ProblemReply(problem).into_response());

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use penstock_api::access::Directory;
-use penstock_api::cluster::{ClusterView, PeerCard};
+use penstock_api::cluster::{ClusterView, PeerCard, StoreCard};
 use penstock_api::fence::Fence;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::lease::{LeaseId, LeaseLeft};
@@ -246,13 +246,18 @@ impl Member {
     }
 
     /// The card of this peer as it is now. Blocks on its stores.
-    pub(crate) fn card_now(&self) -> PeerCard {
+    fn card_now(&self) -> PeerCard {
+        self.card_with(store_cards(&self.parts.site.stores()))
+    }
+
+    /// The card of this peer as it is now, with these stores.
+    pub(crate) fn card_with(&self, stores: Vec<StoreCard>) -> PeerCard {
         let site = &self.parts.site;
         let SiteAddresses { addresses, data } = told_addresses(site);
         PeerCard {
             addresses,
             data,
-            stores: store_cards(&site.stores()),
+            stores,
             key: site.own_key(),
             keys_at: site.own_addresses().addresses,
             running: self.controller().map_or(0, |controller| controller.manager.counts().0),
@@ -286,7 +291,8 @@ impl Member {
         let site = &self.parts.site;
         let state = self.leadership.open_state(tenure)?;
         site.follow_pairings(&state.pairings()?);
-        site.authentication.follow(Directory::new(state.users()?, state.tokens()?));
+        let sessions = state.sessions()?;
+        site.authentication.follow(Directory::new(state.users()?, state.tokens()?, sessions));
         let fence = tenure.fence();
         site.set_state(Arc::clone(&state));
         (self.set_fence)(fence.clone());

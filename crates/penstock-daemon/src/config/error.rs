@@ -52,6 +52,9 @@ pub enum ConfigError {
     /// The table `notify` is wrong.
     #[error("`notify`: {0}")]
     Notify(#[from] NotifyConfigError),
+    /// The table `auth` is wrong.
+    #[error("`auth`: {0}")]
+    Auth(#[from] AuthConfigError),
     /// The table `cluster` is wrong.
     #[error("`cluster`: {0}")]
     Cluster(#[from] ClusterConfigError),
@@ -79,9 +82,22 @@ pub enum WebConfigError {
     /// A certificate or a key is alone.
     #[error("`certificate` and `key` belong together")]
     HalfPair,
-    /// A name for the certificate is none.
+    /// An entry of `names` is no host.
     #[error("`names`: `{0}` is neither a DNS name nor an address")]
     Name(String),
+}
+
+/// A statement about log-ins that cannot be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthConfigError {
+    /// A number of seconds is too low or too high.
+    #[error("`{key}` must be from 1 to {most}")]
+    Seconds {
+        /// The key.
+        key: &'static str,
+        /// Its highest value.
+        most: u64,
+    },
 }
 
 /// A statement about `notify.command` that cannot be followed.

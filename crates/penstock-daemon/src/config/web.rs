@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::WebConfigError;
+use crate::networks::Prefix;
 
 /// Port of the HTTPS API unless configured.
 pub const WEB_PORT_DEFAULT: u16 = 7443;
@@ -28,6 +29,14 @@ pub struct WebConfig {
     /// Its private key, PEM; for its owner alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
+    /// Prefixes of addresses from which metrics may be read without a token, as `10.0.0.0/8`.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_from: Vec<Prefix>,
+    /// Prefixes of proxies, as `10.0.0.5/32`, whose header `X-Forwarded-For` is believed. Default:
+    /// `[]`, the header is ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) trusted_proxies: Vec<Prefix>,
 }
 
 fn listen_default() -> Vec<SocketAddr> {
@@ -36,11 +45,18 @@ fn listen_default() -> Vec<SocketAddr> {
 
 impl Default for WebConfig {
     fn default() -> Self {
-        Self { listen: listen_default(), names: Vec::new(), certificate: None, key: None }
+        let (certificate, key, metrics_from, trusted_proxies) = Default::default();
+        let (listen, names) = (listen_default(), Vec::new());
+        Self { listen, names, certificate, key, metrics_from, trusted_proxies }
     }
 }
 
 impl WebConfig {
+    /// Returns the defaults, but for the address to listen at.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { listen: vec![address], ..Self::default() }
+    }
+
     /// Returns every statement that cannot be followed, with its key.
     pub(crate) fn wrong_statements(&self) -> Vec<(&'static str, WebConfigError)> {
         let mut wrong = Vec::new();
@@ -54,6 +70,26 @@ impl WebConfig {
         let bad = self.names.iter().filter(|name| !is_name(name));
         wrong.extend(bad.map(|name| ("names", WebConfigError::Name(name.clone()))));
         wrong
+    }
+
+    /// Returns whether a client at this address may read metrics without a token.
+    pub(crate) fn may_read_metrics(&self, from: IpAddr) -> bool {
+        let from = from.to_canonical();
+        self.metrics_from.iter().any(|prefix| prefix.contains(from))
+    }
+
+    /// Returns the address by which users reach the API, as `https://HOST:PORT`, for links: the
+    /// first of `names`, else the first address that is of one host; `port` is the one that is
+    /// bound.
+    pub(crate) fn url(&self, port: u16, advertised: &[SocketAddr]) -> String {
+        let addresses = self.listen.iter().chain(advertised).map(SocketAddr::ip);
+        let address = addresses.into_iter().find(|address| !address.is_unspecified());
+        let host = self.names.first().cloned().unwrap_or_else(|| match address {
+            Some(address) => address.to_string(),
+            None => "localhost".to_owned(),
+        });
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        format!("https://{host}:{port}")
     }
 
     /// Returns the operator's own certificate and key, if there are any. Relative paths are taken

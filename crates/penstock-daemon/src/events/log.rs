@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use penstock_api::cluster::StoreCard;
 use penstock_api::operate::SiteEvent;
 use penstock_cluster::etcd::Standing;
 use penstock_cluster::membership::ClusterNow;
@@ -32,6 +33,7 @@ pub(crate) struct EventLog {
     pub(super) peer: Name,
     directory: PathBuf,
     inner: Mutex<Inner>,
+    pub(super) store_cards: Mutex<Option<Vec<StoreCard>>>,
 }
 
 #[derive(Default)]
@@ -83,7 +85,12 @@ impl EventLog {
             }
         }
         let inner = Inner { kept, ..Inner::default() };
-        Self { peer: peer.clone(), directory: directory.to_owned(), inner: Mutex::new(inner) }
+        Self {
+            peer: peer.clone(),
+            directory: directory.to_owned(),
+            inner: Mutex::new(inner),
+            store_cards: Mutex::default(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {

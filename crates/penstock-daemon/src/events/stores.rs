@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use penstock_api::cluster::StoreCard;
 use penstock_proto::id::Name;
 use tokio::sync::watch;
 
@@ -13,6 +14,7 @@ use super::log::EventLog;
 use crate::config::StoreConfig;
 use crate::site::context::Site;
 use crate::site::store_cards::store_cards;
+use crate::site::store_look;
 
 /// How often stores are looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -26,6 +28,8 @@ enum Sight {
     /// A directory with this inode number and no identity. A store gets one when it is first
     /// written to, so many sources have none.
     Directory(u64),
+    /// The same with nothing in it, as a mount point where nothing is mounted.
+    Empty(u64),
     /// A store, by its identity.
     Store(String),
 }
@@ -35,16 +39,26 @@ impl Sight {
         if !identity.is_empty() {
             return Self::Store(identity);
         }
-        let root = store.directory().and_then(|root| fs::metadata(root).ok());
-        root.map_or(Self::Nothing, |root| Self::Directory(root.ino()))
+        let Some(path) = store.directory() else { return Self::Nothing };
+        let Ok(inode) = fs::metadata(&path).map(|root| root.ino()) else { return Self::Nothing };
+        // One that may not be listed may hold something.
+        let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        if is_empty { Self::Empty(inode) } else { Self::Directory(inode) }
     }
 
     /// Whether the store is still there that was seen so before.
     fn is_there(&self, before: &Self) -> bool {
         match (before, self) {
             (_, Self::Store(_)) => true,
-            (Self::Directory(before), Self::Directory(now)) => before == now,
-            _ => false,
+            _ => self.inode().is_some() && self.inode() == before.inode(),
+        }
+    }
+
+    /// Inode number of a directory without an identity.
+    fn inode(&self) -> Option<u64> {
+        match self {
+            Self::Directory(inode) | Self::Empty(inode) => Some(*inode),
+            Self::Nothing | Self::Store(_) => None,
         }
     }
 }
@@ -56,11 +70,14 @@ impl EventLog {
         tokio::spawn(async move {
             let mut there: BTreeMap<Name, Sight> = BTreeMap::new();
             loop {
-                let stores = site.stores();
+                let (stores, kept) = (site.stores(), Arc::clone(&log));
                 let look = move || {
-                    let cards = store_cards(&stores).into_iter().zip(&stores);
-                    let sights = cards.map(|(card, store)| {
-                        let sight = Sight::of(store, card.identity);
+                    let cards = store_cards(&stores);
+                    *kept.store_cards.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(cards.clone());
+                    let sights = cards.into_iter().zip(stores).map(|(card, store)| {
+                        let look = move || Sight::of(&store, card.identity);
+                        let sight = store_look::within(&card.store, look).unwrap_or_default();
                         (card.store, sight)
                     });
                     sights.collect::<Vec<_>>()
@@ -75,6 +92,12 @@ impl EventLog {
                 }
             }
         });
+    }
+
+    /// Returns the cards of this peer's stores as they were when they were looked at last; none
+    /// before the first look. Blocks on nothing.
+    pub(crate) fn store_cards(&self) -> Option<Vec<StoreCard>> {
+        self.store_cards.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns whether a store of this peer was taken away, and has not come back.
@@ -98,7 +121,11 @@ impl EventLog {
             }
             *before = now;
         } else if *before == Sight::Nothing {
-            *before = now;
+            // A store that was lost before this daemon began has not come back as an empty
+            // directory.
+            if !(was_lost && matches!(now, Sight::Empty(_))) {
+                *before = now;
+            }
         } else if !was_lost {
             let what = match now {
                 Sight::Nothing => "nothing can be read at its path",
@@ -136,6 +163,12 @@ mod tests {
         assert!(log.is_lost(&name) && !log.is_lost(&"other".parse().unwrap()));
         assert_eq!(kinds(vec![directory(5), directory(5)]), ["store-back"]);
         assert!(!log.is_lost(&name));
+        assert_eq!(kinds(vec![directory(5), directory(9)]), ["store-offline"]);
+        let empty = || Sight::Empty(9);
+        assert!(kinds(vec![empty(), empty(), empty()]).is_empty(), "a restart mounts nothing");
+        assert!(log.is_lost(&name));
+        assert_eq!(kinds(vec![empty(), directory(5), directory(5)]), ["store-back"]);
+        assert!(kinds(vec![empty(), empty(), directory(9)]).is_empty(), "files in a new store");
         assert_eq!(kinds(vec![directory(5), directory(9), directory(9), directory(5)]), both);
         assert_eq!(kinds(vec![directory(5), store(), directory(9), store()]), both);
         assert_eq!(kinds(vec![store(), Sight::Nothing, directory(5), store()]), both);

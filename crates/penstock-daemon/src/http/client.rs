@@ -1,10 +1,11 @@
 //! The client of a request of the API: its principal, its address, the id of its request.
 //!
-//! Three layers lie around the router, from the outside: [`identify`] gives each request an id,
-//! [`record`] writes the audit log, and [`authenticate`] finds the principal. The rights of the
-//! principal are checked by the route itself.
+//! Layers lie around the router, from the outside: [`identify`] gives each request an id,
+//! [`super::origin`] finds the address and the host, [`record`] writes the audit log, and
+//! [`authenticate`] finds the principal. The rights of the principal are checked by the route
+//! itself.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,15 +16,18 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
-use penstock_api::access::{AuditLine, Principal, Via};
+use penstock_api::access::{AuditLine, Principal, SESSION_COOKIE, SessionCookie, Via};
+use penstock_api::endpoints::GET_METRICS;
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use super::origin::check_page;
 use super::reply::ProblemReply;
 use super::reply::problem_reply::{Answered, detailed};
 use super::request::BODY_BYTES_MAX;
 use crate::access::audit_log::AuditLog;
 use crate::access::authentication::unauthenticated;
+use crate::access::login::ClientOrigin;
 use crate::events::log::now_ms;
 use crate::site::context::Site;
 
@@ -36,26 +40,32 @@ const REQUEST_ID_MAX: usize = 64;
 /// Most bytes of the head of a request, of its names and values.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Interval at which the token of a stream of events is checked again.
+/// Interval at which the token or session of a stream of events is checked again.
 const TOKEN_LOOK: Duration = Duration::from_secs(1);
 /// Most characters of the path of a request in the audit log.
 const PATH_CHARS_MAX: usize = 256;
+
+/// Attributes of the cookie: no script reads it, it goes over HTTPS only, to this host only, and
+/// with requests of this site's own pages only (RFC 6265bis, 4.1.2).
+const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
 
 /// The id of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(String);
 
+/// Mark of a request from an address that may read metrics without a token (`metrics_from`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetricsReader;
+
 /// The client at the other end of an HTTPS connection.
 #[derive(Clone, Debug)]
 pub(crate) struct WebClient {
-    /// Its address.
-    pub(crate) from: SocketAddr,
-    /// Set once a request over the connection carried an accepted token.
+    /// Set once a request over the connection carried an accepted token or cookie.
     pub(crate) proof: Proof,
 }
 
-/// Proof that a connection has carried an accepted token: its place among the connections of the
-/// first user whose token it was.
+/// Proof that a connection has carried accepted credentials: its place among the connections of the
+/// first user whose they were.
 #[derive(Clone, Debug)]
 pub(crate) struct Proof(watch::Sender<Option<Arc<OwnedSemaphorePermit>>>);
 
@@ -131,44 +141,94 @@ fn random_id() -> String {
     HEXLOWER.encode(&rand::random::<[u8; 8]>())
 }
 
-/// Finds the principal of a request over HTTPS. A request without a token has none, and reaches
+/// Finds the principal of a request over HTTPS. A request without credentials has none, and reaches
 /// public routes alone.
 pub(crate) async fn authenticate(
     State(site): State<Arc<Site>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let found = match site.authentication.prove(request.headers()) {
+        Ok(found) => found,
+        Err(problem) => {
+            if let Some(from) = origin_of(&request).from {
+                site.admission.note_refused(from, "token refused", &problem.detail);
+            }
+            return challenge(ProblemReply(problem).into_response());
+        }
+    };
+    let has_cookie = found.as_ref().is_some_and(|user| matches!(user.via, Via::Session { .. }));
+    if let Err(problem) = check_page(&request, has_cookie) {
+        let mut response = ProblemReply(problem).into_response();
+        found.map(|principal| response.extensions_mut().insert(principal));
+        return response;
+    }
+    match found {
+        Some(principal) => run_as(principal, site, request, next).await,
+        None => run_without(&site, request, next).await,
+    }
+}
+
+/// Runs a request without credentials; one from an address that may read metrics may do that.
+async fn run_without(site: &Site, mut request: Request, next: Next) -> Response {
+    let config = site.settings.now();
+    let web = config.web.as_ref();
+    let may_read = |from: IpAddr| web.is_some_and(|web| web.may_read_metrics(from));
+    let from = origin_of(&request).from;
+    if request.uri().path() == GET_METRICS.path && from.is_some_and(may_read) {
+        request.extensions_mut().insert(MetricsReader);
+        let client = request.extensions().get::<WebClient>();
+        if let Some(client) = client.filter(|client| !client.proof.is_given()) {
+            let Some(place) = site.authentication.reader_place() else {
+                return too_many("connections");
+            };
+            client.proof.give(place);
+        }
+    }
+    next.run(request).await
+}
+
+/// Runs a request of a principal, within the places of its user.
+async fn run_as(
+    principal: Principal,
+    site: Arc<Site>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let from = request.extensions().get::<WebClient>().map(|client| client.from.ip());
-    match site.authentication.by_header(request.headers()) {
-        Ok(Some(principal)) => {
-            if let Some(client) = request.extensions().get::<WebClient>()
-                && !client.proof.is_given()
-            {
-                let Some(place) = site.authentication.connection_place(&principal.user) else {
-                    return too_many("connections");
-                };
-                client.proof.give(place);
-            }
-            let most = request.body().size_hint().upper();
-            let is_long = most.is_none_or(|most| most > BODY_BYTES_MAX as u64);
-            let Some(place) = site.authentication.request_place(&principal.user, is_long) else {
-                return too_many("requests under way");
-            };
-            let headers = request.headers().clone();
-            request.extensions_mut().insert(principal.clone());
-            let response = next.run(request).await;
-            let mut response = while_valid(response, (site, headers), principal.clone(), place);
-            response.extensions_mut().insert(principal);
-            response
-        }
-        Ok(None) => next.run(request).await,
-        Err(problem) => {
-            if let Some(from) = from {
-                site.admission.note_refused(from, "token refused", &problem.detail);
-            }
-            challenge(ProblemReply(problem).into_response())
-        }
+    if let Some(client) = request.extensions().get::<WebClient>()
+        && !client.proof.is_given()
+    {
+        let Some(place) = site.authentication.connection_place(&principal.user) else {
+            return too_many("connections");
+        };
+        client.proof.give(place);
     }
+    let most = request.body().size_hint().upper();
+    let is_long = most.is_none_or(|most| most > BODY_BYTES_MAX as u64);
+    let Some(place) = site.authentication.request_place(&principal.user, is_long) else {
+        return too_many("requests under way");
+    };
+    let headers = request.headers().clone();
+    request.extensions_mut().insert(principal.clone());
+    let mut response = next.run(request).await;
+    let by_session = matches!(principal.via, Via::Session { .. });
+    if by_session
+        && !response.headers().contains_key(header::SET_COOKIE)
+        && let Some((cookie, left)) = site.authentication.renewed_cookie(&headers)
+    {
+        response.headers_mut().insert(header::SET_COOKIE, set_cookie(&cookie, left));
+    }
+    let mut response = while_valid(response, (site, headers), principal.clone(), place);
+    // A log-in has a principal of its own.
+    if response.extensions().get::<Principal>().is_none() {
+        response.extensions_mut().insert(principal);
+    }
+    response
+}
+
+/// Returns the origin of a request; an empty one at the Unix socket.
+pub(crate) fn origin_of(request: &Request) -> ClientOrigin {
+    request.extensions().get::<ClientOrigin>().cloned().unwrap_or_default()
 }
 
 /// Ends a stream of events when its principal has other rights than at its begin, or none. The
@@ -188,7 +248,7 @@ fn while_valid(
         }
         loop {
             tokio::time::sleep(TOKEN_LOOK).await;
-            if site.authentication.by_header(&headers).ok().flatten().as_ref() != Some(&principal) {
+            if site.authentication.prove(&headers).ok().flatten().as_ref() != Some(&principal) {
                 return;
             }
         }
@@ -226,8 +286,7 @@ pub(crate) async fn record(
     let path = request.uri().path();
     let path: String = path.chars().take(PATH_CHARS_MAX).collect();
     let text = format!("{} {path}", request.method());
-    let client = request.extensions().get::<WebClient>();
-    let from = client.map(|client| client.from.ip().to_canonical().to_string());
+    let from = origin_of(&request).address_text();
     let id = request.extensions().get::<RequestId>().cloned();
     let local = request.extensions().get::<Principal>().cloned();
     let work = async move {
@@ -240,7 +299,7 @@ pub(crate) async fn record(
                 at_ms: now_ms(),
                 user: principal.user.clone(),
                 via: via_text(&principal.via),
-                from: from.unwrap_or_default(),
+                from,
                 request: text,
                 status: status.as_u16(),
                 request_id: id.map(|id| id.0).unwrap_or_default(),
@@ -273,5 +332,24 @@ fn via_text(via: &Via) -> String {
     match via {
         Via::Socket { uid } => format!("socket uid {uid}"),
         Via::Token { id } => format!("token {id}"),
+        Via::Session { id } => format!("session {id}"),
     }
+}
+
+/// Returns the value of `Set-Cookie` that sets a cookie for a time.
+pub(crate) fn set_cookie(cookie: &SessionCookie, seconds: u64) -> HeaderValue {
+    let text = format!("{SESSION_COOKIE}={}; Max-Age={seconds}; {ATTRIBUTES}", cookie.expose());
+    let mut value = value_of(&text);
+    value.set_sensitive(true);
+    value
+}
+
+/// Returns the value of `Set-Cookie` that removes the cookie.
+pub(crate) fn remove_cookie() -> HeaderValue {
+    value_of(&format!("{SESSION_COOKIE}=; Max-Age=0; {ATTRIBUTES}"))
+}
+
+fn value_of(text: &str) -> HeaderValue {
+    // Letters, digits and signs of ASCII are always a value.
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

@@ -4,6 +4,7 @@
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
+use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use penstock_api::problem::{Exit, Problem, ProblemCode, ProblemDocument};
@@ -26,23 +27,45 @@ pub async fn send(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> Result<Response<Incoming>, Problem> {
-    send_as(stream, method, path, body, ("penstock", None)).await
+    send_as(stream, method, path, body, ("penstock", &[])).await
 }
 
-/// Sends one request as [`send`] does, to a host of this name, as the user of a token if there is
-/// one.
+/// Sends one request as [`send`] does, to a host of this name, with further headers; one of the
+/// same name replaces a header of the API.
 ///
 /// # Errors
-/// Those of [`send`]; the host or the token has characters that no header can have.
+/// Those of [`exchange`], and the problem that is answered.
 pub async fn send_as(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
-    (host, token): (&str, Option<&str>),
+    head: (&str, &[(&'static str, String)]),
+) -> Result<Response<Incoming>, Problem> {
+    let response = exchange(stream, method, path, body, head).await?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status().as_u16();
+    Err(problem_of(status, &read(response).await?))
+}
+
+/// Sends one request, and returns the reply whatever its status.
+///
+/// # Errors
+/// The connection fails: exit 5. The host or a header has characters that none can have.
+pub async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+    (host, headers): (&str, &[(&'static str, String)]),
 ) -> Result<Response<Incoming>, Problem> {
     let lost = |error: hyper::Error| {
         Problem::new(ProblemCode::Connection, "the connection was lost").because(error)
+    };
+    let unfit = |error: &dyn std::fmt::Display| {
+        Problem::new(ProblemCode::Request, "cannot encode the request").because(error)
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
     // It ends when the reply is read or dropped.
@@ -51,24 +74,18 @@ pub async fn send_as(
     // Who pairs or joins knows nothing of the other end yet.
     let speaks = known.site_api(known.formats().newest);
     let request = Request::builder().method(method).uri(path).header("host", host);
-    let request = match token {
-        Some(token) => request.header("authorization", format!("Bearer {token}")),
-        None => request,
-    };
-    let request = request
+    let mut request = request
         .header("content-type", "application/json")
+        .header("user-agent", concat!("penstock/", env!("CARGO_PKG_VERSION")))
         .header(VERSION_HEADER, speaks.oldest)
         .header(SPEAKS_HEADER, speaks.to_string())
         .body(Full::new(Bytes::from(body.unwrap_or_default())))
-        .map_err(|error| {
-            Problem::new(ProblemCode::Request, "cannot encode the request").because(error)
-        })?;
-    let response = sender.send_request(request).await.map_err(lost)?;
-    if response.status().is_success() {
-        return Ok(response);
+        .map_err(|error| unfit(&error))?;
+    for (name, value) in headers {
+        let value = HeaderValue::from_str(value).map_err(|error| unfit(&error))?;
+        request.headers_mut().insert(*name, value);
     }
-    let status = response.status().as_u16();
-    Err(problem_of(status, &read(response).await?))
+    sender.send_request(request).await.map_err(lost)
 }
 
 /// The whole body of a reply, up to 64 MiB.

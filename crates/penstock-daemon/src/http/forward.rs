@@ -8,7 +8,9 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::response::Builder;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use http_body_util::LengthLimitError;
 use penstock_api::access::Principal;
@@ -19,6 +21,7 @@ use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
 use penstock_net::trust::{Fingerprint, Vouched};
 use penstock_proto::id::PeerId;
 
+use crate::access::login::ClientOrigin;
 use crate::http::request::BODY_BYTES_MAX;
 use penstock_exit::cause::innermost;
 
@@ -36,6 +39,8 @@ pub(crate) const PASSED_ON: [&str; 11] = [
     SPEAKS_HEADER,
     KEYS_HEADER,
 ];
+/// The header that is passed on with a reply only.
+const PASSED_BACK: [&str; 1] = ["set-cookie"];
 /// The path under which another peer of the own site hands requests of its users over, and the one
 /// for requests of paired sites.
 pub(crate) const LOCAL: &str = "/peer/v1/local";
@@ -45,6 +50,8 @@ pub(crate) const SITE: &str = "/peer/v1/site";
 const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
 /// The user for whom a peer of the own site speaks: a principal as JSON in base64url.
 const PRINCIPAL_HEADER: HeaderName = HeaderName::from_static("penstock-principal");
+/// The origin of a request as JSON in base64url.
+const ORIGIN_HEADER: HeaderName = HeaderName::from_static("penstock-origin");
 /// The fingerprint of the authority that vouched for the caller, in hex.
 const AUTHORITY_HEADER: HeaderName = HeaderName::from_static("penstock-caller-authority");
 /// The fingerprint of the key of the caller's certificate, in hex.
@@ -69,10 +76,45 @@ pub(crate) fn principal_of(headers: &HeaderMap) -> Option<Principal> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Returns a principal in a form that fits into a header.
-fn principal_text(principal: &Principal) -> String {
-    // Our own types always have a JSON form; an empty text is no principal.
-    BASE64URL_NOPAD.encode(&serde_json::to_vec(principal).unwrap_or_default())
+/// Returns the origin of a request that another peer of this site hands over.
+pub(crate) fn origin_of(headers: &HeaderMap) -> Option<ClientOrigin> {
+    let bytes = BASE64URL_NOPAD.decode(headers.get(ORIGIN_HEADER)?.as_bytes()).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Returns whether a request names its user at all.
+pub(crate) fn names_principal(headers: &HeaderMap) -> bool {
+    headers.contains_key(PRINCIPAL_HEADER)
+}
+
+/// Returns a principal or an origin in a form that fits into a header.
+fn header_text(value: &impl serde::Serialize) -> String {
+    // Our own types always have a JSON form; an empty text is none of them.
+    BASE64URL_NOPAD.encode(&serde_json::to_vec(value).unwrap_or_default())
+}
+
+/// Writes the principal of a reply, as of a log-in, for the peer that it goes to.
+pub(crate) fn tell_principal(mut response: Response) -> Response {
+    let principal = response.extensions().get::<Principal>().map(header_text);
+    if let Some(value) = principal.and_then(|text| HeaderValue::from_str(&text).ok()) {
+        response.headers_mut().insert(PRINCIPAL_HEADER, value);
+    }
+    response
+}
+
+/// Returns the head of a reply of the controller as it goes to the client: status, headers, and the
+/// principal of a log-in.
+pub(crate) fn passed_back(reply: &reqwest::Response) -> Builder {
+    let mut response = Response::builder().status(reply.status());
+    for name in PASSED_ON.into_iter().chain(PASSED_BACK) {
+        if let Some(value) = reply.headers().get(name) {
+            response = response.header(name, value.clone());
+        }
+    }
+    match principal_of(reply.headers()) {
+        Some(principal) => response.extension(principal),
+        None => response,
+    }
 }
 
 /// The origin of a request that is the controller's to answer.
@@ -200,10 +242,16 @@ impl Forwarded {
                 .header(CALLER_HEADER, caller.peer.uri())
                 .header(AUTHORITY_HEADER, HEXLOWER.encode(&caller.authority.0))
                 .header(KEY_HEADER, HEXLOWER.encode(&caller.key.0)),
-            Origin::User(_) => match self.parts.extensions.get::<Principal>() {
-                Some(principal) => call.header(PRINCIPAL_HEADER, principal_text(principal)),
-                None => call,
-            },
+            Origin::User(_) => {
+                let extensions = &self.parts.extensions;
+                if let Some(origin) = extensions.get::<ClientOrigin>() {
+                    call = call.header(ORIGIN_HEADER, header_text(origin));
+                }
+                match extensions.get::<Principal>() {
+                    Some(principal) => call.header(PRINCIPAL_HEADER, header_text(principal)),
+                    None => call,
+                }
+            }
         }
     }
 }

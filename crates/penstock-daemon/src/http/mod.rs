@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `port` | the data port: lanes and HTTP, told apart |
 //! | `web` | the HTTPS listener of the API |
+//! | `origin` | the address of a client, the host it asked for, the page that sent the request |
 //! | `client` | the principal and the id of a request |
 //! | `socket` | the Unix socket of the local API |
 //! | `exchange` | one request over a stream that is open already, and its reply |
@@ -23,6 +24,7 @@ mod exchange;
 pub(crate) mod forward;
 mod handlers;
 pub(crate) mod local;
+pub(crate) mod origin;
 pub(crate) mod port;
 pub(crate) mod reply;
 pub(crate) mod request;
@@ -32,4 +34,4 @@ pub(crate) mod site;
 pub(crate) mod socket;
 pub(crate) mod web;
 
-pub use exchange::{decode, encode, problem_of, read, send, send_as};
+pub use exchange::{decode, encode, exchange, problem_of, read, send, send_as};

@@ -32,6 +32,7 @@ use super::connection::Connection;
 use super::request_budget::keep_within;
 use crate::access::admission::{Metered, Stage};
 use crate::access::budget::{Duty, LanePlace};
+use crate::metrics::heartbeat::Heartbeat;
 use crate::site::context::Site;
 
 /// How long a connection may say nothing: those that are made ahead wait for their lane.
@@ -88,19 +89,31 @@ pub(crate) type LaneHandler =
 /// What serves the port.
 #[derive(Clone)]
 pub(crate) struct Port {
-    pub(crate) site_tls: Arc<ServerConfig>,
-    pub(crate) lane_tls: Arc<ServerConfig>,
-    pub(crate) router: Router,
-    pub(crate) lane: LaneHandler,
-    pub(crate) site: Arc<Site>,
+    site_tls: Arc<ServerConfig>,
+    lane_tls: Arc<ServerConfig>,
+    router: Router,
+    lane: LaneHandler,
+    site: Arc<Site>,
+    /// Beaten by the loops that accept connections.
+    heartbeat: Heartbeat,
 }
 
 impl Port {
+    /// Creates the port of a site, with the TLS configurations of its API and of lanes.
+    pub(crate) fn new(
+        (site_tls, lane_tls): (Arc<ServerConfig>, Arc<ServerConfig>),
+        (router, lane): (Router, LaneHandler),
+        site: &Arc<Site>,
+        heartbeat: Heartbeat,
+    ) -> Self {
+        Self { site_tls, lane_tls, router, lane, site: Arc::clone(site), heartbeat }
+    }
+
     /// Accepts connections until `stop` says so.
     pub(crate) async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         loop {
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = self.heartbeat.during(listener.accept()) => accepted,
                 _ = stop.changed() => return,
             };
             match accepted {

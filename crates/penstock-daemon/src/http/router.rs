@@ -26,7 +26,6 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rpc::lease::LEASES;
 use penstock_api::site::SiteHealth;
 use penstock_cluster::membership::ClusterNow;
-use penstock_peer::SourceService;
 use penstock_proto::id::Name;
 use penstock_proto::version;
 use tokio::runtime::Handle;
@@ -34,9 +33,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::client::no_principal;
+use super::client::{MetricsReader, no_principal};
 use super::connection::Connection;
-use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, PASSED_ON, SITE, maybe_done};
+use super::forward::{self, ForwardError, Forwarded, LOCAL, Origin, SITE, maybe_done};
 use super::local::{self, LocalApi};
 use crate::cluster::controller::Controller;
 use crate::cluster::listing::{Allies, LIST, Lister};
@@ -44,6 +43,7 @@ use crate::cluster::member::Member;
 use crate::http::reply::{ProblemReply, blocking, method_unknown, not_found};
 use crate::http::request::BODY_BYTES_MAX;
 use crate::managed_etcd::voters::MEMBERS;
+use crate::metrics::Requests;
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::{Host, with_version};
 
@@ -76,14 +76,8 @@ pub(crate) struct ClusterRouter {
 }
 
 impl ClusterRouter {
-    pub(crate) fn new(
-        api: LocalApi,
-        client: PeerClient,
-        host: Arc<Host>,
-        service: Arc<SourceService>,
-    ) -> Self {
-        let (lister, answered) = (Lister::new(service), Arc::default());
-        Self { api, client, host, lister, answered }
+    pub(crate) fn new(api: LocalApi, client: PeerClient, host: Arc<Host>, lister: Lister) -> Self {
+        Self { api, client, host, lister, answered: Arc::default() }
     }
 
     /// Serves the local API, whoever the controller is.
@@ -99,7 +93,9 @@ impl ClusterRouter {
                 }
             };
             let route = route.layer(DefaultBodyLimit::max(endpoint.body_bytes_max()));
-            Some(route.route_layer(from_fn_with_state(endpoint, guard)))
+            let route = route.route_layer(from_fn_with_state(endpoint, guard));
+            let requests = Arc::clone(&self.api.metrics.requests);
+            Some(route.route_layer(from_fn_with_state((requests, endpoint), count)))
         });
         Ok(self.complete(routes))
     }
@@ -127,7 +123,9 @@ impl ClusterRouter {
     /// An endpoint has no handler.
     pub(crate) fn site(&self) -> anyhow::Result<Router> {
         let state = (self.clone(), self.handed_over()?);
-        Ok(Router::new().fallback(site).with_state(state).merge(self.api.operate.remote()))
+        let remote = self.api.operate.remote().merge(self.api.stores.remote());
+        let remote = remote.merge(self.api.audit.remote());
+        Ok(Router::new().fallback(site).with_state(state).merge(remote))
     }
 
     fn member(&self) -> &Arc<Member> {
@@ -155,7 +153,10 @@ async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    if endpoint.right == Right::Public {
+    let is_scrape = endpoint.right == Right::Metrics;
+    if endpoint.right == Right::Public
+        || is_scrape && request.extensions().get::<MetricsReader>().is_some()
+    {
         return next.run(request).await;
     }
     match request.extensions().get::<Principal>().map(|user| user.require(endpoint.right)) {
@@ -165,13 +166,31 @@ async fn guard(
     }
 }
 
+/// Counts a request under the name of its endpoint, with its status and the time until the head of
+/// its answer.
+async fn count(
+    State((requests, endpoint)): State<(Arc<Requests>, &'static Endpoint)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let begun = Instant::now();
+    let _under_way = requests.begin();
+    let response = next.run(request).await;
+    requests.count(endpoint.name, response.status().as_u16(), begun.elapsed());
+    response
+}
+
 /// Leads a request of a user to the controller, which may be this peer.
 async fn lead(
     State((router, endpoint)): State<(ClusterRouter, &'static Endpoint)>,
     request: Request,
     next: Next,
 ) -> Response {
-    router.forward(Origin::User(endpoint), request, Here::Local(next)).await
+    let response = router.forward(Origin::User(endpoint), request, Here::Local(next)).await;
+    if let Some(made) = response.extensions().get::<Principal>() {
+        router.member().parts.site.authentication.until_known(&made.via).await;
+    }
+    response
 }
 
 async fn site(
@@ -241,15 +260,22 @@ async fn take_over(
     };
     *request.uri_mut() = uri;
     if face == LOCAL {
-        let Some(principal) = forward::principal_of(request.headers()) else {
-            return refused("the request does not name its user");
-        };
-        let authentication = &router.member().parts.site.authentication;
-        match authentication.renewed(principal) {
-            Ok(principal) => drop(request.extensions_mut().insert(principal)),
-            Err(why) => return problem(why),
+        if let Some(origin) = forward::origin_of(request.headers()) {
+            request.extensions_mut().insert(origin);
         }
-        return router.cut_with_tenure(&controller, answer(handed_over.oneshot(request).await));
+        // Without a user only public endpoints answer.
+        if forward::names_principal(request.headers()) {
+            let Some(principal) = forward::principal_of(request.headers()) else {
+                return refused("the request does not name its user");
+            };
+            let authentication = &router.member().parts.site.authentication;
+            match authentication.renewed(principal) {
+                Ok(principal) => drop(request.extensions_mut().insert(principal)),
+                Err(why) => return problem(why),
+            }
+        }
+        let response = forward::tell_principal(answer(handed_over.oneshot(request).await));
+        return router.cut_with_tenure(&controller, response);
     }
     let Some(peer) = forward::caller_of(request.headers()) else {
         return refused("the request does not name a site");
@@ -444,12 +470,7 @@ fn pass_on(
     now: watch::Receiver<Arc<ClusterNow>>,
     epoch: u64,
 ) -> Response {
-    let mut response = Response::builder().status(reply.status());
-    for name in PASSED_ON {
-        if let Some(value) = reply.headers().get(name) {
-            response = response.header(name, value.clone());
-        }
-    }
+    let response = forward::passed_back(&reply);
     let parts = futures_util::stream::unfold(Some(reply), move |reply| {
         let now = now.clone();
         async move {

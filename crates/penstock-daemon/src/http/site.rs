@@ -16,6 +16,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{RequestPartsExt as _, Router};
+use penstock_api::access::AccountName;
 use penstock_api::keys::{KEYS_HEADER, KeysHeard, KeysRecord};
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Problem, ProblemCode};
@@ -28,10 +29,12 @@ use penstock_api::scan::{
 };
 use penstock_api::site::{
     JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
-    SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
+    SPEAKS_HEADER, SiteAddresses, SiteHealth, USER_HEADER, VERSION_HEADER, check_version,
 };
-use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
-use penstock_controller::manager::{Caller, EventReader, Manager, NextEvent, check_as_source};
+use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
+use penstock_controller::manager::{
+    Caller, EventReader, Manager, NextEvent, SourceAccount, check_as_source,
+};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::PAGE_BYTES_MAX;
 use penstock_proto::name;
@@ -172,6 +175,22 @@ impl FromRequestParts<SiteParts> for Calling {
     }
 }
 
+/// The user of the calling site for whom a request is, if that site tells.
+struct ForUser(Option<Name>);
+
+impl FromRequestParts<SiteParts> for ForUser {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(request: &mut Parts, _: &SiteParts) -> Result<Self, ProblemReply> {
+        let Some(text) = request.headers.get(USER_HEADER) else { return Ok(Self(None)) };
+        let user = text.to_str().ok().and_then(|text| text.parse().ok());
+        user.map(Some).map(Self).ok_or_else(|| {
+            let title = format!("the header `{USER_HEADER}` is no name");
+            ProblemReply(Problem::new(ProblemCode::Name, title))
+        })
+    }
+}
+
 async fn health(State(parts): State<SiteParts>) -> Json<SiteHealth> {
     Json(SiteHealth {
         site: parts.site.config.site.clone(),
@@ -273,14 +292,20 @@ async fn join(
     .map(Json)
 }
 
+/// A site that asks for something in stores of this one, for its user if it has told one.
+fn mapped(parts: &SiteParts, site: &Name, user: Option<&Name>) -> Caller {
+    Caller::Site { site: site.clone(), account: parts.site.exports.account_of(site, user) }
+}
+
 async fn submit(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
+    ForUser(user): ForUser,
     Body(request): Body<TransferRequest>,
 ) -> Result<(StatusCode, Json<TransferReport>), ProblemReply> {
     let request = submission::within_rights(&parts.site, &site, request)?;
     let (view, new) = work(parts, site, Duty::Work, move |parts, site| {
-        let (report, new) = parts.manager.submit(&request, &Caller::Site(site.clone()))?;
+        let (report, new) = parts.manager.submit(&request, &mapped(parts, site, user.as_ref()))?;
         Ok((report.without_paths(), new))
     })
     .await?;
@@ -290,14 +315,15 @@ async fn submit(
 async fn plan(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
+    ForUser(user): ForUser,
     Body(request): Body<TransferRequest>,
 ) -> Result<Response, ProblemReply> {
     let request = submission::within_rights(&parts.site, &site, request)?;
     let file = work(parts, site, Duty::Work, move |parts, site| {
-        parts.manager.plan(&request, &Caller::Site(site.clone()))
+        parts.manager.plan(&request, &mapped(parts, site, user.as_ref()))
     })
     .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, "application/octet-stream"))
 }
 
 async fn put_plan(
@@ -309,7 +335,7 @@ async fn put_plan(
 ) -> Result<StatusCode, ProblemReply> {
     submission::check_writable(&parts.site, &site, &query.store)?;
     work(parts, site, Duty::Work, move |parts, site| {
-        let (own, caller) = (parts.manager.site(), Caller::Site(site.clone()));
+        let (own, caller) = (parts.manager.site(), Caller::site(site.clone()));
         let place = (own, &query.store);
         parts.manager.put_plan(place, id_of(&id)?, query.offset, &part, &caller)
     })
@@ -335,7 +361,7 @@ async fn show(
     let mut events = parts.manager.events();
     let look = || {
         work(parts.clone(), site.clone(), Duty::Work, move |parts, site| {
-            let report = parts.manager.show(id, &Caller::Site(site.clone()))?;
+            let report = parts.manager.show(id, &Caller::site(site.clone()))?;
             Ok(report.without_paths())
         })
     };
@@ -410,10 +436,10 @@ async fn document(
     document: Document,
 ) -> Result<Response, ProblemReply> {
     let file = work(parts, site, Duty::Work, move |parts, site| {
-        parts.manager.document(id_of(&id)?, document, &Caller::Site(site.clone()))
+        parts.manager.document(id_of(&id)?, document, &Caller::site(site.clone()))
     })
     .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, "application/octet-stream"))
 }
 
 async fn act(
@@ -422,7 +448,7 @@ async fn act(
     Path((id, action)): Path<(String, String)>,
 ) -> Reply<TransferReport> {
     work(parts, site, Duty::Work, move |parts, site| {
-        let caller = Caller::Site(site.clone());
+        let caller = Caller::site(site.clone());
         let report = parts.manager.act(id_of(&id)?, action.parse()?, &caller)?;
         Ok(report.without_paths())
     })
@@ -437,7 +463,7 @@ async fn limit(
     Body(limit): Body<LimitRequest>,
 ) -> Reply<TransferReport> {
     work(parts, site, Duty::Work, move |parts, site| {
-        let (patch, caller) = (limit.into(), Caller::Site(site.clone()));
+        let (patch, caller) = (limit.into(), Caller::site(site.clone()));
         let report = parts.manager.change(id_of(&id)?, &patch, &|_| true, &caller)?;
         Ok(report.without_paths())
     })
@@ -452,7 +478,7 @@ async fn change(
     Body(patch): Body<TransferPatch>,
 ) -> Reply<TransferReport> {
     work(parts, site, Duty::Work, move |parts, site| {
-        let caller = Caller::Site(site.clone());
+        let caller = Caller::site(site.clone());
         let report = parts.manager.change(id_of(&id)?, &patch, &|_| true, &caller)?;
         Ok(report.without_paths())
     })
@@ -463,13 +489,15 @@ async fn change(
 async fn open_scan(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
+    ForUser(user): ForUser,
     Body(open): Body<OpenScan>,
 ) -> Reply<OpenedScan> {
     let transfer = open.transfer;
     let (noting, owner) = (parts.clone(), site.clone());
-    let (opened, new) =
-        work(parts, site, Duty::Work, move |parts, site| open_for(parts, site, open.into()))
-            .await?;
+    let (opened, new) = work(parts, site, Duty::Work, move |parts, site| {
+        open_for(parts, (site, user.as_ref()), open.into())
+    })
+    .await?;
     if new {
         // It may take a while, and the caller waits for its scan.
         tokio::spawn(work(noting, owner, Duty::Wait, move |parts, site| {
@@ -505,10 +533,24 @@ fn check_readable(own: &Site, site: &Name, store: &Name) -> Result<(), Problem> 
     Err(unknown.unwrap_or_else(|| not_exported(own, site, store)))
 }
 
+/// The account as which a mapped store is read for a transfer that another site owns: that of the
+/// user of this site who submitted it, or else what that site is mapped to.
+fn source_account(
+    parts: &SiteParts,
+    (site, user): (&Name, Option<&Name>),
+    id: TransferId,
+    source: (&Name, &PathText),
+) -> Result<Option<AccountName>, Problem> {
+    Ok(match parts.manager.source_account(site, id, source)? {
+        SourceAccount::Submitter(account) => account,
+        SourceAccount::Mapped => parts.site.exports.account_of(site, user),
+    })
+}
+
 /// Opens a scan; says whether it is a new one.
 fn open_for(
     parts: &SiteParts,
-    site: &Name,
+    (site, user): (&Name, Option<&Name>),
     mut request: ScanRequest,
 ) -> Result<(OpenedScan, bool), Problem> {
     let own = &parts.site;
@@ -528,6 +570,7 @@ fn open_for(
     if parts.manager.owner(id)?.is_some_and(|owner| owner != *site) {
         return Err(foreign_scan(id));
     }
+    request.account = source_account(parts, (site, user), id, (&request.store, &request.root))?;
     let new = parts.scans.enter(site, id, &*parts.source)?;
     request.slicing = request.slicing.no_newer_than(own.format().slicer);
     let root = parts.source.open_scan(&request).inspect_err(|_| {
@@ -715,6 +758,7 @@ async fn release(
 async fn countersign(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
+    ForUser(user): ForUser,
     Path(id): Path<String>,
     Body(body): Body<ReceiptBody>,
 ) -> Reply<ReceiptSignature> {
@@ -726,7 +770,9 @@ async fn countersign(
             let title = "the receipt is not one of a transfer from here to the caller";
             return Err(Problem::new(ProblemCode::ReceiptForeign, title));
         }
-        check_as_source(&*parts.source, parts.manager.fence(), &body)?;
+        let place = (&body.source.store, &body.source.path);
+        let account = source_account(parts, (site, user.as_ref()), id, place)?;
+        check_as_source(&*parts.source, parts.manager.fence(), &body, account.as_ref())?;
         parts.signer.sign(&body, Role::Source)
     })
     .await

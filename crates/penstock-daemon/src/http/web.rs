@@ -1,8 +1,8 @@
 //! The HTTPS listener of the API, for users on other hosts.
 //!
-//! It serves the same router as the Unix socket. A client proves its user by a token in each
-//! request, never by a certificate. Until a connection has carried an accepted token it holds one
-//! of the few places that strangers have, and the oldest of them makes room for a newer one
+//! It serves the same router as the Unix socket. A client proves its user by a token or a cookie in
+//! each request, never by a certificate. Until a connection has carried an accepted one it holds
+//! one of the few places that strangers have, and the oldest of them makes room for a newer one
 //! ([`crate::access::admission`]).
 
 use std::net::SocketAddr;
@@ -20,17 +20,19 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::client::{Proof, WebClient};
+use super::origin::FarEnd;
 use crate::access::admission::{Admission, Stage};
+use crate::metrics::heartbeat::Heartbeat;
 
 /// Connections at a time; further ones wait in the queue of the kernel.
-const CONNECTIONS_MAX: usize = 4096;
+pub(crate) const CONNECTIONS_MAX: usize = 4096;
 /// How long a client may take for its handshake.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a client may take for the head of a request, from its connection or last answer on.
 const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// How long a client may stay without an accepted token.
+/// How long a client may stay without an accepted token or cookie.
 const STRANGER_DEADLINE: Duration = Duration::from_secs(60);
 /// Requests at a time over one HTTP/2 connection, and the bytes that are kept for it.
 const STREAMS_MAX: u32 = 128;
@@ -49,20 +51,30 @@ pub(crate) struct WebListener {
 }
 
 impl WebListener {
-    pub(crate) fn new(tls: Arc<ServerConfig>, router: Router, admission: Arc<Admission>) -> Self {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    /// Creates a listener whose connections each take one of `places`.
+    pub(crate) fn new(
+        tls: Arc<ServerConfig>,
+        router: Router,
+        admission: Arc<Admission>,
+        places: Arc<Semaphore>,
+    ) -> Self {
         Self { tls: TlsAcceptor::from(tls), router, admission, places }
     }
 
     /// Accepts connections until `stop` changes.
-    pub(crate) async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn serve(
+        self,
+        listener: TcpListener,
+        heartbeat: Heartbeat,
+        mut stop: watch::Receiver<bool>,
+    ) {
         loop {
             let next = async {
                 let place = Arc::clone(&self.places).acquire_owned().await;
                 (listener.accept().await, place)
             };
             let (accepted, place) = tokio::select! {
-                next = next => next,
+                next = heartbeat.during(next) => next,
                 _ = stop.changed() => return,
             };
             match accepted {
@@ -102,8 +114,8 @@ impl WebListener {
         drop(place);
         let mut place = self.admission.enter(Stage::Anonymous, from.ip());
         let proof = Proof::default();
-        let client = WebClient { from, proof: proof.clone() };
-        let router = self.router.clone().layer(Extension(client));
+        let client = WebClient { proof: proof.clone() };
+        let router = self.router.clone().layer(Extension(client)).layer(Extension(FarEnd(from)));
         let builder = builder();
         let served = builder
             .serve_connection_with_upgrades(TokioIo::new(tls), TowerToHyperService::new(router));

@@ -6,9 +6,11 @@
 //! deadline; one that does not answer is said to be silent. Orders that change the site's state
 //! (`drain`, `forget`) are the controller's ([`drain`]).
 
+pub(crate) mod audit;
 pub(crate) mod drain;
 pub(crate) mod probe;
 mod routes;
+pub(crate) mod stores;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,6 +38,7 @@ use super::cluster::member::Member;
 use super::events::log::{EventLog, now_ms};
 use super::site::client::Sites;
 use super::site::context::Site;
+use super::site::store_cards::store_cards;
 use super::site::store_reach::compared;
 use crate::checks::measured::Measured;
 use crate::http;
@@ -201,7 +204,10 @@ impl Operate {
         let mut cards = now.peers.clone();
         if cards.iter().all(|card| card.peer == *self.own()) {
             // Nobody compares its stores with those of others.
-            cards = vec![self.member.card_now()];
+            // They are looked at every two seconds: nobody waits for one that hangs.
+            let looked = self.events.store_cards();
+            let stores = looked.unwrap_or_else(|| store_cards(&self.site.stores()));
+            cards = vec![self.member.card_with(stores)];
         } else if cards.iter().all(|card| card.peer != *self.own()) {
             // It has no lease: others do not see it, but whoever asks it does.
             cards.push(self.member.own_card());

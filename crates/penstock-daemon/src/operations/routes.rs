@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, State};
+use axum::extract::{
+    DefaultBodyLimit, Extension, FromRef, FromRequestParts, Json, Path, Query, State,
+};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::middleware;
@@ -59,15 +61,16 @@ fn refused(title: impl Into<String>) -> ProblemReply {
 
 /// The site that calls: by its certificate, and paired by the authority that vouched for it, or
 /// the own one.
-struct CallingSite(Name);
+pub(super) struct CallingSite(pub(super) Name);
 
-impl FromRequestParts<Arc<Operate>> for CallingSite {
+impl<S: Send + Sync> FromRequestParts<S> for CallingSite
+where
+    Arc<Operate>: FromRef<S>,
+{
     type Rejection = ProblemReply;
 
-    async fn from_request_parts(
-        request: &mut Parts,
-        operate: &Arc<Operate>,
-    ) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(request: &mut Parts, shared: &S) -> Result<Self, Self::Rejection> {
+        let operate = Arc::<Operate>::from_ref(shared);
         let connection = request.extract::<Extension<Connection>>().await.ok();
         let peer = connection.and_then(|Extension(connection)| connection.peer);
         let peer = peer.ok_or_else(|| refused("a client certificate is needed"))?;
@@ -80,16 +83,17 @@ impl FromRequestParts<Arc<Operate>> for CallingSite {
 }
 
 /// That the caller is a peer of the own site.
-struct OwnPeer;
+pub(super) struct OwnPeer;
 
-impl FromRequestParts<Arc<Operate>> for OwnPeer {
+impl<S: Send + Sync> FromRequestParts<S> for OwnPeer
+where
+    Arc<Operate>: FromRef<S>,
+{
     type Rejection = ProblemReply;
 
-    async fn from_request_parts(
-        request: &mut Parts,
-        operate: &Arc<Operate>,
-    ) -> Result<Self, Self::Rejection> {
-        let CallingSite(site) = CallingSite::from_request_parts(request, operate).await?;
+    async fn from_request_parts(request: &mut Parts, shared: &S) -> Result<Self, Self::Rejection> {
+        let operate = Arc::<Operate>::from_ref(shared);
+        let CallingSite(site) = CallingSite::from_request_parts(request, shared).await?;
         if site == operate.site.config.site {
             return Ok(Self);
         }

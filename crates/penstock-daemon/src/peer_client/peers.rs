@@ -126,6 +126,9 @@ pub(super) fn cannot_read(
         return Some("the peer has no known address".to_owned());
     }
     let seen = seen?;
+    if told.mapped != seen.mapped {
+        return Some(format!("its configuration has another `account` for store `{store}`"));
+    }
     if !told.identity.is_empty() && !seen.identity.is_empty() && told.identity != seen.identity {
         return Some(format!("its store `{store}` is another one"));
     }
@@ -338,6 +341,7 @@ mod tests {
                 mounts: String::new(),
                 rights: Default::default(),
                 trouble: String::new(),
+                mapped: false,
             }],
             running: 0,
             since: 0,

@@ -472,6 +472,7 @@ mod tests {
                 mounts: String::new(),
                 rights: Default::default(),
                 trouble: String::new(),
+                mapped: false,
             }],
             running: 0,
             since: 0,

@@ -80,6 +80,11 @@ impl Host {
         Arc::new(Self { target, source, leases, now, tasks: Mutex::default(), places })
     }
 
+    /// Returns the places for calls of a controller: those that are taken, and all.
+    pub(crate) fn calls(&self) -> (usize, usize) {
+        (AT_A_TIME.saturating_sub(self.places.available_permits()), AT_A_TIME)
+    }
+
     fn tasks(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -38,8 +38,13 @@ impl Loaded {
         SettingsView { files, settings, kept: Vec::new() }
     }
 
-    /// Adds the settings of all elements of a list of tables.
+    /// Adds the settings of all tables of a list, or of a table of tables.
     fn elements(&self, list: &str, values: &toml::Value, settings: &mut Vec<SettingView>) {
+        let named = values.get(list).and_then(toml::Value::as_table);
+        for name in named.into_iter().flat_map(toml::Table::keys) {
+            let (at, shown) = (format!("{list}.{name}"), format!("{list}[{name}]"));
+            self.element(list, (&at, &shown), values, settings);
+        }
         let elements = values.get(list).and_then(toml::Value::as_array);
         for (at, element) in elements.into_iter().flatten().enumerate() {
             let name = element.get("name").and_then(toml::Value::as_str).unwrap_or_default();
@@ -49,12 +54,23 @@ impl Loaded {
                 written.as_str() == Some(name)
             };
             let at = std::iter::once(at).chain(0..LIST_MAX).find(|at| is_it(*at)).unwrap_or(at);
-            for setting in SETTINGS {
-                let Some(rest) = setting.key.strip_prefix(&format!("{list}[].")) else { continue };
-                let (at, shown) =
-                    (format!("{list}[{at}].{rest}"), format!("{list}[{name}].{rest}"));
-                settings.extend(self.one(setting, &at, &shown, values));
-            }
+            let (at, shown) = (format!("{list}[{at}]"), format!("{list}[{name}]"));
+            self.element(list, (&at, &shown), values, settings);
+        }
+    }
+
+    /// Adds the settings of one of these tables.
+    fn element(
+        &self,
+        list: &str,
+        (at, shown): (&str, &str),
+        values: &toml::Value,
+        settings: &mut Vec<SettingView>,
+    ) {
+        for setting in SETTINGS {
+            let Some(rest) = setting.key.strip_prefix(&format!("{list}[].")) else { continue };
+            let (at, shown) = (format!("{at}.{rest}"), format!("{shown}.{rest}"));
+            settings.extend(self.one(setting, &at, &shown, values));
         }
     }
 

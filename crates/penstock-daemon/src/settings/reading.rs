@@ -110,6 +110,9 @@ fn elsewhere(key: &str, known: &[&str]) -> String {
     let last = |setting: &&Setting| setting.key.rsplit('.').next() == Some(key);
     match SETTINGS.iter().find(last) {
         Some(setting) => match setting.key.rsplit_once('.') {
+            Some(("accounts[]", _)) => {
+                format!("`{key}` belongs in the table `[accounts.SITE]` of a paired site")
+            }
             Some((table, _)) if table.ends_with("[]") => {
                 format!("`{key}` belongs in the table `[[{}]]`", table.trim_end_matches("[]"))
             }

@@ -32,10 +32,13 @@ pub fn merge(now: &Config, next: &Config) -> Result<Merged, toml::ser::Error> {
     if now.networks != next.networks {
         merged.taken.push("network".to_owned());
     }
+    if now.accounts != next.accounts {
+        merged.taken.push("accounts".to_owned());
+    }
     merged.take_stores(now, next)?;
-    let Config { advertise, running_max, log, networks, web, stores, .. } = merged.config;
+    let Config { advertise, running_max, log, networks, web, accounts, stores, .. } = merged.config;
     let kept = now.clone();
-    merged.config = Config { advertise, running_max, log, networks, web, stores, ..kept };
+    merged.config = Config { advertise, running_max, log, networks, web, accounts, stores, ..kept };
     Ok(merged)
 }
 
@@ -78,7 +81,7 @@ impl Merged {
                     self.note(key, taken_by);
                 }
             }
-            let StoreConfig { name, path, read_only, allow_privileged, io, .. } = old;
+            let StoreConfig { name, path, read_only, allow_privileged, io, account, .. } = old;
             let StoreConfig { read, write, delete, remove, encryption, .. } = new.clone();
             stores.push(StoreConfig {
                 name,
@@ -91,6 +94,7 @@ impl Merged {
                 encryption,
                 allow_privileged,
                 io,
+                account,
             });
         }
         if come_and_go == TakenBy::Restart {
@@ -143,6 +147,13 @@ mod tests {
         let merged = merge(&toml::from_str(&one).unwrap(), &toml::from_str(&two).unwrap()).unwrap();
         assert_eq!(merged.kept, ["listen", "store[gone]", "store[raw].path", "store[new]"]);
         assert_eq!(merged.config.stores.len(), 2, "stores neither come nor go among peers");
+        let text = format!("{OLD}[accounts.hpc]\nall = \"xfer\"\n[auth]\npassword = false\n");
+        let merged = merge(&old, &toml::from_str(&text).unwrap()).unwrap();
+        assert_eq!(
+            (merged.taken, merged.kept),
+            (vec!["accounts".into()], vec!["auth.password".into()])
+        );
+        assert!(merged.config.accounts.len() == 1 && merged.config.auth.password);
         let same = merge(&old, &old).unwrap();
         assert_eq!((same.config, same.taken, same.kept), (old, Vec::new(), Vec::new()));
     }
@@ -156,10 +167,12 @@ mod tests {
             keys.filter(|key| !key.contains(['.', '['])).collect::<Vec<_>>()
         };
         assert_eq!(restart(""), ["site", "peer", "listen", "cpus", "cipher_suites"]);
-        assert_eq!(restart("store[]."), ["path", "read_only", "allow_privileged", "io"]);
-        assert!(restart("web.").is_empty() && restart("network[].").is_empty());
+        assert_eq!(restart("store[]."), ["path", "read_only", "allow_privileged", "io", "account"]);
+        for live in ["web.", "network[].", "accounts[]."] {
+            assert!(restart(live).is_empty(), "{live}");
+        }
         let reload = SETTINGS.iter().filter(|it| it.taken_by == TakenBy::Reload);
-        let tables = ["web.", "network[].", "store[]."];
+        let tables = ["web.", "network[].", "accounts[].", "store[]."];
         let of_root = reload.filter(|it| tables.iter().all(|table| !it.key.starts_with(table)));
         let of_root: Vec<_> = of_root.map(|it| it.key).collect();
         assert_eq!(of_root, ["advertise", "running_max", "log"]);

@@ -9,8 +9,8 @@ use penstock_exit::{ExitCode, Failure};
 use penstock_proto::id::Name;
 
 use crate::config::{
-    ClusterConfig, ClusterConfigError, Config, ConfigError, NotifyConfig, NotifyConfigError,
-    StoreConfig, WebConfigError,
+    AuthConfigError, ClusterConfig, ClusterConfigError, Config, ConfigError, NotifyConfig,
+    NotifyConfigError, StoreConfig, WebConfigError,
 };
 use crate::networks;
 
@@ -50,6 +50,10 @@ impl Config {
         if let Some(Err(error)) = self.notify.as_ref().map(NotifyConfig::check) {
             let key = if matches!(error, NotifyConfigError::Event(_)) { "on" } else { "command" };
             wrong.push((format!("notify.{key}"), error.into()));
+        }
+        if let Err(error) = self.auth.check() {
+            let AuthConfigError::Seconds { key, .. } = error;
+            wrong.push((format!("auth.{key}"), error.into()));
         }
         let of_network = |(at, error): (usize, _)| (format!("network[{at}]"), error);
         let networks = networks::wrong_statements(&self.networks).into_iter();

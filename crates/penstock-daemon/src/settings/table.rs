@@ -112,6 +112,36 @@ pub static SETTINGS: &[Setting] = &[
         "file with the operator's own certificate",
     ),
     setting("web.key", Text, "none", Reload, "file with its private key"),
+    setting(
+        "web.metrics_from",
+        List,
+        "none",
+        Reload,
+        "prefixes of addresses from which metrics may be read without a token",
+    ),
+    setting(
+        "web.trusted_proxies",
+        List,
+        "none",
+        Reload,
+        "prefixes of proxies whose header `X-Forwarded-For` is believed",
+    ),
+    setting("auth.password", Switch, "true", Restart, "log-in by name and password"),
+    setting(
+        "auth.session_idle_seconds",
+        Number,
+        "43200",
+        Restart,
+        "seconds without a request after which a browser session ends",
+    ),
+    setting(
+        "auth.session_max_seconds",
+        Number,
+        "604800",
+        Restart,
+        "seconds after its log-in at which a browser session ends",
+    ),
+    setting("audit.keep", Text, "400d", Restart, "days after which audit logs are removed"),
     setting("webhook.allow", List, "none", Restart, "beginnings of the addresses of webhooks"),
     setting("webhook.ca", Text, "none", Restart, "file with further authorities of receivers"),
     setting(
@@ -192,6 +222,21 @@ pub static SETTINGS: &[Setting] = &[
         Reload,
         "addresses for data that other sites are told",
     ),
+    setting(
+        "accounts[].all",
+        Text,
+        "none",
+        Reload,
+        "account for users of a paired site, as `all` in the table `[accounts.SITE]`",
+    ),
+    setting("accounts[].users", Text, "none", Reload, "accounts of single users of that site"),
+    setting(
+        "accounts[].tell_users",
+        Switch,
+        "false",
+        Reload,
+        "whether that site is told for which user a request is",
+    ),
     setting("store[].name", Text, "none: it must be set", Reload, "name of a store"),
     setting("store[].path", Text, "none: it must be set", Restart, "its directory"),
     setting("store[].read_only", Switch, "false", Restart, "whether writing is refused"),
@@ -219,6 +264,13 @@ pub static SETTINGS: &[Setting] = &[
         "auto: past the page cache on ext4, but for parity arrays and disks that rotate",
         Restart,
         "`buffered` or `direct` writes of files above the piece size",
+    ),
+    setting(
+        "store[].account",
+        Text,
+        "daemon",
+        Restart,
+        "`mapped` uses files as the account of the user or site whose transfer it is",
     ),
 ];
 
@@ -257,6 +309,7 @@ mod tests {
     fn known(table: &str) -> BTreeSet<String> {
         let text = match table {
             "" => "no_such_key = 1".to_owned(),
+            "accounts[]" => "[accounts.hpc]\nno_such_key = 1".to_owned(),
             _ if table.ends_with("[]") => {
                 format!("[[{}]]\nno_such_key = 1", table.trim_end_matches("[]"))
             }
@@ -270,8 +323,8 @@ mod tests {
     /// Promise: the table has each key of the types, and no other.
     #[test]
     fn the_table_has_the_keys_of_the_types() {
-        let tables =
-            ["", "web", "webhook", "notify", "cluster", "cluster.own_etcd", "network[]", "store[]"];
+        let one = ["", "web", "auth", "audit", "webhook", "notify", "cluster", "cluster.own_etcd"];
+        let tables = one.into_iter().chain(["network[]", "accounts[]", "store[]"]);
         for table in tables {
             let prefix = if table.is_empty() { String::new() } else { format!("{table}.") };
             let mut listed = BTreeSet::new();

@@ -15,10 +15,12 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::rest::{Action, TransferPatch};
+use penstock_api::rest::{
+    Action, DirectoryRequest, EntriesQuery, EntryList, EntryView, SiteStoreView, TransferPatch,
+};
 use penstock_api::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest, WishedDigests};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses, USER_HEADER,
     VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
@@ -27,6 +29,7 @@ use penstock_net::trust::{
     Fingerprint, Purpose, client_config, explain, is_distrust, peer_server_name,
 };
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name;
 use penstock_proto::network::{self, DataAddress};
 use penstock_proto::version::{self, VersionRange};
 use reqwest::{Method, Response, StatusCode};
@@ -102,12 +105,14 @@ struct Call<'a> {
     deadline: Duration,
     /// Whether the answer may come compressed.
     compressed: bool,
+    /// The user of this site for whom it is, if the other site is told.
+    user: Option<Name>,
 }
 
 impl<'a> Call<'a> {
     fn new(site: &'a Name, method: Method, path: String) -> Self {
         let (body, version, compressed) = (None, None, false);
-        Self { site, method, path, body, version, deadline: DEADLINE, compressed }
+        Self { site, method, path, body, version, deadline: DEADLINE, compressed, user: None }
     }
 }
 
@@ -205,6 +210,11 @@ impl Sites {
 
     fn quickest(&self) -> MutexGuard<'_, HashMap<Name, Duration>> {
         self.quickest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the user of this site that another one is told, if it is told any.
+    fn told_user(&self, site: &Name, user: Option<&Name>) -> Option<Name> {
+        user.filter(|_| self.site.exports.tells_users(site)).cloned()
     }
 
     fn is_far(&self, site: &Name) -> bool {
@@ -417,9 +427,77 @@ impl Sites {
         self.get(&Call::new(site, Method::GET, format!("/transfers/{id}/paths")))
     }
 
+    /// Returns the least time in which a site has answered since this daemon began; `None` if it
+    /// has not.
+    pub(crate) fn round_trip(&self, site: &Name) -> Option<Duration> {
+        self.quickest().get(site).copied()
+    }
+
+    /// The stores of a site that it lets this one read or write. Blocks for `limit` at most for
+    /// each of its addresses.
+    ///
+    /// # Errors
+    /// As [`Sites::exchange_addresses`]; code `version`: its release cannot list.
+    pub(crate) fn stores(
+        &self,
+        site: &Name,
+        limit: Duration,
+    ) -> Result<Vec<SiteStoreView>, Problem> {
+        let call = Call::new(site, Method::GET, "/stores".to_owned());
+        self.get(&Call { deadline: limit, ..call }).map_err(|problem| cannot_list(site, problem))
+    }
+
+    /// A part of the entries of a directory in a store of a site. Blocks as [`Sites::stores`] does.
+    ///
+    /// # Errors
+    /// Those of [`Sites::stores`]; code `not-exported`.
+    pub(crate) fn entries(
+        &self,
+        (site, store): (&Name, &Name),
+        query: &EntriesQuery,
+        limit: Duration,
+    ) -> Result<EntryList, Problem> {
+        let call = Call {
+            body: Some(http::encode(query)?),
+            deadline: limit,
+            ..Call::new(site, Method::POST, format!("/stores/{store}/entries"))
+        };
+        let list: EntryList = self.get(&call).map_err(|problem| cannot_list(site, problem))?;
+        // A name of another site is one component, whatever that site says.
+        let is_name = |entry: &EntryView| name::is_component(&entry.name.0);
+        Ok(EntryList { items: list.items.into_iter().filter(is_name).collect(), ..list })
+    }
+
+    /// Makes a directory in a store of a site. Blocks as [`Sites::stores`] does.
+    ///
+    /// # Errors
+    /// Those of [`Sites::entries`]; code `entry-exists`.
+    pub(crate) fn make_directory(
+        &self,
+        (site, store): (&Name, &Name),
+        request: &DirectoryRequest,
+        limit: Duration,
+    ) -> Result<(), Problem> {
+        let call = Call {
+            body: Some(http::encode(request)?),
+            deadline: limit,
+            ..Call::new(site, Method::POST, format!("/stores/{store}/directories"))
+        };
+        self.call(&call).map(drop).map_err(|problem| cannot_list(site, problem))
+    }
+
     fn get<T: serde::de::DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Problem> {
         http::decode(&self.call(call)?.body)
     }
+}
+
+/// Says that a site has no such path because it runs an older release.
+fn cannot_list(site: &Name, problem: Problem) -> Problem {
+    if problem.code != ProblemCode::NotFound {
+        return problem;
+    }
+    let title = format!("site `{site}` runs an older Penstock that cannot list its stores");
+    Problem::new(ProblemCode::Version, title).hint("upgrade the daemons of that site")
 }
 
 fn tls_failed(error: impl std::fmt::Display) -> Problem {
@@ -481,6 +559,9 @@ async fn send(
         .body(call.body.clone().unwrap_or_default());
     if call.compressed {
         request = request.header("accept-encoding", ZSTD);
+    }
+    if let Some(user) = &call.user {
+        request = request.header(USER_HEADER, user.as_str());
     }
     let asked = Instant::now();
     let response = match request.send().await {
@@ -583,19 +664,26 @@ impl SiteClient for Sites {
         if self.is_far(site) { self.site.data_of(site) } else { Vec::new() }
     }
 
-    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferReport, Problem> {
-        let body = Some(http::encode(request)?);
-        self.get(&Call { body, ..Call::new(site, Method::POST, "/transfers".to_owned()) })
+    fn submit(
+        &self,
+        site: &Name,
+        request: &TransferRequest,
+        user: Option<&Name>,
+    ) -> Result<TransferReport, Problem> {
+        let (body, user) = (Some(http::encode(request)?), self.told_user(site, user));
+        self.get(&Call { body, user, ..Call::new(site, Method::POST, "/transfers".to_owned()) })
     }
 
     fn plan(
         &self,
         site: &Name,
         request: &TransferRequest,
+        user: Option<&Name>,
         out: &mut dyn Write,
     ) -> Result<(), Problem> {
         let call = Call {
             body: Some(http::encode(request)?),
+            user: self.told_user(site, user),
             deadline: DIGESTS_DEADLINE,
             ..Call::new(site, Method::POST, "/plans".to_owned())
         };
@@ -668,8 +756,14 @@ impl SiteClient for Sites {
         Ok(())
     }
 
-    fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
+    fn countersign(
+        &self,
+        site: &Name,
+        body: &ReceiptBody,
+        user: Option<&Name>,
+    ) -> Result<ReceiptSignature, Problem> {
         let call = Call {
+            user: self.told_user(site, user),
             body: Some(http::encode(body)?),
             deadline: COUNTERSIGN_DEADLINE,
             ..Call::new(site, Method::POST, format!("/scans/{}/receipt", body.id))
@@ -698,6 +792,7 @@ impl SiteClient for Sites {
                 body: Some(http::encode(&open)?),
                 version: Some(version),
                 deadline: SCAN_DEADLINE,
+                user: self.told_user(site, request.user.as_ref()),
                 ..Call::new(site, Method::POST, "/scans".to_owned())
             });
             match result {
@@ -790,5 +885,22 @@ impl SiteClient for Sites {
 
     fn release(&self, site: &Name, id: TransferId) -> Result<(), Problem> {
         self.call(&Call::new(site, Method::DELETE, format!("/scans/{id}"))).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a site of an older release, which has no such path, is told from one that has no
+    /// such store.
+    #[test]
+    fn an_older_release_cannot_list() {
+        let site = "lab".parse().unwrap();
+        let of = |code| cannot_list(&site, Problem::new(code, "no"));
+        let older = of(ProblemCode::NotFound);
+        assert_eq!(older.code, ProblemCode::Version);
+        assert!(older.title.contains("`lab` runs an older Penstock"), "{older}");
+        assert_eq!(of(ProblemCode::NotExported).code, ProblemCode::NotExported);
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Site {
     pub(crate) admission: Arc<Admission>,
     /// Users and tokens of the site.
     pub(crate) authentication: Arc<Authentication>,
+    /// Address of the HTTPS API of this peer, while it is served.
+    web_url: Mutex<Option<String>>,
     /// What each paired site may take here.
     pub(crate) budgets: Budgets,
     /// Changes when an authority is pinned or taken off.
@@ -118,11 +120,15 @@ impl Site {
             exports: Exports::of(&config).following(settings.layers()),
             budgets: Budgets::new(config.site.clone()),
             admission: Arc::new(Admission::new(config.site.clone())),
-            authentication: Arc::new(Authentication::new(match &config.cluster {
-                None => Directory::new(state.users()?, state.tokens()?),
-                // The membership tells them; what this host kept before is out of date.
-                Some(_) => Directory::default(),
-            })),
+            authentication: Arc::new(Authentication::new(
+                match &config.cluster {
+                    None => Directory::new(state.users()?, state.tokens()?, state.sessions()?),
+                    // The membership tells them; what this host kept before is out of date.
+                    Some(_) => Directory::default(),
+                },
+                config.auth.session_limits(),
+            )),
+            web_url: Mutex::default(),
             config,
             settings,
             directory,
@@ -268,6 +274,16 @@ impl Site {
         self.settings.now().stores.clone()
     }
 
+    /// Returns the address of the HTTPS API of this peer, while it is served.
+    pub(crate) fn web_url(&self) -> Option<String> {
+        self.web_url.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the address of the HTTPS API of this peer.
+    pub(crate) fn set_web_url(&self, url: Option<String>) {
+        *self.web_url.lock().unwrap_or_else(PoisonError::into_inner) = url;
+    }
+
     /// Where this site takes requests of others: what is configured, or follows from the networks.
     pub(crate) fn advertised(&self) -> Vec<SocketAddr> {
         let config = self.settings.now();
@@ -314,12 +330,19 @@ impl Site {
     pub(crate) fn data_known_for(&self, store: &Name) -> Vec<DataAddress> {
         let all = self.all_addresses().data;
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        // A peer of an earlier release does not use a mapped store as anybody's account.
+        let is_mapped = self.exports.is_mapped(store)
+            || far
+                .iter()
+                .flat_map(|(_, stores)| stores)
+                .any(|card| card.store == *store && card.mapped);
+        let is_it = |card: &StoreCard| card.store == *store && card.mapped == is_mapped;
         let reaches = |address: &&DataAddress| {
             if address.peer == self.config.peer {
                 return self.exports.has(store);
             }
             let told = far.iter().find(|(peer, _)| *peer == address.peer);
-            told.is_some_and(|(_, stores)| stores.iter().any(|card| card.store == *store))
+            told.is_some_and(|(_, stores)| stores.iter().any(&is_it))
         };
         let found: Vec<_> = all.iter().filter(reaches).cloned().collect();
         match found.is_empty() {

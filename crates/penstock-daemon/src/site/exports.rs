@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use penstock_api::access::AccountName;
 use penstock_api::rest::StoreView;
 use penstock_proto::id::Name;
 
-use crate::config::{Config, Encryption, StoreConfig, lists};
+use crate::config::{Config, Encryption, SiteAccounts, StoreAccount, StoreConfig, lists};
 use crate::settings::{Layers, Stamp};
 
 /// The stores of a site and the rights of others to them. Clones are the same.
@@ -17,6 +18,7 @@ pub(crate) struct Exports(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     stores: BTreeMap<Name, StoreConfig>,
+    accounts: BTreeMap<Name, SiteAccounts>,
     /// Where rights are read again when a file changes.
     layers: Option<Layers>,
     /// The files as they were read last.
@@ -43,12 +45,13 @@ impl Known {
                 return;
             }
         };
-        self.take_rights(config.stores);
+        self.take_rights(config);
     }
 
-    /// Takes the rights of stores that are known.
-    fn take_rights(&mut self, stores: Vec<StoreConfig>) {
-        for new in stores {
+    /// Takes the accounts of paired sites, and the rights of stores that are known.
+    fn take_rights(&mut self, config: Config) {
+        self.accounts = config.accounts;
+        for new in config.stores {
             let Some(known) = self.stores.get_mut(&new.name) else { continue };
             let StoreConfig { read, write, delete, remove, .. } = new;
             (known.read, known.write) = (read, write);
@@ -61,7 +64,8 @@ impl Exports {
     /// What a configuration exports.
     pub(crate) fn of(config: &Config) -> Self {
         let stores = config.stores.iter().map(|store| (store.name.clone(), store.clone()));
-        Self(Arc::new(Mutex::new(Known { stores: stores.collect(), ..Known::default() })))
+        let (stores, accounts) = (stores.collect(), config.accounts.clone());
+        Self(Arc::new(Mutex::new(Known { stores, accounts, ..Known::default() })))
     }
 
     /// Follows the rights that the files of `layers` give, whenever one changes. All else follows a
@@ -71,11 +75,12 @@ impl Exports {
         self
     }
 
-    /// Sets the rights of stores to those that hold now.
-    pub(crate) fn show_rights(&self, stores: &mut [StoreConfig]) {
+    /// Sets the accounts of paired sites and the rights of stores to those that hold now.
+    pub(crate) fn show_rights(&self, config: &mut Config) {
         let mut known = self.lock();
         known.refresh();
-        for store in stores {
+        config.accounts.clone_from(&known.accounts);
+        for store in &mut config.stores {
             let Some(now) = known.stores.get(&store.name) else { continue };
             let StoreConfig { read, write, delete, remove, .. } = now.clone();
             (store.read, store.write) = (read, write);
@@ -83,10 +88,12 @@ impl Exports {
         }
     }
 
-    /// Has these stores from now on.
-    pub(crate) fn take(&self, stores: &[StoreConfig]) {
-        let stores = stores.iter().map(|store| (store.name.clone(), store.clone()));
-        self.lock().stores = stores.collect();
+    /// Has the stores and accounts of a configuration from now on.
+    pub(crate) fn take(&self, config: &Config) {
+        let stores = config.stores.iter().map(|store| (store.name.clone(), store.clone()));
+        let mut known = self.lock();
+        known.stores = stores.collect();
+        known.accounts.clone_from(&config.accounts);
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -105,6 +112,21 @@ impl Exports {
         let mut known = self.lock();
         known.refresh();
         known.stores.values().any(allows)
+    }
+
+    /// The account as which mapped stores are used for a request of `site`, for its `user` if it
+    /// has told one.
+    pub(crate) fn account_of(&self, site: &Name, user: Option<&Name>) -> Option<AccountName> {
+        let mut known = self.lock();
+        known.refresh();
+        known.accounts.get(site)?.of(user).cloned()
+    }
+
+    /// Whether `site` is told for which user of this one a request is.
+    pub(crate) fn tells_users(&self, site: &Name) -> bool {
+        let mut known = self.lock();
+        known.refresh();
+        known.accounts.get(site).is_some_and(|accounts| accounts.tell_users)
     }
 
     /// Whether peers of `site` may read from `store`.
@@ -142,6 +164,12 @@ impl Exports {
     /// Returns whether `site` may have its data written to any store.
     pub(crate) fn may_write_any(&self, site: &Name) -> bool {
         self.any(|store| !store.read_only && lists(&store.write, site))
+    }
+
+    /// Whether a store of this host is used as accounts of users.
+    pub(crate) fn is_mapped(&self, store: &Name) -> bool {
+        let known = self.lock();
+        known.stores.get(store).is_some_and(|store| store.account == StoreAccount::Mapped)
     }
 
     /// Whether this host has a store of this name.

@@ -88,7 +88,7 @@ impl Settings {
     pub(crate) fn view(&self, exports: &Exports) -> SettingsView {
         let now = self.read();
         let mut loaded = now.loaded.clone();
-        exports.show_rights(&mut loaded.config.stores);
+        exports.show_rights(&mut loaded.config);
         SettingsView { kept: now.kept.clone(), ..loaded.view(false) }
     }
 

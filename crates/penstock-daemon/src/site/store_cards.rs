@@ -6,7 +6,7 @@ use penstock_api::cluster::StoreCard;
 use penstock_store::{PosixOptions, PosixStore, StoreError, StoreOffline};
 
 use super::store_look;
-use crate::config::StoreConfig;
+use crate::config::{StoreAccount, StoreConfig};
 
 /// What a store in memory is known by at a site: no other peer reaches it.
 pub(crate) const IN_MEMORY: &str = "memory";
@@ -22,12 +22,14 @@ pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
             mounts: String::new(),
             rights: store.rights(),
             trouble: "a call to it hangs".to_owned(),
+            mapped: store.account == StoreAccount::Mapped,
         })
     };
     stores.iter().map(card).collect()
 }
 
-fn store_card(store: &StoreConfig) -> StoreCard {
+/// Returns the card of one store. Blocks on storage, for as long as that takes.
+pub(crate) fn store_card(store: &StoreConfig) -> StoreCard {
     let (identity, trouble) = match store.directory() {
         None if store.path == "null:" => ("null".to_owned(), String::new()),
         None => (IN_MEMORY.to_owned(), String::new()),
@@ -42,6 +44,7 @@ fn store_card(store: &StoreConfig) -> StoreCard {
         mounts: mounts_text(store),
         rights: store.rights(),
         trouble,
+        mapped: store.account == StoreAccount::Mapped,
     }
 }
 

@@ -76,6 +76,7 @@ mod tests {
                 mounts: String::new(),
                 rights: Default::default(),
                 trouble: String::new(),
+                mapped: false,
             }],
             running: 0,
             protocol: 1,

@@ -1,7 +1,7 @@
 //! The attempts of this peer to deliver messages: in memory and in two files of the site directory,
 //! bounded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -27,6 +27,8 @@ pub(super) struct DeliveryLog {
 #[derive(Default)]
 struct Inner {
     kept: VecDeque<Delivery>,
+    /// Attempts since the process began, by result.
+    results: BTreeMap<&'static str, u64>,
     file: Option<(File, u64)>,
 }
 
@@ -42,7 +44,7 @@ impl DeliveryLog {
                 push(&mut kept, delivery);
             }
         }
-        let inner = Mutex::new(Inner { kept, file: None });
+        let inner = Mutex::new(Inner { kept, ..Inner::default() });
         Self { directory: directory.to_owned(), inner }
     }
 
@@ -60,7 +62,13 @@ impl DeliveryLog {
             tracing::warn!(%error, "an attempt of a webhook is recorded in memory only");
             inner.file = None;
         }
+        *inner.results.entry(delivery.result.as_str()).or_default() += 1;
         push(&mut inner.kept, delivery);
+    }
+
+    /// Returns the attempts since the process began, by result.
+    pub(super) fn results(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().results.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -300,6 +300,12 @@ impl Webhooks {
         self.changed.notified().await;
     }
 
+    /// Returns the attempts of this process by result, and the messages that wait.
+    pub(crate) fn figures(&self) -> (BTreeMap<&'static str, u64>, u64) {
+        let backlog = self.backlog();
+        (self.log.results(), backlog.values().map(|hook| hook.pending).sum())
+    }
+
     /// Notes how delivery to each webhook goes.
     pub(super) fn show_backlog(&self, backlog: BTreeMap<Name, Backlog>) {
         *self.backlog() = backlog;

@@ -19,7 +19,7 @@ use penstock_proto::frame::{Refusal, RefusalCode};
 use penstock_proto::id::Name;
 use penstock_proto::network::Role;
 
-use crate::config::StoreConfig;
+use crate::config::{StoreAccount, StoreConfig};
 use crate::http::port::LaneHandler;
 use crate::site::context::Site;
 use penstock_exit::{ExitCode, Failure};
@@ -157,6 +157,7 @@ fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
         ephemeral: false,
         allow_privileged: store.allow_privileged,
         io: store.io.into(),
+        mapped: store.account == StoreAccount::Mapped,
     })
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod data_plane;
 mod service_manager;
+mod watched;
 mod web_api;
 
 use std::fs;
@@ -21,29 +22,34 @@ use penstock_cluster::state::SqliteState;
 use penstock_net::trust::{PeerCertificate, Purpose, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
-use service_manager::ServiceManager;
+use service_manager::{ServiceManager, Sight};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use watched::Watched;
 
 use crate::access::audit_log::AuditLog;
 use crate::access::keys::OwnKeys;
+use crate::access::login::Logins;
 use crate::access::signing::SiteSigner;
 use crate::access::users::Users;
 use crate::access::{renewal, rights, rotation};
 use crate::cluster::controller::ControllerParts;
 use crate::cluster::election::Election;
 use crate::cluster::leadership::{Leadership, Sole};
+use crate::cluster::listing::Lister;
 use crate::cluster::member::{Member, STOP_DEADLINE};
-use crate::config::Config;
-use crate::events::log::EventLog;
+use crate::config::{Config, KeepDays};
+use crate::events::log::{EventLog, now_ms};
 use crate::http::client::record;
 use crate::http::local::LocalApi;
 use crate::http::port::Port;
 use crate::http::router::ClusterRouter;
 use crate::http::socket;
+use crate::operations::audit::AuditTrail;
+use crate::operations::stores::StoreBrowser;
 use crate::operations::{Operate, OperateParts};
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::Host;
@@ -60,8 +66,8 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 /// Threads of the local API, and how many of its requests may block at a time.
 pub(super) const LOCAL_THREADS: usize = 1;
 const LOCAL_BLOCKING_THREADS: usize = 64;
-/// Longest time that the thread which starts transfers may take for one look at them.
-const MANAGER_SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Interval at which old files of the audit log are removed.
+const AUDIT_LOOK: Duration = Duration::from_secs(3600);
 /// How long what is being answered is waited for after that.
 const LINGER: Duration = Duration::from_millis(400);
 
@@ -86,6 +92,7 @@ fn bind(config: &Config) -> anyhow::Result<TcpListener> {
 /// sites cannot take. The lock is held, so a socket that is there is a dead one.
 fn bind_socket(directory: &Path) -> anyhow::Result<(&'static Runtime, UnixListener)> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(penstock_sys::leave_inherited_account)
         .thread_name("local")
         .worker_threads(LOCAL_THREADS)
         .max_blocking_threads(LOCAL_BLOCKING_THREADS)
@@ -168,8 +175,10 @@ pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<Exit
     };
     let mut signals = Signals::watch()?;
     let (own_users, socket) = bind_socket(&directory)?;
+    let web = web_api::runtime()?;
+    let watched = Watched::new(&site, &[("local", own_users), ("web", web)]);
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
-    let (site_tls, lane_tls) = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
+    let port_tls = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
     let (stop, stopped) = watch::channel(false);
     let told = Arc::clone(&sites);
     events.watch_stores(Arc::clone(&site), stopped.clone());
@@ -184,17 +193,17 @@ pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<Exit
         events,
         runtime,
     };
-    let faces = Faces::open(controller_parts, state, parts.set_fence, operate, &stopped)?;
-    let port =
-        Port { site_tls, lane_tls, router: faces.site, lane: parts.lane, site: Arc::clone(&site) };
-    let mut local = serve_users(&site, faces.local, (own_users, socket), &stopped)?;
+    let faces = Faces::open(controller_parts, state, parts.set_fence, operate, &watched, &stopped)?;
+    let port = Port::new(port_tls, (faces.site, parts.lane), &site, watched.accepts("port"));
+    let doors = ((own_users, socket), web);
+    let mut local = serve_users(&site, (faces.local, &watched), doors, &stopped)?;
     addresses::start(&site, told, &port, &stopped);
-    let watched = stopped.clone();
-    tokio::spawn(port.serve(listener, stopped));
+    watched.watch_stores(&site, &stopped);
+    tokio::spawn(port.serve(listener, stopped.clone()));
     let (name, peer) = (&site.config.site, &site.config.peer);
     let status = format!("site {name} peer {peer} listening on {bound}");
     follow_reloads(&site, &faces.member);
-    let service_manager = report_ready(&site, &status, &faces.member, watched);
+    let service_manager = report_ready(&site, &status, &faces.member, (&watched, stopped));
     let ended = match exit::print(&format!("ready: {status}")) {
         Ok(()) => signals.wait(&site, &mut local).await,
         Err(error) => Err(error.into()),
@@ -205,22 +214,41 @@ pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<Exit
     ended.and(left).map(|()| ExitCode::Done)
 }
 
-/// Serves the API to users: on the Unix socket, and over HTTPS if that is configured.
+/// Serves the API to users: on the Unix socket, and over HTTPS while that is configured.
 fn serve_users(
     site: &Arc<Site>,
-    router: Router,
-    (runtime, socket): (&'static Runtime, UnixListener),
+    (router, watched): (Router, &Watched),
+    ((runtime, socket), web): ((&'static Runtime, UnixListener), &'static Runtime),
     stopped: &watch::Receiver<bool>,
 ) -> anyhow::Result<JoinHandle<std::io::Result<()>>> {
-    let audit = Arc::new(AuditLog::new(&site.directory));
-    web_api::start(site, &router, &audit, stopped)?;
-    let router = router.layer(from_fn_with_state(audit, record));
+    let keep = site.config.audit.as_ref().map(|audit| audit.keep).unwrap_or_default();
+    tokio::spawn(expire_audit(Arc::clone(&watched.audit), keep, stopped.clone()));
+    web_api::start(site, (web, watched), &router, stopped)?;
+    let router = router.layer(from_fn_with_state(Arc::clone(&watched.audit), record));
     let own_user = rustix::process::getuid().as_raw();
-    let mut stopped = stopped.clone();
-    Ok(runtime.spawn(socket::serve(socket, router, own_user, async move {
+    let (mut stopped, heartbeat) = (stopped.clone(), watched.accepts("socket"));
+    Ok(runtime.spawn(socket::serve((socket, heartbeat), router, own_user, async move {
         // Either it was told, or the daemon is gone.
         let _ = stopped.changed().await;
     })))
+}
+
+/// Removes old files of the audit log, now and every hour, until `stopped` says so.
+async fn expire_audit(log: Arc<AuditLog>, keep: KeepDays, mut stopped: watch::Receiver<bool>) {
+    let mut look = tokio::time::interval(AUDIT_LOOK);
+    loop {
+        tokio::select! {
+            _ = look.tick() => {}
+            _ = stopped.changed() => return,
+        }
+        let log = Arc::clone(&log);
+        let before = now_ms().saturating_sub(keep.ms());
+        match tokio::task::spawn_blocking(move || log.remove_before(before)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "old files of the audit log stay"),
+            Err(error) => tracing::error!(%error, "old files of the audit log stay"),
+        }
+    }
 }
 
 /// Exports the stores of each new configuration, and has the controller, while it is this peer,
@@ -228,7 +256,7 @@ fn serve_users(
 fn follow_reloads(site: &Site, member: &Arc<Member>) {
     let (exports, member) = (site.exports.clone(), Arc::clone(member));
     site.settings.on_reload(Box::new(move |config| {
-        exports.take(&config.stores);
+        exports.take(config);
         if let Some(controller) = member.controller() {
             controller.manager.set_running_max(config.running_max);
         }
@@ -236,27 +264,43 @@ fn follow_reloads(site: &Site, member: &Arc<Member>) {
     }));
 }
 
-/// Reports to the service manager that the daemon serves, and from now on that it lives, and
-/// reloads.
+/// Reports to the service manager that the daemon serves, and from now on that it lives and
+/// how, and reloads.
 fn report_ready(
     site: &Site,
     status: &str,
     member: &Arc<Member>,
-    stopped: watch::Receiver<bool>,
+    (watched, stopped): (&Watched, watch::Receiver<bool>),
 ) -> ServiceManager {
     let service_manager = ServiceManager::of_environment();
     service_manager.ready(status);
-    let (told, status) = (service_manager.clone(), status.to_owned());
+    let (told, name, its) = (service_manager.clone(), status.to_owned(), Arc::clone(member));
     site.settings.observe(Box::new(move |stage| match stage {
         Stage::Begins => told.reloading(),
-        Stage::Ended => told.ready(&status),
+        Stage::Ended => told.ready(&status_of(&its, &name)),
     }));
-    let member = Arc::clone(member);
-    let moves = move || {
-        member.controller().is_none_or(|it| it.manager.has_moved_within(MANAGER_SILENCE_MAX))
-    };
-    tokio::spawn(service_manager.clone().feed_watchdog(moves, stopped));
+    let (member, heartbeats) = (Arc::clone(member), Arc::clone(&watched.heartbeats));
+    let status = status.to_owned();
+    let look = move || Sight { late: heartbeats.late(), status: status_of(&member, &status) };
+    tokio::spawn(service_manager.clone().report(look, stopped));
     service_manager
+}
+
+/// Returns the state of this peer in one line, which begins with `name`.
+fn status_of(member: &Member, name: &str) -> String {
+    let now = member.now();
+    let own = &member.parts.site.config.peer;
+    let part = match (member.controller(), &now.leader) {
+        (Some(controller), _) => {
+            let (running, queued) = controller.manager.counts();
+            format!("controller; {running} transfers run, {queued} wait")
+        }
+        (None, Some((leader, _))) => format!("`{}` is the controller", leader.peer),
+        (None, None) => "no controller".to_owned(),
+    };
+    let drains = if now.is_draining(own) { "; draining" } else { "" };
+    let trouble = if now.trouble.is_empty() { "" } else { "; " };
+    format!("{name}; {part}{drains}{trouble}{}", now.trouble)
 }
 
 /// Renews this peer's certificate, and exchanges keys with paired sites, until `stopped` says so.
@@ -316,6 +360,7 @@ impl Faces {
         state: Arc<SqliteState>,
         set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
         operate: OperateParts,
+        watched: &Watched,
         stopped: &watch::Receiver<bool>,
     ) -> anyhow::Result<Self> {
         let site = Arc::clone(&controller_parts.site);
@@ -342,17 +387,32 @@ impl Faces {
         let operate = Arc::new(Operate::new(operate, Arc::clone(&member))?);
         let users = Arc::new(Users::new(Arc::clone(&member.parts.site)));
         let operate_here = Arc::clone(&operate);
-        let webhooks = Arc::clone(&member.parts.webhooks);
-        let api =
-            LocalApi { member: Arc::clone(&member), admin, operate: operate_here, users, webhooks };
-        let router = ClusterRouter::new(api, client, Arc::clone(&host), Arc::clone(&service));
+        let lister = Lister::new(Arc::clone(&service));
+        let calls = (Arc::clone(&host), lister.clone());
+        let metrics = watched.metrics(&member, calls, (&operate.target, &operate.source));
+        let api = LocalApi {
+            webhooks: Arc::clone(&member.parts.webhooks),
+            member: Arc::clone(&member),
+            admin,
+            operate: operate_here,
+            logins: Arc::new(Logins::new(&member.parts.site, &users)),
+            users,
+            stores: Arc::new(StoreBrowser::new(Arc::clone(&operate))),
+            audit: AuditTrail(Arc::clone(&operate)),
+            metrics,
+        };
+        let router = ClusterRouter::new(api, client, Arc::clone(&host), lister);
         let (local, site) = (router.local()?, router.site()?);
         member.begin()?;
+        watched.watch_threads(&member);
         if let Some(election) = member.election() {
             service.share_with(router.allies());
             tokio::spawn(operate.watch_staged(stopped.clone()));
             tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
-            tokio::spawn(Arc::clone(election).beat(stopped.clone()));
+            if !election.settings.witness {
+                let beats = watched.leads();
+                tokio::spawn(Arc::clone(election).beat(beats, stopped.clone()));
+            }
             tokio::spawn(Arc::clone(election).watch_etcd(stopped.clone()));
         }
         let leaving = Arc::clone(&member);

@@ -1,18 +1,24 @@
-//! What the daemon tells its service manager: that it is ready, alive, reloading, or stopping.
+//! What the daemon tells its service manager: that it is ready, alive or stopping, and its state.
 //!
 //! The protocol is that of sd_notify(3): one datagram of `KEY=VALUE` lines to the socket that
 //! `NOTIFY_SOCKET` names. Without that variable nothing is sent. With `WatchdogSec=` in the unit
-//! the service manager restarts a daemon that has not reported in time: the report comes from the
-//! control threads, and only while the thread that starts transfers moves as well.
+//! the service manager restarts a daemon that has not reported in time. The report comes from the
+//! control threads, and only while all loops that must move do so
+//! ([`crate::metrics::heartbeat`]).
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Interval at which the state is looked at, or half the time of the watchdog if that is less.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The service manager that started this daemon.
 #[derive(Clone, Debug)]
@@ -20,6 +26,17 @@ pub(super) struct ServiceManager {
     to: Option<Arc<(UnixDatagram, SocketAddr)>>,
     /// Interval within which it expects a report.
     watchdog: Option<Duration>,
+    /// Set when the daemon ends: its state is that from then on.
+    ends: Arc<AtomicBool>,
+}
+
+/// The state of the daemon, as one look finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sight {
+    /// Loops that do not move.
+    pub(super) late: Vec<&'static str>,
+    /// The state in one line, for `systemctl status`.
+    pub(super) status: String,
 }
 
 impl ServiceManager {
@@ -40,7 +57,7 @@ impl ServiceManager {
         });
         let to =
             address.and_then(|address| Some(Arc::new((UnixDatagram::unbound().ok()?, address))));
-        Self { to, watchdog }
+        Self { to, watchdog, ends: Arc::default() }
     }
 
     /// Reports that the daemon serves, and in one line what it is.
@@ -58,6 +75,7 @@ impl ServiceManager {
 
     /// Reports that the daemon ends.
     pub(super) fn stopping(&self) {
+        self.ends.store(true, Ordering::Release);
         self.send("STOPPING=1\nSTATUS=ending what is in progress");
     }
 
@@ -68,84 +86,203 @@ impl ServiceManager {
         }
     }
 
-    /// Reports that the daemon lives, twice in each interval of the watchdog, while `moves` says
-    /// so; until `stop` changes.
-    pub(super) async fn feed_watchdog(
+    /// Reports that the daemon lives, twice in each interval of the watchdog, while no loop is
+    /// late; and its state when that has changed. Ends when `stop` changes.
+    ///
+    /// `look` runs on a thread that may block. A look that does not come back is a daemon that does
+    /// not move.
+    pub(super) async fn report(
         self,
-        moves: impl Fn() -> bool + Send,
+        look: impl Fn() -> Sight + Send + Sync + 'static,
         mut stop: watch::Receiver<bool>,
     ) {
-        let Some(interval) = self.watchdog else { return };
-        let mut beat = tokio::time::interval(interval / 2);
+        if self.to.is_none() {
+            return;
+        }
+        let interval = self.watchdog.map_or(LOOK, |watchdog| LOOK.min(watchdog / 2));
+        let mut beat = tokio::time::interval(interval);
+        let (look, mut seen) = (Arc::new(look), Sight::default());
+        let mut looking: Option<JoinHandle<Sight>> = None;
         loop {
             tokio::select! {
                 _ = stop.changed() => return,
                 _ = beat.tick() => {}
             }
-            if moves() {
-                self.send("WATCHDOG=1");
-            } else {
-                tracing::error!("a thread does not move; the service manager restarts this daemon");
+            let is_again = looking.is_some();
+            let mut task = looking.take().unwrap_or_else(|| {
+                let look = Arc::clone(&look);
+                tokio::task::spawn_blocking(move || look())
+            });
+            match tokio::time::timeout(interval, &mut task).await {
+                Ok(Ok(now)) => self.tell(&mut seen, now),
+                Ok(Err(error)) => tracing::error!(%error, "the state of the daemon is not known"),
+                Err(_) => {
+                    if !is_again {
+                        tracing::warn!("a look at the state of the daemon does not come back");
+                    }
+                    looking = Some(task);
+                }
             }
+        }
+    }
+
+    fn tell(&self, seen: &mut Sight, now: Sight) {
+        if self.ends.load(Ordering::Acquire) {
+            return;
+        }
+        if self.watchdog.is_some() && now.late.is_empty() {
+            self.send("WATCHDOG=1");
+        }
+        if now.late != seen.late && !now.late.is_empty() {
+            let loops = now.late.join(", ");
+            tracing::error!(%loops, "loops do not move; a watchdog restarts this daemon");
+        }
+        if now != *seen {
+            let status = match now.late.is_empty() {
+                true => now.status.clone(),
+                false => format!("{}; does not move: {}", now.status, now.late.join(", ")),
+            };
+            self.send(&format!("STATUS={status}"));
+            *seen = now;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
+    use crate::metrics::heartbeat::Heartbeats;
 
-    /// Waits for the next report; without a wait on a socket that does not block.
-    fn hear(socket: &UnixDatagram) -> String {
-        let mut buffer = [0; 256];
-        let length = socket.recv(&mut buffer).unwrap();
-        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    /// Passes reports on as they come.
+    fn hear(socket: UnixDatagram) -> Receiver<String> {
+        let (heard, hears) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 256];
+            while let Ok(length) = socket.recv(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                if heard.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        hears
     }
 
-    /// Promise: the service manager hears that the daemon is ready, lives and ends, and no sign of
-    /// life while a thread does not move.
+    /// Waits for a report that is another one than the sign of life.
+    fn next_state(hears: &Receiver<String>) -> String {
+        hears.iter().find(|text| text != "WATCHDOG=1").unwrap()
+    }
+
+    /// Runs a loop that moves until it is told to get stuck, and then until that ends.
+    fn stallable(heartbeats: &Heartbeats) -> (Sender<()>, Sender<()>) {
+        let heartbeat = heartbeats.watch("accept", Duration::from_millis(200));
+        let (stall, stalls) = channel::<()>();
+        let (wake, woken) = channel::<()>();
+        std::thread::spawn(move || {
+            loop {
+                heartbeat.beat();
+                match stalls.recv_timeout(Duration::from_millis(1)) {
+                    Ok(()) => drop(woken.recv()),
+                    Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        (stall, wake)
+    }
+
+    /// Promise: the service manager hears that the daemon is ready, lives and ends; no sign of life
+    /// while a loop does not move, but which one; and life again when it does.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn the_service_manager_hears_the_daemon() {
+    async fn a_loop_that_stalls_is_no_life() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
-        let socket = UnixDatagram::bind(&path).unwrap();
-        let manager = ServiceManager::at(Some(path.into()), Some(Duration::from_millis(2)));
+        let hears = hear(UnixDatagram::bind(&path).unwrap());
+        let manager = ServiceManager::at(Some(path.into()), Some(Duration::from_millis(4)));
         manager.ready("site hpc");
-        assert_eq!(hear(&socket), "READY=1\nSTATUS=site hpc");
-        let moves = Arc::new(AtomicBool::new(true));
-        let asked = Arc::new(AtomicUsize::new(0));
+        assert_eq!(hears.recv().unwrap(), "READY=1\nSTATUS=site hpc");
+        let heartbeats = Arc::new(Heartbeats::default());
+        let (stall, wake) = stallable(&heartbeats);
         let (stop, stopped) = watch::channel(false);
-        let (seen, count) = (Arc::clone(&moves), Arc::clone(&asked));
-        let is_moving = move || {
-            count.fetch_add(1, Ordering::AcqRel);
-            seen.load(Ordering::Acquire)
-        };
-        let feed = tokio::spawn(manager.clone().feed_watchdog(is_moving, stopped));
-        assert_eq!((hear(&socket), hear(&socket)), ("WATCHDOG=1".into(), "WATCHDOG=1".into()));
-        moves.store(false, Ordering::Release);
-        let from = asked.load(Ordering::Acquire);
-        while asked.load(Ordering::Acquire) < from + 5 {
-            tokio::task::yield_now().await;
-        }
-        stop.send(true).unwrap();
-        feed.await.unwrap();
-        // A report that was under way when the thread stopped may be there; five would be wrong.
-        socket.set_nonblocking(true).unwrap();
-        let mut late = 0;
-        while socket.recv(&mut [0; 64]).is_ok() {
-            late += 1;
-        }
-        assert!(late < from + 2, "{late} reports of {from} asked");
+        let look = move || Sight { late: heartbeats.late(), status: "leads".to_owned() };
+        let report = tokio::spawn(manager.clone().report(look, stopped));
+        assert_eq!(next_state(&hears), "STATUS=leads");
+        assert_eq!(hears.recv().unwrap(), "WATCHDOG=1");
+        stall.send(()).unwrap();
+        assert_eq!(next_state(&hears), "STATUS=leads; does not move: accept");
+        // None comes while it is stuck, and the next report is that it moves.
+        wake.send(()).unwrap();
+        assert_eq!(hears.recv().unwrap(), "WATCHDOG=1");
+        assert_eq!(next_state(&hears), "STATUS=leads");
         manager.reloading();
-        let text = hear(&socket);
+        let text = next_state(&hears);
         let usec = text.split("MONOTONIC_USEC=").nth(1).and_then(|rest| rest.lines().next());
         assert!(text.starts_with("RELOADING=1\n"), "{text}");
         assert!(usec.unwrap().parse::<u64>().unwrap() > 0, "{text}");
         manager.stopping();
-        assert!(hear(&socket).starts_with("STOPPING=1"));
+        assert_eq!(next_state(&hears), "STOPPING=1\nSTATUS=ending what is in progress");
+        stop.send(true).unwrap();
+        report.await.unwrap();
         // Without a service manager nothing happens.
         ServiceManager::at(None, None).ready("");
+    }
+
+    /// Promise: a look that does not come back is no sign of life, and is not made again meanwhile.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_look_that_hangs_is_no_life() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let hears = hear(UnixDatagram::bind(&path).unwrap());
+        let manager = ServiceManager::at(Some(path.into()), Some(Duration::from_millis(4)));
+        let (_stop, stopped) = watch::channel(false);
+        let (wake, woken) = channel::<()>();
+        let (looked, looks) = channel();
+        let woken = std::sync::Mutex::new(woken);
+        let look = move || {
+            looked.send(()).unwrap();
+            let _ = woken.lock().unwrap().recv();
+            Sight { late: Vec::new(), status: "leads".to_owned() }
+        };
+        tokio::spawn(manager.report(look, stopped));
+        looks.recv().unwrap();
+        // Many intervals pass without a report or another look.
+        assert!(hears.recv_timeout(Duration::from_millis(100)).is_err());
+        assert!(looks.try_recv().is_err());
+        wake.send(()).unwrap();
+        assert_eq!(hears.recv().unwrap(), "WATCHDOG=1");
+    }
+
+    /// Promise: the example unit is one that systemd takes, its exposure stays low, and its
+    /// watchdog leaves time for two reports.
+    #[test]
+    #[allow(clippy::print_stdout, reason = "says what is skipped")]
+    fn the_example_unit_is_sound() {
+        let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/penstock.service");
+        let unit = std::fs::read_to_string(unit).unwrap();
+        let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        assert_eq!(value("Type="), "notify");
+        let watchdog = Duration::from_secs(value("WatchdogSec=").parse().unwrap());
+        assert!(watchdog >= 4 * LOOK);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("penstock.service");
+        // The program is installed later; systemd wants to see one.
+        let begin = value("ExecStart=").split(' ').next().unwrap();
+        std::fs::write(&path, unit.replace(begin, "/bin/true")).unwrap();
+        let verify = ["verify", "--man=no"];
+        let security = ["security", "--offline=yes", "--threshold=30", "--no-pager"];
+        for arguments in [&verify[..], &security[..]] {
+            let judged = Command::new("systemd-analyze").args(arguments).arg(&path).output();
+            let Ok(judged) = judged else {
+                println!("SKIPPED: systemd-analyze is not installed (Debian: systemd)");
+                return;
+            };
+            let told = [judged.stdout, judged.stderr].concat();
+            let told = String::from_utf8_lossy(&told);
+            assert!(judged.status.success(), "{told}");
+        }
     }
 }

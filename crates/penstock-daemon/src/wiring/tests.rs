@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
-use penstock_api::endpoints::TABLE;
+use penstock_api::endpoints::{self as api, TABLE};
 use penstock_api::problem::ProblemCode;
 use tower::ServiceExt as _;
 
@@ -30,6 +30,7 @@ fn faces(directory: &Path, stopped: &watch::Receiver<bool>) -> Faces {
         signer: Arc::new(SiteSigner::new(&site).unwrap()),
         journal: directory.join("journal"),
     };
+    let watched = Watched::new(&site, &[]);
     let operate = OperateParts {
         site,
         sites,
@@ -38,7 +39,7 @@ fn faces(directory: &Path, stopped: &watch::Receiver<bool>) -> Faces {
         events,
         runtime,
     };
-    Faces::open(controller_parts, state, parts.set_fence, operate, stopped).unwrap()
+    Faces::open(controller_parts, state, parts.set_fence, operate, &watched, stopped).unwrap()
 }
 
 async fn ask(faces: &Faces, method: &str, uri: &str) -> (StatusCode, Option<ProblemCode>) {
@@ -70,19 +71,31 @@ async fn each_endpoint_is_answered() {
             .collect();
         let uri = endpoint.uri(&values);
         let (status, code) = ask(&faces, endpoint.method.as_str(), uri.as_str()).await;
-        let answered = status.is_success() || code.as_ref().is_some_and(is_of_a_handler);
+        // These answer a body that is no form by an error of RFC 8628, which is no problem.
+        let is_form = [&api::BEGIN_DEVICE, &api::GET_DEVICE_TOKEN].contains(endpoint);
+        let answered = status.is_success()
+            || code.as_ref().is_some_and(is_of_a_handler)
+            || (is_form && status == StatusCode::BAD_REQUEST);
         assert!(answered, "{}: {status} {code:?}", endpoint.name);
     }
-    for (method, uri) in
-        [("GET", "/api/v1/nothing"), ("DELETE", "/api/v1/peers"), ("POST", "/api/v1/orders/rotate")]
-    {
+    for (method, uri, wanted) in [
+        ("GET", "/api/v1/nothing", ProblemCode::NotFound),
+        ("DELETE", "/api/v1/peers", ProblemCode::MethodUnknown),
+        ("POST", "/api/v1/orders/rotate", ProblemCode::NotFound),
+    ] {
         let (status, code) = ask(&faces, method, uri).await;
-        assert_eq!((status, code), (StatusCode::NOT_FOUND, Some(ProblemCode::NotFound)), "{uri}");
+        assert_eq!((status.as_u16(), code), (wanted.facts().status, Some(wanted)), "{uri}");
     }
     assert!((faces.leave)(Duration::from_secs(10)));
 }
 
 fn is_of_a_handler(code: &ProblemCode) -> bool {
-    // The first is the router's; the others come of a reply that is no problem, or of a panic.
-    !matches!(code, ProblemCode::NotFound | ProblemCode::Http | ProblemCode::Internal)
+    // The first two are the router's; the others come of a reply that is no problem, or of a panic.
+    let others = [
+        ProblemCode::NotFound,
+        ProblemCode::MethodUnknown,
+        ProblemCode::Http,
+        ProblemCode::Internal,
+    ];
+    !others.contains(code)
 }

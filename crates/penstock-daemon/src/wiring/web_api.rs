@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,11 +18,15 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::access::audit_log::AuditLog;
 use crate::config::{Config, WebConfig};
 use crate::http::client::{authenticate, identify, record};
+use crate::http::origin::{Door, SharedDoor, admit};
 use crate::http::web::WebListener;
+use crate::metrics::heartbeat::Heartbeat;
+use crate::metrics::site::WebFigures;
 use crate::site::context::Site;
+
+use super::watched::Watched;
 
 /// Interval at which the operator's certificate is looked at, and the site's own is issued anew.
 const LOOK: Duration = Duration::from_secs(60);
@@ -36,14 +41,21 @@ const WEB_BLOCKING_THREADS: usize = 64;
 struct WebApi {
     site: Arc<Site>,
     router: Router,
+    /// The names that are served, and the proxies before them.
+    door: SharedDoor,
+    /// Threads of its own, so that users on other hosts hold up neither sites nor this host's
+    /// users.
+    runtime: &'static Runtime,
+    /// Its certificate and its places for connections.
+    figures: WebFigures,
+    /// Of all listeners: each waits for nothing but connections.
+    heartbeat: Heartbeat,
+    is_open: Arc<AtomicBool>,
     served: Mutex<Served>,
 }
 
 #[derive(Default)]
 struct Served {
-    /// Threads of its own, so that users on other hosts hold up neither sites nor this host's
-    /// users. They start with the first listener, and end with the process.
-    runtime: Option<&'static Runtime>,
     certificate: Option<Certificate>,
     /// What all addresses share: the certificate, the router, the places for connections.
     listener: Option<WebListener>,
@@ -53,6 +65,8 @@ struct Served {
 
 /// A listener that is open.
 struct Open {
+    /// The address that is bound.
+    bound: SocketAddr,
     /// Ends it and its connections; those answer first what is under way.
     stop: watch::Sender<bool>,
     /// Gets a message when the address is free again.
@@ -75,22 +89,53 @@ enum Basis {
     Authority(String, Vec<WebName>),
 }
 
-/// Serves the API over HTTPS, if the configuration has the table `web`, and follows reloads.
+/// Starts the threads of the HTTPS API: a reload may begin to serve it. They are its own, so that
+/// users on other hosts hold up neither sites nor this host's users.
+///
+/// # Errors
+/// The threads cannot be started.
+pub(super) fn runtime() -> anyhow::Result<&'static Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(penstock_sys::leave_inherited_account)
+        .thread_name("web")
+        .worker_threads(1)
+        .max_blocking_threads(WEB_BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the HTTPS API")?;
+    // It ends with the process, as the others do.
+    Ok(Box::leak(Box::new(runtime)))
+}
+
+/// Serves the API over HTTPS on the threads of `runtime`, if the configuration has the table `web`,
+/// and follows reloads.
 ///
 /// # Errors
 /// An address is taken, or the certificate cannot be read.
 pub(super) fn start(
     site: &Arc<Site>,
+    (runtime, watched): (&'static Runtime, &Watched),
     router: &Router,
-    log: &Arc<AuditLog>,
     stopped: &watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
+    let door = SharedDoor::default();
     let router = router
         .clone()
         .layer(from_fn_with_state(Arc::clone(site), authenticate))
-        .layer(from_fn_with_state(Arc::clone(log), record))
+        .layer(from_fn_with_state(Arc::clone(&watched.audit), record))
+        .layer(from_fn_with_state(Arc::clone(&door), admit))
         .layer(from_fn(identify));
-    let api = Arc::new(WebApi { site: Arc::clone(site), router, served: Mutex::default() });
+    let is_open = Arc::new(AtomicBool::default());
+    let api = Arc::new(WebApi {
+        site: Arc::clone(site),
+        router,
+        door,
+        runtime,
+        figures: watched.web.clone(),
+        heartbeat: watched.accepts_while("web", Arc::clone(&is_open)),
+        is_open,
+        served: Mutex::default(),
+    });
     api.apply(&site.settings.now())?;
     let follower = Arc::clone(&api);
     site.settings.on_reload(Box::new(move |config| follower.apply(config)));
@@ -112,10 +157,23 @@ impl WebApi {
         let mut served = self.served();
         let wanted = config.web.as_ref().map_or(&[][..], |web| &web.listen);
         served.close_others(wanted);
-        let Some(web) = &config.web else { return Ok(()) };
-        let certificate = self.refresh(&mut served, config, web).map_err(unusable)?;
+        let outcome = match &config.web {
+            Some(web) => self.open(&mut served, config, web),
+            None => Ok(()),
+        };
+        self.is_open.store(!served.open.is_empty(), Ordering::Release);
+        let bound = wanted.iter().find_map(|address| served.open.get(address));
+        let url = config.web.as_ref().zip(bound);
+        let url = url.map(|(web, open)| web.url(open.bound.port(), &config.advertise));
+        self.site.set_web_url(url);
+        outcome
+    }
+
+    /// Listens at those addresses at which it does not yet.
+    fn open(&self, served: &mut Served, config: &Config, web: &WebConfig) -> anyhow::Result<()> {
+        let certificate = self.refresh(served, config, web).map_err(unusable)?;
         let mut failed = None;
-        for address in wanted {
+        for address in &web.listen {
             if served.open.contains_key(address) {
                 continue;
             }
@@ -123,17 +181,40 @@ impl WebApi {
                 Some(listener) => listener.clone(),
                 None => {
                     let tls = certificate.server_config().map_err(unusable)?;
-                    let (router, admission) = (self.router.clone(), &self.site.admission);
-                    let listener = WebListener::new(tls, router, Arc::clone(admission));
+                    let admission = Arc::clone(&self.site.admission);
+                    let places = Arc::clone(&self.figures.places);
+                    let listener = WebListener::new(tls, self.router.clone(), admission, places);
                     served.listener.insert(listener).clone()
                 }
             };
-            match served.listen(listener, *address) {
-                Ok(bound) => tracing::info!(address = %bound, "the API is served over HTTPS"),
+            match self.listen(listener, *address) {
+                Ok(open) => {
+                    tracing::info!(address = %open.bound, "the API is served over HTTPS");
+                    served.open.insert(*address, open);
+                }
                 Err(error) => failed = Some(error),
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Returns the certificate that is shown, renewed if it is due, and serves its names from now
+    /// on.
+    ///
+    /// # Errors
+    /// As [`WebApi::certificate`].
+    fn refresh(
+        &self,
+        served: &mut Served,
+        config: &Config,
+        web: &WebConfig,
+    ) -> Result<WebCertificate, TrustError> {
+        let shown = self.certificate(served, config, web)?;
+        // The first one becomes like each later one.
+        let _ = self.figures.certificate.set(shown.clone());
+        let door = Door::new(hosts_of(&shown, web), &web.trusted_proxies);
+        *self.door.write().unwrap_or_else(PoisonError::into_inner) = door;
+        Ok(shown)
     }
 
     /// Returns the certificate that is shown. Another one is made first, if its basis has changed
@@ -142,7 +223,7 @@ impl WebApi {
     /// # Errors
     /// It cannot be made. The old one stays while it lasts: an operator may replace key and
     /// certificate one by one.
-    fn refresh(
+    fn certificate(
         &self,
         served: &mut Served,
         config: &Config,
@@ -189,6 +270,31 @@ impl WebApi {
                 Basis::Authority(authority, names_of(config, web))
             }
         }
+    }
+
+    /// Listens at an address.
+    fn listen(&self, web: WebListener, address: SocketAddr) -> anyhow::Result<Open> {
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot serve the HTTPS API on {address}");
+            Failure::new(ExitCode::Fatal, message)
+                .caused_by(error)
+                .hint("set another address at `listen` in the table `web`")
+        };
+        let _inside = self.runtime.enter();
+        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let bound = socket.local_addr().map_err(failed)?;
+        let socket = TcpListener::from_std(socket).map_err(failed)?;
+        let (stop, stopped) = watch::channel(false);
+        let (ends, ended) = std::sync::mpsc::channel();
+        let heartbeat = self.heartbeat.clone();
+        heartbeat.beat();
+        self.runtime.spawn(async move {
+            web.serve(socket, heartbeat, stopped).await;
+            // Without a receiver the daemon ends.
+            let _ = ends.send(());
+        });
+        Ok(Open { bound, stop, ended })
     }
 
     /// Shows another certificate when the operator's files or the site's keys have changed, or the
@@ -239,51 +345,20 @@ impl Served {
             tracing::info!(%address, "the API is no longer served over HTTPS there");
         }
     }
-
-    /// Listens at an address, and returns the one that is bound.
-    fn listen(&mut self, web: WebListener, address: SocketAddr) -> anyhow::Result<SocketAddr> {
-        let failed = |error: std::io::Error| {
-            let message = format!("cannot serve the HTTPS API on {address}");
-            Failure::new(ExitCode::Fatal, message)
-                .caused_by(error)
-                .hint("set another address at `listen` in the table `web`")
-        };
-        let runtime = self.runtime()?;
-        let _inside = runtime.enter();
-        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
-        let bound = socket.local_addr().map_err(failed)?;
-        let socket = TcpListener::from_std(socket).map_err(failed)?;
-        let (stop, stopped) = watch::channel(false);
-        let (ends, ended) = std::sync::mpsc::channel();
-        runtime.spawn(async move {
-            web.serve(socket, stopped).await;
-            // Without a receiver the daemon ends.
-            let _ = ends.send(());
-        });
-        self.open.insert(address, Open { stop, ended });
-        Ok(bound)
-    }
-
-    fn runtime(&mut self) -> anyhow::Result<&'static Runtime> {
-        if let Some(runtime) = self.runtime {
-            return Ok(runtime);
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .thread_name("web")
-            .worker_threads(1)
-            .max_blocking_threads(WEB_BLOCKING_THREADS)
-            .enable_all()
-            .build()
-            .context("cannot start the threads of the HTTPS API")?;
-        Ok(*self.runtime.insert(Box::leak(Box::new(runtime))))
-    }
 }
 
 fn unusable(error: TrustError) -> Failure {
     Failure::new(ExitCode::Fatal, "the certificate of the HTTPS API cannot be used")
         .caused_by(error)
         .hint("check `certificate`, `key` and `names` in the table `web`")
+}
+
+/// Returns the DNS names by which users may reach the API: those of the configuration, and those of
+/// the certificate.
+fn hosts_of(certificate: &WebCertificate, config: &WebConfig) -> Vec<String> {
+    let mut hosts = certificate.host_names();
+    hosts.extend(config.names.iter().cloned());
+    hosts
 }
 
 /// Returns the names that the certificate of the site's authority is for.

@@ -36,6 +36,11 @@ pub(super) struct Retries {
 }
 
 impl Retries {
+    /// Returns how many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Adds an item that may be asked for at `at`, and has failed over the paths `tried`.
     pub(super) fn push(&mut self, at: Instant, item: Item, tried: Vec<PathId>) {
         self.bytes += item.bytes;

@@ -122,6 +122,11 @@ impl FairShare {
         served.map_or((0, 0), |served| (served.decayed(now) as u64, served.expected))
     }
 
+    /// Returns the names of all users in the ledger.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.users.values().flat_map(BTreeMap::keys).map(String::as_str)
+    }
+
     fn one(&self, group: &str, user: &str) -> Option<&Served> {
         self.users.get(group)?.get(user)
     }

@@ -299,10 +299,13 @@ impl OpenPages {
             return;
         }
         let pages = self.pages.values();
-        assert_eq!(self.pieces, pages.clone().map(|page| page.ledger.pieces().len()).sum());
-        assert_eq!(self.ahead_bytes, pages.clone().map(OpenPage::ahead_bytes).sum());
-        assert_eq!(self.aside_bytes, pages.clone().map(|page| page.aside_bytes).sum());
-        assert_eq!(self.rechecks, pages.map(OpenPage::recheck_count).sum());
+        assert_eq!(
+            self.pieces,
+            pages.clone().map(|page| page.ledger.pieces().len()).sum::<usize>()
+        );
+        assert_eq!(self.ahead_bytes, pages.clone().map(OpenPage::ahead_bytes).sum::<u64>());
+        assert_eq!(self.aside_bytes, pages.clone().map(|page| page.aside_bytes).sum::<u64>());
+        assert_eq!(self.rechecks, pages.map(OpenPage::recheck_count).sum::<usize>());
         let is_open = |number: &u32| self.pages.contains_key(number);
         let waiting = self.waiting.iter().flat_map(|(_, pages)| pages);
         assert!(waiting.into_iter().all(is_open), "a page that is not open waits for a check");

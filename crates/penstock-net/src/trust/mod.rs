@@ -37,6 +37,7 @@ mod config;
 mod error;
 mod facts;
 mod identity;
+mod introduction;
 mod pairing;
 mod pem;
 mod provider;
@@ -58,6 +59,7 @@ pub use config::{
 pub use error::{TrustError, explain, is_distrust};
 pub use facts::{AuthorityFacts, Fingerprint, inspect_authority, key_of, peer_id_of};
 pub use identity::PeerCertificate;
+pub use introduction::{IntroducedAuthority, introduced_authority, introduction_config};
 pub use pairing::{
     PAIRING_SECONDS, PAIRING_TRIES, PROOF_BYTES, PairingOffer, PairingRefused, PairingToken,
     ParseTokenError, issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,

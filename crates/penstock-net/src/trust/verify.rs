@@ -122,6 +122,25 @@ impl ServerCertVerifier for PinnedVerifier {
     tls13_signatures!();
 }
 
+/// Accepts any server that has the key of its certificate, to look at its chain and no more.
+#[derive(Debug)]
+pub(super) struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    tls13_signatures!();
+}
+
 /// Returns the certificate among `chain` whose key has the given hash, and the site it speaks for.
 pub(super) fn find_authority<'a, 'b>(
     chain: &'a [CertificateDer<'b>],

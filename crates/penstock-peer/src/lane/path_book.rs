@@ -89,6 +89,11 @@ impl PathBook {
         pairs.paths
     }
 
+    /// Returns all records of paths, each with its site.
+    pub(crate) fn all(&self) -> Vec<(Name, PathNote)> {
+        self.lock().iter().map(|((site, ..), note)| (site.clone(), note.clone())).collect()
+    }
+
     /// Returns all records of paths to a site.
     pub(crate) fn of_site(&self, site: &Name) -> Vec<PathNote> {
         let notes = self.lock();

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -85,14 +84,14 @@ pub(crate) fn run(
         shared.lane_down(lane, Some("the source has no peer to dial".to_owned()));
         return;
     };
-    let beside = shared.has_other_path(path);
-    let begun = Instant::now();
+    let (begun, beside) = (Instant::now(), shared.has_other_path(path));
     let say_rtt = |rtt| shared.path_known(path, rtt);
     let right = dialer.book.endings.right(&dialer.site);
     let (stream, _) = match dialer.dial(&shared.spec, lane, &ends, beside, say_rtt) {
         Ok(open) => open,
         Err(error) => {
             let why = chain(&error);
+            shared.traffic.count_failed_dial();
             note_failure(dialer, &ends, &why);
             // An answer from one address of several says nothing about the others. Another site may
             // use the address now, or that peer may not know of a pairing yet, or run another
@@ -111,7 +110,7 @@ pub(crate) fn run(
     let closer = stream.closer().ok();
     let _open_lane = closer.map(|closer| dialer.book.open_lanes.enter(closer, right));
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
-    let working = Working::default();
+    let (_counted, working) = (shared.traffic.open_lane(), Working::default());
     let closer = LaneHandle::new(&stream, &working).ok();
     shared.note_path(&stream, &ends);
     shared.lane_up((lane, path), rtt, closer);
@@ -136,6 +135,7 @@ pub(crate) fn run(
         Err(error) => {
             let why = format!("lane from {ends}: {}", chain(&error));
             note_failure(dialer, &ends, &why);
+            shared.traffic.count_lane_lost();
             tracing::info!(lane = lane.0, carried, %why, "lane lost");
             if is_breach(&error) {
                 shared.note_breach(&why);
@@ -187,7 +187,7 @@ impl Worker<'_> {
             }
             let waited = Instant::now();
             let wake = self.stream.wait(waker.as_fd(), PING)?;
-            self.shared.waited_ns.fetch_add(waited.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.shared.count_waited(waited.elapsed());
             match wake {
                 Wake::Readable => self.receive()?,
                 Wake::Interrupted => {
@@ -245,7 +245,7 @@ impl Worker<'_> {
             other => return Err(LaneError::OutOfTurn(other)),
         }
         self.body = body;
-        self.shared.worked_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.shared.count_worked(began.elapsed());
         Ok(())
     }
 
@@ -297,6 +297,7 @@ impl Worker<'_> {
         let Some(request) = self.asked.remove(&header.request) else { return Err(out_of_turn) };
         self.current = None;
         self.writer.abandon();
+        self.shared.traffic.count_refusal();
         if let Some(error) = TaskError::of_refusal(&refusal) {
             self.shared.broken(error);
             return Ok(());

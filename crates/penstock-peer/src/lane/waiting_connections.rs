@@ -52,6 +52,11 @@ impl WaitingConnections {
         made.go_on(left(), options).map_err(|_| left())
     }
 
+    /// Returns how many connections no lane has taken.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().all.len()
+    }
+
     pub(super) fn forget(&self, number: u64) {
         self.lock().all.retain(|(coming, ..)| *coming != number);
     }

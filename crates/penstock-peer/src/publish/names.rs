@@ -81,6 +81,7 @@ impl Publisher<'_> {
                 };
                 let excepted = excepted.unwrap_or_default();
                 let before = if found { Before::Perhaps } else { Before::No };
+                let _acting = self.shared.tree.target.act().ok();
                 for index in &excepted {
                     // A lane that died may have begun it.
                     remove_temporary(self.shared, &pieces.page, *index, generation);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use penstock_proto::name::{self, Own};
 use penstock_proto::select::Verdict;
 use penstock_store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source};
+use penstock_sys::Acting;
 
 use super::found::{Found, is_mount};
 use super::state::{Scan, hash};
@@ -138,6 +139,7 @@ impl Scan {
             if leaving {
                 names.push((entry.name.to_vec(), entry.kind));
                 if names.len() == PART_NAMES {
+                    batch.acting = None;
                     let mut state = self.lock();
                     state.walk.leave(&mut batch.ended.large, directory, mem::take(&mut names));
                     self.wake.notify_all();
@@ -210,6 +212,7 @@ impl Scan {
             }
         }
         self.lookups.take(1);
+        let _acting = source.act().ok();
         let meta = source.stat(dir, entry.name);
         let chosen = match (&meta, told) {
             (Err(_), _) => true,
@@ -282,6 +285,9 @@ struct Batch<'a> {
     /// Bytes of their extended attributes.
     bytes: usize,
     ended: &'a mut Ended,
+    /// Held from one name to the next, as each would change the account of this thread. The
+    /// builder writes the daemon's own files, so it goes before a batch is handed over.
+    acting: Option<Acting>,
 }
 
 impl<'a> Batch<'a> {
@@ -293,7 +299,7 @@ impl<'a> Batch<'a> {
         ended: &'a mut Ended,
     ) -> Self {
         let found = Vec::with_capacity(BATCH_ENTRIES);
-        Self { scan, source, dir, directory, found, bytes: 0, ended }
+        Self { scan, source, dir, directory, found, bytes: 0, ended, acting: None }
     }
 
     /// Looks at names until the scan must stop.
@@ -309,6 +315,7 @@ impl<'a> Batch<'a> {
     /// Leaves out an [own name](name::own). An unfinished file of a copy is reported as a failure,
     /// since the file that it belongs to may be missing. Other own names are counted.
     fn leave_out(&mut self, entry: &DirEntry<'_>, own: Own) -> Result<(), SourceError> {
+        self.acting = None;
         let path = name::join(self.directory, entry.name);
         let selector = &self.scan.options.selector;
         if !own.kind.holds_data() {
@@ -324,6 +331,10 @@ impl<'a> Batch<'a> {
 
     /// Looks at one name. Returns whether to continue.
     fn look(&mut self, entry: &DirEntry<'_>) -> Result<ControlFlow<()>, SourceError> {
+        if self.acting.is_none() {
+            // Where that fails, the look at the name says so.
+            self.acting = self.source.act().ok();
+        }
         let Some(found) = self.scan.choose(self.source, self.dir, self.directory, entry) else {
             self.ended.passed.excluded += 1;
             return Ok(ControlFlow::Continue(()));
@@ -342,6 +353,7 @@ impl<'a> Batch<'a> {
     }
 
     fn hand_over(&mut self) -> Result<bool, SourceError> {
+        self.acting = None;
         self.bytes = 0;
         self.scan.note_sample(self.directory, &self.found);
         self.scan.hand_over(self.directory, &mut self.found, &mut self.ended.passed.skipped)

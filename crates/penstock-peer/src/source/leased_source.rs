@@ -116,6 +116,7 @@ mod tests {
             ephemeral: false,
             allow_privileged: false,
             io: IoMode::Auto,
+            mapped: false,
         };
         let peer = PeerId { site: "a".parse().unwrap(), peer: name.parse().unwrap() };
         let stores = Arc::new(Stores::new([store]));
@@ -145,6 +146,8 @@ mod tests {
             preserve: Preserve::default(),
             owner_names: false,
             remove: false,
+            account: None,
+            user: None,
         }
     }
 

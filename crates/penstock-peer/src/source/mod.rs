@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::access::AccountName;
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::Problem;
@@ -60,6 +61,7 @@ use crate::stores::access::AccessError;
 use crate::stores::errors::Cause;
 use crate::stores::guard::Guard;
 use crate::stores::single_flight::SingleFlight;
+use crate::traffic::Traffic;
 
 /// Checks the capability that a lane shows, for a peer with these certificates. Returns the rights
 /// that it grants.
@@ -88,6 +90,7 @@ pub struct SourceService {
     fence: Mutex<Fence>,
     /// Number of lanes that are served now.
     pub(crate) lanes: AtomicU32,
+    pub(crate) traffic: Traffic,
     pub(crate) open_lanes: OpenLanes,
     pub(crate) draining: AtomicBool,
 }
@@ -125,6 +128,11 @@ impl SourceMemory {
         self.buffers.usage()
     }
 
+    /// Returns the bytes of pages in use, and the limit; `usize::MAX` is none.
+    pub fn page_bytes(&self) -> (usize, usize) {
+        self.pages.usage()
+    }
+
     /// Frees the strides that no request uses, if none uses any.
     pub fn trim_if_idle(&self) {
         if self.buffers.usage().in_use == 0 {
@@ -150,6 +158,8 @@ pub(crate) struct OpenScan {
     files_from: Vec<PathText>,
     select: Selection,
     preserve: Preserve,
+    /// Account as which its store is used, if that is mapped.
+    account: Option<AccountName>,
 }
 
 impl OpenScan {
@@ -174,6 +184,7 @@ impl OpenScan {
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             preserve: request.preserve.clone(),
+            account: request.account.clone(),
         }
     }
 
@@ -231,6 +242,7 @@ impl OpenScan {
             && self.select == request.select
             && self.preserve == request.preserve
             && self.remove == request.remove
+            && self.account == request.account
     }
 }
 
@@ -253,9 +265,15 @@ impl SourceService {
             verifier,
             fence: Mutex::default(),
             lanes: AtomicU32::new(0),
+            traffic: Traffic::default(),
             open_lanes: OpenLanes::default(),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the stores of this host.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.stores
     }
 
     /// Makes later scans under another controllership, or none where `fence` does not hold. Lanes
@@ -304,6 +322,11 @@ impl SourceService {
         ScanLease { number: 0, fence }
     }
 
+    /// Returns how many scans have a place in the table.
+    pub(crate) fn scans_count(&self) -> usize {
+        self.scans.count()
+    }
+
     /// Returns whether a data set is being listed here, or opened for that. Does not wait.
     pub(crate) fn lists(&self, transfer: TransferId) -> bool {
         self.scans.lists(transfer)
@@ -340,7 +363,8 @@ impl SourceService {
     /// `store-hung`, `store-offline`.
     pub(crate) fn source_of(&self, open: &OpenScan) -> Result<Source, AccessError> {
         let (stores, name) = (Arc::clone(&self.stores), open.store.clone());
-        self.stores.look(&open.store, move || stores.source(&name))?
+        let account = open.account.clone();
+        self.stores.look(&open.store, move || stores.source(&name, account.as_ref()))?
     }
 
     /// Checks that the store of a scan answers and is unchanged (C3). If not, the next request
@@ -418,9 +442,10 @@ impl SourceService {
         let check = || self.check(request.transfer, &open);
         check()?;
         let (stores, name) = (Arc::clone(&self.stores), request.store.clone());
-        let root = request.root.0.clone();
-        let found =
-            self.stores.look(&request.store, move || root_kind(&stores.source(&name)?, &root))?;
+        let (root, account) = (request.root.0.clone(), request.account.clone());
+        let found = self.stores.look(&request.store, move || {
+            root_kind(&stores.source(&name, account.as_ref())?, &root)
+        })?;
         match found {
             // The root was moved, as ordered.
             Err(_) if open.remove && open.kind == RootKind::Single => Ok(open.kind),
@@ -477,7 +502,7 @@ impl SourceService {
         let page = Page::decode(&encoded)
             .map_err(|source| SourceError::OrderedPageDamaged { page: order.page, source })?;
         check()?;
-        let mut store = removable(&self.stores, &open.store)?;
+        let mut store = removable(&self.stores, &open.store, open.account.as_ref())?;
         // A deposed controller removes nothing, whatever it ordered before (B4).
         let fence = by.fence.clone();
         fence.check()?;

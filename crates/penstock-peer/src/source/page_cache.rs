@@ -121,6 +121,12 @@ impl State {
 }
 
 impl PageMemory {
+    /// Returns the bytes in use, and the limit; `usize::MAX` is none.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        let state = self.0.lock();
+        (state.used, state.bytes_max)
+    }
+
     /// Sets the limit in bytes. What is in use beyond it stays until its requests end.
     pub(super) fn set_bytes_max(&self, bytes_max: usize) {
         self.0.lock().bytes_max = bytes_max;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use penstock_api::access::AccountName;
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::scan::{RootKind, ScanRequest};
@@ -213,6 +214,11 @@ impl ScanRegistry {
         Arc::new(Self { stores, directory, peer, workers, helpers, table })
     }
 
+    /// Returns how many scans have a place.
+    pub(crate) fn count(&self) -> usize {
+        self.table().len()
+    }
+
     fn table(&self) -> MutexGuard<'_, BTreeMap<TransferId, Arc<ScanSlot>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -253,12 +259,17 @@ impl ScanRegistry {
 
     /// Gives their names back to the items that a move has put aside by the lists that are kept of
     /// it. Blocks on the store.
-    pub(crate) fn give_names_back(&self, transfer: TransferId, store: &Name, root: &[u8]) {
+    pub(crate) fn give_names_back(
+        &self,
+        transfer: TransferId,
+        (store, account): (&Name, Option<&AccountName>),
+        root: &[u8],
+    ) {
         let directory = self.directory_of(transfer);
         if !interrupted_removal::may_be_left(&directory) {
             return;
         }
-        match removable(&self.stores, store) {
+        match removable(&self.stores, store, account) {
             Ok(store) => {
                 let store = store.for_data_set(root, true, false);
                 interrupted_removal::give_names_back(&store, transfer, root, &directory);
@@ -278,8 +289,10 @@ impl ScanRegistry {
         }
         let Ok(Some(kept)) = self.kept(transfer) else { return };
         let (scans, store, root) = (Arc::clone(self), kept.store.clone(), kept.root.0);
-        let given =
-            self.stores.look(&kept.store, move || scans.give_names_back(transfer, &store, &root));
+        let account = kept.account;
+        let given = self.stores.look(&kept.store, move || {
+            scans.give_names_back(transfer, (&store, account.as_ref()), &root);
+        });
         if let Err(error) = given {
             let error = chain(&error);
             tracing::warn!(%transfer, %error, "items of the source may stay put aside");
@@ -387,7 +400,7 @@ impl ScanRegistry {
             // It waited for the store: meanwhile another peer may lead, or the transfer be over.
             place.check()?;
             if kept.listing > 0 {
-                self.give_names_back(transfer, &kept.store, &kept.root.0);
+                self.give_names_back(transfer, (&kept.store, kept.account.as_ref()), &kept.root.0);
             }
             kept.write(&self.directory_of(transfer))?;
             if kept.listing > 0 {
@@ -487,7 +500,7 @@ impl Examined {
     ) -> Result<Self, SourceError> {
         match begin {
             Begin::Recorded(kept) => {
-                let source = stores.source(&kept.store)?;
+                let source = stores.source(&kept.store, kept.account.as_ref())?;
                 // First of all: the guard must cover the following looks.
                 let guard = Guard::new(&source, &kept.store, &kept.root.0)?;
                 let claim = kept.claim(&source, &guard, own).map_err(|absence| {
@@ -499,11 +512,11 @@ impl Examined {
                 Ok(Self { source, guard, claim, kind, request, kept: None })
             }
             Begin::New(request) => {
-                let source = stores.source(&request.store)?;
+                let source = stores.source(&request.store, request.account.as_ref())?;
                 let kind = root_kind(&source, &request.root.0)?;
                 selector_of(&request)?;
                 if request.remove {
-                    removable(stores, &request.store)?;
+                    removable(stores, &request.store, request.account.as_ref())?;
                 }
                 let guard = Guard::new(&source, &request.store, &request.root.0)?;
                 let kept = ScanRecord::of(&request, &source, &guard, kind, own)?;
@@ -556,6 +569,9 @@ struct ScanRecord {
     /// The peer where the scan began.
     #[serde(default)]
     peer: String,
+    /// Account as which the store is used, if that is mapped.
+    #[serde(default)]
+    account: Option<AccountName>,
 }
 
 impl ScanRecord {
@@ -591,6 +607,7 @@ impl ScanRecord {
             nested: guard.is_nested(),
             identity: identity_of(source),
             peer: own.to_string(),
+            account: request.account.clone(),
         })
     }
 
@@ -623,6 +640,8 @@ impl ScanRecord {
             preserve: self.preserve,
             owner_names: self.owner_names,
             remove: self.remove,
+            account: self.account,
+            user: None,
         }
     }
 
@@ -689,11 +708,15 @@ fn selector_of(request: &ScanRequest) -> Result<Selector, SourceError> {
 }
 
 /// Returns the store for the removal of moved entries. Blocks on it.
-pub(crate) fn removable(stores: &Stores, name: &Name) -> Result<PosixStore, SourceError> {
-    if matches!(stores.source(name)?, Source::Mem(_)) {
+pub(crate) fn removable(
+    stores: &Stores,
+    name: &Name,
+    account: Option<&AccountName>,
+) -> Result<PosixStore, SourceError> {
+    if matches!(stores.source(name, account)?, Source::Mem(_)) {
         return Err(SourceError::Generated(name.clone()));
     }
-    match stores.target(name)? {
+    match stores.target(name, account)? {
         Target::Posix(store) => Ok(store),
         Target::Null => Err(SourceError::Discards(name.clone())),
     }

@@ -28,6 +28,7 @@ use crate::source::{LaneRight, OpenScan, SourceMemory, SourceService};
 use crate::stores::access::AccessError;
 use crate::stores::chain;
 use crate::stores::guard::Guard;
+use crate::traffic::SiteTraffic;
 
 /// Time without a request after which a lane is closed; the target pings more often.
 const IDLE_MAX: Duration = Duration::from_secs(120);
@@ -54,8 +55,11 @@ pub(crate) fn serve(
     let peer = pending.peer().clone();
     let served = pending.welcome(protocol, &service.peer).and_then(|lane| {
         let _served = Served::one(&service.lanes);
+        let traffic = service.traffic.of(Some(&peer.site));
+        let _counted = traffic.open_lane();
         let _open_lane = service.open_lanes.enter(lane.closer()?, holds);
-        Server::new(service, open, lane, (hello.digest, memory)).and_then(|mut server| server.run())
+        let server = Server::new((service, &traffic), open, lane, (hello.digest, memory));
+        server.and_then(|mut server| server.run().inspect_err(|_| traffic.count_lane_lost()))
     });
     match served {
         Ok(()) => tracing::debug!(%peer, transfer = %hello.transfer, "lane closed"),
@@ -157,6 +161,7 @@ fn admit(
 
 struct Server<'a> {
     service: &'a SourceService,
+    traffic: &'a SiteTraffic,
     lane: LaneStream,
     open: Arc<OpenScan>,
     source: Source,
@@ -170,7 +175,7 @@ struct Server<'a> {
 
 impl<'a> Server<'a> {
     fn new(
-        service: &'a SourceService,
+        (service, traffic): (&'a SourceService, &'a SiteTraffic),
         open: Arc<OpenScan>,
         lane: LaneStream,
         (kind, memory): (DigestKind, &'a SourceMemory),
@@ -183,6 +188,7 @@ impl<'a> Server<'a> {
         }
         Ok(Self {
             service,
+            traffic,
             lane,
             open,
             source,
@@ -251,8 +257,10 @@ impl<'a> Server<'a> {
             Err(error) => return Err(of_store(&error)),
         };
         let guard = &self.open.guard;
-        let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new(), guard };
-        match self.reader.read(&page, fetch, &mut sink) {
+        let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new(), guard, sent: 0 };
+        let read = self.reader.read(&page, fetch, &mut sink);
+        self.traffic.count_bytes(sink.sent);
+        match read {
             Ok(()) => Ok(()),
             Err(ServeError::Sink(error)) => Err(error),
             Err(ServeError::Request(error)) => {
@@ -268,6 +276,7 @@ impl<'a> Server<'a> {
                                       not logged");
         }
         self.refused += 1;
+        self.traffic.count_refusal();
         let body = refusal.encode();
         self.lane.send(&Header::of(FrameKind::Refusal, request, &body), &body, &[])?;
         Ok(())
@@ -288,6 +297,8 @@ struct LaneSink<'a> {
     request: u32,
     body: Vec<u8>,
     guard: &'a Guard,
+    /// Bytes of payload of this reply so far.
+    sent: u64,
 }
 
 impl FrameSink for LaneSink<'_> {
@@ -306,6 +317,7 @@ impl FrameSink for LaneSink<'_> {
             payload_bytes: payload.len() as u32,
         };
         self.lane.send(&header, &self.body, &[payload])?;
+        self.sent += payload.len() as u64;
         Ok(())
     }
 }

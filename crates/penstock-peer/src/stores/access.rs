@@ -9,6 +9,7 @@ use penstock_api::task::MountSeen;
 use penstock_proto::id::Name;
 use penstock_proto::name::escape;
 use penstock_store::{StoreError, StoreOffline};
+use penstock_sys::AccountError;
 
 use super::errors::{Cause, problem_of};
 
@@ -22,6 +23,12 @@ pub(crate) enum AccessError {
     Kind { store: Name, source: Cause },
     #[error("store `{0}` is configured as read-only")]
     ReadOnly(Name),
+    /// The store is mapped, and nothing says as which account it is to be used.
+    #[error("store `{0}` is used as accounts of users, and the request has none")]
+    NoAccount(Name),
+    /// The store is mapped, and this host cannot use it as the account.
+    #[error("cannot use store `{store}` as the account of the request")]
+    Account { store: Name, source: Arc<AccountError> },
     /// The store is not there now; the transfer waits for it.
     #[error("store `{store}` is offline")]
     Offline { store: Name, source: Absence },
@@ -116,6 +123,14 @@ impl AccessError {
             Self::Unknown { .. } => ProblemCode::StoreUnknown,
             Self::Kind { .. } => ProblemCode::StoreKind,
             Self::ReadOnly(_) => ProblemCode::StoreReadOnly,
+            Self::NoAccount(_) => ProblemCode::AccountMissing,
+            Self::Account { source, .. } => match **source {
+                AccountError::Unknown(_) => ProblemCode::AccountMissing,
+                AccountError::Unanswered { .. } => ProblemCode::AccountUnknown,
+                AccountError::HiddenRoot(_) | AccountError::NotPermitted { .. } => {
+                    ProblemCode::AccountRefused
+                }
+            },
             Self::Offline { .. } => ProblemCode::StoreOffline,
             Self::Denied { .. } => ProblemCode::StoreDenied,
             Self::Short { .. } => ProblemCode::HostShort,
@@ -138,6 +153,21 @@ impl AccessError {
             Self::Offline { .. } => {
                 "mount it, or correct its path in the configuration; the transfer then resumes"
             }
+            Self::NoAccount(_) => {
+                "an administrator maps the user, `penstock user set NAME --account ACCOUNT`, or \
+                 the paired site, under `[accounts]` of the configuration"
+            }
+            Self::Account { source, .. } => match **source {
+                AccountError::Unknown(_) => {
+                    "make the account on this host, or map the user to another one"
+                }
+                AccountError::Unanswered { .. } => "check it: `getent passwd ACCOUNT`",
+                AccountError::HiddenRoot(_) => "map the user to an account without root's number",
+                AccountError::NotPermitted { .. } => {
+                    "run the daemon as root, or with both capabilities; or set `account = \
+                     \"daemon\"` for the store"
+                }
+            },
             Self::Denied { .. } => {
                 "give the user of the daemon the right to enter that directory and those above it"
             }

@@ -6,6 +6,8 @@
 //! none is now, since the empty directory below is not the store.
 
 pub(crate) mod access;
+mod accounts;
+mod call_tally;
 #[cfg(test)]
 pub(crate) mod dead_mount;
 pub(crate) mod errors;
@@ -22,16 +24,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use penstock_api::access::AccountName;
 use penstock_proto::id::Name;
 use penstock_store::{
     FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreFingerprint,
     Target,
 };
-use penstock_sys::{Permit, Semaphore};
+use penstock_sys::{Account, Permit, Semaphore};
 
 use access::{Absence, AccessError};
+use accounts::Accounts;
+use call_tally::CallTally;
+pub use call_tally::StoreFigures;
 use errors::Cause;
 pub(crate) use errors::chain;
 
@@ -72,12 +78,16 @@ pub struct StoreSpec {
     pub allow_privileged: bool,
     /// Method for writing large files to the store.
     pub io: IoMode,
+    /// True if its files are used as the account of each request, with that account's rights, and
+    /// not as the daemon.
+    pub mapped: bool,
 }
 
 /// All stores of this host.
 #[derive(Debug)]
 pub struct Stores {
     stores: RwLock<BTreeMap<Name, Arc<Entry>>>,
+    accounts: Accounts,
     /// [`LOOK_MAX`], but in tests.
     look_max: Duration,
 }
@@ -91,6 +101,7 @@ struct Entry {
     /// Threads that hang in it, and were left behind.
     hung: Mutex<Vec<JoinHandle<()>>>,
     looks: Arc<Semaphore>,
+    calls: CallTally,
     /// Failed syncs of all handles of the store that were ever opened for writing.
     failed_syncs: FailedSyncs,
 }
@@ -98,9 +109,9 @@ struct Entry {
 impl Entry {
     fn new(spec: StoreSpec) -> Self {
         let (open, hung) = (Mutex::default(), Mutex::default());
-        let failed_syncs = FailedSyncs::default();
+        let (calls, failed_syncs) = (CallTally::default(), FailedSyncs::default());
         let (looks, mounted) = (Arc::new(Semaphore::new(LOOKS_MAX)), AtomicBool::default());
-        Self { spec, open, mounted, hung, looks, failed_syncs }
+        Self { spec, open, mounted, hung, looks, calls, failed_syncs }
     }
 
     fn open_posix(&self, root: &Path, options: PosixOptions) -> Result<PosixStore, AccessError> {
@@ -128,7 +139,8 @@ fn unfit(store: &Name, why: &str) -> AccessError {
 impl Stores {
     /// Creates the registry of the given stores; none is opened yet.
     pub fn new(specs: impl IntoIterator<Item = StoreSpec>) -> Self {
-        let stores = Self { stores: RwLock::default(), look_max: LOOK_MAX };
+        let (stores, accounts) = (RwLock::default(), Accounts::default());
+        let stores = Self { stores, accounts, look_max: LOOK_MAX };
         stores.replace(specs);
         stores
     }
@@ -151,6 +163,18 @@ impl Stores {
         Self { look_max, ..self }
     }
 
+    /// Returns the figures of all stores. Takes short locks, and none that is held over I/O.
+    pub(crate) fn figures(&self) -> Vec<StoreFigures> {
+        let figures = |(name, entry): (&Name, &Arc<Entry>)| {
+            let hung = entry.hung.lock().unwrap_or_else(PoisonError::into_inner);
+            let hanging = hung.iter().filter(|thread| !thread.is_finished()).count();
+            let (free, waiting) = entry.looks.usage();
+            entry.calls.figures(name, hanging, (LOOKS_MAX.saturating_sub(free), waiting))
+        };
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        stores.iter().map(figures).collect()
+    }
+
     fn entry(&self, name: &Name) -> Result<Arc<Entry>, AccessError> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         stores.get(name).cloned().ok_or_else(|| {
@@ -167,12 +191,52 @@ impl Stores {
         self.entry(name).map(|entry| entry.spec.clone())
     }
 
-    /// Returns a store to read from, checked to be the one that was opened first. Blocks on the
-    /// store: a caller that must not hang uses `Stores::look`.
+    /// Returns the account as which the files of a store are used by a request that names `asked`;
+    /// `None` where the daemon uses them itself. Blocks on the name service.
+    ///
+    /// # Errors
+    /// `store-unknown`; `account-missing`, `account-refused`, `account-unknown`: the store is
+    /// mapped, and this host cannot use it as that account.
+    pub(crate) fn account(
+        &self,
+        name: &Name,
+        asked: Option<&AccountName>,
+    ) -> Result<Option<Account>, AccessError> {
+        if !self.entry(name)?.spec.mapped {
+            return Ok(None);
+        }
+        let store = || name.clone();
+        let asked = asked.ok_or_else(|| AccessError::NoAccount(store()))?;
+        let found = self.accounts.get(asked);
+        found.map(Some).map_err(|source| AccessError::Account { store: store(), source })
+    }
+
+    /// Returns a store to read from, checked to be the one that was opened first, as the account of
+    /// a request uses it. Blocks on the store: a caller that must not hang uses `Stores::look`.
+    ///
+    /// # Errors
+    /// Those of [`Stores::account`]; `store-offline`, `store-kind`.
+    pub(crate) fn source(
+        &self,
+        name: &Name,
+        account: Option<&AccountName>,
+    ) -> Result<Source, AccessError> {
+        let account = self.account(name, account)?;
+        let source = self.own_source(name)?;
+        match account {
+            None => Ok(source),
+            Some(account) => {
+                source.acting_as(&account).map_err(|error| AccessError::unanswered(name, &error))
+            }
+        }
+    }
+
+    /// Returns a store to read from as [`Stores::source`] does, as the daemon itself uses it: for
+    /// questions about the store as a whole.
     ///
     /// # Errors
     /// `store-unknown`, `store-offline`, `store-kind`.
-    pub(crate) fn source(&self, name: &Name) -> Result<Source, AccessError> {
+    pub(crate) fn own_source(&self, name: &Name) -> Result<Source, AccessError> {
         let entry = self.entry(name)?;
         // The store is asked without the lock, so that a hung store blocks its own caller alone.
         let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,14 +327,18 @@ impl Stores {
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, AccessError> {
         self.check_answers(name, entry)?;
-        let (answer, answered) = channel();
+        let (asked, (answer, answered)) = (Instant::now(), channel());
         let thread = std::thread::Builder::new().name("store".to_owned());
         // A late answer has no receiver any more.
         let thread = thread.spawn(move || drop(answer.send(ask())));
         let thread = thread.map_err(|cause| AccessError::Thread(Arc::new(cause)))?;
         match answered.recv_timeout(most) {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => {
+                entry.calls.count_answer(asked.elapsed());
+                Ok(answer)
+            }
             Err(RecvTimeoutError::Timeout) => {
+                entry.calls.count_unanswered();
                 tracing::error!(store = %name, "a store hangs: what was asked is left behind");
                 self.leave_behind(name, [thread]);
                 Err(AccessError::Hung(name.clone()))
@@ -279,12 +347,31 @@ impl Stores {
         }
     }
 
-    /// Returns a store to write to.
+    /// Returns a store to write to, as the account of a request uses it.
     ///
     /// # Errors
-    /// `store-unknown`, `store-offline`, `store-kind`, `store-read-only`; `store-hung` while a call
-    /// to it has not returned.
-    pub(crate) fn target(&self, name: &Name) -> Result<Target, AccessError> {
+    /// Those of [`Stores::account`]; `store-offline`, `store-kind`, `store-read-only`; `store-hung`
+    /// while a call to it has not returned.
+    pub(crate) fn target(
+        &self,
+        name: &Name,
+        account: Option<&AccountName>,
+    ) -> Result<Target, AccessError> {
+        let account = self.account(name, account)?;
+        let target = self.own_target(name)?;
+        match account {
+            None => Ok(target),
+            Some(account) => {
+                target.acting_as(&account).map_err(|error| AccessError::unanswered(name, &error))
+            }
+        }
+    }
+
+    /// Returns a store to write to, for what the daemon keeps in it, whatever its users may.
+    ///
+    /// # Errors
+    /// As [`Stores::target`], without those of accounts.
+    pub(crate) fn own_target(&self, name: &Name) -> Result<Target, AccessError> {
         let entry = self.entry(name)?;
         self.check_answers(name, &entry)?;
         if entry.spec.read_only {
@@ -330,6 +417,7 @@ mod tests {
             ephemeral: false,
             allow_privileged: false,
             io: IoMode::Auto,
+            mapped: false,
         }
     }
 
@@ -340,10 +428,10 @@ mod tests {
         let name = |text: &str| text.parse::<Name>().unwrap();
         let stores = Stores::new([spec("stays", false), spec("goes", false)]);
         let (stays, goes) = (stores.entry(&name("stays")).unwrap(), name("goes"));
-        stores.source(&goes).unwrap();
+        stores.source(&goes, None).unwrap();
         stores.replace([spec("stays", false), spec("comes", true)]);
         assert!(Arc::ptr_eq(&stays, &stores.entry(&name("stays")).unwrap()));
         assert!(stores.spec(&name("comes")).unwrap().read_only);
-        assert!(matches!(stores.source(&goes), Err(AccessError::Unknown { .. })));
+        assert!(matches!(stores.source(&goes, None), Err(AccessError::Unknown { .. })));
     }
 }

@@ -95,7 +95,8 @@ impl Comparer {
         allow_privileged: bool,
     ) -> Self {
         let own = spec.source.is_of_own_site();
-        let keeper = Arc::new(AttributePolicy::new(&spec.preserve, own, allow_privileged));
+        let keeper = AttributePolicy::new(&spec.preserve, own, allow_privileged);
+        let keeper = Arc::new(keeper.made_by(target.account()));
         Self {
             target,
             root: spec.root.0.clone(),
@@ -267,6 +268,8 @@ impl Comparer {
         left: &EntrySet,
     ) -> Result<Vec<Compared>, TaskError> {
         let mut dirs = Dirs::of(page);
+        // Each look would change the account by itself. Where that fails, each entry says so.
+        let _acting = self.target.act().ok();
         let look = |index: usize| {
             let index = index as u32;
             if left.contains(index) {

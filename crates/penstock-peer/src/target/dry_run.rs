@@ -9,6 +9,7 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_store::{DirCache, Kind, Meta, StoreError, Target};
 
+use crate::entries::item_kind;
 use crate::stores::chain;
 use crate::target::compare::{Compared, Comparer, Verdict};
 use crate::task::error::TaskError;
@@ -63,15 +64,7 @@ fn item(
 /// Returns the entry at the target in the form of plans.
 fn there_item(meta: &Meta) -> ThereItem {
     ThereItem {
-        kind: match meta.kind {
-            Kind::File => ItemKind::File,
-            Kind::Directory => ItemKind::Directory,
-            Kind::Symlink => ItemKind::Symlink,
-            Kind::Fifo => ItemKind::Fifo,
-            Kind::CharDevice => ItemKind::CharDevice,
-            Kind::BlockDevice => ItemKind::BlockDevice,
-            Kind::Other => ItemKind::Other,
-        },
+        kind: item_kind(meta.kind),
         size: meta.size,
         mtime: plan_time(meta.mtime),
         inode: meta.inode,

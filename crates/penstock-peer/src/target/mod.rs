@@ -9,11 +9,13 @@ pub(crate) mod late_write_repair;
 pub(crate) mod readback;
 pub(crate) mod remote_deletion;
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use penstock_api::access::AccountName;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
@@ -62,6 +64,7 @@ use crate::task::grant::Grant;
 use crate::task::handover::{Handover, Handovers};
 use crate::task::reach::Reach;
 use crate::task::running_task::RunningTask;
+use crate::traffic::Traffic;
 use crate::write::attributes::{AttributePolicy, check_rules};
 use crate::write::target_tree::temporary_of;
 
@@ -74,17 +77,18 @@ pub type LaneConfig =
 
 /// This host's target side.
 pub struct TargetService {
-    stores: Arc<Stores>,
+    pub(crate) stores: Arc<Stores>,
     lanes: Option<LaneConfig>,
     connect: Option<(LaneConnect, Option<Duration>)>,
     options: SocketOptions,
-    pool: BufferPool,
+    pub(crate) pool: BufferPool,
     local_ends: Option<LocalEnds>,
     pub(crate) book: Arc<PathBook>,
     /// Tasks that run here, from all controllers.
     pub(crate) tasks: Mutex<Vec<Weak<RunningTask>>>,
     /// Reports of ended tasks that no controller has committed.
-    left: Arc<Handovers>,
+    pub(crate) left: Arc<Handovers>,
+    pub(crate) traffic: Traffic,
 }
 
 impl TargetService {
@@ -93,8 +97,8 @@ impl TargetService {
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
         let (connect, local_ends, book) = (None, None, Arc::default());
-        let (tasks, left) = (Mutex::default(), Arc::default());
-        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, left }
+        let (tasks, left, traffic) = Default::default();
+        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, left, traffic }
     }
 
     /// Makes connections with `connect`. `rtt` is the round trip to the source where connections
@@ -177,8 +181,9 @@ impl TargetService {
             SourceAccess::Local { store, root } => {
                 let (stores, name, root) =
                     (Arc::clone(&self.stores), store.clone(), root.0.clone());
+                let account = spec.account.clone();
                 self.stores.ask(store, move || {
-                    let source = stores.source(&name)?;
+                    let source = stores.source(&name, account.as_ref())?;
                     let guard = Box::new(Guard::new(&source, &name, &root)?);
                     Ok(Reach::Local { source, root, guard })
                 })?
@@ -213,7 +218,7 @@ impl TargetService {
 
 /// Returns the store of a task, which only changes while the task's controller may act (B4).
 fn target_of(stores: &Stores, spec: &TaskSpec) -> Result<Target, TaskError> {
-    let target = stores.target(&spec.store)?;
+    let target = stores.target(&spec.store, spec.account.as_ref())?;
     if spec.fence.epoch() == 0 {
         return Ok(target);
     }
@@ -383,8 +388,9 @@ fn root_kind(
     stores: &Stores,
     store: &Name,
     path: &PathText,
+    account: Option<&AccountName>,
 ) -> Result<Option<RootKind>, TaskError> {
-    let target = stores.target(store)?;
+    let target = stores.target(store, account)?;
     let (parent, leaf) = name::split(&path.0).unwrap_or((b"", b""));
     let fail = |error: StoreError| {
         if let Some(fault) = StoreFault::of(&target, &error) {
@@ -412,7 +418,7 @@ fn root_kind(
 }
 
 fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, TaskError> {
-    match stores.target(store)?.identity() {
+    match stores.own_target(store)?.identity() {
         // A store that keeps nothing has no identity.
         Ok(identity) => Ok(Some(id_of(&identity)).filter(|id| *id != 0)),
         Err(StoreOffline::IdentityMissing { .. }) => Ok(None),
@@ -440,9 +446,14 @@ fn id_of(identity: &StoreIdentity) -> u64 {
 
 impl TargetService {
     /// Handles [`TargetRequest::RootKind`].
-    fn examine_root(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, TaskError> {
+    fn examine_root(
+        &self,
+        store: &Name,
+        path: &PathText,
+        account: Option<AccountName>,
+    ) -> Result<Option<RootKind>, TaskError> {
         let (stores, name, path) = (Arc::clone(&self.stores), store.clone(), path.clone());
-        self.stores.ask(store, move || root_kind(&stores, &name, &path))?
+        self.stores.ask(store, move || root_kind(&stores, &name, &path, account.as_ref()))?
     }
 
     /// Handles [`TargetRequest::Prepare`].
@@ -476,7 +487,7 @@ impl TargetService {
     fn free_space(&self, store: &Name) -> Result<Room, TaskError> {
         let (stores, name) = (Arc::clone(&self.stores), store.clone());
         self.stores.ask(store, move || {
-            let space = stores.target(&name)?.space();
+            let space = stores.own_target(&name)?.space();
             let space = space.map_err(|error| AccessError::unanswered(&name, &error))?;
             Ok(Room { free_bytes: space.free_bytes, free_files: space.free_inodes })
         })?
@@ -493,7 +504,7 @@ impl TargetService {
     /// Handles [`TargetRequest::SameSize`].
     fn find_same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, TaskError> {
         self.identify(spec)?;
-        Comparer::new(self.stores.target(&spec.store)?, spec, false, false).same_size(page)
+        Comparer::new(self.target(spec)?, spec, false, false).same_size(page)
     }
 
     /// Handles [`TargetRequest::CompareContents`].
@@ -505,7 +516,7 @@ impl TargetService {
         progress: &ProofProgress,
     ) -> Result<Comparison, TaskError> {
         self.identify(spec)?;
-        let target = self.stores.target(&spec.store)?;
+        let target = self.target(spec)?;
         let (root, kind) = (spec.root.0.as_slice(), DigestKind::Blake3);
         let prover = Readback { target: &target, root, kind, pool: &self.pool };
         let same = prover.same_contents(page, digests, progress)?;
@@ -544,7 +555,7 @@ impl TargetService {
         wanted: &EntrySet,
     ) -> Result<EntrySet, TaskError> {
         self.identify(spec)?;
-        confirm(self.stores.target(&spec.store)?, spec, page, wanted)
+        confirm(self.target(spec)?, spec, page, wanted)
     }
 
     /// Handles [`TargetRequest::Mend`].
@@ -558,7 +569,8 @@ impl TargetService {
         let target = self.target(spec)?;
         let own_site = spec.source.is_of_own_site();
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
-        let keeper = AttributePolicy::new(&spec.preserve, own_site, allowed);
+        let keeper =
+            AttributePolicy::new(&spec.preserve, own_site, allowed).made_by(target.account());
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
         let failed_syncs = target.failed_syncs();
         let found = LateWriteRepair { target: &target, root, kind, keeper: &keeper, pool }
@@ -603,8 +615,9 @@ impl TargetPeer for TargetService {
         progress: &ProofProgress,
     ) -> Result<PeerReply, Problem> {
         Ok(match request {
-            TargetRequest::RootKind { store, path } => {
-                PeerReply::RootKind(self.examine_root(&store, &path)?)
+            TargetRequest::RootKind { store, path, account } => {
+                let account = account.map(Cow::into_owned);
+                PeerReply::RootKind(self.examine_root(&store, &path, account)?)
             }
             TargetRequest::StoreId { store } => PeerReply::StoreId(self.look_up_id(&store)?),
             TargetRequest::Room { store } => PeerReply::Room(self.free_space(&store)?),
@@ -690,6 +703,7 @@ impl TargetPeer for TargetService {
         let (there, asked) = (target.clone(), spec.clone());
         let ground = self.stores.ask(&spec.store, move || Ground::at(&there, &asked, &identity))?;
         let Ground { incarnation, marker } = ground?;
+        let traffic = self.traffic.of(reach.site());
         let parts = TaskParts {
             target,
             marker,
@@ -702,6 +716,7 @@ impl TargetPeer for TargetService {
             left: Arc::clone(&self.left),
             incarnation,
             pool: self.pool.clone(),
+            traffic,
             allow_privileged: self.stores.spec(&spec.store)?.allow_privileged,
         };
         let task = Arc::new(RunningTask::start(spec, control, parts)?);

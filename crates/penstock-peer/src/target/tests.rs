@@ -115,6 +115,7 @@ fn service(base: &std::path::Path) -> TargetService {
         ephemeral: false,
         allow_privileged: false,
         io: IoMode::default(),
+        mapped: false,
     };
     let stores = Stores::new([
         store("source", StoreKind::Mem("files=1,size=1".parse().unwrap()), true),
@@ -152,6 +153,7 @@ fn spec(transfer: u8) -> TaskSpec {
         remove_source: false,
         fence: Fence::default(),
         grant: None,
+        account: None,
     }
 }
 
@@ -332,7 +334,7 @@ fn a5_a_dead_client_is_waited_for_and_opened_anew() {
     std::fs::create_dir_all(after.join("d/e")).unwrap();
     std::os::unix::fs::symlink(&before, &root).unwrap();
     let service = service(&root);
-    let kind = || service.root_kind(&spec(1).store, &PathText(b"d/e".to_vec()));
+    let kind = || service.root_kind(&spec(1).store, &PathText(b"d/e".to_vec()), None);
     assert_eq!(kind().unwrap(), None);
     let Some(_dead) = DeadMount::at(&before.join("d")) else { return };
     let problem = kind().unwrap_err();
@@ -409,7 +411,7 @@ fn b1_only_a_task_that_syncs_leaves_a_marker() {
         let service = service(base.path());
         let spec = |transfer| TaskSpec { durability, ..spec(transfer) };
         let (store_id, target) = (service.prepare(&spec(1)).unwrap().store, "target");
-        let store = service.stores.target(&target.parse().unwrap()).unwrap();
+        let store = service.stores.target(&target.parse().unwrap(), None).unwrap();
         for transfer in [1, 1, 2] {
             let spec = TaskSpec { store_id, ..spec(transfer) };
             Ground::at(&store, &spec, &store.identity().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use penstock_api::limits::Share;
 use penstock_api::problem::Problem;
 use penstock_api::task::{Adopted, Report, TaskControl, TaskPage, TaskSpec, Work};
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
-use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
+use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request, ResentBytes};
 use penstock_engine::paths::{PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_net::LaneStream;
@@ -35,6 +35,7 @@ use crate::task::handover::{Handovers, TaskReports};
 use crate::task::hang_detector::HangDetector;
 use crate::task::limits::lane_limits;
 use crate::task::reach::Reach;
+use crate::traffic::SiteTraffic;
 use crate::write::extent_digest;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
@@ -146,6 +147,7 @@ pub(crate) struct TaskParts {
     pub(crate) left: Arc<Handovers>,
     pub(crate) adopted: Option<Adopted>,
     pub(crate) pool: BufferPool,
+    pub(crate) traffic: Arc<SiteTraffic>,
     /// Lets other sites set owners, special modes and the like (D7).
     pub(crate) allow_privileged: bool,
 }
@@ -191,6 +193,10 @@ pub(crate) struct TaskContext {
     pub(crate) verified: AtomicU64,
     pub(crate) waited_ns: AtomicU64,
     pub(crate) worked_ns: AtomicU64,
+    /// Counters of this host, which outlive the task.
+    pub(crate) traffic: Arc<SiteTraffic>,
+    /// The part of the resent bytes that these counters have.
+    pub(crate) resent_counted: Mutex<ResentBytes>,
     pub(crate) cpu_before: f64,
     /// See [`TaskFigures::paths`].
     pub(crate) paths: Mutex<BTreeSet<String>>,
@@ -301,6 +307,8 @@ impl TaskContext {
 
     /// Ends the task with an error.
     pub(crate) fn broken(&self, error: impl Into<TaskError>) {
+        // What the controller does about it is not the work of an account.
+        let _daemon = penstock_sys::act_as_daemon();
         let problem = Problem::from(error.into());
         tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
         self.control.broken(problem);
@@ -333,6 +341,24 @@ impl TaskContext {
         state.reports.push(report);
         state.news = true;
         self.wake.notify_all();
+    }
+
+    /// Adds the time in which a lane waited for the other end.
+    pub(crate) fn count_waited(&self, time: Duration) {
+        self.waited_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        self.traffic.count_waited(time);
+    }
+
+    /// Adds the time in which a lane received, checked and wrote.
+    pub(crate) fn count_worked(&self, time: Duration) {
+        self.worked_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        self.traffic.count_worked(time);
+    }
+
+    /// Adds what was sent again since the last call to the counters of this host.
+    pub(crate) fn count_resent(&self, now: ResentBytes) {
+        let mut counted = self.resent_counted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.traffic.count_resent(std::mem::replace(&mut *counted, now), now);
     }
 
     /// Returns the next request for a lane.
@@ -370,6 +396,7 @@ impl TaskContext {
         state.moved = now;
         state.waiting.clear();
         state.repairs += written.repairs;
+        self.traffic.count_repairs(written.repairs);
         if written.lost {
             let failures = Vec::new();
             state.fetch.handle_answered(now, request.request, Vec::new(), failures, 0);
@@ -536,6 +563,7 @@ impl TaskContext {
     /// Bytes of payload have come and are verified; see [`ByteTally`].
     pub(crate) fn count_bytes(&self, lane: LaneId, bytes: u64, carried: u64) {
         self.verified.fetch_add(bytes, Ordering::Relaxed);
+        self.traffic.count_bytes(bytes);
         let now = penstock_sys::boottime_now();
         let mut state = self.lock();
         state.fetch.handle_bytes(now, lane, bytes);

@@ -85,6 +85,11 @@ impl Handovers {
         list.push(left);
     }
 
+    /// Returns how many are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.list().len()
+    }
+
     /// Takes the handover of the last task of this transfer and writer.
     pub(crate) fn take(&self, spec: &TaskSpec) -> Option<Handover> {
         let mut list = self.list();

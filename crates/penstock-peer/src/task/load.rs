@@ -1,4 +1,5 @@
-//! The load of this host, for its operators: tasks with their paths, and lanes served.
+//! The load of this host, for its operators: tasks with their paths, and lanes served; and the
+//! figures of its data plane.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -6,26 +7,106 @@ use std::sync::{Arc, PoisonError};
 use penstock_api::operate::{TaskLoad, TaskPath};
 use penstock_engine::paths::{PathId, PathState};
 use penstock_proto::id::Name;
+use penstock_sys::buffer::BufferUsage;
 
 use crate::lane::dialer::Dialer;
-use crate::lane::path_notes::PathListener;
+use crate::lane::path_notes::{PathListener, PathNote};
 use crate::source::SourceService;
+use crate::stores::StoreFigures;
 use crate::target::TargetService;
 use crate::task::context::{TaskContext, TaskState};
 use crate::task::reach::Reach;
 use crate::task::running_task::RunningTask;
+use crate::traffic::TrafficFigures;
+
+/// What waits in the tasks of this host, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskQueues {
+    /// Tasks.
+    pub tasks: usize,
+    /// Requests that no lane has asked for.
+    pub queued: usize,
+    /// Requests that failed and wait for another attempt.
+    pub retrying: usize,
+    /// Requests that lanes have asked for.
+    pub asked: usize,
+    /// Bytes that were written since the last sync began.
+    pub unsynced_bytes: u64,
+    /// Pieces that wait for their names.
+    pub nameless: usize,
+    /// Reports that the controller has not taken.
+    pub reports: usize,
+}
+
+impl TaskQueues {
+    fn add(&mut self, state: &TaskState) {
+        let (fetch, epochs) = (state.fetch.counts(), state.epochs.counts());
+        self.tasks += 1;
+        self.queued += fetch.queued;
+        self.retrying += fetch.retrying;
+        self.asked += fetch.asked;
+        self.unsynced_bytes += epochs.unsynced_bytes;
+        self.nameless += epochs.nameless;
+        self.reports += state.reports.len();
+    }
+}
+
+/// Figures of the target side of this host.
+#[derive(Clone, Debug)]
+pub struct TargetFigures {
+    /// What waits in its tasks.
+    pub queues: TaskQueues,
+    /// Lanes and bytes by source site.
+    pub traffic: Vec<TrafficFigures>,
+    /// Buffers for strides, which all tasks share; lanes wait where none is free.
+    pub buffers: BufferUsage,
+    /// Connections that were dialled ahead and no lane has taken.
+    pub connections_ahead: usize,
+    /// Reports of ended tasks that wait for the next controller.
+    pub handovers: usize,
+    /// Paths to each site, from transfers since the process began.
+    pub paths: Vec<(Name, PathNote)>,
+    /// Calls to the stores of this host.
+    pub stores: Vec<StoreFigures>,
+}
+
+/// Figures of the source side of this host.
+#[derive(Clone, Debug)]
+pub struct SourceFigures {
+    /// Lanes and bytes by target site.
+    pub traffic: Vec<TrafficFigures>,
+    /// Scans that have a place in the table.
+    pub scans: usize,
+}
 
 impl TargetService {
+    /// Returns the figures of the target side. Takes short locks, and none that is held over I/O.
+    pub fn figures(&self) -> TargetFigures {
+        let mut queues = TaskQueues::default();
+        self.running().iter().for_each(|task| queues.add(&task.shared.lock()));
+        TargetFigures {
+            queues,
+            traffic: self.traffic.figures(),
+            buffers: self.pool.usage(),
+            connections_ahead: self.book.ahead.count(),
+            handovers: self.left.kept(),
+            paths: self.book.all(),
+            stores: self.stores.figures(),
+        }
+    }
+
     /// Returns the tasks that run here, from all controllers, as those of `peer`.
     pub fn loads(&self, peer: &Name) -> Vec<TaskLoad> {
-        let tasks: Vec<Arc<RunningTask>> = {
-            let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.retain(|task| task.strong_count() > 0);
-            kept.iter().filter_map(std::sync::Weak::upgrade).collect()
-        };
+        let tasks = self.running();
         let mut loads: Vec<_> = tasks.iter().map(|task| load_of(&task.shared, peer)).collect();
         loads.sort_by_key(|load| load.transfer);
         loads
+    }
+
+    fn running(&self) -> Vec<Arc<RunningTask>> {
+        let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|task| task.strong_count() > 0);
+        kept.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
     /// Sets the listener for changes of the paths of this host's tasks.
@@ -35,6 +116,11 @@ impl TargetService {
 }
 
 impl SourceService {
+    /// Returns the figures of the source side. Takes short locks, and none that is held over I/O.
+    pub fn figures(&self) -> SourceFigures {
+        SourceFigures { traffic: self.traffic.figures(), scans: self.scans_count() }
+    }
+
     /// Lanes that are served now.
     pub fn lanes_served(&self) -> u32 {
         self.lanes.load(Ordering::Relaxed)

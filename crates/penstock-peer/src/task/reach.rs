@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_proto::id::Name;
 use penstock_store::Source;
 
 use crate::lane::dialer::Dialer;
@@ -13,4 +14,14 @@ pub(crate) enum Reach {
     Local { source: Source, root: Vec<u8>, guard: Box<Guard> },
     /// Over lanes.
     Remote { dialer: Arc<Dialer> },
+}
+
+impl Reach {
+    /// Returns the site that lanes lead to; `None` for a store of this host.
+    pub(crate) fn site(&self) -> Option<&Name> {
+        match self {
+            Self::Local { .. } => None,
+            Self::Remote { dialer } => Some(&dialer.site),
+        }
+    }
 }

@@ -50,7 +50,8 @@ impl RunningTask {
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
         let state = TaskState::new(spec, &parts);
         let (own_site, deletes) = (spec.source.is_of_own_site(), spec.update.delete);
-        let keeper = AttributePolicy::new(&spec.preserve, own_site, parts.allow_privileged);
+        let keeper = AttributePolicy::new(&spec.preserve, own_site, parts.allow_privileged)
+            .made_by(parts.target.account());
         let tree = TargetTree {
             target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes(), deletes),
             transfer: spec.transfer,
@@ -96,6 +97,8 @@ impl RunningTask {
             verified: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
             worked_ns: AtomicU64::new(0),
+            traffic: parts.traffic,
+            resent_counted: Mutex::default(),
             cpu_before: penstock_sys::cpu_seconds(),
             paths: Mutex::default(),
         });
@@ -128,11 +131,13 @@ impl Task for RunningTask {
         let worked = shared.worked_ns.swap(0, Ordering::Relaxed) as f64;
         let (rate_used, held) = shared.pace.take_used();
         let (names_used, named) = shared.tree.names.take_used();
+        shared.traffic.count_held(held + named);
         let named = named.as_nanos() as f64;
         let held = held.as_nanos() as f64 + named;
         // Lanes make names while they work, and wait for that limit.
         let worked = (worked - named).max(0.0);
         let (state, now) = (shared.lock(), penstock_sys::boottime_now());
+        shared.count_resent(state.fetch.resent());
         let local = matches!(shared.reach, Reach::Local { .. });
         let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
             BottleneckCode::Durability
@@ -149,7 +154,7 @@ impl Task for RunningTask {
         };
         TaskFigures {
             bytes_verified: shared.verified.load(Ordering::Relaxed),
-            bytes_resent: state.fetch.resent_bytes(),
+            bytes_resent: state.fetch.resent().all(),
             repairs: state.repairs,
             lanes: if local { 0 } else { state.lanes.up() },
             limit: limit.text().to_owned(),
@@ -238,6 +243,8 @@ impl RunningTask {
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         shutdown::wait_for(&self.shared, threads);
+        let resent = self.shared.lock().fetch.resent();
+        self.shared.count_resent(resent);
         hand_over(&self.shared);
     }
 }

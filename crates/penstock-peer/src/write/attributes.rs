@@ -14,6 +14,7 @@ use penstock_proto::attributes::{
 };
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_store::{Attributes, NotSet, StoreError};
+use penstock_sys::Account;
 
 use crate::task::error::TaskError;
 
@@ -30,7 +31,7 @@ pub(crate) struct AttributePolicy {
     withheld: ClassSet,
     /// Mapping of the owners of another site; owners of the own site keep their numbers.
     owners: Option<OwnerMap>,
-    /// The user and group of this process.
+    /// The user and group of new files: of this process, or of the account of the store.
     own: Owner,
     counts: Mutex<Counts>,
 }
@@ -63,6 +64,16 @@ impl AttributePolicy {
             own: Owner { uid, gid },
             counts: Mutex::default(),
         }
+    }
+
+    /// Returns the policy for files that this account makes, or this process without one. The
+    /// kernel refuses what an account may not set, and that is counted.
+    pub(crate) fn made_by(mut self, account: Option<&Account>) -> Self {
+        if let Some(account) = account {
+            let (uid, gid) = account.numbers();
+            self.own = Owner { uid, gid };
+        }
+        self
     }
 
     /// Returns whether modes are set, or left to the umask.

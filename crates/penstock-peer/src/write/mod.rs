@@ -130,6 +130,8 @@ impl PieceWriter {
             self.tree.kind.whole_files(small.map(|(_, bytes)| bytes), &mut digests);
         }
         let mut known = digests.iter().copied();
+        // Small files would change the account for each call. Where that fails, each file says so.
+        let _acting = self.tree.target.act().ok();
         for (record, bytes) in with_bytes() {
             let digest = if is_small_file(page, record) { known.next() } else { None };
             if self.outcome.fatal.is_none() && !self.outcome.lost {

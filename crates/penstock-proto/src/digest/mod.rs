@@ -26,6 +26,7 @@ pub use value::Digest;
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Default, Hash, serde::Serialize, serde::Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub enum DigestKind {
     /// BLAKE3: detects accidents and attackers, yields standard file digests.
     #[default]

@@ -79,27 +79,32 @@ impl MemStore {
         }
     }
 
-    /// Lists a directory, see [`Source::list`], in the order of numbers; nothing is held
-    /// in memory.
+    /// Lists a directory from a position on, see [`Source::list_from`], in the order of numbers;
+    /// nothing is held in memory.
     ///
     /// # Errors
     /// `Io` with `ENOENT` if `dir` is of another store.
     ///
-    /// [`Source::list`]: crate::Source::list
-    pub fn list(
+    /// [`Source::list_from`]: crate::Source::list_from
+    pub fn list_from(
         &self,
         dir: &Dir,
-        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+        position: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>, u64) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let place = self.place(dir.path()).ok_or_else(|| dir.error("list", b"", Errno::NOENT))?;
-        let (dirs, files) = match place {
+        let (mut dirs, mut files) = match place {
             Place::Root => (0..self.spec.dirs, self.spec.files_in(None)),
             Place::Dir(number) => (0..0, self.spec.files_in(Some(number))),
         };
+        let skipped = position.min(dirs.end);
+        dirs.start = skipped;
+        files.start = files.start.saturating_add(position - skipped).min(files.end);
         let dirs = dirs.map(|number| (b'd', number, Kind::Directory));
-        for (letter, number, kind) in dirs.chain(files.map(|number| (b'f', number, Kind::File))) {
+        let all = dirs.chain(files.map(|number| (b'f', number, Kind::File)));
+        for (next, (letter, number, kind)) in (position.saturating_add(1)..).zip(all) {
             let name = numbered(letter, number);
-            if visit(DirEntry { name: &name, kind: Some(kind), own: None }).is_break() {
+            if visit(DirEntry { name: &name, kind: Some(kind), own: None }, next).is_break() {
                 break;
             }
         }
@@ -169,10 +174,10 @@ mod tests {
         let store = MemStore::new("files=1003,size=1-9,dirs=7".parse().unwrap());
         let mut seen = Vec::new();
         store
-            .list(store.root(), &mut |entry| {
+            .list_from(store.root(), 0, &mut |entry, _| {
                 assert_eq!(entry.kind, Some(Kind::Directory));
                 let dir = store.open_dir(entry.name).unwrap();
-                let listed = store.list(&dir, &mut |entry| {
+                let listed = store.list_from(&dir, 0, &mut |entry, _| {
                     let meta = store.stat(&dir, entry.name).unwrap();
                     assert!((1..=9).contains(&meta.size));
                     seen.push(meta.inode);

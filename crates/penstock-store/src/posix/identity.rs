@@ -15,7 +15,7 @@ use std::{fmt, io};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use penstock_proto::name;
 use penstock_proto::name::STORE_PRIVATE_NAME;
-use penstock_sys::{FileSystemKind, is_mount_root, mount_identity};
+use penstock_sys::{FileSystemKind, act_as_daemon, is_mount_root, mount_identity};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, StatxFlags, fstat, fstatfs, fstatvfs, fsync, linkat,
     mkdirat, openat, renameat_with, statx, unlinkat,
@@ -180,10 +180,11 @@ impl PosixStore {
     /// # Errors
     /// `Offline` if the identity is damaged; `ReadOnly`; `Io`.
     pub fn open_or_init_identity(&self) -> Result<StoreIdentity, StoreError> {
+        let _daemon = act_as_daemon();
         if self.is_ephemeral() {
             return Ok(self.identity()?);
         }
-        let root = self.root().fd()?;
+        let root = self.root().own_fd()?;
         if let Some(identity) = self.read_identity(root)? {
             return Ok(identity);
         }
@@ -261,22 +262,23 @@ impl PosixStore {
     /// # Errors
     /// `Io`.
     pub fn mount_identity(&self) -> Result<u64, StoreError> {
-        let told = mount_identity(self.root().fd()?);
+        let told = mount_identity(self.root().own_fd()?);
         told.map_err(|error| StoreError::io("stat store", b"", error))
     }
 
     /// Returns whether the root is that of a mount, see [`is_mount_root`].
     pub fn is_mount_root(&self) -> bool {
-        self.root().fd().is_ok_and(is_mount_root)
+        self.root().own_fd().is_ok_and(is_mount_root)
     }
 
     /// Opens the root's path again: it must lead to the directory that is open.
     fn reopen_root(&self) -> Result<OwnedFd, StoreOffline> {
+        let _daemon = act_as_daemon();
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = self.root_path();
         let reopen = || -> io::Result<(OwnedFd, bool)> {
             let fd = open_listable(|access| openat(CWD, root, access | flags, Mode::empty()))?;
-            let open = self.root().fd().map_err(io::Error::other)?;
+            let open = self.root().own_fd().map_err(io::Error::other)?;
             let (now, then) = (fstat(&fd)?, fstat(open)?);
             // Our descriptor keeps its file system alive, so no other can have its device number.
             Ok((fd, now.st_ino == then.st_ino && now.st_dev == then.st_dev))
@@ -290,8 +292,9 @@ impl PosixStore {
     }
 
     pub(crate) fn open_private(&self) -> Result<Option<OwnedFd>, StoreError> {
+        let _daemon = act_as_daemon();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        match open_component(self.root().fd()?, STORE_PRIVATE_NAME, flags) {
+        match open_component(self.root().own_fd()?, STORE_PRIVATE_NAME, flags) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(StoreError::io("open", STORE_PRIVATE_NAME, errno)),
@@ -299,6 +302,7 @@ impl PosixStore {
     }
 
     fn read_identity(&self, root: BorrowedFd<'_>) -> Result<Option<StoreIdentity>, StoreError> {
+        let _daemon = act_as_daemon();
         let path = name::join(STORE_PRIVATE_NAME, IDENTITY_NAME);
         let failed = |error: io::Error| StoreError::io("read", &path, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;

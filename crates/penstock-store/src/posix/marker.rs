@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name;
 use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, RunTag, STORE_PRIVATE_NAME, own_name};
+use penstock_sys::act_as_daemon;
 use rustix::fs::{
     Access, AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, accessat, fchmod, fstat,
     fsync, futimens, syncfs, unlinkat,
@@ -61,6 +62,7 @@ impl PosixStore {
     /// The errors of [`PosixStore::write_marker`], but a denied one is always returned; `Io` with
     /// `ENOSPC` if there is no room even for this.
     pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
+        let _daemon = act_as_daemon();
         let Some(place) = self.marker_place("make marker", of)? else {
             return Err(self.identity_missing().into());
         };
@@ -93,6 +95,7 @@ impl PosixStore {
     /// # Errors
     /// `Offline` if the store has no private directory any more; `ReadOnly`; `Io`.
     pub fn write_marker(&self, of: (TransferId, WriterId), counter: u64) -> Result<(), StoreError> {
+        let _daemon = act_as_daemon();
         let Some(place) = self.marker_place("write marker", of)? else {
             return Err(self.identity_missing().into());
         };
@@ -125,6 +128,7 @@ impl PosixStore {
     /// # Errors
     /// `Io`.
     pub fn read_marker(&self, of: (TransferId, WriterId)) -> Result<Option<u64>, StoreError> {
+        let _daemon = act_as_daemon();
         let Some(place) = self.place_of(of)? else { return Ok(None) };
         let failed = |errno| StoreError::io("read marker", &place.path, errno);
         let file = match open_component(place.directory.as_fd(), &place.name, OFlags::RDONLY) {
@@ -149,6 +153,7 @@ impl PosixStore {
     /// # Errors
     /// `ReadOnly`; `Io`.
     pub fn remove_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
+        let _daemon = act_as_daemon();
         self.check_writable("remove marker", STORE_PRIVATE_NAME)?;
         let Some(place) = self.place_of(of)? else { return Ok(()) };
         let remove = || -> Result<(), Errno> {
@@ -184,7 +189,7 @@ impl PosixStore {
         if !self.is_ephemeral() {
             return false;
         }
-        let Ok(root) = self.root().fd() else { return false };
+        let Ok(root) = self.root().own_fd() else { return false };
         let is_own = fstat(root).is_ok_and(|meta| meta.st_uid == geteuid().as_raw());
         let may_write = accessat(root, c".", Access::WRITE_OK, AtFlags::EACCESS);
         !is_own && may_write == Err(Errno::ACCESS)
@@ -205,7 +210,7 @@ impl PosixStore {
     /// private directory.
     fn place_of(&self, of: (TransferId, WriterId)) -> Result<Option<Place<'_>>, StoreError> {
         if self.is_ephemeral() {
-            let directory = MarkerDirectory::Root(self.root().fd()?);
+            let directory = MarkerDirectory::Root(self.root().own_fd()?);
             let name = own_marker_name(of);
             return Ok(Some(Place { directory, path: name.clone(), name }));
         }
@@ -220,7 +225,7 @@ impl PosixStore {
         if !self.is_ephemeral() {
             return Ok(None);
         }
-        fstat(self.root().fd().map_err(|_| Errno::BADF)?).map(Some)
+        fstat(self.root().own_fd().map_err(|_| Errno::BADF)?).map(Some)
     }
 }
 

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use penstock_proto::name;
-use penstock_sys::FileSystemKind;
+use penstock_sys::{Account, Acting, FileSystemKind, act_as_daemon};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatVfsMountFlags, fstatvfs, openat, readlinkat,
-    syncfs,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, StatVfsMountFlags, fstatvfs, openat,
+    readlinkat, seek, syncfs,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::dir::Dir;
 use crate::error::{StoreError, StoreOffline};
@@ -86,7 +86,7 @@ pub(crate) struct Gates {
 pub(crate) struct Shared {
     pub(crate) root_path: PathBuf,
     pub(crate) root: Dir,
-    pub(crate) mounts: Mounts,
+    pub(crate) mounts: Arc<Mounts>,
     read_only: bool,
     ephemeral: bool,
     resolution: Resolution,
@@ -112,10 +112,11 @@ impl PosixStore {
         let root_path = std::path::absolute(root).map_err(failed)?;
         let ways = Ways { writeback: options.writeback, io: options.io };
         let mounts = Mounts::open(&fd, ways, options.failed_syncs).map_err(failed)?;
+        let mounts = Arc::new(mounts);
         let resolution = options.resolution.unwrap_or_else(|| Resolution::probe(fd.as_fd()));
         let shared = Shared {
             root_path,
-            root: Dir::posix(b"", fd, Arc::clone(mounts.root())),
+            root: Dir::posix(b"", fd, Arc::clone(mounts.root()), None),
             mounts,
             read_only: options.read_only,
             ephemeral: options.ephemeral,
@@ -131,6 +132,48 @@ impl PosixStore {
     pub fn guarded(&self, gate: Gate) -> Self {
         let gates = Gates { bytes: Some(Arc::clone(&gate)), names: Some(gate) };
         Self { gates, ..self.clone() }
+    }
+
+    /// Returns the same store, as an account of this host uses it: each call is judged by the
+    /// account's own rights, beginning at the store's root (D10). What the daemon keeps in the
+    /// store itself, its identity and markers, stays the daemon's; so do syncs.
+    ///
+    /// # Errors
+    /// `Io`: there is no descriptor for it.
+    pub fn acting_as(&self, account: &Account) -> Result<Self, StoreError> {
+        let shared = &*self.shared;
+        if account.is_own() {
+            return Ok(self.clone());
+        }
+        let failed = |errno: Errno| StoreError::io("open store", b"", errno);
+        // A handle of its own for what this account is refused. No listing is read from it.
+        let fd = fcntl_dupfd_cloexec(shared.root.own_fd()?, 0).map_err(failed)?;
+        let mounts = Arc::new(Mounts::for_account(&shared.mounts));
+        let root = Dir::posix(b"", fd, Arc::clone(mounts.root()), Some(account.clone()));
+        let shared = Shared {
+            root_path: shared.root_path.clone(),
+            root,
+            mounts,
+            read_only: shared.read_only,
+            ephemeral: shared.ephemeral,
+            resolution: shared.resolution,
+            leaves_access_times: AtomicBool::new(true),
+        };
+        Ok(Self { shared: Arc::new(shared), ..self.clone() })
+    }
+
+    /// Returns the account as which the store is used, if it is not that of the process.
+    pub fn account(&self) -> Option<&Account> {
+        self.root().account()
+    }
+
+    /// Has this thread act as the account of the store until the value is dropped: for many small
+    /// calls one after the other, which then need not change it each.
+    ///
+    /// # Errors
+    /// `Io`, see [`Account::act`].
+    pub fn act(&self) -> Result<Acting, StoreError> {
+        self.root().act()
     }
 
     /// Returns the same store, for writing the data set whose root is at `root`. Directories of the
@@ -224,11 +267,11 @@ impl PosixStore {
         let fd = self
             .shared
             .resolution
-            .open_dir(root, path, access)
+            .open_dir(root.as_fd(), path, access)
             .map_err(|errno| directory_error("open directory", path, errno))?;
         let mount = self.shared.mounts.of(&fd);
         let mount = mount.map_err(|error| StoreError::io("stat", path, error))?;
-        Ok(Dir::posix(path, fd, mount))
+        Ok(Dir::posix(path, fd, mount, self.account().cloned()))
     }
 
     /// Opens a directory as [`PosixStore::open_dir`] does, and unlocks directories that reject it
@@ -248,7 +291,7 @@ impl PosixStore {
     ///
     /// [`Target::set_dir_attributes`]: crate::Target::set_dir_attributes
     pub fn unlock_root(&self) -> bool {
-        self.root().fd().is_ok_and(unlock)
+        self.root().fd().is_ok_and(|fd| unlock(fd.as_fd()))
     }
 
     /// Returns the attributes of `name` in `dir`; the empty name is `dir` itself. Links are not
@@ -258,12 +301,12 @@ impl PosixStore {
     /// `BadPath`; `Io`.
     pub fn stat(&self, dir: &Dir, name: &[u8]) -> Result<Meta, StoreError> {
         if name.is_empty() {
-            return stat_fd(dir.fd()?, AtFlags::empty())
+            return stat_fd(dir.fd()?.as_fd(), AtFlags::empty())
                 .map_err(|errno| dir.error("stat", name, errno));
         }
         check_item_name(dir, name)?;
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let told = stat_at(dir.fd()?, name, flags);
+        let told = stat_at(dir.fd()?.as_fd(), name, flags);
         told.map_err(|errno| dir.error("stat", name, errno))
     }
 
@@ -303,13 +346,13 @@ impl PosixStore {
         let parent = dir.fd()?;
         let mut opened = Err(Errno::PERM);
         if leaves_access_times.load(Ordering::Relaxed) {
-            opened = open_component(parent, name, OFlags::RDONLY | OFlags::NOATIME);
+            opened = open_component(parent.as_fd(), name, OFlags::RDONLY | OFlags::NOATIME);
             if opened.as_ref().is_err_and(|errno| *errno == Errno::PERM) {
                 leaves_access_times.store(false, Ordering::Relaxed);
             }
         }
         if opened.as_ref().is_err_and(|errno| *errno == Errno::PERM) {
-            opened = open_component(parent, name, OFlags::RDONLY);
+            opened = open_component(parent.as_fd(), name, OFlags::RDONLY);
         }
         match opened {
             Ok(fd) => Ok(ReadFile::posix(dir.clone(), name, fd)),
@@ -331,13 +374,41 @@ impl PosixStore {
         buffer: &mut ListBuffer,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        self.list_from(dir, 0, buffer, &mut |entry, _| visit(entry))
+    }
+
+    /// Passes entries of `dir` to `visit` as [`PosixStore::list`] does, from a position on: 0 is
+    /// the begin, and each entry comes with the position behind it. A position is good at any time
+    /// and at any host, as long as the directory exists: names that stay are passed once.
+    ///
+    /// # Errors
+    /// `Io`, with `EINVAL` of a position that cannot be.
+    /// # Sources
+    /// getdents64(2), `d_off`; lseek(2).
+    pub fn list_from(
+        &self,
+        dir: &Dir,
+        position: u64,
+        buffer: &mut ListBuffer,
+        visit: &mut dyn FnMut(DirEntry<'_>, u64) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         let failed = |errno: Errno| dir.error("list", b"", errno);
         // A descriptor of its own: the position in a directory belongs to the open file.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let fd = open_component(dir.fd()?, b".", flags).map_err(failed)?;
+        let parent = dir.fd()?;
+        let fd = open_component(parent.as_fd(), b".", flags).map_err(failed)?;
+        // The visitor does the daemon's own work as well.
+        drop(parent);
+        if position != 0 {
+            seek(&fd, SeekFrom::Start(position)).map_err(failed)?;
+        }
         let mut entries = RawDir::new(fd, buffer.memory());
-        while let Some(entry) = entries.next() {
-            let entry = match entry {
+        loop {
+            let acting = if entries.is_buffer_empty() { Some(dir.act()?) } else { None };
+            let next = entries.next();
+            drop(acting);
+            let Some(next) = next else { break };
+            let entry = match next {
                 Ok(entry) => entry,
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(failed(errno)),
@@ -356,7 +427,7 @@ impl PosixStore {
                 told => kind_of(told),
             };
             let own = name::own(name);
-            if visit(DirEntry { name, kind, own }).is_break() {
+            if visit(DirEntry { name, kind, own }, entry.next_entry_cookie()).is_break() {
                 break;
             }
         }
@@ -368,7 +439,7 @@ impl PosixStore {
     /// # Errors
     /// `Io`.
     pub fn space(&self) -> Result<Space, StoreError> {
-        let told = fstatvfs(self.shared.root.fd()?);
+        let told = fstatvfs(self.shared.root.own_fd()?);
         let told = told.map_err(|errno| StoreError::io("stat store", b"", errno))?;
         Ok(Space {
             free_bytes: told.f_bavail.saturating_mul(told.f_frsize),
@@ -426,7 +497,8 @@ impl PosixStore {
         if !dir.durability().is_per_file() {
             return Ok(());
         }
-        let fd = dir.fd()?;
+        let _daemon = act_as_daemon();
+        let fd = dir.own_fd()?;
         let (mounts, any) = (&self.shared.mounts, dir.mount().and_then(Mount::sync_fd));
         let synced = if dir.path().is_empty() {
             // All have one descriptor of the root.

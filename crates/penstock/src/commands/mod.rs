@@ -10,6 +10,7 @@ pub(crate) mod join;
 pub(crate) mod paths;
 pub(crate) mod peer;
 pub(crate) mod plan;
+pub(crate) mod queue;
 pub(crate) mod shares;
 pub(crate) mod site;
 pub(crate) mod status;

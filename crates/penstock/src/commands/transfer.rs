@@ -7,16 +7,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use penstock_api::endpoints::{
-    CANCEL_TRANSFER, CHANGE_TRANSFER, EndpointUri, FOLLOW_TRANSFER, GET_CHECKSUMS, GET_DIGESTS,
-    GET_FAILURES, GET_RECEIPT, LIST_ORPHANS, PAUSE_TRANSFER, REMOVE_ORPHANS, RESUME_TRANSFER,
-    RETRY_TRANSFER, SHOW_QUEUE, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
+    CHANGE_TRANSFER, EndpointUri, FOLLOW_TRANSFER, GET_CHECKSUMS, GET_DIGESTS, GET_FAILURES,
+    GET_RECEIPT, LIST_ORPHANS, REMOVE_ORPHANS, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
 };
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
 use penstock_api::proof::{Document, Proof};
 use penstock_api::rest::{
-    Action, Event, LIST_MAX, Orphan, OrphanKind, Page, QueueView, StatusView, SubmitRequest,
-    TransferEvent, TransferPatch, TransferQuery, TransferSummary, TransferView, WaitingView,
+    Action, Event, LIST_MAX, Orphan, OrphanKind, Page, StatusView, SubmitRequest, TransferEvent,
+    TransferPatch, TransferQuery, TransferSummary, TransferView,
 };
 use penstock_api::transfer::{
     Durability, Encryption, FailedItem, LANES_MAX, Location, TransferOptions, TransferRequest,
@@ -32,6 +31,7 @@ use penstock_proto::units::{format_bytes, format_rate, parse_size};
 use crate::client::{Client, Next};
 use crate::commands::events;
 use crate::commands::plan::{self, PlanningArgs};
+use crate::commands::queue::{deadline_text, waiting_text};
 use crate::commands::shares;
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
@@ -41,16 +41,19 @@ use crate::options::plan::PlanArgs;
 use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{DigestOutputs, ProofArgs, open_papers};
 use crate::options::select::SelectArgs;
+use crate::options::transfer_id::parse_id_digits;
 use crate::options::turn::{TurnArgs, TurnChange};
 use crate::options::update::UpdateArgs;
 use crate::output::failed_list;
 use crate::output::output_file::OutputFile;
 use crate::output::plan::Show;
 use crate::output::progress::{Mode, ProgressArgs, Reporter};
-use crate::output::table::table;
-use crate::output::time::minute;
 use penstock_exit::exit_code;
 use penstock_exit::{self as exit, ExitCode, Failure};
+
+mod steering;
+
+use steering::{DeadlineArgs, ManyArgs};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
@@ -79,12 +82,6 @@ enum TransferCommand {
         #[command(flatten)]
         choice: ListArgs,
         /// Print JSON Lines
-        #[arg(long)]
-        json: bool,
-    },
-    /// Lists the transfers that wait, in the order in which they would start, with the reasons
-    Queue {
-        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -131,14 +128,14 @@ enum TransferCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Pauses a transfer; its progress is kept
-    Pause(IdArgs),
-    /// Resumes a paused transfer
-    Resume(IdArgs),
-    /// Cancels a transfer and removes its temporary files
-    Cancel(IdArgs),
-    /// Retries a failed transfer; only missing items are sent
-    Retry(IdArgs),
+    /// Pauses transfers; their progress is kept
+    Pause(ManyArgs),
+    /// Resumes paused transfers
+    Resume(ManyArgs),
+    /// Cancels transfers and removes their temporary files
+    Cancel(ManyArgs),
+    /// Retries failed transfers; only missing items are sent
+    Retry(ManyArgs),
     /// Changes the label, the priority or the start of a transfer that has not ended
     Set {
         /// The id of the transfer, or its first digits
@@ -146,6 +143,17 @@ enum TransferCommand {
         id: String,
         #[command(flatten)]
         turn: TurnChange,
+    },
+    /// Gives a transfer a deadline, or takes it away
+    Deadline(DeadlineArgs),
+    /// Starts a transfer before those of all users. For operators
+    Urgent {
+        /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
+        id: String,
+        /// Let it wait for its turn as others do
+        #[arg(long)]
+        undo: bool,
     },
     /// Changes the rate limit of a transfer, even while it runs
     Limit {
@@ -183,13 +191,6 @@ enum TransferCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-#[derive(clap::Args)]
-struct IdArgs {
-    /// The id of the transfer, or its first digits
-    #[arg(value_parser = parse_id_digits)]
-    id: String,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -285,14 +286,6 @@ pub(crate) fn parse_digest(text: &str) -> Result<DigestKind, String> {
     }
 }
 
-fn parse_id_digits(text: &str) -> Result<String, String> {
-    let is_digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match text.len() {
-        1..=32 if is_digits => Ok(text.to_owned()),
-        _ => Err("not 1 to 32 hexadecimal digits; `penstock transfer list` shows ids".to_owned()),
-    }
-}
-
 fn parse_piece_size(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
     let sound = Slicing::with_extent_bytes(bytes).check().is_ok();
@@ -309,7 +302,6 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Submit(submit) => return run_submit(&client, *submit),
         TransferCommand::Plan(args) => return plan::run(&client, &args),
         TransferCommand::List { choice, json } => list(&client, &choice, json)?,
-        TransferCommand::Queue { json } => queue(&client, json)?,
         TransferCommand::Show { id, json } => show(&client, &id, json)?,
         TransferCommand::Watch { id, json } => {
             return follow(
@@ -325,11 +317,13 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
             let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
             events::show(&client, Some(view.id), limit, json)?;
         }
-        TransferCommand::Pause(args) => act(&client, &args.id, Action::Pause)?,
-        TransferCommand::Resume(args) => act(&client, &args.id, Action::Resume)?,
-        TransferCommand::Cancel(args) => act(&client, &args.id, Action::Cancel)?,
-        TransferCommand::Retry(args) => act(&client, &args.id, Action::Retry)?,
+        TransferCommand::Pause(args) => return args.act(&client, Action::Pause),
+        TransferCommand::Resume(args) => return args.act(&client, Action::Resume),
+        TransferCommand::Cancel(args) => return args.act(&client, Action::Cancel),
+        TransferCommand::Retry(args) => return args.act(&client, Action::Retry),
         TransferCommand::Set { id, turn } => set(&client, &id, &turn)?,
+        TransferCommand::Deadline(args) => args.run(&client)?,
+        TransferCommand::Urgent { id, undo } => steering::make_urgent(&client, &id, undo)?,
         TransferCommand::Limit { id, bwlimit } => limit(&client, &id, bwlimit)?,
         TransferCommand::Digests { id, output } => {
             let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
@@ -468,6 +462,10 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
         label: args.turn.label.clone(),
         priority: args.turn.priority,
         not_before: args.turn.not_before,
+        deadline: args.turn.deadline(),
+        urgent: args.turn.urgent,
+        progress_timeout_s: args.turn.progress_timeout,
+        attempts_max: args.turn.attempts,
     })
 }
 
@@ -612,23 +610,6 @@ fn document_uri(id: &dyn Display, document: Document) -> EndpointUri {
     }
 }
 
-fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
-    let endpoint = match action {
-        Action::Pause => &PAUSE_TRANSFER,
-        Action::Resume => &RESUME_TRANSFER,
-        Action::Cancel => &CANCEL_TRANSFER,
-        Action::Retry => &RETRY_TRANSFER,
-    };
-    let view: TransferView = client.post(&endpoint.uri(&[&id]), &())?;
-    let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
-    let state = match action {
-        Action::Cancel if !view.state.is_ended() => "is being cancelled",
-        _ => view.state.as_str(),
-    };
-    exit::warn(&format!("{} {state}{reason}", view.id.short()));
-    Ok(())
-}
-
 fn set(client: &Client, id: &str, turn: &TurnChange) -> anyhow::Result<()> {
     let view: TransferView = client.post(&CHANGE_TRANSFER.uri(&[&id]), &turn.patch())?;
     let waits = view.waiting.as_ref().map(|waiting| format!(": waits for {}", waiting.text));
@@ -679,39 +660,6 @@ fn list(client: &Client, args: &ListArgs, json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the code of a wait, its object and its place in the queue.
-fn waiting_text(waiting: &WaitingView) -> String {
-    let on = waiting.on.as_ref().map(|on| format!(" at {}", on.name)).unwrap_or_default();
-    let before = waiting.position.filter(|before| *before > 0);
-    let before = before.map(|before| format!(", {before} before it")).unwrap_or_default();
-    let until = waiting.until.map(|until| format!(", until {} UTC", minute(until.seconds())));
-    format!("{}{on}{before}{}", waiting.code, until.unwrap_or_default())
-}
-
-/// Prints the transfers that wait, in the order in which they would start.
-fn queue(client: &Client, json: bool) -> anyhow::Result<()> {
-    let view: QueueView = client.get(&SHOW_QUEUE.uri(&[]))?;
-    if json {
-        exit::print(&serde_json::to_string(&view)?)?;
-        return Ok(());
-    }
-    exit::warn(&format!("{} running, {} waiting", view.running, view.waiting));
-    let mut rows =
-        vec![["TRANSFER", "USER", "WAITS FOR", "FROM", "TO", "LABEL"].map(str::to_owned)];
-    rows.extend(view.transfers.iter().map(|entry| {
-        [
-            entry.id.short(),
-            entry.owner.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-            waiting_text(&entry.waiting),
-            entry.source.to_string(),
-            entry.target.to_string(),
-            entry.label.clone(),
-        ]
-    }));
-    exit::print(&table(&rows))?;
-    Ok(())
-}
-
 fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
     let shares = shares::of(client, &view);
@@ -733,6 +681,8 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         ("state", view.state.as_str().to_owned()),
         ("waits for", view.waiting.as_ref().map(waiting_text).unwrap_or_default()),
         ("reason", view.reason.clone()),
+        ("deadline", view.deadline.as_ref().map(deadline_text).unwrap_or_default()),
+        ("urgent", if view.urgent { "before all others".to_owned() } else { String::new() }),
         ("files", format!("{} of {}{more}", progress.files, progress.files_found)),
         (
             "bytes",

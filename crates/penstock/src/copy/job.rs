@@ -154,6 +154,7 @@ impl RunParts<'_> {
             places: self.places,
             known_rate: None,
             fence: Default::default(),
+            account: None,
         })
     }
 }
@@ -179,6 +180,8 @@ pub(crate) fn scan_request(
         preserve: Preserve { owner_map: Vec::new(), ..options.preserve.clone() },
         owner_names,
         remove: options.remove_source,
+        account: None,
+        user: None,
     }
 }
 
@@ -270,6 +273,8 @@ impl Copy {
             owner: None,
             label: String::new(),
             priority: None,
+            urgent: false,
+            deadline: None,
             waiting: None,
             state,
             reason: run.reason,

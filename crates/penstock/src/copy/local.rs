@@ -75,6 +75,7 @@ fn job(copy: &mut Copy, places: &Places, asked: (PathText, PathText)) -> anyhow:
         ephemeral: true,
         allow_privileged: true,
         io: IoMode::Auto,
+        mapped: false,
     };
     let writes_source = copy.state.writes_source(copy.options.remove_source);
     let stores = Arc::new(Stores::new([

@@ -10,5 +10,6 @@ pub(crate) mod plan;
 pub(crate) mod preserve;
 pub(crate) mod proof;
 pub(crate) mod select;
+pub(crate) mod transfer_id;
 pub(crate) mod turn;
 pub(crate) mod update;

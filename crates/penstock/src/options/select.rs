@@ -368,7 +368,7 @@ fn parse_newer(text: &str) -> Result<Newer, String> {
 }
 
 /// Seconds of an age as in `90s`, `1h30m`, `2d`, `1w`; `None` if it is not one.
-pub(super) fn parse_age(text: &str) -> Option<u64> {
+pub(crate) fn parse_age(text: &str) -> Option<u64> {
     let (mut total, mut rest) = (0_u64, text);
     while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit())?;

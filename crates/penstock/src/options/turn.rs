@@ -1,13 +1,15 @@
 //! The options that decide when a transfer starts.
 
+use penstock_api::deadline::{Deadline, DeadlinePolicy};
 use penstock_api::rest::TransferPatch;
 use penstock_api::timestamp::Timestamp;
+use penstock_proto::units::parse_size;
 use penstock_sys::now_seconds;
 
 use super::select::parse_age;
 
 /// When a transfer starts, beside others.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Turn")]
 pub(crate) struct TurnArgs {
     /// A note that `list` and `show` print
@@ -20,6 +22,52 @@ pub(crate) struct TurnArgs {
     /// Do not start before this time: 2026-11-26T20:00:00Z, or after 2h, 1d
     #[arg(long, value_name = "TIME", value_parser = parse_start)]
     pub(crate) not_before: Option<u64>,
+    /// Be done by this time: 2026-11-26T20:00:00Z, or within 2h, 1d
+    #[arg(long, value_name = "TIME", value_parser = parse_start)]
+    deadline: Option<u64>,
+    /// What a deadline means. `promise`: the site refuses the transfer if the forecast does not
+    /// keep it, and else reserves a place. `best_effort`: the site reports when it is at risk.
+    /// `cancel`: a transfer that is late is cancelled
+    #[arg(long, value_name = "POLICY", default_value = "promise", requires = "deadline",
+        hide_default_value = true, value_parser = parse_policy)]
+    deadline_policy: DeadlinePolicy,
+    /// The bytes that are expected, as in 2T, for the forecast of a deadline
+    #[arg(long, value_name = "BYTES", requires = "deadline", value_parser = parse_bytes)]
+    expect: Option<u64>,
+    /// Start before the transfers of all users. For operators
+    #[arg(long)]
+    pub(crate) urgent: bool,
+    /// End an attempt after so many seconds without any progress, 10 to 86400, and retry it later.
+    /// Default: 600
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..=86_400))]
+    pub(crate) progress_timeout: Option<u32>,
+    /// Give the transfer up after N attempts in a row that move nothing. Default: retry until it is
+    /// cancelled
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempts: Option<u32>,
+}
+
+impl TurnArgs {
+    /// Returns the deadline, if one was given.
+    pub(crate) fn deadline(&self) -> Option<Deadline> {
+        self.deadline.map(|at| Deadline {
+            at: Timestamp::of_seconds(at),
+            policy: self.deadline_policy,
+            bytes: self.expect,
+        })
+    }
+}
+
+/// Reads the policy of a deadline.
+pub(crate) fn parse_policy(text: &str) -> Result<DeadlinePolicy, String> {
+    let all = [DeadlinePolicy::Promise, DeadlinePolicy::BestEffort, DeadlinePolicy::Cancel];
+    let policy = all.into_iter().find(|policy| policy.as_str() == text);
+    policy.ok_or_else(|| "promise, best_effort or cancel".to_owned())
+}
+
+/// Reads a number of bytes.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
 }
 
 /// Change of when a transfer starts, and of its label.
@@ -71,7 +119,7 @@ fn parse_label(text: &str) -> Result<String, String> {
 }
 
 /// Returns the seconds since 1970 of a time, or of now and a delay.
-fn parse_start(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_start(text: &str) -> Result<u64, String> {
     if let Some(delay) = parse_age(text) {
         return Ok(now_seconds().saturating_add(delay));
     }

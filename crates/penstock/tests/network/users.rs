@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_api::access::{Principal, Right, Role, Scope, TokenId, Via};
-use penstock_api::endpoints::{Endpoint, LIST_TRANSFERS, ROTATE_KEYS, SHOW_ME, TABLE};
+use penstock_api::endpoints::{Endpoint, GET_METRICS, LIST_TRANSFERS, ROTATE_KEYS, SHOW_ME, TABLE};
 use penstock_api::timestamp::Timestamp;
 use penstock_net::trust::web_client_config;
 use penstock_testkit::{Scratch, Site, Wait};
@@ -14,19 +14,25 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 /// A site whose daemon serves the API over HTTPS, and a client that trusts its authority.
-struct World {
-    site: Site,
-    url: String,
-    client: Client,
-    runtime: Runtime,
-    _base: Scratch,
+pub(crate) struct World {
+    pub(crate) site: Site,
+    pub(crate) url: String,
+    pub(crate) client: Client,
+    pub(crate) runtime: Runtime,
+    pub(crate) base: Scratch,
 }
 
 impl World {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts a site with more lines in its configuration, which begin in the table `web`.
+    pub(crate) fn start_with(more: &str) -> Self {
         let base = Scratch::on_disk();
         let mut site = Site::init(base.path(), "hpc", None);
-        site.set_config(&format!("{}\n[web]\nlisten = [\"127.0.0.1:0\"]\n", site.config()));
+        let web = format!("\n[web]\nlisten = [\"127.0.0.1:0\"]\n{more}");
+        site.set_config(&(site.config() + &web));
         site.start();
         site.until_log("the API is served over HTTPS");
         let log = site.log_text();
@@ -38,10 +44,10 @@ impl World {
         let tls = Arc::unwrap_or_clone(tls);
         let client = Client::builder().tls_backend_preconfigured(tls).no_proxy().build().unwrap();
         let runtime = Runtime::new().unwrap();
-        Self { site, url, client, runtime, _base: base }
+        Self { site, url, client, runtime, base }
     }
 
-    fn token(&self, user: &str, more: &[&str]) -> String {
+    pub(super) fn token(&self, user: &str, more: &[&str]) -> String {
         let args = [&["token", "create", "--user", user][..], more].concat();
         self.site.ok(&args).trim().to_owned()
     }
@@ -51,7 +57,8 @@ impl World {
     fn call(&self, endpoint: &Endpoint, token: Option<&str>) -> (StatusCode, bool) {
         let path = endpoint.path.replace("{id}", "00").replace("{kind}", "sha-256");
         let path = path.replace("{site}", "nope").replace("{peer}", "nope");
-        let path = path.replace("{host}", "nope").replace("{name}", "nope");
+        let path =
+            path.replace("{host}", "nope").replace("{name}", "nope").replace("{store}", "nope");
         let method = Method::from_bytes(endpoint.method.as_str().as_bytes()).unwrap();
         let call = self.client.request(method, format!("{}{path}", self.url)).json(&json!({}));
         let call = match token {
@@ -71,7 +78,7 @@ impl World {
         self.call(endpoint, Some(token)).0
     }
 
-    fn get(&self, path: &str, token: &str) -> Value {
+    pub(super) fn get(&self, path: &str, token: &str) -> Value {
         let call = self.client.get(format!("{}{path}", self.url)).bearer_auth(token);
         self.runtime.block_on(async { call.send().await.unwrap().json().await.unwrap() })
     }
@@ -96,7 +103,30 @@ impl World {
         })
     }
 
-    fn post(&self, path: &str, token: &str, body: &Value) -> (StatusCode, Value) {
+    /// Returns the status and the body of a request, of a token and with a header.
+    pub(super) fn ask(
+        &self,
+        path: &str,
+        token: &str,
+        (name, value): (&str, &str),
+    ) -> (StatusCode, String) {
+        let call = self.client.get(format!("{}{path}", self.url)).bearer_auth(token);
+        self.runtime.block_on(async {
+            let reply = call.header(name, value).send().await.unwrap();
+            (reply.status(), reply.text().await.unwrap())
+        })
+    }
+
+    /// Returns the status and the body of a request with a JSON body.
+    pub(super) fn ask_post(&self, path: &str, token: &str, body: &Value) -> (StatusCode, String) {
+        let call = self.client.post(format!("{}{path}", self.url)).bearer_auth(token).json(body);
+        self.runtime.block_on(async {
+            let reply = call.send().await.unwrap();
+            (reply.status(), reply.text().await.unwrap())
+        })
+    }
+
+    pub(super) fn post(&self, path: &str, token: &str, body: &Value) -> (StatusCode, Value) {
         let call = self.client.post(format!("{}{path}", self.url)).bearer_auth(token).json(body);
         self.runtime.block_on(async {
             let reply = call.send().await.unwrap();
@@ -139,6 +169,7 @@ fn c2_each_operation_is_for_those_who_have_its_right() {
                 via: Via::Token { id: TokenId([0; 8]) },
                 scopes: scopes.clone(),
                 grants: [].into(),
+                account: None,
             };
             let may = is_public || principal.check(endpoint.right).is_ok();
             let (status, refused) = world.call(endpoint, Some(token));
@@ -148,6 +179,27 @@ fn c2_each_operation_is_for_those_who_have_its_right() {
         }
     }
     assert!(cells > 500, "{cells}");
+}
+
+/// Promise: metrics are for tokens with their scope, and without a token for the addresses that
+/// `metrics_from` names alone; nothing else is open to these. A connection without a token stays.
+#[test]
+fn metrics_are_open_to_named_addresses_alone() {
+    let closed = World::start_with("metrics_from = [\"10.0.0.0/8\", \"fd00::/8\"]");
+    let open = World::start_with("metrics_from = [\"10.0.0.0/8\", \"127.0.0.0/8\"]");
+    for world in [&closed, &open] {
+        world.site.ok(&["user", "set", "prometheus", "--role", "viewer"]);
+        let reads = world.token("prometheus", &["--scope", "metrics:read"]);
+        let other = world.token("prometheus", &["--scope", "transfers:read"]);
+        assert_eq!(world.status(&GET_METRICS, &reads), StatusCode::OK);
+        assert_eq!(world.status(&SHOW_ME, &reads), StatusCode::OK);
+        assert_eq!(world.status(&LIST_TRANSFERS, &reads), StatusCode::FORBIDDEN);
+        assert_eq!(world.status(&GET_METRICS, &other), StatusCode::FORBIDDEN);
+        assert_eq!(world.status(&GET_METRICS, "pstk_wrong"), StatusCode::UNAUTHORIZED);
+        assert_eq!(world.call(&LIST_TRANSFERS, None).0, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(closed.call(&GET_METRICS, None).0, StatusCode::UNAUTHORIZED);
+    assert_eq!(open.call(&GET_METRICS, None).0, StatusCode::OK);
 }
 
 /// Promise (C6): a token works until it is revoked, and within two seconds no longer; what is no

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "seeds, what was measured, and what a test saw that fails")]
 
 mod far_source;
+mod login;
 mod operate;
 mod places;
 mod shared_store;

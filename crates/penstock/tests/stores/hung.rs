@@ -139,6 +139,7 @@ fn source_peer(root: &Path, hung: &Path, sound: &Path) -> Arc<SourceService> {
         ephemeral: false,
         allow_privileged: false,
         io: IoMode::Auto,
+        mapped: false,
     });
     let id = PeerId { site: "lab".parse().unwrap(), peer: "one".parse().unwrap() };
     let stores = Arc::new(Stores::new(specs));
@@ -158,6 +159,8 @@ fn scan_request(transfer: u8, store: &str) -> ScanRequest {
         preserve: Preserve::default(),
         owner_names: false,
         remove: false,
+        account: None,
+        user: None,
     }
 }
 

@@ -11,12 +11,12 @@
 
 from ._async.client import AsyncPenstock
 from ._async.documents import AsyncDocument
-from ._async.pages import AsyncTransferPages
+from ._async.pages import AsyncAuditPages, AsyncEntryPages, AsyncTransferPages
 from ._async.transfers import AsyncListedTransfer, AsyncTransfer
 from ._retry import RetryPolicy
 from ._sync.client import Penstock
 from ._sync.documents import Document
-from ._sync.pages import TransferPages
+from ._sync.pages import AuditPages, EntryPages, TransferPages
 from ._sync.transfers import ListedTransfer, Transfer
 from .errors import (
     ApiError,
@@ -27,6 +27,7 @@ from .errors import (
     WaitTimeout,
 )
 from .models.access import Scope, StoreGrant, UserRole
+from .models.entry import AuditEntry, EntryView
 from .models.event import ErrorEvent, Event, ResetEvent, StatusEvent, SummaryEvent, TransferEvent
 from .models.options import (
     ChecksumKind,
@@ -59,11 +60,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ApiError",
+    "AsyncAuditPages",
     "AsyncDocument",
+    "AsyncEntryPages",
     "AsyncListedTransfer",
     "AsyncPenstock",
     "AsyncTransfer",
     "AsyncTransferPages",
+    "AuditEntry",
+    "AuditPages",
     "ChecksumKind",
     "CompareBy",
     "ConnectionFailed",
@@ -71,6 +76,8 @@ __all__ = [
     "Document",
     "Durability",
     "Encryption",
+    "EntryPages",
+    "EntryView",
     "ErrorEvent",
     "Event",
     "Exit",

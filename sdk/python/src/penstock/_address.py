@@ -51,10 +51,15 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def url_of(environment: Mapping[str, str]) -> str:
-    """Returns the URL that an environment names: `PENSTOCK_URL`, else of `PENSTOCK_DIR`."""
+def url_of(environment: Mapping[str, str], last: str | None = None) -> str:
+    """Returns the URL that an environment names: `PENSTOCK_URL`, else of `PENSTOCK_DIR`.
+
+    Without both it is `last`, the address that the user has logged in to last.
+    """
     url = environment.get("PENSTOCK_URL")
     if url:
         return url
+    if last and not environment.get("PENSTOCK_DIR"):
+        return last
     directory = environment.get("PENSTOCK_DIR") or _DIRECTORY
     return f"unix://{Path(directory).absolute() / _SOCKET}"

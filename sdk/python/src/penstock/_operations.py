@@ -67,17 +67,43 @@ TRANSFERS_CHECKSUMS = _operation("transfers.checksums", "GET", "/transfers/{id}/
 TRANSFERS_EVENTS = _operation("transfers.events", "GET", "/transfers/{id}/events")
 TRANSFERS_ALL_EVENTS = _operation("transfers.all_events", "GET", "/events")
 TRANSFERS_PATHS = _operation("transfers.paths", "GET", "/transfers/{id}/paths")
-QUEUE = _operation("queue", "GET", "/queue")
+TRANSFERS_ACT_ON_MANY = _operation(
+    "transfers.act_on_many", "POST", "/transfer-actions", Repeat.ONCE
+)
+TRANSFERS_SET_DEADLINE = _operation("transfers.set_deadline", "PUT", "/transfers/{id}/deadline")
+TRANSFERS_REMOVE_DEADLINE = _operation(
+    "transfers.remove_deadline", "DELETE", "/transfers/{id}/deadline"
+)
+TRANSFERS_SET_URGENT = _operation("transfers.set_urgent", "PUT", "/transfers/{id}/urgent")
+TRANSFERS_REMOVE_URGENT = _operation("transfers.remove_urgent", "DELETE", "/transfers/{id}/urgent")
+
+QUEUE_SHOW = _operation("queue.show", "GET", "/queue")
+QUEUE_SET_LIMIT = _operation("queue.set_limit", "PUT", "/queue/limits/{kind}/{name}")
+QUEUE_REMOVE_LIMIT = _operation("queue.remove_limit", "DELETE", "/queue/limits/{kind}/{name}")
+QUEUE_SET_SHARE = _operation("queue.set_share", "PUT", "/queue/shares/{user}")
+QUEUE_REMOVE_SHARE = _operation("queue.remove_share", "DELETE", "/queue/shares/{user}")
+QUEUE_SET_WINDOW = _operation("queue.set_window", "PUT", "/queue/windows/{name}")
+QUEUE_REMOVE_WINDOW = _operation("queue.remove_window", "DELETE", "/queue/windows/{name}")
+QUEUE_HOLD = _operation("queue.hold", "PUT", "/queue/pause-rules/{name}")
+QUEUE_RELEASE = _operation("queue.release", "DELETE", "/queue/pause-rules/{name}")
 
 PLANS_MAKE = _operation("plans.make", "POST", "/plans")
 PLANS_UPLOAD = _operation("plans.upload", "POST", "/plans/{id}")
 
 STORES_LIST = _operation("stores.list", "GET", "/stores")
+STORES_GET = _operation("stores.get", "GET", "/stores/{store}")
+STORES_ENTRIES = _operation("stores.entries", "GET", "/stores/{store}/entries")
+STORES_MAKE_DIRECTORY = _operation("stores.make_directory", "POST", "/stores/{store}/directories")
 
 SITES_LIST = _operation("sites.list", "GET", "/sites")
 SITES_OFFER = _operation("sites.offer", "POST", "/pairing-offers")
 SITES_PAIR = _operation("sites.pair", "POST", "/pairings", Repeat.ONCE)
 SITES_UNPAIR = _operation("sites.unpair", "DELETE", "/sites/{site}")
+SITES_STORES = _operation("sites.stores", "GET", "/sites/{site}/stores")
+SITES_ENTRIES = _operation("sites.entries", "GET", "/sites/{site}/stores/{store}/entries")
+SITES_MAKE_DIRECTORY = _operation(
+    "sites.make_directory", "POST", "/sites/{site}/stores/{store}/directories"
+)
 SITES_PATHS = _operation("sites.paths", "GET", "/sites/{site}/paths")
 SITES_DOCTOR = _operation("sites.doctor", "GET", "/sites/{site}/doctor")
 
@@ -90,6 +116,7 @@ SITE_STATUS = _operation("site.status", "GET", "/status")
 SITE_HEALTH = _operation("site.health", "GET", "/site/health")
 SITE_EVENTS = _operation("site.events", "GET", "/site/events")
 SITE_DOCTOR = _operation("site.doctor", "GET", "/doctor")
+SITE_OPENAPI = _operation("site.openapi", "GET", "/openapi.json")
 SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys")
 
 SETTINGS_GET = _operation("settings.get", "GET", "/settings")
@@ -120,6 +147,23 @@ WEBHOOKS_DELIVERIES = _operation("webhooks.deliveries", "GET", "/webhooks/{name}
 WEBHOOKS_REDELIVER = _operation(
     "webhooks.redeliver", "POST", "/webhooks/{name}/deliveries/{id}/redeliver", Repeat.ONCE
 )
+USERS_SET_PASSWORD = _operation("users.set_password", "PUT", "/users/{name}/password")
+USERS_INVITE = _operation("users.invite", "POST", "/users/{name}/invite")
+
+AUTH_METHODS = _operation("auth.methods", "GET", "/auth/methods")
+AUTH_MAKE_SETUP_LINK = _operation("auth.make_setup_link", "POST", "/auth/setup-links")
+AUTH_SET_UP = _operation("auth.set_up", "POST", "/auth/setup", Repeat.ONCE)
+AUTH_ACCEPT = _operation("auth.accept_invitation", "POST", "/auth/invitation", Repeat.ONCE)
+AUTH_BEGIN_DEVICE = _operation("auth.begin_device", "POST", "/auth/device")
+AUTH_DEVICE_TOKEN = _operation("auth.device_token", "POST", "/auth/device/token", Repeat.ONCE)
+AUTH_SHOW_DEVICE = _operation("auth.show_device", "GET", "/auth/device")
+AUTH_APPROVE_DEVICE = _operation("auth.approve_device", "POST", "/auth/device/approve")
+
+SESSIONS_BEGIN = _operation("sessions.begin", "POST", "/sessions")
+SESSIONS_LIST = _operation("sessions.list", "GET", "/sessions")
+SESSIONS_END = _operation("sessions.end", "DELETE", "/sessions/{id}")
+
+AUDIT_LIST = _operation("audit.list", "GET", "/audit")
 
 CLUSTER_TAKE_OVER = _operation("cluster.take_over", "POST", "/cluster/takeover", Repeat.ONCE)
 CLUSTER_RECOVER = _operation("cluster.recover", "POST", "/cluster/recover", Repeat.ONCE)

@@ -11,6 +11,7 @@ from ._codes import AREAS
 from ._operations import Operation
 from .errors import FAMILIES, ApiError, ConnectionFailed, ReplyUnreadable
 from .models.event import EVENT_TYPES, Event
+from .models.login import DeviceError
 from .models.problem import ProblemDocument
 
 _T = TypeVar("_T")
@@ -43,12 +44,24 @@ def api_error(response: httpx2.Response) -> ApiError:
     try:
         problem = ProblemDocument.model_validate_json(response.content)
     except ValidationError:
-        detail = f"the reply is HTTP {response.status_code}, and not by a daemon of Penstock"
-        said = response.text[:_QUOTED_CHARACTERS]
-        problem = ProblemDocument(code="http", detail=detail, cause=said)
+        problem = ProblemDocument()
+    if "code" not in problem.model_fields_set:
+        problem = _other_problem(response)
     problem = problem.model_copy(update={"status": response.status_code})
     family = FAMILIES.get(AREAS.get(problem.code, ""), ApiError)
     return family(problem, _retry_after(response))
+
+
+def _other_problem(response: httpx2.Response) -> ProblemDocument:
+    """Returns the problem of a reply that is none by the form of the API."""
+    try:
+        # The device grant has the form of RFC 6749, 5.2.
+        refused = DeviceError.model_validate_json(response.content)
+    except ValidationError:
+        detail = f"the reply is HTTP {response.status_code}, and not by a daemon of Penstock"
+        said = response.text[:_QUOTED_CHARACTERS]
+        return ProblemDocument(code="http", detail=detail, cause=said)
+    return ProblemDocument(code=str(refused.error), detail=refused.error_description)
 
 
 def connection_failed(address: Address, cause: httpx2.TransportError) -> ConnectionFailed:

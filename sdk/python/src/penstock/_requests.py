@@ -7,6 +7,7 @@ from typing import Any
 
 from .models.options import TransferOptions
 from .models.place import Location
+from .models.transfer import DeadlinePolicy
 
 
 def new_id() -> str:
@@ -33,19 +34,42 @@ def transfer_body(
     }
 
 
+def start_text(time: datetime | float | None) -> str | None:
+    """Returns a time, or seconds since 1970, as the API has it: in whole seconds, rounded up.
+
+    Without a zone it is of this host's.
+    """
+    at = time.timestamp() if isinstance(time, datetime) else time
+    return None if at is None else time_text(datetime.fromtimestamp(math.ceil(at), UTC))
+
+
+def deadline_body(
+    at: datetime | float, policy: DeadlinePolicy | str | None, expected_bytes: int | None
+) -> dict[str, Any]:
+    """Returns a deadline: what was given of it."""
+    given = {
+        "at": start_text(at),
+        "policy": None if policy is None else str(policy),
+        "bytes": expected_bytes,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
 def scheduling(
-    label: str, priority: int | None, not_before: datetime | float | None
+    label: str,
+    priority: int | None,
+    not_before: datetime | float | None,
+    urgent: bool = False,
 ) -> dict[str, Any]:
     """Returns the fields of a submission about its turn: those that were given.
 
     A time without a zone is of this host's zone. No transfer starts in the second before its time.
     """
-    at = not_before.timestamp() if isinstance(not_before, datetime) else not_before
-    start = None if at is None else datetime.fromtimestamp(math.ceil(at), UTC)
     given = {
         "label": label or None,
         "priority": priority,
-        "not_before": None if start is None else time_text(start),
+        "not_before": start_text(not_before),
+        "urgent": urgent or None,
     }
     return {key: value for key, value in given.items() if value is not None}
 

@@ -3,6 +3,7 @@
 import os
 import ssl
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from ._address import Address
 from ._retry import RetryPolicy
@@ -14,7 +15,7 @@ class Settings:
 
     address: Address
     token: str | None = field(repr=False)
-    """A bearer token; a socket needs none."""
+    """A bearer token; a socket and a session need none."""
     ca: "str | os.PathLike[str] | ssl.SSLContext | None"
     """The authority that the listener's certificate is of; none for those of this host."""
     timeout: float
@@ -33,5 +34,11 @@ class Settings:
 
     def headers(self) -> dict[str, str]:
         """Returns the headers of every request."""
-        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        return {"Accept": "application/json", **token}
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        if self.address.socket is None:
+            # A request by the cookie of a session must say where it comes from.
+            parts = urlsplit(self.address.url)
+            headers["Origin"] = f"{parts.scheme}://{parts.netloc}"
+        return headers

@@ -1,7 +1,9 @@
 """The interface against real daemons."""
 
 import json
+import os
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
@@ -24,7 +26,7 @@ from penstock import (
     WaitTimeout,
 )
 from penstock._operations import OPERATIONS
-from penstock.errors import ApiError, PeerProblem, TransferProblem
+from penstock.errors import ApiError, PeerProblem, StoreProblem, TransferProblem
 from penstock.models import View
 from tests.live.conftest import Pair
 from tests.live.sites import assert_same, data_set, program
@@ -67,18 +69,23 @@ def test_no_view_loses_a_field(sites: Pair, hpc: Penstock, run7: Path) -> None:
         hpc.site.health(),
         hpc.peers.list(),
         hpc.me(),
-        hpc.queue(),
+        hpc.queue.show(),
         hpc.sites.paths("lab"),
         hpc.sites.doctor("lab"),
         *hpc.site.doctor(),
         *hpc.site.events(limit=50),
         *hpc.site.events(transfer=transfer.id),
         *hpc.stores.list(),
+        hpc.stores.get("scratch"),
+        *hpc.stores.entries("scratch").pages(),
+        *hpc.sites.stores("lab"),
+        *hpc.audit.list().pages(),
         *hpc.sites.list(),
         *hpc.orphans.list(),
         *hpc.transfers.events(transfer.id),
         *hpc.plans.make(f"lab:raw/{run7.name}", "hpc:scratch/"),
     ]
+    assert hpc.site.openapi()["openapi"] == "3.1.0"
     assert hpc.version() == sites.hpc.run("--version").split()[-1]
 
     def unknown(value: object) -> list[str]:
@@ -95,7 +102,7 @@ def test_no_view_loses_a_field(sites: Pair, hpc: Penstock, run7: Path) -> None:
 def test_the_daemon_has_every_operation(hpc: Penstock) -> None:
     """Promise: no method asks for a path that the daemon does not have."""
     connection = hpc.site.__dict__["_connection"]
-    names = ("id", "kind", "site", "peer", "host", "name")
+    names = ("id", "kind", "site", "peer", "host", "name", "user", "store")
     not_to_be_called = {"orphans.remove", "site.rotate_keys", "transfers.all_events"}
     missing: list[str] = []
     for name, operation in OPERATIONS.items():
@@ -211,3 +218,34 @@ def test_code_of_either_kind_gets_the_same(sites: Pair, run7: Path) -> None:
 
     anyio.run(main)
     assert isinstance(seen[-1], SummaryEvent)
+
+
+def test_stores_are_looked_into(sites: Pair, hpc: Penstock, run7: Path) -> None:
+    """Promise: entries come page by page with names of any bytes, also of a paired site."""
+    data_set(run7, files=5, size=1000)
+    odd = b"odd \\ \xff\n"
+    Path(os.fsdecode(os.fsencode(run7) + b"/" + odd)).touch()
+    listed = list(hpc.sites.entries("lab", "raw", run7.name, page_size=2))
+    assert len(listed) == 6
+    assert [entry.name.raw for entry in listed] == sorted(
+        os.fsencode(path.name) for path in run7.iterdir()
+    )
+    assert {entry.bytes for entry in listed} == {0, 1000}
+    pages = list(hpc.sites.entries("lab", "raw", run7.name, page_size=2).pages())
+    assert [len(page.items) for page in pages] == [2, 2, 2]
+    found = list(hpc.sites.entries("lab", "raw", run7.name, prefix=b"odd \\"))
+    assert [entry.name.raw for entry in found] == [odd]
+    place = f"dir-{run7.name}"
+    hpc.stores.make_directory("scratch", place)
+    with pytest.raises(StoreProblem) as raised:
+        hpc.stores.make_directory("scratch", place)
+    assert raised.value.code == "entry-exists"
+    (made,) = hpc.stores.entries("scratch", prefix=place)
+    assert (made.kind, made.bytes, made.target) == ("directory", None, None)
+    assert made.mtime is not None
+    lines = list(hpc.audit.list(action="make_directory", object="scratch", page_size=1))
+    assert [line.result for line in lines][:2] == ["failed", "done"]
+    since = datetime.now(UTC) + timedelta(days=1)
+    assert list(hpc.audit.list(since=since)) == []
+    with pytest.raises(ValueError, match="time zone"):
+        hpc.audit.list(since=datetime(2026, 1, 1))

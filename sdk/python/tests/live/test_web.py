@@ -109,7 +109,7 @@ def test_a_caller_learns_what_it_may(sites: Pair, hpc: Penstock, ca: Path, users
     assert "submit" not in me.rights
     assert (hpc.me().via, hpc.me().role) == ("socket", UserRole.ADMINISTRATOR)
     assert _refused(anna.users.list) == ("not-authorised", 403)
-    assert _refused(anna.queue) == ("not-authorised", 403)
+    assert _refused(anna.queue.show) == ("not-authorised", 403)
     with Penstock(sites.hpc.web_url, ca=ca) as nobody:
         assert _refused(nobody.me) == ("unauthenticated", 401)
 
@@ -150,7 +150,7 @@ def test_a_transfer_waits_for_its_time(hpc: Penstock, run7: Path) -> None:
     # The daemon tells the state each second; it gives the reason once it has looked at the queue.
     states = (transfer.refresh().waiting for _ in transfer.events())
     waiting = next(found for found in states if found and found.until)
-    (entry,) = [one for one in hpc.queue().transfers if one.id == transfer.id]
+    (entry,) = [one for one in hpc.queue.show().transfers if one.id == transfer.id]
     assert (entry.label, entry.owner, str(entry.target)) == ("later", None, "hpc:scratch/")
     assert entry.waiting.until == datetime.fromtimestamp(at, UTC)
     assert waiting.code == entry.waiting.code

@@ -5,6 +5,7 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccountName;
 use crate::options::preserve::Preserve;
 use crate::options::select::Selection;
 use crate::place::PathText;
@@ -44,6 +45,12 @@ pub struct ScanRequest {
     pub owner_names: bool,
     /// True if what was moved is to be removed afterwards, by [`crate::scan::SourcePeer::remove`].
     pub remove: bool,
+    /// Account as which a mapped store is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
+    /// The user of this site for whom another site is asked. The other site maps it to an account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Name>,
 }
 
 /// Kind of the root of a data set.

@@ -9,6 +9,7 @@ use penstock_proto::network::DataAddress;
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccountName;
 use crate::options::limits::{Limits, Share};
 use crate::options::preserve::Preserve;
 use crate::options::select::Selection;
@@ -122,6 +123,9 @@ pub struct TaskSpec {
     pub select: Selection,
     /// True if what was moved is removed at the source afterwards.
     pub remove_source: bool,
+    /// Account as which mapped stores of the site are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountName>,
     /// Right of the controller to act: asked before each rename and removal, and before each write
     /// where there is no grant (B4). It does not travel: a peer on another host makes its own fence
     /// of what it was told.
@@ -159,6 +163,7 @@ impl TaskSpec {
             began: FileTime::default(),
             select: Selection::default(),
             remove_source: false,
+            account: None,
             fence: Fence::default(),
             grant: None,
         }

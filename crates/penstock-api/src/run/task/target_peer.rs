@@ -8,6 +8,7 @@ use penstock_proto::id::Name;
 use penstock_proto::manifest::Page;
 use penstock_proto::network::DataAddress;
 
+use crate::access::AccountName;
 use crate::place::PathText;
 use crate::plan::PlanItem;
 use crate::problem::Problem;
@@ -70,12 +71,20 @@ pub trait TargetPeer: Send + Sync {
     }
 
     /// Returns whether a path within a store is a directory, something else, or not there.
+    /// `account` is the one as which a mapped store is used.
     ///
     /// # Errors
-    /// The store is unknown or not there.
-    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+    /// The store is unknown or not there, or may not be used as the account.
+    fn root_kind(
+        &self,
+        store: &Name,
+        path: &PathText,
+        account: Option<&AccountName>,
+    ) -> Result<Option<RootKind>, Problem> {
         let (store, path) = (Cow::Borrowed(store), Cow::Borrowed(path));
-        match self.call(TargetRequest::RootKind { store, path }, &ProofProgress::default())? {
+        let account = account.map(Cow::Borrowed);
+        let request = TargetRequest::RootKind { store, path, account };
+        match self.call(request, &ProofProgress::default())? {
             PeerReply::RootKind(kind) => Ok(kind),
             other => Err(other.misplaced()),
         }

@@ -18,6 +18,8 @@
 //! /penstock/SITE/pairings/SITE  pairings
 //! /penstock/SITE/users/NAME     users      /penstock/SITE/tokens/ID
 //! /penstock/SITE/webhooks/NAME  webhooks
+//! /penstock/SITE/queue/KEY       rules of the queue
+//! /penstock/SITE/sessions/ID    sessions   /penstock/SITE/links/PURPOSE
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
 //! ```
 //! A value longer than [`VALUE_INLINE_MAX`] lies in the journal store, in a file that is named by
@@ -39,8 +41,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::access::{Token, TokenId, User};
+use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
 use penstock_api::fence::Fence;
+use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
 use penstock_proto::id::{Name, TransferId};
 use serde::Serialize;
@@ -152,6 +155,15 @@ impl EtcdState {
         for webhook in state.records::<Webhook>("webhooks/")? {
             state.cache.put_webhook(&webhook)?;
         }
+        for rule in state.records::<QueueRule>("queue/")? {
+            state.cache.put_queue_rule(&rule)?;
+        }
+        for session in state.records::<Session>("sessions/")? {
+            state.cache.put_session(&session)?;
+        }
+        for link in state.records::<Link>("links/")? {
+            state.cache.put_link(&link)?;
+        }
         Ok(state)
     }
 
@@ -177,6 +189,7 @@ impl EtcdState {
             }
         }
         self.import_principals(from)?;
+        self.import_queue_rules(from)?;
         let (mut before, mut taken) = (None, 0);
         loop {
             let part = from.list(before, 500)?;
@@ -227,6 +240,22 @@ impl EtcdState {
         for webhook in from.webhooks()? {
             if webhooks.iter().all(|known| known.name != webhook.name) {
                 self.put_webhook(&webhook)?;
+            }
+        }
+        let sessions = self.cache.sessions()?;
+        for session in from.sessions()? {
+            if sessions.iter().all(|known| known.id != session.id) {
+                self.put_session(&session)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn import_queue_rules(&self, from: &SqliteState) -> Result<(), StateError> {
+        let known = self.cache.queue_rules()?;
+        for rule in from.queue_rules()? {
+            if known.iter().all(|known| known.key() != rule.key()) {
+                self.put_queue_rule(&rule)?;
             }
         }
         Ok(())
@@ -578,6 +607,49 @@ impl SiteState for EtcdState {
     fn remove_webhook(&self, name: &Name) -> Result<(), StateError> {
         self.delete("remove a webhook", self.keys.at(&format!("webhooks/{name}")))?;
         self.cache.remove_webhook(name)
+    }
+
+    fn queue_rules(&self) -> Result<Vec<QueueRule>, StateError> {
+        self.cache.queue_rules()
+    }
+
+    fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError> {
+        let key = self.keys.at(&format!("queue/{}", rule.key()));
+        self.put("store a rule of the queue", key, rule)?;
+        self.cache.put_queue_rule(rule)
+    }
+
+    fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
+        self.delete("remove a rule of the queue", self.keys.at(&format!("queue/{key}")))?;
+        self.cache.remove_queue_rule(key)
+    }
+
+    fn sessions(&self) -> Result<Vec<Session>, StateError> {
+        self.cache.sessions()
+    }
+
+    fn put_session(&self, session: &Session) -> Result<(), StateError> {
+        self.put("store a session", self.keys.at(&format!("sessions/{}", session.id)), session)?;
+        self.cache.put_session(session)
+    }
+
+    fn remove_session(&self, id: SessionId) -> Result<(), StateError> {
+        self.delete("remove a session", self.keys.at(&format!("sessions/{id}")))?;
+        self.cache.remove_session(id)
+    }
+
+    fn links(&self) -> Result<Vec<Link>, StateError> {
+        self.cache.links()
+    }
+
+    fn put_link(&self, link: &Link) -> Result<(), StateError> {
+        self.put("store a link", self.keys.at(&format!("links/{}", link.purpose.key())), link)?;
+        self.cache.put_link(link)
+    }
+
+    fn remove_link(&self, key: &str) -> Result<(), StateError> {
+        self.delete("remove a link", self.keys.at(&format!("links/{key}")))?;
+        self.cache.remove_link(key)
     }
 }
 

@@ -12,6 +12,7 @@ use super::*;
 use crate::etcd::{Compare, EtcdConfig};
 use crate::keys::incarnation_text;
 use penstock_api::problem::ProblemCode;
+use penstock_api::queue::QueueShare;
 
 mod fences;
 
@@ -169,8 +170,14 @@ fn b4_a_stale_epochs_transaction_is_refused() {
     assert!(old.pair(&pairing).is_err());
 
     new.pair(&pairing).unwrap();
+    let share = |weight| QueueRule::Share(QueueShare { user: "anna".to_owned(), weight });
+    new.put_queue_rule(&share(2)).unwrap();
+    new.put_queue_rule(&share(3)).unwrap();
     let third = open(&second, "again.db");
     assert_eq!(third.pairings().unwrap(), vec![pairing]);
+    assert_eq!(third.queue_rules().unwrap(), vec![share(3)]);
+    third.remove_queue_rule(&share(3).key()).unwrap();
+    assert_eq!(open(&second, "last.db").queue_rules().unwrap(), Vec::new());
     let loaded = third.load(id).unwrap();
     let expected = vec![head(0, true), head(1, true), head(2, true)];
     let epochs = [(WriterId::SOLE, 4), (WriterId(u64::MAX), 7)].into();

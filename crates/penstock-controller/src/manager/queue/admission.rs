@@ -7,18 +7,21 @@
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use penstock_api::deadline::{Deadline, DeadlineOutlook, DeadlinePolicy, Factor};
 use penstock_api::io_problem;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::rest::{Action, TransferPatch};
 use penstock_api::task::TargetPeer;
+use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
+use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::{SiteState, TransferRecord, Wish};
 use penstock_proto::id::{Name, TransferId};
 
 use super::live::{Live, wrong_state};
 
-use super::transfer_table::TransferTable;
+use super::transfer_table::{Table, TransferTable};
 use crate::manager::caller::Caller;
 use crate::manager::config::{ManagerConfig, ManagerParts, StoreDirectory};
 use crate::manager::events::TransferEvents;
@@ -27,6 +30,12 @@ use crate::manager::place;
 use crate::manager::record::record_of;
 use crate::manager::request_check::{changed_meanwhile, check_turn, id_taken, unknown};
 use crate::manager::sources::Sources;
+
+/// Deadlines that are promised at a time, in all and to one user.
+const PROMISES_MAX: usize = 100;
+const PROMISES_OF_USER_MAX: usize = 20;
+/// Transfers that a hint names of those that would have to yield; the problem has all.
+const YIELD_NAMED: usize = 5;
 
 /// Admits and changes transfers of this site.
 pub(crate) struct Admission {
@@ -81,7 +90,7 @@ impl Admission {
         let target = &request.target;
         place::check_not_own(target)?;
         // Before the lock: a store that hangs, or that another host has, delays no other caller.
-        let there = match self.target.root_kind(&target.store, &target.path) {
+        let there = match self.target.root_kind(&target.store, &target.path, caller.account()) {
             Ok(there) => there,
             // It waits in the queue until the store is back.
             Err(problem) if problem.exit == Exit::Temporary => None,
@@ -103,7 +112,9 @@ impl Admission {
                 .hint("submit it with `penstock transfer submit --plan FILE`"));
         }
         let record = record_of(request, caller.submitter(&self.config.site), claim);
-        let record = TransferRecord { owner: caller.owner(), ..record };
+        let (owner, account) = (caller.owner(), caller.account().cloned());
+        let record = TransferRecord { owner, account, ..record };
+        self.check_deadline(&record, caller)?;
         self.state.put_transfer(&record)?;
         let view = self.enqueue(record);
         self.events.tell(&view);
@@ -272,14 +283,123 @@ impl Admission {
         let record = TransferRecord { request, ..live.record.clone() };
         self.state.put_transfer(&record)?;
         live.record = record;
-        if let (Some(rate), Some(run)) = (patch.rate(), &live.run) {
-            run.set_rate(rate);
-        }
         let report = live.report();
-        if !patch.is_of_limits() && live.is_waiting() {
+        let is_waiting = live.is_waiting();
+        if !patch.is_of_limits() && is_waiting {
             table.handle_changed(id);
         }
+        table.steer_rates();
         Ok(report)
+    }
+
+    /// Gives a transfer a deadline, or takes it away; stored durably when this returns.
+    ///
+    /// # Errors
+    /// The transfer has ended; code `deadline-unkeepable`.
+    pub(crate) fn set_deadline(
+        &self,
+        id: TransferId,
+        deadline: Option<Deadline>,
+        caller: &Caller,
+    ) -> Result<TransferReport, Problem> {
+        let _admission = self.lock();
+        let record = self.table.lock().record(id).filter(|record| !record.state.is_ended());
+        let mut record = record.ok_or_else(|| ended(id, "give a deadline to"))?;
+        record.request.deadline = deadline;
+        self.check_deadline(&record, caller)?;
+        self.change_turn(id, |record| {
+            record.request.deadline = deadline;
+            record.promise = None;
+        })
+    }
+
+    /// Puts a transfer before all fair shares, or back among the others; stored durably when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The transfer has ended.
+    pub(crate) fn set_urgent(
+        &self,
+        id: TransferId,
+        urgent: bool,
+    ) -> Result<TransferReport, Problem> {
+        let _admission = self.lock();
+        self.change_turn(id, |record| record.request.urgent = urgent)
+    }
+
+    /// Changes the turn of a transfer that has not ended. The caller holds the admission lock.
+    fn change_turn(
+        &self,
+        id: TransferId,
+        change: impl FnOnce(&mut TransferRecord),
+    ) -> Result<TransferReport, Problem> {
+        let mut table = self.table.lock();
+        let live = table.live.get_mut(&id).filter(|live| !live.record.state.is_ended());
+        let live = live.ok_or_else(|| ended(id, "change"))?;
+        let mut record = live.record.clone();
+        change(&mut record);
+        self.state.put_transfer(&record)?;
+        live.record = record;
+        let report = live.report();
+        table.handle_changed(id);
+        Ok(report)
+    }
+
+    /// Checks that the deadline of a transfer can be kept, if it is to be promised.
+    ///
+    /// # Errors
+    /// Code `deadline-unkeepable`, with the forecast and the transfers that would have to yield.
+    fn check_deadline(&self, record: &TransferRecord, caller: &Caller) -> Result<(), Problem> {
+        let Some(deadline) = record.request.deadline else { return Ok(()) };
+        let now = now_seconds();
+        let refused = |title: &str| Problem::new(ProblemCode::DeadlineUnkeepable, title);
+        if deadline.at.seconds() <= now {
+            return Err(refused("the deadline is over already"));
+        }
+        if deadline.policy != DeadlinePolicy::Promise {
+            return Ok(());
+        }
+        let mut table = self.table.lock();
+        check_promises(&table, record)?;
+        let unkeepable = match table.check_promise(record) {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(unkeepable)) => unkeepable,
+            None => {
+                return Err(refused("the deadline cannot be promised: nothing is known of it")
+                    .because("no rate between these stores is known yet, or no size of the data")
+                    .hint(
+                        "give the expected bytes (`--expect 2T`), or take the policy best_effort",
+                    ));
+            }
+        };
+        let is_seen =
+            |id: &TransferId| table.live.get(id).is_some_and(|live| caller.may_see(&live.record));
+        let would_yield: Vec<_> = unkeepable.would_yield.into_iter().filter(is_seen).collect();
+        let others: Vec<_> = would_yield.iter().take(YIELD_NAMED).map(TransferId::short).collect();
+        let forecast_at = unkeepable.forecast.map(|end| end.div_ceil(1000));
+        let ahead = |end: u64| end.saturating_sub(now);
+        let at = deadline.at.seconds();
+        let missing = forecast_at.map(|end| Factor(ahead(end) * 1000 / ahead(at).max(1)));
+        let mut problem = refused("the deadline cannot be promised");
+        if !others.is_empty() {
+            problem = problem.hint(format!(
+                "choose a later time or the policy best_effort, or let others wait: {}",
+                others.join(", ")
+            ));
+        }
+        if let Some(end) = forecast_at {
+            let late = end.saturating_sub(at);
+            problem = problem.because(match late {
+                0 => "its place is promised to others".to_owned(),
+                late => format!("by forecast it ends {late} s after that"),
+            });
+        }
+        let forecast_at = forecast_at.map(Timestamp::of_seconds);
+        Err(problem.with_deadline(DeadlineOutlook {
+            forecast_at,
+            missing_factor: missing,
+            would_yield,
+        }))
     }
 
     /// Makes a failed transfer ready for a retry. The retry lists the source anew, and its ledger
@@ -315,6 +435,7 @@ impl Admission {
         record.wish = wish;
         record.state = TransferState::Queued;
         record.exit = None;
+        record.idle_attempts = 0;
         record.attempts.ended_ms = None;
         record.reason.clear();
         record.failures.clear();
@@ -326,11 +447,41 @@ impl Admission {
     }
 }
 
+/// Checks that there is room for one more promise: each is compared with the others whenever a
+/// transfer starts, and a user may not fill the queue with transfers that all come first.
+///
+/// # Errors
+/// Code `too-many`.
+fn check_promises(table: &Table, record: &TransferRecord) -> Result<(), Problem> {
+    let promised = table.live.values().map(|live| &live.record).filter(|other| {
+        let policy = other.request.deadline.map(|deadline| deadline.policy);
+        policy == Some(DeadlinePolicy::Promise) && other.id() != record.id()
+    });
+    let (mut all, mut of_user) = (0, 0);
+    for other in promised {
+        all += 1;
+        of_user += usize::from(other.owner.is_some() && other.owner == record.owner);
+    }
+    if all < PROMISES_MAX && of_user < PROMISES_OF_USER_MAX {
+        return Ok(());
+    }
+    let title = "too many deadlines are promised already";
+    let hint = "wait until some of these transfers have ended, or take the policy best_effort";
+    Err(Problem::new(ProblemCode::TooMany, title).hint(hint))
+}
+
+/// Returns the problem of a change that comes too late.
+fn ended(id: TransferId, what: &str) -> Problem {
+    let title = format!("cannot {what} transfer {}: it has ended", id.short());
+    Problem::new(ProblemCode::WrongState, title)
+}
+
 /// Returns whether a request means the same transfer. What a user may change may have been changed
 /// since.
 fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
     let TransferRequest { label, priority, not_before, .. } = request.clone();
     let mut known = TransferRequest { label, priority, not_before, ..known.clone() };
     known.options.limits = request.options.limits;
+    (known.deadline, known.urgent) = (request.deadline, request.urgent);
     known == *request
 }

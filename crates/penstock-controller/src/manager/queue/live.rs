@@ -19,16 +19,24 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::{Exit, Problem, ProblemCode};
 use penstock_api::rest::Action;
 use penstock_api::task::Room;
+use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{Pause, TransferReport, TransferState, Waiting};
 use penstock_cluster::clock::{now_ms, now_seconds};
 use penstock_cluster::state::{TransferRecord, Wish};
+use penstock_engine::queue::{UnixMs, WaitCode};
 use penstock_engine::retry::Backoff;
 use penstock_proto::id::TransferId;
 
+use super::progress_watch::ProgressWatch;
 use super::room::{Full, reason_of_full};
 use crate::manager::config::ManagerConfig;
 use crate::manager::record::CANCELLED;
 use crate::runner::{RunControl, RunOutcome, RunView};
+
+/// Shortest and longest wait after an attempt that has stalled: what holds it up seldom passes at
+/// once.
+const STALLED_LEAST: Duration = Duration::from_secs(10);
+const STALLED_MOST: Duration = Duration::from_secs(30 * 60);
 
 /// A transfer that has not ended.
 pub(crate) struct Live {
@@ -37,6 +45,17 @@ pub(crate) struct Live {
     /// Earliest time of its next attempt.
     pub(crate) not_before: Option<Instant>,
     backoff: Backoff,
+    stalled_backoff: Backoff,
+    /// The watch over the attempt at work.
+    watch: Option<ProgressWatch>,
+    /// Time without progress for which the attempt at work is being ended.
+    stalled: Option<Duration>,
+    /// The rate that the attempt at work keeps to, in bits per second.
+    rate: Option<u64>,
+    /// Expected end, of a transfer with a deadline.
+    forecast_end: Option<UnixMs>,
+    /// Time since which it waits, for the moment until the queue has found the reason.
+    queued_ms: UnixMs,
     /// Longest wait before a failed attempt is repeated.
     retry_most: Duration,
     /// The state of the wait while the target is full. The transfer stays queued for its observers,
@@ -44,13 +63,28 @@ pub(crate) struct Live {
     pub(crate) full: Option<Full>,
     /// The reason for which it waits, as the last decision of the queue found it.
     pub(crate) waiting: Option<Waiting>,
+    /// What tells that reason from another one.
+    pub(crate) wait_mark: Option<(WaitCode, UnixMs, UnixMs)>,
 }
 
 impl Live {
     pub(crate) fn new(record: TransferRecord, config: &ManagerConfig) -> Self {
-        let backoff = Backoff::new(config.retry_least, config.retry_most);
-        let retry_most = config.retry_most;
-        Self { record, run: None, not_before: None, backoff, retry_most, full: None, waiting: None }
+        Self {
+            record,
+            run: None,
+            not_before: None,
+            backoff: Backoff::new(config.retry_least, config.retry_most),
+            stalled_backoff: Backoff::new(STALLED_LEAST, STALLED_MOST),
+            watch: None,
+            stalled: None,
+            rate: None,
+            forecast_end: None,
+            queued_ms: now_ms(),
+            retry_most: config.retry_most,
+            full: None,
+            waiting: None,
+            wait_mark: None,
+        }
     }
 
     /// Returns a transfer as the manager finds it when it starts.
@@ -80,7 +114,10 @@ impl Live {
     }
 
     fn updated(&self, mut report: TransferReport) -> TransferReport {
-        report.waiting.clone_from(&self.waiting);
+        report.waiting = self.wait();
+        if let Some(deadline) = &mut report.deadline {
+            deadline.forecast_at = self.forecast_end.map(Timestamp::of_ms);
+        }
         if let Some(run) = self.run.as_ref().filter(|_| self.full.is_none()) {
             let seen = run.view();
             report.progress = seen.progress;
@@ -100,6 +137,56 @@ impl Live {
         report
     }
 
+    /// Returns the reason for which the transfer waits, if it is queued: also while the queue has
+    /// not found one yet, and while an attempt looks for room.
+    fn wait(&self) -> Option<Waiting> {
+        if self.record.state != TransferState::Queued {
+            return None;
+        }
+        let of = |code: WaitCode| Waiting {
+            code: code.as_str().to_owned(),
+            since_ms: self.queued_ms,
+            until_ms: None,
+            on: String::new(),
+            position: None,
+        };
+        match &self.full {
+            Some(_) => {
+                let store = self.record.request.target.store.to_string();
+                let known = self.waiting.clone().filter(|it| it.code == WaitCode::Room.as_str());
+                Some(known.unwrap_or(Waiting { on: store, ..of(WaitCode::Room) }))
+            }
+            None => Some(self.waiting.clone().unwrap_or_else(|| of(WaitCode::Turn))),
+        }
+    }
+
+    /// Looks whether the attempt at work makes progress, and ends it if it does not for too long.
+    pub(crate) fn watch_progress(&mut self, now: Instant) {
+        let may_stall = self.full.is_none() && self.stalled.is_none();
+        let (Some(run), Some(watch)) = (&self.run, &mut self.watch) else { return };
+        if may_stall
+            && self.record.wish == Wish::None
+            && let Some(nothing_for) = watch.look(&run.view().progress, now)
+        {
+            self.stalled = Some(nothing_for);
+            run.pause();
+        }
+    }
+
+    /// Has the attempt at work keep to a rate, in bits per second; `None` leaves it its own limit.
+    pub(crate) fn steer_rate(&mut self, rate: Option<u64>) {
+        let rate = rate.or(self.record.request.options.limits.rate_bits_per_s);
+        if let Some(run) = self.run.as_ref().filter(|_| rate != self.rate) {
+            run.set_rate(rate);
+            self.rate = rate;
+        }
+    }
+
+    /// Shows the expected end of a transfer with a deadline.
+    pub(crate) fn show_forecast(&mut self, end: Option<UnixMs>) {
+        self.forecast_end = end;
+    }
+
     /// Returns whether the transfer waits for its turn.
     pub(crate) fn is_waiting(&self) -> bool {
         self.record.state == TransferState::Queued && self.run.is_none()
@@ -115,6 +202,9 @@ impl Live {
         debug_assert!(self.is_waiting(), "an attempt at a transfer that does not wait");
         let control = Arc::new(RunControl::default());
         self.run = Some(Arc::clone(&control));
+        self.watch = Some(ProgressWatch::new(&self.record.request, Instant::now()));
+        self.stalled = None;
+        self.rate = self.record.request.options.limits.rate_bits_per_s;
         if self.full.is_some() {
             control.expect_full();
         } else {
@@ -161,6 +251,7 @@ impl Live {
                 record.wish = Wish::None;
                 record.state = TransferState::Queued;
                 record.reason.clear();
+                record.idle_attempts = 0;
                 list_anew(&mut record);
             }
             (Action::Resume, TransferState::Running) if record.wish == Wish::None => {}
@@ -182,6 +273,10 @@ impl Live {
 
     /// Handles an action of a user whose record, of [`Live::record_after`], is stored.
     pub(crate) fn handle_action(&mut self, action: Action, stored: TransferRecord) {
+        if self.record.state != stored.state {
+            (self.waiting, self.wait_mark) = (None, None);
+            self.queued_ms = now_ms();
+        }
         self.record = stored;
         self.not_before = None;
         match (action, &mut self.full) {
@@ -206,21 +301,39 @@ impl Live {
         room: Option<Room>,
     ) -> Option<Problem> {
         let ran = seen.progress != Default::default();
+        let before = &self.record.progress;
+        let has_moved = ran
+            && (seen.progress.bytes_durable > before.bytes_durable
+                || seen.progress.files > before.files);
+        if has_moved {
+            self.backoff.reset();
+            self.stalled_backoff.reset();
+            self.record.idle_attempts = 0;
+        }
+        (self.queued_ms, self.waiting, self.wait_mark) = (now_ms(), None, None);
+        let outcome = match (outcome, self.stalled.take(), self.record.wish) {
+            (RunOutcome::Paused, Some(nothing_for), Wish::None) => {
+                RunOutcome::Failed(stalled(nothing_for, &seen.reason))
+            }
+            (outcome, _, _) => outcome,
+        };
         if ran {
             self.record.progress = seen.progress;
             self.record.failures = seen.failures;
             self.record.durable_by = seen.durable_by;
-            if self.record.progress.bytes_verified > 0 {
-                self.backoff.reset();
-            }
         }
         self.record.progress.lanes = 0;
-        let problem = self.end_with(outcome, room);
+        let problem = self.end_with(outcome, room, has_moved);
         self.remark(&seen.remark);
         problem
     }
 
-    fn end_with(&mut self, outcome: RunOutcome, room: Option<Room>) -> Option<Problem> {
+    fn end_with(
+        &mut self,
+        outcome: RunOutcome,
+        room: Option<Room>,
+        has_moved: bool,
+    ) -> Option<Problem> {
         let wish = self.record.wish;
         let mut problem = None;
         let full = self.full.take();
@@ -251,8 +364,14 @@ impl Live {
                 problem = self.wait_for_room(found, full, room);
                 TransferState::Queued
             }
-            (RunOutcome::Failed(found), _) if found.exit == Exit::Temporary => {
-                let delay = self.backoff.next(&mut rand::rng());
+            (RunOutcome::Failed(found), _)
+                if found.exit == Exit::Temporary && self.may_retry_again(has_moved) =>
+            {
+                let backoff = match found.code {
+                    ProblemCode::Stalled => &mut self.stalled_backoff,
+                    _ => &mut self.backoff,
+                };
+                let delay = backoff.next(&mut rand::rng());
                 self.not_before = Some(Instant::now() + delay);
                 self.record.reason = reason_of_retry(&found, delay);
                 problem = Some(found);
@@ -261,6 +380,11 @@ impl Live {
             (RunOutcome::Failed(found), _) => {
                 self.record.exit = Some(found.exit);
                 self.record.reason = reason_of_failure(&found);
+                if found.exit == Exit::Temporary {
+                    let attempts = self.record.idle_attempts;
+                    let last = format!("; {attempts} attempts in a row have moved nothing");
+                    self.record.reason.push_str(&last);
+                }
                 problem = Some(found);
                 TransferState::Failed
             }
@@ -269,6 +393,14 @@ impl Live {
         self.record.attempts.ended_ms = is_over.then(now_ms);
         debug_assert_eq!(is_over, self.record.exit.is_some(), "an end has an exit code");
         problem
+    }
+
+    /// Counts an attempt that has failed for a reason that may pass. Returns whether another one
+    /// may follow.
+    fn may_retry_again(&mut self, has_moved: bool) -> bool {
+        self.record.idle_attempts += u32::from(!has_moved);
+        let most = self.record.request.attempts_max;
+        most.is_none_or(|most| self.record.idle_attempts < most)
     }
 
     /// Queues a transfer whose target is full. Returns the problem if it is new. `before` is the
@@ -356,6 +488,13 @@ pub(crate) fn wrong_state(id: TransferId, action: Action, state: TransferState) 
     Problem::new(ProblemCode::WrongState, title)
 }
 
+/// Returns the problem of an attempt that made no progress for so long; `waiting` is what it waited
+/// for.
+fn stalled(nothing_for: Duration, waiting: &str) -> Problem {
+    let title = format!("no progress for {} s", nothing_for.as_secs());
+    Problem::new(ProblemCode::Stalled, title).because(waiting)
+}
+
 fn reason_of_failure(problem: &Problem) -> String {
     let hint = if problem.hint.is_empty() { String::new() } else { format!("; {}", problem.hint) };
     format!("{problem}{hint}")
@@ -381,7 +520,7 @@ fn clock(seconds: u64) -> String {
 mod tests {
     use super::*;
     use crate::manager::record::record_of;
-    use penstock_api::transfer::{PathText, TransferRequest};
+    use penstock_api::transfer::{PathText, Progress, TransferRequest};
 
     fn live(state: TransferState, wish: Wish) -> Live {
         let (source, target) = ("lab:raw/a".parse().unwrap(), "hpc:s/1".parse().unwrap());
@@ -423,6 +562,53 @@ mod tests {
             live.handle_end(outcome, RunView::default(), None);
             assert_eq!(live.record.state, expected, "{told}");
         }
+    }
+
+    /// Promise: an attempt that stalls ends with the reason for which it waited, and is repeated
+    /// after 10 s to 30 min; a pause of its user meanwhile is a pause.
+    #[test]
+    fn an_attempt_that_stalls_is_repeated_later() {
+        let late = Instant::now() + Duration::from_secs(700);
+        for (wish, state) in
+            [(Wish::None, TransferState::Queued), (Wish::Pause, TransferState::Paused)]
+        {
+            let mut live = live(TransferState::Queued, Wish::None);
+            let control = live.handle_begun();
+            live.watch_progress(Instant::now());
+            assert!(!control.is_asked_to_stop());
+            live.watch_progress(late);
+            assert!(control.is_asked_to_stop());
+            live.record.wish = wish;
+            let seen = RunView { reason: "store `s` hangs".to_owned(), ..RunView::default() };
+            let problem = live.handle_end(RunOutcome::Paused, seen, None);
+            assert_eq!(live.record.state, state);
+            let Some(problem) = problem else { continue };
+            assert_eq!((problem.code, &*problem.detail), (ProblemCode::Stalled, "store `s` hangs"));
+            let wait = live.not_before.unwrap().saturating_duration_since(Instant::now());
+            assert!(
+                wait > STALLED_LEAST - Duration::from_secs(1) && wait <= STALLED_MOST,
+                "{wait:?}"
+            );
+        }
+    }
+
+    /// Promise: a transfer ends when so many attempts in a row as its user allows have moved
+    /// nothing; one that moves something may fail as often again.
+    #[test]
+    fn attempts_that_move_nothing_have_a_limit() {
+        let mut live = live(TransferState::Running, Wish::None);
+        live.record.request.attempts_max = Some(2);
+        let lost = || failed(ProblemCode::PeerLost, Exit::Temporary);
+        live.handle_end(lost(), RunView::default(), None);
+        assert_eq!(live.record.state, TransferState::Queued);
+        let progress = Progress { bytes_durable: 1, ..Progress::default() };
+        live.handle_end(lost(), RunView { progress, ..RunView::default() }, None);
+        assert_eq!((live.record.state, live.record.idle_attempts), (TransferState::Queued, 0));
+        live.handle_end(lost(), RunView::default(), None);
+        assert_eq!(live.record.state, TransferState::Queued);
+        live.handle_end(lost(), RunView::default(), None);
+        assert_eq!(live.record.state, TransferState::Failed);
+        assert!(live.record.reason.contains("2 attempts in a row"), "{}", live.record.reason);
     }
 
     /// Promise: a full target is one event, and the transfer waits with one reason until there is

@@ -5,18 +5,24 @@
 //! too long for the admission lock, for which every submit, pause and cancel waits.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use penstock_api::deadline::{DeadlinePolicy, Promise};
+use penstock_api::limits::RATE_MIN;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::{QueueEntry, QueueView, WaitingView};
-use penstock_api::transfer::{TransferReport, TransferRequest, TransferState};
+use penstock_api::queue::QueueRule;
+use penstock_api::rest::Action;
+use penstock_api::transfer::{TransferReport, TransferState, Waiting};
 use penstock_cluster::clock::now_ms;
-use penstock_cluster::state::TransferRecord;
-use penstock_engine::queue::UnixMs;
+use penstock_cluster::state::{SiteState, TransferRecord, Wish};
+use penstock_engine::queue::{UnixMs, Unkeepable, WaitCode};
 use penstock_proto::id::{Name, TransferId};
 
+use super::history::Memory;
 use super::live::Live;
+use super::outlook::{news, outlook};
 use super::schedule::Schedule;
 use crate::manager::caller::Caller;
 use crate::manager::config::ManagerConfig;
@@ -28,8 +34,8 @@ const LIVE_OF_SITE_MAX: usize = 1000;
 /// The same of one user.
 const LIVE_OF_USER_MAX: usize = 1000;
 
-/// The code of a transfer that waits for its turn.
-const TURN: &str = "turn";
+/// Interval at which the outlook of deadlines is looked at: a forecast costs some milliseconds.
+const OUTLOOK: Duration = Duration::from_secs(5);
 
 /// A problem that a run has noted, with its transfer and the owner of that.
 type Noted = (TransferId, Option<Name>, Problem);
@@ -41,7 +47,11 @@ pub(crate) struct Table {
     busy: HashMap<TransferId, Option<TransferRecord>>,
     /// Attempts that have a thread.
     running: usize,
-    schedule: Schedule,
+    /// Attempts that had a thread when reasons were last written.
+    running_told: usize,
+    pub(super) schedule: Schedule,
+    /// Time of the last look at deadlines.
+    deadlines_looked: Option<Instant>,
     /// Time of the last decision about the queue.
     looked: Instant,
     /// Set when the manager ends.
@@ -49,12 +59,19 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(config: &ManagerConfig, live: impl IntoIterator<Item = Live>) -> Self {
+    pub(crate) fn new(
+        config: &ManagerConfig,
+        live: impl IntoIterator<Item = Live>,
+        memory: Memory,
+    ) -> Self {
+        let (site, limits) = (config.site.clone(), config.limits.clone());
         Self {
             live: live.into_iter().map(|it| (it.record.id(), it)).collect(),
             busy: HashMap::new(),
             running: 0,
-            schedule: Schedule::new(config.site.clone(), config.limits.clone()),
+            running_told: 0,
+            schedule: Schedule::new(site, limits, memory, now_ms()),
+            deadlines_looked: None,
             looked: Instant::now(),
             is_stopping: false,
         }
@@ -62,7 +79,7 @@ impl Table {
 
     /// Runs this many transfers at a time from now on.
     pub(crate) fn set_running_max(&mut self, running_max: u32) {
-        self.schedule.set_running_max(running_max);
+        self.schedule.set_running_max(running_max, now_ms());
     }
 
     /// Returns whether a transfer has not ended.
@@ -89,20 +106,111 @@ impl Table {
     ) -> (Vec<TransferId>, Option<Instant>) {
         self.looked = now.0;
         let begin = self.schedule.poll_starts(&self.live, now);
+        for id in self.schedule.poll_stops(now.1) {
+            let run = self.live.get(&id).filter(|live| live.record.wish == Wish::None);
+            run.and_then(|live| live.run.as_ref()).inspect(|run| run.pause());
+        }
+        let is_told = self.running_told == self.running;
+        self.running_told = self.running;
         for (id, live) in &mut self.live {
-            live.waiting = self.schedule.waiting(*id, now.1);
-            let waits_for_turn = live.waiting.as_ref().is_some_and(|waiting| waiting.code == TURN);
-            if waits_for_turn && live.full.is_none() {
-                live.record.reason =
-                    format!("waiting for its turn: {} transfers run at this site", self.running);
+            let mark = self.schedule.wait_mark(*id, now.1);
+            if is_told && mark == live.wait_mark {
+                continue;
+            }
+            (live.wait_mark, live.waiting) = (mark, self.schedule.waiting(*id, now.1));
+            if let Some(waiting) = live.waiting.as_ref().filter(|_| live.full.is_none()) {
+                let reason = reason_of(waiting, self.running, &self.schedule);
+                live.record.reason = reason.unwrap_or(mem::take(&mut live.record.reason));
             }
         }
         (begin, self.schedule.poll_wake(now))
     }
 
-    /// Handles a change of what decides when a waiting transfer starts.
+    /// Has running transfers keep to the rates that the limits leave them.
+    pub(crate) fn steer_rates(&mut self) {
+        let rates = self.schedule.rates(&self.live);
+        for (id, live) in &mut self.live {
+            // With less a lane would be silent for too long: many transfers may exceed a low limit.
+            live.steer_rate(rates.get(id).map(|rate| (*rate).max(RATE_MIN)));
+        }
+    }
+
+    /// Handles a rule of the queue that an operator has set.
+    pub(crate) fn handle_rule(&mut self, rule: QueueRule) {
+        self.schedule.handle_rule(rule, now_ms());
+        self.steer_rates();
+    }
+
+    /// Handles a rule of the queue that an operator has removed.
+    pub(crate) fn handle_rule_removed(&mut self, key: &str) {
+        self.schedule.handle_rule_removed(key, now_ms());
+        self.steer_rates();
+    }
+
+    /// Handles the end of an attempt, after which a transfer has this record.
+    pub(crate) fn handle_ended(&mut self, record: &TransferRecord) {
+        self.schedule.handle_ended(record);
+    }
+
+    /// Handles a transfer whose record was changed: its urgency, its deadline.
     pub(crate) fn handle_changed(&mut self, id: TransferId) {
-        self.schedule.forget(id);
+        self.schedule.relearn(id);
+        self.deadlines_looked = None;
+    }
+
+    /// Checks whether the deadline of a transfer can be promised. Returns `None` if nothing is
+    /// known of its duration.
+    pub(crate) fn check_promise(
+        &mut self,
+        record: &TransferRecord,
+    ) -> Option<Result<(), Unkeepable>> {
+        self.schedule.check_promise(record, &self.live, (Instant::now(), now_ms()))
+    }
+
+    /// Looks at the outlook of all deadlines. Returns what their users hear. A transfer that is to
+    /// be cancelled at its deadline is. What cannot be stored is looked at again.
+    pub(crate) fn look_at_deadlines(&mut self, state: &dyn SiteState, now: Instant) -> Vec<Noted> {
+        let is_due = self.deadlines_looked.is_none_or(|looked| now >= looked + OUTLOOK);
+        let has_any = || self.live.values().any(|live| live.record.request.deadline.is_some());
+        if !is_due || !has_any() {
+            return Vec::new();
+        }
+        self.deadlines_looked = Some(now);
+        let now_ms = now_ms();
+        let forecasts = self.schedule.forecast(now_ms);
+        let mut noted = Vec::new();
+        for (id, live) in &mut self.live {
+            let Some(deadline) = live.record.request.deadline else { continue };
+            let end = forecasts.get(id).and_then(|forecast| forecast.end);
+            live.show_forecast(end);
+            if live.record.state.is_ended() {
+                continue;
+            }
+            let before = live.record.promise.unwrap_or(Promise::Kept);
+            let next = outlook(&deadline, before, end, now_ms);
+            let cancels = next == Promise::Missed
+                && deadline.policy == DeadlinePolicy::Cancel
+                && live.record.wish != Wish::Cancel;
+            if next == before && !cancels {
+                continue;
+            }
+            let action =
+                cancels.then(|| live.record_after(Action::Cancel, "", |_| {}).ok()).flatten();
+            let is_cancelled = action.is_some();
+            let mut record = action.unwrap_or_else(|| live.record.clone());
+            record.promise = Some(next);
+            if let Err(error) = state.put_transfer(&record) {
+                tracing::warn!(transfer = %id, %error, "the outlook of a deadline is not stored");
+                continue;
+            }
+            match is_cancelled {
+                true => live.handle_action(Action::Cancel, record),
+                false => live.record = record,
+            }
+            let news = news(*id, &deadline, (before, next), end);
+            noted.extend(news.map(|problem| (*id, live.record.owner.clone(), problem)));
+        }
+        noted
     }
 
     /// Counts what a running transfer has made durable as served to its user.
@@ -110,29 +218,10 @@ impl Table {
         self.schedule.handle_durable(id, bytes, now_ms());
     }
 
-    /// Returns up to `most` transfers that wait, in the order in which they would start.
-    pub(crate) fn queue(&self, most: usize) -> QueueView {
-        let (waiting, running) = self.schedule.counts();
-        let order = self.schedule.order(most, now_ms());
-        let entry = |(id, waiting)| {
-            let record = &self.live.get(&id)?.record;
-            let TransferRequest { label, source, target, .. } = &record.request;
-            Some(QueueEntry {
-                id,
-                owner: record.owner.clone(),
-                label: label.clone(),
-                source: source.clone(),
-                target: target.clone(),
-                waiting: WaitingView::from(waiting),
-            })
-        };
-        let transfers = order.into_iter().filter_map(entry).collect();
-        QueueView { running: running as u64, waiting: waiting as u64, transfers }
-    }
-
-    /// Returns whether the last decision about the queue was within this time.
-    pub(crate) fn has_moved_within(&self, time: Duration) -> bool {
-        self.looked.elapsed() <= time
+    /// Returns how many attempts have a thread, and the time since the last decision about the
+    /// queue.
+    pub(crate) fn activity(&self) -> (usize, Duration) {
+        (self.running, self.looked.elapsed())
     }
 
     /// Handles the end of the manager: nothing begins any more, and all runs end with their ledgers
@@ -169,7 +258,7 @@ impl Table {
             let title = format!("{LIVE_OF_USER_MAX} transfers of `{owner}` wait already");
             return Err(Problem::new(ProblemCode::QueueFull, title));
         }
-        if let Caller::Site(site) = caller
+        if let Caller::Site { site, .. } = caller
             && self.live_from(site) >= LIVE_OF_SITE_MAX
         {
             let title = format!("{LIVE_OF_SITE_MAX} transfers from `{site}` wait already");
@@ -195,7 +284,12 @@ impl Table {
 
     /// Returns the events of runs since the last call, and the states of all runs.
     pub(crate) fn take_news(&mut self) -> (Vec<Noted>, Vec<TransferReport>) {
-        self.live.values_mut().for_each(Live::look_for_room);
+        let now = Instant::now();
+        self.live.values_mut().for_each(|live| {
+            live.look_for_room();
+            live.watch_progress(now);
+        });
+        self.steer_rates();
         let mut noted = Vec::new();
         for (id, live) in &self.live {
             let notes = live.run.as_ref().map(|run| run.take_notes()).unwrap_or_default();
@@ -204,6 +298,27 @@ impl Table {
         let running = self.live.values().filter(|live| live.run.is_some());
         (noted, running.map(Live::brief).collect())
     }
+}
+
+/// Returns the reason of a wait that the queue decides; `None` where another one says more.
+fn reason_of(waiting: &Waiting, running: usize, schedule: &Schedule) -> Option<String> {
+    let of = |code: WaitCode| waiting.code == code.as_str();
+    let on = &waiting.on;
+    if of(WaitCode::Turn) {
+        return Some(format!("waiting for its turn: {running} transfers run at this site"));
+    }
+    if of(WaitCode::PauseRule) {
+        let mut rules = schedule.rules().pauses();
+        let reason = rules.find(|(rule, _)| rule.name.as_str() == on);
+        let reason = reason.map(|(rule, _)| rule.reason.as_str()).filter(|text| !text.is_empty());
+        let reason = reason.map(|text| format!(": {text}")).unwrap_or_default();
+        return Some(format!("held by the rule `{on}` of an operator{reason}"));
+    }
+    if of(WaitCode::Window) {
+        let of = if on.is_empty() { "this site".to_owned() } else { format!("`{on}`") };
+        return Some(format!("waiting for the end of a window in which nothing of {of} runs"));
+    }
+    of(WaitCode::NotBefore).then(|| "waiting for its start time".to_owned())
 }
 
 /// The table as threads share it.
@@ -300,9 +415,10 @@ impl TransferTable {
 mod tests {
     use super::*;
     use crate::manager::record::record_of;
-    use penstock_api::transfer::PathText;
+    use penstock_api::queue::QueueShare;
+    use penstock_api::transfer::{PathText, TransferRequest};
     use penstock_cluster::state::Wish;
-    use penstock_engine::queue::Limits;
+    use penstock_engine::queue::{Counter, Limits};
 
     fn config(running_max: u32) -> ManagerConfig {
         let config = ManagerConfig::new("hpc".parse().unwrap(), "journal".into());
@@ -336,6 +452,7 @@ mod tests {
                 live(4, 40, Wish::Cancel),
                 live(5, 5, Wish::None),
             ],
+            Memory::default(),
         );
         let put_off = table.live.get_mut(&TransferId([5; 16])).unwrap();
         put_off.not_before = Some(later);
@@ -350,11 +467,22 @@ mod tests {
         assert_eq!(table.counts(), (0, 5));
     }
 
+    /// Promise: another limit of running transfers holds at once, and takes no rule away.
+    #[test]
+    fn a_changed_limit_keeps_the_rules() {
+        let mut table = Table::new(&config(2), [], Memory::default());
+        table.handle_rule(QueueRule::Share(QueueShare { user: "anna".to_owned(), weight: 4 }));
+        table.set_running_max(3);
+        let limits = &table.schedule.in_force().limits;
+        assert_eq!((limits.running[&Counter::Site], limits.short_extra), (3, 0));
+        assert_eq!(limits.weights.users["anna"], 4);
+    }
+
     /// Promise: a transfer of which files are being removed is changed by nobody else meanwhile,
     /// and keeps its place (B8).
     #[test]
     fn b8_a_transfer_that_is_removed_keeps_its_place_until_then() {
-        let table = TransferTable::new(Table::new(&config(2), []));
+        let table = TransferTable::new(Table::new(&config(2), [], Memory::default()));
         let (id, record) = (TransferId([1; 16]), live(1, 1, Wish::None).record);
         let busy = table.occupy(id, Some(record)).unwrap();
         assert_eq!(table.check_idle(id).unwrap_err().code, ProblemCode::TransferBusy);

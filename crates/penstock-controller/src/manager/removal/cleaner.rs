@@ -78,6 +78,7 @@ impl Cleaner {
             store_id: head.store,
             mounts: head.mounts.clone(),
             fence: self.fence.clone(),
+            account: record.account.clone(),
             ..TaskSpec::of_cleaning(id, store, root)
         };
         if head.store != 0 {

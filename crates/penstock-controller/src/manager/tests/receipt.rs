@@ -102,7 +102,7 @@ fn b4_what_may_pass_is_no_difference() {
         failures: Vec::new(),
         withheld: Default::default(),
     };
-    let check = |fence: &Fence| check_as_source(&peer, fence, &body).unwrap_err();
+    let check = |fence: &Fence| check_as_source(&peer, fence, &body, None).unwrap_err();
     let (leads, deposed) = (Fence::default(), Fence::new(7, Arc::new(|| false)));
     assert_eq!(check(&deposed).code, ProblemCode::NotController);
     let early = check(&leads);

@@ -11,6 +11,7 @@ fn user(name: &str, role: Role, grants: &[(&str, StoreGrant)]) -> Caller {
         via: Via::Token { id: TokenId([1; 8]) },
         scopes: None,
         grants: grants.iter().map(|(store, grant)| (store.parse().unwrap(), *grant)).collect(),
+        account: format!("{name}-account").parse().ok(),
     })
 }
 
@@ -45,6 +46,25 @@ fn c2_a_user_sees_and_steers_its_own_transfers() {
     world.manager.act(id, Action::Pause, &operator).unwrap();
     end.send(RunOutcome::Paused).unwrap();
     world.wait(1, TransferState::Paused);
+}
+
+/// Promise: whatever place a client names for a part of a plan, the answer says what is wrong with
+/// it, and nothing is kept of a part that does not follow the ones before.
+#[test]
+fn a_part_of_a_plan_follows_the_ones_before() {
+    let world = World::new(1);
+    let anna = user("anna", Role::User, &[("s", WRITE)]);
+    let (site, store): (Name, Name) = ("hpc".parse().unwrap(), "s".parse().unwrap());
+    let (id, part) = (TransferId([1; 16]), b"part".as_slice());
+    let put = |offset, caller: &Caller| {
+        world.manager.put_plan((&site, &store), id, offset, part, caller).map_err(|why| why.code)
+    };
+    assert_eq!(put(u64::MAX, &anna), Err(ProblemCode::PlanTooLong));
+    assert_eq!(put(u64::MAX, &Caller::local()), Err(ProblemCode::PlanTooLong));
+    assert_eq!(put(4, &anna), Err(ProblemCode::PlanPart));
+    assert!(!world.directory.path().join("journal").join(id.to_string()).exists());
+    assert_eq!((put(0, &anna), put(4, &anna)), (Ok(()), Ok(())));
+    assert_eq!(put(9, &anna), Err(ProblemCode::PlanPart));
 }
 
 /// C2: the first digits of an id name a transfer among those that the caller sees, however many
@@ -128,4 +148,52 @@ fn a_start_time_is_kept() {
     let waiting = world.manager.show(wanted.id, &Caller::local()).unwrap().waiting.unwrap();
     assert_eq!((waiting.code.as_str(), waiting.until_ms), ("not-before", Some(later * 1000)));
     end.send(RunOutcome::Done).unwrap();
+}
+
+/// Promise (D10): a transfer has the account of its user, also after a restart of the daemon, and
+/// its scan and run get it; one of a paired site has the account that the site is mapped to.
+#[test]
+fn d10_a_transfer_keeps_its_account() {
+    let mut world = World::new(4);
+    let anna = user("anna", Role::User, &[("s", WRITE)]);
+    world.manager.submit(&request(1, "lab:raw/a", "hpc:s/x"), &anna).unwrap();
+    let site = "lab".parse().unwrap();
+    let lab = Caller::Site { site, account: "labxfer".parse().ok() };
+    world.manager.submit(&request(2, "lab:raw/a", "hpc:s/y"), &lab).unwrap();
+    let account = |(input, end): Call| ((input.id, input.account.map(String::from)), end);
+    let both = |world: &World| {
+        let (found, ends): (Vec<_>, Vec<_>) = (0..2).map(|_| account(world.call())).unzip();
+        let mut found = found;
+        found.sort();
+        let wanted = ["anna-account", "labxfer"].map(|account| Some(account.to_owned()));
+        let wanted: Vec<_> =
+            [1, 2].map(|id| TransferId([id; 16])).into_iter().zip(wanted).collect();
+        assert_eq!(found, wanted);
+        ends
+    };
+    let ends = both(&world);
+    world.restart(ends, false);
+    drop(both(&world));
+}
+
+/// Promise (D10): another site that owns a transfer reads here as the user who submitted it, and
+/// only from the source that the user named; for anything else it is mapped as a site.
+#[test]
+fn d10_an_id_opens_no_other_source_of_its_user() {
+    let world = World::new(4);
+    const READ: StoreGrant = StoreGrant { list: false, read: true, write: false };
+    let anna = user("anna", Role::User, &[("s", READ)]);
+    world.manager.submit(&request(1, "hpc:s/a", "lab:raw/x"), &anna).unwrap();
+    let source = |owner: &str, id: u8, store: &str, path: &str| {
+        let (owner, store) = (owner.parse().unwrap(), store.parse().unwrap());
+        let path = PathText(path.into());
+        world.manager.source_account(&owner, TransferId([id; 16]), (&store, &path)).unwrap()
+    };
+    let own = SourceAccount::Submitter("anna-account".parse().ok());
+    assert_eq!(source("lab", 1, "s", "a"), own);
+    for (owner, id, store, path) in
+        [("lab", 1, "s", "b"), ("lab", 1, "t", "a"), ("lab", 2, "s", "a"), ("spy", 1, "s", "a")]
+    {
+        assert_eq!(source(owner, id, store, path), SourceAccount::Mapped, "{owner} {id} {path}");
+    }
 }

@@ -7,21 +7,33 @@
 //! | module | endpoints |
 //! |---|---|
 //! | `transfers` | transfers, their documents and plans |
+//! | `queue` | the queue, its rules, the turns of single transfers |
 //! | `events` | streams of events |
-//! | `sites` | pairings, paths to other sites, stores |
+//! | `sites` | pairings, paths to other sites, the list of stores |
+//! | `stores` | a store, its entries, those of paired sites |
+//! | `audit` | the audit log |
 //! | `peers` | the site and its peers |
 //! | `users` | users, tokens, the caller itself |
+//! | `metrics` | figures for Prometheus |
 //! | `webhooks` | webhooks and their deliveries |
+//! | `login` | passwords, sessions, one-time links, programs that are let in |
 //! | `recovery` | orders when hosts that run etcd are lost |
+//! | `openapi` | the OpenAPI document, and the messages of all endpoints |
 //! | `settings` | the configuration of the peer |
 //! | `state` | none: what the handlers share |
 
+mod audit;
 mod events;
+mod login;
+mod metrics;
+pub(crate) mod openapi;
 mod peers;
+mod queue;
 mod recovery;
 mod settings;
 mod sites;
 mod state;
+mod stores;
 mod transfers;
 mod users;
 mod webhooks;
@@ -36,7 +48,7 @@ pub(crate) use state::LocalApi;
 /// # Errors
 /// They do not fit the table.
 pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
-    let handlers = Handlers::new()
+    let handlers = queue_handlers(Handlers::new())
         .on(&api::LIST_TRANSFERS, transfers::list)
         .on(&api::SUBMIT_TRANSFER, transfers::submit)
         .on(&api::SHOW_TRANSFER, transfers::show)
@@ -64,6 +76,12 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::SHOW_PATHS, sites::paths)
         .on(&api::EXAMINE_PAIR, sites::doctor)
         .on(&api::LIST_STORES, sites::stores)
+        .on(&api::SHOW_STORE, stores::show)
+        .on(&api::LIST_ENTRIES, stores::entries)
+        .on(&api::MAKE_DIRECTORY, stores::make_directory)
+        .on(&api::LIST_SITE_STORES, stores::of_site)
+        .on(&api::LIST_SITE_ENTRIES, stores::entries_of_site)
+        .on(&api::MAKE_SITE_DIRECTORY, stores::make_directory_at)
         .on(&api::LIST_PEERS, peers::list)
         .on(&api::INVITE_PEER, peers::invite)
         .on(&api::DRAIN_PEER, peers::drain)
@@ -73,10 +91,10 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_EVENTS, peers::events)
         .on(&api::ROTATE_KEYS, peers::rotate)
         .on(&api::EXAMINE_HOST, peers::doctor)
-        .on(&api::SHOW_QUEUE, transfers::queue)
         .on(&api::SHOW_SETTINGS, settings::show)
         .on(&api::CHECK_SETTINGS, settings::check)
         .on(&api::RELOAD_SETTINGS, settings::reload)
+        .on(&api::GET_OPENAPI, openapi::show)
         .on(&api::SHOW_ME, users::me)
         .on(&api::LIST_USERS, users::list)
         .on(&api::SHOW_USER, users::show)
@@ -85,6 +103,39 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_TOKENS, users::tokens)
         .on(&api::CREATE_TOKEN, users::create_token)
         .on(&api::REVOKE_TOKEN, users::revoke_token)
+        .on(&api::LIST_AUDIT, audit::list)
+        .on(&api::TAKE_OVER, recovery::take_over)
+        .on(&api::RECOVER, recovery::recover)
+        .on(&api::REMOVE_HOST, recovery::remove)
+        .on(&api::CHECK_LIFE, async || "ok\n")
+        .on(&api::GET_METRICS, metrics::show);
+    let handlers = webhook_handlers(login_handlers(handlers));
+    handlers.check(TABLE)?;
+    Ok(handlers)
+}
+
+/// Adds the handlers of the queue.
+fn queue_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::SHOW_QUEUE, queue::show)
+        .on(&api::SET_QUEUE_LIMIT, queue::set_limit)
+        .on(&api::REMOVE_QUEUE_LIMIT, queue::remove_limit)
+        .on(&api::SET_SHARE, queue::set_share)
+        .on(&api::REMOVE_SHARE, queue::remove_share)
+        .on(&api::SET_WINDOW, queue::set_window)
+        .on(&api::REMOVE_WINDOW, queue::remove_window)
+        .on(&api::SET_PAUSE_RULE, queue::set_pause_rule)
+        .on(&api::REMOVE_PAUSE_RULE, queue::remove_pause_rule)
+        .on(&api::ACT_ON_TRANSFERS, queue::act_on_many)
+        .on(&api::SET_DEADLINE, queue::set_deadline)
+        .on(&api::REMOVE_DEADLINE, queue::remove_deadline)
+        .on(&api::SET_URGENT, queue::set_urgent)
+        .on(&api::REMOVE_URGENT, queue::remove_urgent)
+}
+
+/// Registers the handlers of webhooks.
+fn webhook_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
         .on(&api::LIST_WEBHOOKS, webhooks::list)
         .on(&api::SHOW_WEBHOOK, webhooks::show)
         .on(&api::PUT_WEBHOOK, webhooks::put)
@@ -93,13 +144,24 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::ROTATE_WEBHOOK, webhooks::rotate)
         .on(&api::LIST_DELIVERIES, webhooks::deliveries)
         .on(&api::REDELIVER, webhooks::redeliver)
-        .on(&api::TAKE_OVER, recovery::take_over)
-        .on(&api::RECOVER, recovery::recover)
-        .on(&api::REMOVE_HOST, recovery::remove)
-        .on(&api::CHECK_LIFE, async || "ok\n")
-        .on(&api::GET_METRICS, transfers::metrics);
-    handlers.check(TABLE)?;
-    Ok(handlers)
+}
+
+/// Registers the handlers of log-ins.
+fn login_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::SET_PASSWORD, login::set_password)
+        .on(&api::INVITE_USER, login::invite)
+        .on(&api::LIST_AUTH_METHODS, login::methods)
+        .on(&api::LOG_IN, login::log_in)
+        .on(&api::LIST_SESSIONS, login::sessions)
+        .on(&api::END_SESSION, login::end_session)
+        .on(&api::MAKE_SETUP_LINK, login::make_setup_link)
+        .on(&api::SET_UP, login::set_up)
+        .on(&api::ACCEPT_INVITATION, login::accept_invitation)
+        .on(&api::BEGIN_DEVICE, login::begin_device)
+        .on(&api::GET_DEVICE_TOKEN, login::device_token)
+        .on(&api::SHOW_DEVICE, login::show_device)
+        .on(&api::APPROVE_DEVICE, login::approve_device)
 }
 
 #[cfg(test)]

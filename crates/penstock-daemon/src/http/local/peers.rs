@@ -10,6 +10,7 @@ use penstock_api::operate::{
 };
 use penstock_api::rest::{Page, StatusView, TokenReply};
 use penstock_proto::id::TransferId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::state::Leading;
@@ -69,10 +70,12 @@ pub(super) async fn health(
     Ok(Json(view))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
+    /// The transfer that the events concern; without it all events are listed.
     transfer: Option<TransferId>,
+    /// Most events of the answer, the last ones.
     limit: Option<usize>,
 }
 

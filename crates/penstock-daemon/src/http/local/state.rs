@@ -9,11 +9,15 @@ use penstock_api::access::Principal;
 use penstock_api::fence::not_controller;
 use penstock_controller::manager::{Caller, Manager};
 
+use crate::access::login::Logins;
 use crate::access::users::Users;
 use crate::cluster::member::Member;
 use crate::http::client::no_principal;
 use crate::http::reply::ProblemReply;
+use crate::metrics::Metrics;
 use crate::operations::Operate;
+use crate::operations::audit::AuditTrail;
+use crate::operations::stores::StoreBrowser;
 use crate::site::admin::Admin;
 use crate::webhooks::Webhooks;
 
@@ -25,6 +29,34 @@ pub(crate) struct LocalApi {
     pub(crate) operate: Arc<Operate>,
     pub(crate) users: Arc<Users>,
     pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) logins: Arc<Logins>,
+    pub(crate) stores: Arc<StoreBrowser>,
+    pub(crate) audit: AuditTrail,
+}
+
+impl FromRef<LocalApi> for Arc<Metrics> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.metrics)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<Logins> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.logins)
+    }
+}
+
+impl FromRef<LocalApi> for Arc<StoreBrowser> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.stores)
+    }
+}
+
+impl FromRef<LocalApi> for AuditTrail {
+    fn from_ref(api: &LocalApi) -> Self {
+        api.audit.clone()
+    }
 }
 
 impl FromRef<LocalApi> for Arc<Users> {

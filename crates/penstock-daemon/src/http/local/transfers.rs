@@ -7,11 +7,12 @@ use axum::extract::{Json, Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use penstock_api::limits::LimitRequest;
+use penstock_api::openapi::Media;
 use penstock_api::operate::TransferPaths;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
-    Action, LIST_DEFAULT, Orphan, Page, QueueView, SubmitRequest, TransferPatch, TransferQuery,
+    Action, LIST_DEFAULT, Orphan, Page, SubmitRequest, TransferPatch, TransferQuery,
     TransferSummary, TransferView,
 };
 use penstock_api::timestamp::Timestamp;
@@ -19,6 +20,7 @@ use penstock_api::transfer::{TransferReport, TransferState};
 use penstock_cluster::state::ListOrder;
 use penstock_controller::manager::{Manager, TransferFilter};
 use penstock_proto::id::{Name, ParseIdError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::state::{Leading, User};
@@ -73,12 +75,12 @@ fn filter_of(query: TransferQuery) -> Result<TransferFilter, Problem> {
 }
 
 /// A transfer with the tag of what a user may change of it.
-type Shown = ([(HeaderName, HeaderValue); 1], Json<TransferView>);
+pub(super) type Shown = ([(HeaderName, HeaderValue); 1], Json<TransferView>);
 
 /// Time since which `POST …/limits` is deprecated: 2026-11-26, as RFC 9745 writes it.
 const LIMITS_DEPRECATED: &str = "@1795651200";
 
-fn shown(report: TransferReport, manager: &Manager) -> Shown {
+pub(super) fn shown(report: TransferReport, manager: &Manager) -> Shown {
     let tag = tag_of(&report);
     with_tag(&tag, TransferView::of(report, manager.site()))
 }
@@ -111,7 +113,7 @@ pub(super) async fn make_plan(
     StrictBody(request): StrictBody<SubmitRequest>,
 ) -> Result<Response, ProblemReply> {
     let file = blocking(move || manager.plan(&request.into(), &caller)).await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, Media::JsonLines.as_str()))
 }
 
 pub(super) async fn upload_plan(
@@ -132,11 +134,12 @@ pub(super) async fn upload_plan(
     Ok(StatusCode::NO_CONTENT)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowQuery {
     /// `options`, for the paths of the request.
     #[serde(default)]
+    #[schemars(extend("enum" = ["", "options"]))]
     include: String,
 }
 
@@ -278,13 +281,18 @@ async fn document(
     id: String,
     document: Document,
 ) -> Result<Response, ProblemReply> {
+    let media = match document {
+        Document::Failures => Media::JsonLines,
+        Document::Receipt => Media::Json,
+        Document::Digests | Document::Checksums(_) => Media::Text,
+    };
     let file =
         blocking(move || manager.document(manager.resolve(&id, &caller)?, document, &caller))
             .await?;
-    Ok(stream_file(file))
+    Ok(stream_file(file, media.as_str()))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PathsQuery {
     /// The site that owns the transfer; this one if it is not said.
@@ -312,24 +320,10 @@ pub(super) async fn paths(
     .map(Json)
 }
 
-pub(super) async fn queue(Leading(manager): Leading) -> Reply<QueueView> {
-    blocking(move || Ok(manager.queue())).await.map(Json)
-}
-
 pub(super) async fn orphans(Leading(manager): Leading) -> Reply<Page<Orphan>> {
     blocking(move || manager.orphans(false).map(Page::whole)).await.map(Json)
 }
 
 pub(super) async fn remove_orphans(Leading(manager): Leading) -> Reply<Page<Orphan>> {
     blocking(move || manager.orphans(true).map(Page::whole)).await.map(Json)
-}
-
-pub(super) async fn metrics(Leading(manager): Leading) -> String {
-    let (running, queued) = manager.counts();
-    format!(
-        "# HELP penstock_transfers Transfers of this site by state.\n\
-         # TYPE penstock_transfers gauge\n\
-         penstock_transfers{{state=\"running\"}} {running}\n\
-         penstock_transfers{{state=\"queued\"}} {queued}\n"
-    )
 }

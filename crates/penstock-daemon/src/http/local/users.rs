@@ -7,6 +7,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use penstock_api::access::{MeView, Principal, TokenRequest, TokenView, UserRequest, UserView};
 use penstock_api::rest::Page;
 use penstock_proto::id::Name;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::state::Leading;
@@ -66,7 +67,7 @@ pub(super) async fn remove(
     blocking(move || users.remove(&parsed(&name)?)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TokensQuery {
     /// The user whose tokens are listed.

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::io::AsyncReadExt as _;
 
+use crate::metrics::requests::BLOCKING;
 pub(crate) use problem_reply::ProblemReply;
 
 /// Bytes of a file that are sent at a time.
@@ -24,7 +25,13 @@ pub(crate) type Reply<T> = Result<Json<T>, ProblemReply>;
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, ProblemReply> {
-    match tokio::task::spawn_blocking(work).await {
+    let waits = BLOCKING.wait();
+    let counted = move || {
+        drop(waits);
+        let _works = BLOCKING.work();
+        work()
+    };
+    match tokio::task::spawn_blocking(counted).await {
         Ok(result) => result.map_err(ProblemReply),
         Err(error) => {
             tracing::error!(%error, "request handler");
@@ -34,8 +41,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A file as the body of a reply, a bounded part of it in memory at a time.
-pub(crate) fn stream_file(file: std::fs::File) -> Response {
+/// A file as the body of a reply of a media type, a bounded part of it in memory at a time.
+pub(crate) fn stream_file(file: std::fs::File, media: &'static str) -> Response {
     let file = Some(tokio::fs::File::from_std(file));
     let stream = futures_util::stream::unfold(file, async |file| {
         let mut file = file?;
@@ -49,7 +56,7 @@ pub(crate) fn stream_file(file: std::fs::File) -> Response {
             Err(error) => Some((Err(error), None)),
         }
     });
-    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    let kind = [(header::CONTENT_TYPE, media)];
     (kind, axum::body::Body::from_stream(stream)).into_response()
 }
 

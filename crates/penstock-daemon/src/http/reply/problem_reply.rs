@@ -52,7 +52,10 @@ pub(crate) struct Answered {
 /// reply stays as it is.
 pub(crate) async fn detailed(response: Response, answered: &Answered) -> Response {
     let status = response.status();
-    if !status.is_client_error() && !status.is_server_error() {
+    // An error with a body of JSON has a form of its own, as RFC 8628 asks for.
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let has_form = kind.is_some_and(|kind| kind.as_bytes() == b"application/json");
+    if (!status.is_client_error() && !status.is_server_error()) || has_form {
         return response;
     }
     let (mut parts, body) = response.into_parts();

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
 use penstock_proto::id::Name;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -56,7 +57,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 }
 
 /// The position of a part of a plan.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanQuery {
     /// The site that will own the transfer; `None` for this one.

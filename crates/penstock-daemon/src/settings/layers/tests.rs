@@ -212,3 +212,23 @@ fn a_change_of_any_file_is_seen() {
     host.write("site/conf.d/a.toml", "log = \"error\"\n");
     assert_ne!(host.layers.stamps(), second);
 }
+
+/// Promise: the accounts of each paired site are shown by its name, with the file that sets them;
+/// a key outside of such a table is told where it belongs.
+#[test]
+fn accounts_are_shown_by_site() {
+    let host = Host::new(MAIN);
+    host.write(
+        "site/conf.d/10-a.toml",
+        "[accounts.hpc]\nall = \"xfer\"\nusers = { anna = \"am17\" }\n",
+    );
+    let view = host.layers.load().unwrap().view(false);
+    let file = host.base.path().join("site/conf.d/10-a.toml");
+    assert_eq!(source(&view, "accounts[hpc].all"), format!("{}:2", file.display()));
+    assert_eq!(source(&view, "accounts[hpc].tell_users"), "default");
+    let users = view.settings.iter().find(|it| it.key == "accounts[hpc].users").unwrap();
+    assert_eq!(users.value, serde_json::json!({ "anna": "am17" }));
+    host.write("site/conf.d/10-a.toml", "tell_users = true\n");
+    let faults = host.faults();
+    assert!(faults[0].hint.contains("`[accounts.SITE]`"), "{faults:?}");
+}

@@ -38,6 +38,7 @@ fn peer(number: usize, cards: usize, has_store: bool) -> (Name, SiteAddresses, V
         mounts: String::new(),
         rights: StoreRights::default(),
         trouble: String::new(),
+        mapped: false,
     };
     (name, addresses, if has_store { vec![card] } else { Vec::new() })
 }

@@ -18,6 +18,7 @@ use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::super::authority::SiteAuthority;
 use super::super::error::TrustError;
@@ -82,6 +83,29 @@ impl WebCertificate {
     /// Shows `other` from the next connection on.
     pub fn become_like(&self, other: &Self) {
         *self.0.0.write().unwrap_or_else(PoisonError::into_inner) = other.0.certified();
+    }
+
+    /// Returns the seconds since 1970 after which clients refuse it; 0 if it cannot be read.
+    pub fn expires(&self) -> u64 {
+        let certified = self.0.certified();
+        let leaf = certified.cert.first().map(|leaf| x509_parser::parse_x509_certificate(leaf));
+        let leaf = leaf.and_then(Result::ok);
+        let seconds = leaf.map(|(_, leaf)| leaf.validity().not_after.timestamp());
+        seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0)
+    }
+
+    /// Returns the DNS names that the certificate is for, in lower case; none where it cannot be
+    /// read.
+    pub fn host_names(&self) -> Vec<String> {
+        let certified = self.0.certified();
+        let Some(leaf) = certified.cert.first() else { return Vec::new() };
+        let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return Vec::new() };
+        let Ok(Some(names)) = leaf.subject_alternative_name() else { return Vec::new() };
+        let dns = names.value.general_names.iter().filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+            _ => None,
+        });
+        dns.collect()
     }
 
     /// Returns the TLS configuration of a server that shows this certificate: TLS 1.3, HTTP/2 and
@@ -160,6 +184,7 @@ mod tests {
     use rustls_pki_types::ServerName;
 
     use super::super::super::config::web_client_config;
+    use super::super::super::introduction::introduced_authority;
     use super::*;
 
     /// Connects as a program that trusts the site's authority for this name.
@@ -186,6 +211,21 @@ mod tests {
         })
     }
 
+    /// Promise: a program that knows no authority sees the one of the server's chain, and reaches
+    /// the server by that one alone.
+    #[test]
+    fn an_authority_is_introduced_by_the_chain() {
+        let authority = SiteAuthority::create("hpc".parse().unwrap()).unwrap();
+        let certificate = WebCertificate::issue(&authority, &[WebName::of("localhost")]).unwrap();
+        let shown = introduced_authority(&certificate.0.certified().cert).unwrap();
+        assert_eq!(shown.fingerprint, authority.fingerprint());
+        assert_eq!(shown.site.as_ref(), Some(authority.site()));
+        let own =
+            super::super::super::pem::section("CERTIFICATE", authority.certificate()).to_string();
+        assert_eq!(shown.pem, own);
+        assert!(introduced_authority(&[]).is_err());
+    }
+
     /// Promise: an ordinary program reaches the API by each of its names, and by no other, if it
     /// trusts the site's authority.
     #[test]
@@ -196,6 +236,7 @@ mod tests {
         for name in ["dtn1.example.org", "localhost", "127.0.0.1", "::1"] {
             assert!(greet(&certificate, &authority, name), "{name}");
         }
+        assert_eq!(certificate.host_names(), ["dtn1.example.org", "localhost"]);
         assert!(!greet(&certificate, &authority, "dtn2.example.org"));
         let other = SiteAuthority::create("hpc".parse().unwrap()).unwrap();
         assert!(!greet(&certificate, &other, "localhost"));

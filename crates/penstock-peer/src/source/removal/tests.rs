@@ -26,6 +26,7 @@ fn service(work: &Path, peer: &str) -> SourceService {
         ephemeral: false,
         allow_privileged: false,
         io: IoMode::Auto,
+        mapped: false,
     };
     let peer = PeerId { site: "a".parse().unwrap(), peer: peer.parse().unwrap() };
     SourceService::new(Arc::new(Stores::new([spec])), &work.join("scans"), peer, None)
@@ -50,6 +51,8 @@ fn list(work: &Path) {
         preserve: Preserve::default(),
         owner_names: false,
         remove: true,
+        account: None,
+        user: None,
     };
     service.open_scan(&request).unwrap();
     while !matches!(service.page(TRANSFER, 1, 1_000).unwrap(), PageReply::End(_)) {}

@@ -29,6 +29,8 @@ fn request(transfer: u8, store: &str) -> ScanRequest {
         preserve: Preserve::default(),
         owner_names: false,
         remove: false,
+        account: None,
+        user: None,
     }
 }
 
@@ -55,6 +57,7 @@ fn peer_of(
             ephemeral: false,
             allow_privileged: false,
             io: IoMode::Auto,
+            mapped: false,
         }
     });
     let stores = Arc::new(Stores::new(specs).looking_for(LOOK));
@@ -280,7 +283,7 @@ fn c3_a_peer_without_the_mount_does_not_end_the_scan_of_another() {
             (0..1000).for_each(|file| fs::write(at.join(file.to_string()), "").unwrap());
         }
         if has_identity {
-            let Ok(Target::Posix(target)) = stores.target(&"disk".parse().unwrap()) else {
+            let Ok(Target::Posix(target)) = stores.target(&"disk".parse().unwrap(), None) else {
                 panic!("it is a directory");
             };
             target.open_or_init_identity().unwrap();
@@ -355,7 +358,7 @@ fn c3_a_store_that_is_mounted_anew_is_asked_again() {
     let work = tempfile::tempdir().unwrap();
     let (stores, service) = peer(work.path(), ["disk", "whole"]);
     let store = work.path().join("disk");
-    let Target::Posix(target) = stores.target(&"disk".parse().unwrap()).unwrap() else {
+    let Target::Posix(target) = stores.target(&"disk".parse().unwrap(), None).unwrap() else {
         panic!("it is a directory");
     };
     target.open_or_init_identity().unwrap();

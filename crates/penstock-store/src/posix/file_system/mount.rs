@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use penstock_sys::{FileSystemKind, kernel_version};
+use penstock_sys::{FileSystemKind, act_as_daemon, kernel_version};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fsync, makedev, openat, statx, sync, syncfs};
 use rustix::io::Errno;
 
@@ -40,13 +40,20 @@ impl FailedSyncs {
     }
 }
 
-/// A mount at or below the root of a store.
+/// A mount at or below the root of a store, with what it has rejected to one account.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    facts: Arc<MountFacts>,
+    refusals: Refusals,
+}
+
+/// The facts about a mount that hold for every account.
 ///
 /// Its descriptor is opened when the store first meets the mount, which is before the first write
 /// there, and kept for all syncs: an error of write-back is reported once for each descriptor, and
 /// one opened later would miss it (A4).
 #[derive(Debug)]
-pub(crate) struct Mount {
+struct MountFacts {
     key: MountKey,
     kind: FileSystemKind,
     method: DurabilityMethod,
@@ -55,7 +62,6 @@ pub(crate) struct Mount {
     direct: AtomicBool,
     /// `None` where nothing on the mount may be opened: then nothing is synced by it.
     sync_fd: Option<OwnedFd>,
-    refusals: Refusals,
     stamps: Stamps,
 }
 
@@ -72,6 +78,8 @@ type MountKey = (u64, u64);
 
 impl Mount {
     fn open(dir: impl AsFd, key: MountKey, ways: Ways) -> io::Result<Self> {
+        // Only the daemon syncs, and it does so for the files of all accounts.
+        let _daemon = act_as_daemon();
         let dir = dir.as_fd();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let sync_fd = match openat(dir, c".", flags, Mode::empty()) {
@@ -85,42 +93,48 @@ impl Mount {
             (DurabilityMethod::Syncfs(kind), None) => DurabilityMethod::Fsync(kind),
             (method, _) => method,
         };
-        let refusals = Refusals::default();
         let stamps = Stamps::of(kind);
-        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals, stamps })
+        let facts = MountFacts { key, kind, method, writeback, direct, sync_fd, stamps };
+        Ok(Self { facts: Arc::new(facts), refusals: Refusals::default() })
+    }
+
+    /// The same mount for an account, to which it may reject other attributes.
+    fn for_account(&self) -> Self {
+        Self { facts: Arc::clone(&self.facts), refusals: Refusals::default() }
     }
 
     pub(crate) fn kind(&self) -> FileSystemKind {
-        self.kind
+        self.facts.kind
     }
 
     /// What is open on it for all syncs.
     pub(crate) fn sync_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.sync_fd.as_ref().map(AsFd::as_fd)
+        self.facts.sync_fd.as_ref().map(AsFd::as_fd)
     }
 
     /// Number of its device.
     pub(crate) fn device(&self) -> u64 {
-        self.key.0
+        self.facts.key.0
     }
 
     pub(crate) fn method(&self) -> DurabilityMethod {
-        self.method
+        self.facts.method
     }
 
     pub(crate) fn writeback(&self) -> Writeback {
-        self.writeback
+        self.facts.writeback
     }
 
     /// Returns whether large files are written past the page cache here, as far as is known.
     pub(crate) fn is_direct(&self) -> bool {
-        self.direct.load(Ordering::Relaxed)
+        self.facts.direct.load(Ordering::Relaxed)
     }
 
     /// Records that the file system does not take direct writes: they are not tried again.
     pub(crate) fn refuse_direct(&self) {
-        if self.direct.swap(false, Ordering::Relaxed) {
-            tracing::info!(kind = %self.kind, "no direct writes here: the page cache is used");
+        if self.facts.direct.swap(false, Ordering::Relaxed) {
+            let kind = self.facts.kind;
+            tracing::info!(%kind, "no direct writes here: the page cache is used");
         }
     }
 
@@ -131,7 +145,7 @@ impl Mount {
 
     /// Returns the steps in which the mount counts time.
     pub(crate) fn stamps(&self) -> &Stamps {
-        &self.stamps
+        &self.facts.stamps
     }
 }
 
@@ -198,13 +212,23 @@ pub(crate) struct Mounts {
     /// other must not return before that is counted.
     syncing: Mutex<()>,
     failed: FailedSyncs,
+    /// The daemon's own, where these are of an account: all syncs are done there.
+    base: Option<Arc<Self>>,
 }
 
 impl Mounts {
     pub(crate) fn open(root: impl AsFd, ways: Ways, failed: FailedSyncs) -> io::Result<Self> {
         let root = Arc::new(Mount::open(&root, mount_key(&root)?, ways)?);
         let (nested, syncing) = (Mutex::default(), Mutex::default());
-        Ok(Self { root, nested, ways, syncing, failed })
+        Ok(Self { root, nested, ways, syncing, failed, base: None })
+    }
+
+    /// The same mounts for an account.
+    pub(crate) fn for_account(base: &Arc<Self>) -> Self {
+        let base = Arc::clone(base.base.as_ref().unwrap_or(base));
+        let (nested, syncing) = (Mutex::default(), Mutex::default());
+        let (root, ways, failed) = (base.root.for_account(), base.ways, base.failed.clone());
+        Self { root: Arc::new(root), nested, ways, syncing, failed, base: Some(base) }
     }
 
     /// Returns the count of failed syncs.
@@ -218,6 +242,9 @@ impl Mounts {
 
     /// Does one sync through a descriptor that others use as well; counts it if it fails.
     pub(crate) fn sync_by(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        if let Some(base) = &self.base {
+            return base.sync_by(sync);
+        }
         let _one_at_a_time = self.one_at_a_time();
         sync().inspect_err(|_| self.failed.note())
     }
@@ -229,14 +256,18 @@ impl Mounts {
     /// The mount that `dir` is on, met for the first time or not.
     pub(crate) fn of(&self, dir: impl AsFd) -> io::Result<Arc<Mount>> {
         let key = mount_key(&dir)?;
-        if key == self.root.key {
+        if key == self.root.facts.key {
             return Ok(Arc::clone(&self.root));
         }
         let mut nested = self.nested.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = nested.iter().find(|mount| mount.key == key) {
+        if let Some(known) = nested.iter().find(|mount| mount.facts.key == key) {
             return Ok(Arc::clone(known));
         }
-        let mount = Arc::new(Mount::open(dir, key, self.ways)?);
+        let mount = match &self.base {
+            Some(base) => base.of(dir)?.for_account(),
+            None => Mount::open(dir, key, self.ways)?,
+        };
+        let mount = Arc::new(mount);
         nested.push(Arc::clone(&mount));
         Ok(mount)
     }
@@ -250,8 +281,8 @@ impl Mounts {
     pub(crate) fn methods(&self) -> Vec<DurabilityMethod> {
         let mut methods = Vec::new();
         for mount in self.all() {
-            if !methods.contains(&mount.method) {
-                methods.push(mount.method);
+            if !methods.contains(&mount.facts.method) {
+                methods.push(mount.facts.method);
             }
         }
         methods
@@ -259,10 +290,14 @@ impl Mounts {
 
     /// Syncs every mount that is made durable by syncfs, and reports the first error after all.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
+        if let Some(base) = &self.base {
+            return base.sync();
+        }
         self.sync_by(|| {
             let mut outcome = Ok(());
             for mount in self.all() {
-                if let (DurabilityMethod::Syncfs(_), Some(fd)) = (mount.method, &mount.sync_fd) {
+                let facts = &mount.facts;
+                if let (DurabilityMethod::Syncfs(_), Some(fd)) = (facts.method, &facts.sync_fd) {
                     outcome = outcome.and(syncfs(fd));
                 }
             }

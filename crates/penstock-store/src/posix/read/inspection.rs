@@ -2,7 +2,7 @@
 //! manifest carries, and slower to read.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags, getxattr, listxattr, statx};
 use rustix::io::Errno;
@@ -45,7 +45,8 @@ pub fn inspect(dir: &Dir, name: &[u8], xattrs: bool) -> Result<Inspection, Store
     }
     let component = if name.is_empty() { b"." } else { name };
     let failed = |operation| move |errno: Errno| dir.error(operation, name, errno);
-    let fd = open_component(dir.fd()?, component, OFlags::PATH).map_err(failed("open"))?;
+    let parent = dir.fd()?;
+    let fd = open_component(parent.as_fd(), component, OFlags::PATH).map_err(failed("open"))?;
     let mask = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::UID | StatxFlags::GID;
     let told = statx(&fd, c"", AtFlags::EMPTY_PATH, mask).map_err(failed("stat"))?;
     let xattrs = if xattrs {

@@ -34,10 +34,10 @@ pub struct ReadBackFile {
 pub(crate) fn open_read_back(dir: &Dir, name: &[u8]) -> Result<ReadBackFile, StoreError> {
     check_item_name(dir, name)?;
     let parent = dir.fd()?;
-    let mut opened = open_component(parent, name, OFlags::RDONLY | OFlags::DIRECT);
+    let mut opened = open_component(parent.as_fd(), name, OFlags::RDONLY | OFlags::DIRECT);
     let direct = opened.is_ok();
     if opened.as_ref().is_err_and(|errno| *errno == Errno::INVAL) {
-        opened = open_component(parent, name, OFlags::RDONLY);
+        opened = open_component(parent.as_fd(), name, OFlags::RDONLY);
     }
     let fd = match opened {
         Ok(fd) => fd,
@@ -55,6 +55,7 @@ impl ReadBackFile {
     /// # Errors
     /// `WrongKind` if it is not a regular file; `Io`.
     pub fn meta(&self) -> Result<Meta, StoreError> {
+        let _acting = self.dir.act()?;
         let meta = stat_open(self.fd.as_fd(), &self.dir)
             .map_err(|errno| self.dir.error("stat", &self.name, errno))?;
         match meta.kind {
@@ -80,6 +81,7 @@ impl ReadBackFile {
         length: usize,
         buffer: &mut [u8],
     ) -> Result<usize, StoreError> {
+        let _acting = self.dir.act()?;
         let mut filled = 0;
         while filled < length {
             let end = if self.direct { length.next_multiple_of(DIRECT_ALIGNMENT) } else { length };

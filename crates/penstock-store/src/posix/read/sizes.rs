@@ -9,6 +9,7 @@
 //! size that is reported, and its length is learned when it is sent. A read that waits for data (a
 //! log of the kernel, a stuck server) holds up a scan for 10 s at most.
 
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -310,7 +311,10 @@ impl ReadFile {
         let known = stream.take().filter(|(_, position)| *position <= offset);
         let (fd, mut position) = match known {
             Some(known) => known,
-            None => (open_component(self.dir.fd_raw()?, &self.name, OFlags::RDONLY)?, 0),
+            None => {
+                let parent = self.dir.fd_raw()?;
+                (open_component(parent.as_fd(), &self.name, OFlags::RDONLY)?, 0)
+            }
         };
         let mut filled = 0;
         let mut passed = vec![0; STEP_BYTES.min((offset - position) as usize)];

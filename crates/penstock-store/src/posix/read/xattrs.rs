@@ -1,6 +1,6 @@
 //! Extended attributes of an entry, as a manifest carries them.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use penstock_proto::attributes::{
     ACL_ACCESS, ACL_DEFAULT, AttributeClass, ClassSet, Xattrs, class_of, encode_xattrs,
@@ -39,7 +39,8 @@ pub(crate) fn xattrs(
     if !name.is_empty() {
         check_item_name(dir, name)?;
     }
-    let fd = dir.fd()?;
+    let dir_fd = dir.fd()?;
+    let fd = dir_fd.as_fd();
     let of_dir = name.is_empty();
     let path = path_below(fd, name);
     let listed = whole(|buffer| match (list_xattrs_at(fd, name, buffer), of_dir) {

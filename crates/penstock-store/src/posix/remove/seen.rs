@@ -51,7 +51,7 @@ pub(crate) fn remove_seen(
     }
     let flags = if seen.kind == Kind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     let fd = dir.fd()?;
-    match store.rules.briefly_unlocked(dir, || unlinkat(fd, name, flags)) {
+    match store.rules.briefly_unlocked(dir, || unlinkat(&fd, name, flags)) {
         Ok(()) => Ok(Removal::Done),
         Err(Errno::NOENT) => Ok(Removal::Vanished),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Removal::NotEmpty),
@@ -84,7 +84,7 @@ pub(crate) fn move_seen(
 /// Renames `name` in `dir` to another directory; either may be one of ours that refuses it.
 fn rename_away(store: &PosixStore, dir: &Dir, name: &[u8], to: (&Dir, &[u8])) -> Result<(), Errno> {
     let (from, into) = (dir.fd_raw()?, to.0.fd_raw()?);
-    let rename = || renameat(from, name, into, to.1);
+    let rename = || renameat(&from, name, &into, to.1);
     store.rules.briefly_unlocked(dir, || store.rules.briefly_unlocked(to.0, rename))
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn keep_aside(
         store.remove(to.0, to.1)?;
     }
     let (from, into) = (dir.fd()?, to.0.fd()?);
-    let link = || linkat(from, name, into, to.1, AtFlags::empty());
+    let link = || linkat(&from, name, &into, to.1, AtFlags::empty());
     match store.rules.briefly_unlocked(to.0, link) {
         Ok(()) => Ok(()),
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS) => {

@@ -6,6 +6,8 @@
 //! unlinked, or gets its name back. A crash between the steps leaves it under the temporary name,
 //! which is computable: the next attempt finds it there.
 
+use std::os::fd::AsFd as _;
+
 use penstock_proto::name;
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -82,7 +84,7 @@ fn take_aside(
     let Some(there) = store.stat_if_exists(dir, aside)? else { return Ok(None) };
     let fd = dir.fd()?;
     if there.kind != Kind::Directory && is_same(&there, Look::Aside) {
-        let unlink = || unlinkat(fd, aside, AtFlags::empty());
+        let unlink = || unlinkat(&fd, aside, AtFlags::empty());
         return match store.rules.briefly_unlocked(dir, unlink) {
             Ok(()) => Ok(Some(Removal::Done)),
             Err(Errno::NOENT) => Ok(Some(Removal::Vanished)),
@@ -158,7 +160,8 @@ pub fn remove_empty_dir(
 
 /// Renames `name` to `aside`, which must be free.
 fn put_aside(dir: &Dir, name: &[u8], aside: &[u8]) -> Result<(), Errno> {
-    let fd = dir.fd().map_err(|_| Errno::BADF)?;
+    let dir_fd = dir.fd_raw()?;
+    let fd = dir_fd.as_fd();
     match renameat_with(fd, name, fd, aside, RenameFlags::NOREPLACE) {
         // The file system cannot check that (NFS). The name has 128 random bits, so a stat will do.
         Err(Errno::INVAL | Errno::NOSYS) => {
@@ -175,7 +178,8 @@ fn put_aside(dir: &Dir, name: &[u8], aside: &[u8]) -> Result<(), Errno> {
 
 /// Renames `aside` back to `name`, never over an entry that has that name by now.
 fn give_back(dir: &Dir, aside: &[u8], name: &[u8], kind: Kind) -> Result<(), Errno> {
-    let fd = dir.fd().map_err(|_| Errno::BADF)?;
+    let dir_fd = dir.fd_raw()?;
+    let fd = dir_fd.as_fd();
     match renameat_with(fd, aside, fd, name, RenameFlags::NOREPLACE) {
         // A directory takes the place of an empty one only.
         Err(Errno::INVAL | Errno::NOSYS) if kind == Kind::Directory => {

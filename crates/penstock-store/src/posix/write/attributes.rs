@@ -379,7 +379,8 @@ pub(crate) fn set_node_attributes(
     check_item_name(dir, name)?;
     store.check_item_writable("set attributes", dir, name)?;
     let failed = |errno| dir.error("set attributes", name, errno);
-    let fd = open_component(dir.fd()?, name, OFlags::PATH).map_err(failed)?;
+    let parent = dir.fd()?;
+    let fd = open_component(parent.as_fd(), name, OFlags::PATH).map_err(failed)?;
     let told = fstat(&fd).map_err(failed)?;
     let kind = match rustix::fs::FileType::from_raw_mode(told.st_mode) {
         rustix::fs::FileType::Symlink => NodeKind::Symlink,
@@ -401,7 +402,7 @@ pub(crate) fn set_node_attributes(
     };
     let mut not_set = node.set(wanted).map_err(failed)?;
     if let Some(mtime) = wanted.mtime {
-        let (at, flags) = (dir.fd()?, AtFlags::SYMLINK_NOFOLLOW);
+        let (at, flags) = (parent.as_fd(), AtFlags::SYMLINK_NOFOLLOW);
         let set = |times: &Timestamps| utimensat(at, name, times, flags);
         node.set_time(mtime, &mut not_set, set, || fstat(&fd)).map_err(failed)?;
     }
@@ -420,7 +421,8 @@ pub fn set_dir_attributes(
     store.check_writable("set attributes", path)?;
     let dir = store.open_dir_unlocked(path)?;
     let failed = |errno| dir.error("set attributes", b"", errno);
-    let fd = dir.fd()?;
+    let dir_fd = dir.fd()?;
+    let fd = dir_fd.as_fd();
     let told = fstat(fd).map_err(failed)?;
     let path_only = is_path_only(fd);
     let mut node = Node {

@@ -4,7 +4,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, mkdirat};
+use penstock_proto::name;
+use rustix::fs::{Mode, OFlags, fsync, mkdirat};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
@@ -64,12 +65,37 @@ impl PosixStore {
         })
     }
 
+    /// Makes the directory `path`, whose parent exists, with the mode that the umask leaves. Its
+    /// name is durable when this returns, as far as the file system allows. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory` if a file or link is in the way; `Exists`; `ReadOnly`; `Io`.
+    pub fn make_directory(&self, path: &[u8]) -> Result<(), StoreError> {
+        check_item_path(path)?;
+        self.check_writable("make directory", path)?;
+        let exists = || StoreError::Exists { path: name::escape(path) };
+        let (parent, leaf) = name::split(path).ok_or_else(exists)?;
+        let parent = self.open_dir(parent)?;
+        let handle = parent.fd()?;
+        match mkdirat(handle.as_fd(), leaf, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Err(exists()),
+            Err(errno) => return Err(parent.error("make directory", leaf, errno)),
+        }
+        match fsync(handle.as_fd()) {
+            // Of a parent that may not be listed (O_PATH), and where the file system has no such
+            // call.
+            Ok(()) | Err(Errno::BADF | Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            Err(errno) => Err(parent.error("sync directory", b"", errno)),
+        }
+    }
+
     fn make_path(&self, path: &[u8]) -> Result<(), StoreError> {
         let failed = |errno| directory_error("make directory", path, errno);
         let mut reached: Option<OwnedFd> = None;
         let root = self.shared.root.fd()?;
         for component in path.split(|&byte| byte == b'/') {
-            let from = reached.as_ref().map_or(root, |fd| fd.as_fd());
+            let from = reached.as_ref().map_or(root.as_fd(), |fd| fd.as_fd());
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let mut next = open_component(from, component, flags);
             if next.as_ref().is_err_and(|errno| *errno == Errno::NOENT) {
@@ -148,7 +174,7 @@ impl PosixStore {
         let (mode, given) = made_with(dir, mode);
         for _ in 0..RACE_TRIES {
             let parent = dir.fd()?;
-            match self.rules.unlocked(dir, || create_component(parent, name, flags, mode)) {
+            match self.rules.unlocked(dir, || create_component(parent.as_fd(), name, flags, mode)) {
                 Ok(fd) => return Ok(WriteFile::posix(dir.clone(), name, fd, true, given)),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(dir.error("create", name, errno)),
@@ -209,7 +235,7 @@ impl PosixStore {
     fn open_as(&self, dir: &Dir, name: &[u8], access: OFlags) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
         self.check_item_writable("open", dir, name)?;
-        match open_component(dir.fd()?, name, access) {
+        match open_component(dir.fd()?.as_fd(), name, access) {
             Ok(fd) => {
                 let file = WriteFile::posix(dir.clone(), name, fd, false, None);
                 file.meta().map(|_| file)

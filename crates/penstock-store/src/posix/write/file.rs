@@ -77,7 +77,8 @@ impl WriteFile {
     pub fn make_direct(&mut self) -> Result<(), StoreError> {
         let Some(fd) = &self.fd else { return Ok(()) };
         let Some(mount) = self.dir.mount().filter(|mount| mount.is_direct()) else { return Ok(()) };
-        match open_component(self.dir.fd()?, &self.name, OFlags::WRONLY | OFlags::DIRECT) {
+        let parent = self.dir.fd()?;
+        match open_component(parent.as_fd(), &self.name, OFlags::WRONLY | OFlags::DIRECT) {
             Ok(direct) => {
                 let same = |told: &rustix::fs::Stat| (told.st_dev, told.st_ino);
                 let ours = fstat(fd).map_err(|errno| self.error("stat", errno))?;
@@ -121,6 +122,7 @@ impl WriteFile {
     /// `WrongKind`; `Io`.
     pub fn meta(&self) -> Result<Option<Meta>, StoreError> {
         let Some(fd) = &self.fd else { return Ok(None) };
+        let _acting = self.dir.act()?;
         let meta = stat_open(fd.as_fd(), &self.dir).map_err(|errno| self.error("stat", errno))?;
         match meta.kind {
             Kind::File => Ok(Some(meta)),
@@ -135,6 +137,7 @@ impl WriteFile {
     /// `Io`; see [`StoreError::is_out_of_space`]. Some of the bytes may have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let Some(fd) = &self.fd else { return Ok(()) };
+        let _acting = self.dir.act()?;
         let direct = self.write_direct(offset, bytes)?;
         let mut written = direct;
         while written < bytes.len() {
@@ -170,6 +173,7 @@ impl WriteFile {
     /// `Io`.
     pub fn set_len(&self, bytes: u64) -> Result<(), StoreError> {
         let Some(fd) = &self.fd else { return Ok(()) };
+        let _acting = self.dir.act()?;
         ftruncate(fd, bytes).map_err(|errno| self.error("set size", errno))
     }
 
@@ -180,6 +184,7 @@ impl WriteFile {
     /// `Io`, above all `ENOSPC`, found before the first byte was moved.
     pub fn preallocate(&self, bytes: u64) -> Result<bool, StoreError> {
         let Some(fd) = self.fd.as_ref().filter(|_| bytes > 0) else { return Ok(false) };
+        let _acting = self.dir.act()?;
         loop {
             match fallocate(fd, FallocateFlags::empty(), 0, bytes) {
                 Ok(()) => return Ok(true),
@@ -201,6 +206,7 @@ impl WriteFile {
     /// `Io`: the file must be written again, from the start (A4); an error from close counts.
     pub fn finish(self, wanted: &Attributes<'_>, sync: bool) -> Result<NotSet, StoreError> {
         let Some(fd) = &self.fd else { return Ok(NotSet::default()) };
+        let _acting = self.dir.act()?;
         let network = self.dir.mount().is_some_and(|mount| mount.kind().is_network());
         if sync && network {
             // The flush of data would move the time that is set below (B2).
@@ -251,6 +257,7 @@ impl WriteFile {
     /// `Io`: everything written through this handle is to be written again (A4).
     pub fn close(mut self, sync: bool) -> Result<(), StoreError> {
         let Some(fd) = self.fd.take() else { return Ok(()) };
+        let _acting = self.dir.act()?;
         if sync {
             fsync(&fd).map_err(|errno| self.error("sync", errno))?;
         }

@@ -1,6 +1,6 @@
 //! Final names: gives them to finished files and links, and removes them.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use penstock_proto::name;
 use rustix::fs::{
@@ -72,7 +72,7 @@ impl PosixStore {
         check_item_name(dir, name)?;
         self.check_item_writable("remove", dir, name)?;
         let parent = dir.fd()?;
-        match self.rules.unlocked(dir, || unlinkat(parent, name, AtFlags::empty())) {
+        match self.rules.unlocked(dir, || unlinkat(&parent, name, AtFlags::empty())) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(Errno::ISDIR) => Err(wrong_kind(dir, name, Kind::Directory)),
@@ -91,7 +91,8 @@ enum Replaces {
 }
 
 fn rename(dir: &Dir, from: &[u8], to: &[u8], replaces: Replaces) -> Result<(), Errno> {
-    let Ok(fd) = dir.fd() else { return Err(Errno::BADF) };
+    let dir_fd = dir.fd_raw()?;
+    let fd = dir_fd.as_fd();
     match replaces {
         Replaces::All => return renameat(fd, from, fd, to),
         Replaces::Files => return rename_over_files(fd, from, to),

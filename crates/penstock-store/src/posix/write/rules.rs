@@ -53,7 +53,9 @@ impl WriteRules {
         mut attempt: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match attempt() {
-            Err(Errno::ACCESS) if self.may_unlock(dir.path()) && dir.fd().is_ok_and(unlock) => {
+            Err(Errno::ACCESS)
+                if self.may_unlock(dir.path()) && dir.fd().is_ok_and(|fd| unlock(fd.as_fd())) =>
+            {
                 attempt()
             }
             outcome => outcome,
@@ -69,7 +71,8 @@ impl WriteRules {
     ) -> Result<T, Errno> {
         match attempt() {
             Err(Errno::ACCESS) if self.may_unlock(dir.path()) => {
-                let fd = dir.fd_raw()?;
+                let dir_fd = dir.fd_raw()?;
+                let fd = dir_fd.as_fd();
                 let Some(before) = unlock_from(fd) else { return Err(Errno::ACCESS) };
                 let outcome = attempt();
                 let _ = change_mode(fd, before);
@@ -83,11 +86,11 @@ impl WriteRules {
     /// they exist. Returns whether any was unlocked.
     pub(crate) fn unlock_path(&self, root: &Dir, path: &[u8]) -> bool {
         let Ok(root) = root.fd() else { return false };
-        let mut any = self.may_unlock(b"") && unlock(root);
+        let mut any = self.may_unlock(b"") && unlock(root.as_fd());
         let mut reached: Option<OwnedFd> = None;
         let mut walked = Vec::new();
         for component in path.split(|&byte| byte == b'/') {
-            let from = reached.as_ref().map_or(root, |fd| fd.as_fd());
+            let from = reached.as_ref().map_or(root.as_fd(), |fd| fd.as_fd());
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let Ok(next) = open_component(from, component, flags) else { break };
             walked = name::join(&walked, component);
@@ -112,7 +115,7 @@ pub(crate) fn unlock(fd: BorrowedFd<'_>) -> bool {
 /// Unlocks a directory as [`unlock`] does; returns its mode before that.
 fn unlock_from(fd: BorrowedFd<'_>) -> Option<Mode> {
     let told = fstat(fd).ok()?;
-    let own = told.st_uid == rustix::process::geteuid().as_raw();
+    let own = told.st_uid == penstock_sys::own_numbers().0;
     let mode = told.st_mode & 0o7777;
     if !own || mode & 0o700 == 0o700 {
         return None;

@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use penstock_api::access::{MeView, Role, StoreGrant, UserRequest, UserView};
-use penstock_api::endpoints::{LIST_USERS, PUT_USER, REMOVE_USER, SHOW_ME};
+use penstock_api::access::{
+    AuthMethods, LinkView, MeView, PasswordRequest, Role, StoreGrant, UserRequest, UserView,
+};
+use penstock_api::endpoints::{
+    INVITE_USER, LIST_AUTH_METHODS, LIST_USERS, PUT_USER, REMOVE_USER, SET_PASSWORD, SHOW_ME,
+};
 use penstock_exit::{self as exit, ExitCode};
 use penstock_proto::id::Name;
 
+use super::password_prompt::PasswordSource;
+use super::web::print_link;
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
 use crate::output::table::table;
@@ -40,6 +46,24 @@ enum UserCommand {
         /// The user
         name: Name,
     },
+    /// Sets the password of a user, and ends its browser sessions
+    ///
+    /// Users set their own one, and name the present one; administrators set any.
+    Passwd {
+        /// The user
+        name: Name,
+        /// Read the new password from standard input, and the present one from a second line
+        #[arg(long)]
+        stdin: bool,
+    },
+    /// Prints a link by which a user sets its own password, once within three days
+    Invite {
+        /// The user
+        name: Name,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Prints the user, role and rights of the caller
     Me {
         /// Print JSON
@@ -59,7 +83,11 @@ struct SetArgs {
     /// be repeated
     #[arg(long = "grant", value_name = "STORE=RIGHT[,RIGHT…]")]
     grants: Vec<GrantArg>,
-    /// Lock the user out: no token of it is accepted
+    /// Account of the hosts as which the transfers of the user read and write mapped stores;
+    /// `none` takes it away
+    #[arg(long)]
+    account: Option<String>,
+    /// Lock the user out: no token, password or session of it is accepted
     #[arg(long, conflicts_with = "enable")]
     disable: bool,
     /// End the lock
@@ -113,6 +141,12 @@ pub(crate) fn run(args: UserArgs) -> anyhow::Result<ExitCode> {
         }
         UserCommand::Set(args) => set(&client, args)?,
         UserCommand::Remove { name } => drop(client.delete(&REMOVE_USER.uri(&[&name]))?),
+        UserCommand::Passwd { name, stdin } => passwd(&client, &name, stdin)?,
+        UserCommand::Invite { name, json } => {
+            let methods: AuthMethods = client.get(&LIST_AUTH_METHODS.uri(&[]))?;
+            let link: LinkView = client.post(&INVITE_USER.uri(&[&name]), &())?;
+            print_link(&methods, &link, json)?;
+        }
         UserCommand::Me { json } => me(&client.get(&SHOW_ME.uri(&[]))?, json)?,
     }
     Ok(ExitCode::Done)
@@ -134,9 +168,22 @@ fn set(client: &Client, args: SetArgs) -> anyhow::Result<()> {
         role: args.role.or(known.map(|user| user.role)).unwrap_or(Role::User),
         disabled: args.disable || (was_disabled && !args.enable),
         grants: Some(grants),
+        account: args
+            .account
+            .map(|account| if account == "none" { String::new() } else { account }),
     };
     let user: UserView = client.post(&PUT_USER.uri(&[&args.name]), &request)?;
     print(&[user], args.json)
+}
+
+fn passwd(client: &Client, name: &Name, stdin: bool) -> anyhow::Result<()> {
+    let source = PasswordSource::choose(stdin)?;
+    let me: MeView = client.get(&SHOW_ME.uri(&[]))?;
+    let password = source.read_new()?;
+    let is_own = me.user == *name;
+    let current = is_own.then(|| source.read("present password")).transpose()?;
+    let request = PasswordRequest { password, current };
+    client.post_empty(&SET_PASSWORD.uri(&[name]), &request)
 }
 
 fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
@@ -146,7 +193,8 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let mut rows = vec![["USER", "ROLE", "TOKENS", "GRANTS"].map(str::to_owned)];
+    let head = ["USER", "ROLE", "ACCOUNT", "PASSWORD", "TOKENS", "SESSIONS", "GRANTS"];
+    let mut rows = vec![head.map(str::to_owned)];
     rows.extend(users.iter().map(|user| {
         let locked = if user.disabled { ", locked" } else { "" };
         let grants = user.grants.iter().map(|(store, grant)| format!("{store}={grant}"));
@@ -154,7 +202,10 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
         [
             user.name.to_string(),
             format!("{}{locked}", user.role),
+            user.account.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+            (if user.has_password { "yes" } else { "no" }).to_owned(),
             user.tokens.to_string(),
+            user.sessions.to_string(),
             grants.join(" "),
         ]
     }));
@@ -162,7 +213,11 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn me(view: &MeView, json: bool) -> anyhow::Result<()> {
+/// Prints the caller.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(super) fn me(view: &MeView, json: bool) -> anyhow::Result<()> {
     if json {
         exit::print(&serde_json::to_string(view)?)?;
         return Ok(());

@@ -2,6 +2,7 @@
 
 pub(crate) mod rotation;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +29,9 @@ use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
 use crate::rights_dialog::{Questions, WrongWord};
 use crate::token::TokenArgs;
-use penstock_daemon::config::{Config, PORT_DEFAULT, StoreConfig, WebConfig, WebhookConfig};
+use penstock_daemon::config::{
+    AuthConfig, Config, PORT_DEFAULT, StoreConfig, WebConfig, WebhookConfig,
+};
 use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
@@ -307,10 +310,13 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         webhook: WebhookConfig::default(),
         notify: None,
         log: None,
-        web: init.web.map(|address| WebConfig { listen: vec![address], ..WebConfig::default() }),
+        web: init.web.map(WebConfig::at),
+        auth: AuthConfig::default(),
         cipher_suites: Vec::new(),
         networks: Vec::new(),
+        audit: None,
         cluster: None,
+        accounts: BTreeMap::new(),
         stores,
     };
     config.cluster = init.cluster.settings(&config)?;

@@ -37,7 +37,15 @@ fn stores(name: Name, kind: StoreKind, read_only: bool) -> Arc<Stores> {
     // Who copies has chosen both ends, and writes with no more than his own rights there.
     let (ephemeral, allow_privileged) = (true, true);
     let io = IoMode::Auto;
-    Arc::new(Stores::new([StoreSpec { name, kind, read_only, ephemeral, allow_privileged, io }]))
+    Arc::new(Stores::new([StoreSpec {
+        name,
+        kind,
+        read_only,
+        ephemeral,
+        allow_privileged,
+        io,
+        mapped: false,
+    }]))
 }
 
 /// The source's end.

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from .. import _operations as operations
 from ..errors import ApiError
 from ..models.access import Scope, StoreGrant, TokenView, UserRole, UserView
+from ..models.login import LinkView
 from ..models.page import Page
 from .connection import AsyncConnection
 from .pages import all_of
@@ -35,6 +36,7 @@ class AsyncUsers:
         role: UserRole | str | None = None,
         disabled: bool | None = None,
         grants: Mapping[str, StoreGrant] | None = None,
+        account: str | None = None,
     ) -> UserView:
         """Makes a user, or changes one; what is not given stays as it is.
 
@@ -43,6 +45,8 @@ class AsyncUsers:
             role: The role. A new user is a `user`.
             disabled: True locks the user out; false ends that.
             grants: All the rights in single stores; those in stores that it leaves out end.
+            account: Account of the hosts as which its transfers use mapped stores. An empty text
+                takes it away.
         """
         if role is None or disabled is None:
             known = await self._known(name)
@@ -52,12 +56,29 @@ class AsyncUsers:
         body: dict[str, object] = {"role": str(role), "disabled": disabled}
         if grants is not None:
             body["grants"] = {store: grant.model_dump() for store, grant in grants.items()}
+        if account is not None:
+            body["account"] = account
         operation = operations.USERS_SET
         return await self._connection.call(operation, UserView, {"name": name}, json=body)
 
     async def remove(self, name: str) -> None:
         """Removes a user and all its tokens."""
         await self._connection.read(operations.USERS_REMOVE, {"name": name})
+
+    async def set_password(self, name: str, password: str, *, current: str | None = None) -> None:
+        """Sets a password, and ends the other sessions of its user.
+
+        Args:
+            name: The user.
+            password: The new password, of at least 12 characters.
+            current: The present one, which a user needs for its own.
+        """
+        body = {"password": password, "current": current}
+        await self._connection.read(operations.USERS_SET_PASSWORD, {"name": name}, json=body)
+
+    async def invite(self, name: str) -> LinkView:
+        """Makes a link by which the user sets its own password, once within three days."""
+        return await self._connection.call(operations.USERS_INVITE, LinkView, {"name": name})
 
     async def _known(self, name: str) -> UserView | None:
         try:

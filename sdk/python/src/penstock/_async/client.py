@@ -8,15 +8,25 @@ import httpx2
 
 from .. import _operations as operations
 from .._address import Address, url_of
+from .._credentials import Credentials
 from .._retry import RetryPolicy
 from .._settings import Settings
 from ..models.access import MeView
-from ..models.transfer import QueueView
 from .access import AsyncTokens, AsyncUsers
 from .configuration import AsyncConfiguration
 from .connection import AsyncConnection
+from .login import AsyncAuth, AsyncSessions
 from .plans import AsyncPlans
-from .resources import AsyncCluster, AsyncOrphans, AsyncPeers, AsyncSite, AsyncSites, AsyncStores
+from .queue import AsyncQueue
+from .resources import (
+    AsyncAudit,
+    AsyncCluster,
+    AsyncOrphans,
+    AsyncPeers,
+    AsyncSite,
+    AsyncSites,
+    AsyncStores,
+)
 from .transfers import AsyncTransfers
 from .webhooks import AsyncWebhooks
 
@@ -65,10 +75,14 @@ class AsyncPenstock:
         self.sites = AsyncSites(self._connection)
         self.peers = AsyncPeers(self._connection)
         self.site = AsyncSite(self._connection)
+        self.queue = AsyncQueue(self._connection)
         self.settings = AsyncConfiguration(self._connection)
         self.users = AsyncUsers(self._connection)
         self.tokens = AsyncTokens(self._connection)
         self.webhooks = AsyncWebhooks(self._connection)
+        self.sessions = AsyncSessions(self._connection)
+        self.auth = AsyncAuth(self._connection)
+        self.audit = AsyncAudit(self._connection)
         self.orphans = AsyncOrphans(self._connection)
         self.cluster = AsyncCluster(self._connection)
 
@@ -84,13 +98,23 @@ class AsyncPenstock:
         """Makes a client for the daemon that the environment names.
 
         `PENSTOCK_URL` is its URL. Without it `PENSTOCK_DIR` is the site directory that holds its
-        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token, and
-        `PENSTOCK_CA` the file that `ca` names otherwise.
+        socket; without that it is the daemon of the last `penstock login`, else the socket in
+        `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token, and `PENSTOCK_CA` the file that `ca`
+        names otherwise; what is missing is taken from the log-in there.
+
+        Raises:
+            ValueError: The log-ins of this user cannot be read.
         """
+        token, ca = os.environ.get("PENSTOCK_TOKEN"), ca or os.environ.get("PENSTOCK_CA")
+        stored = Credentials() if token and ca else Credentials.load(os.environ)
+        url = url_of(os.environ, stored.default)
+        login = stored.of(url)
+        if login is not None and ca is None:
+            ca = ssl.create_default_context(cadata=login.ca)
         return cls(
-            url_of(os.environ),
-            token=os.environ.get("PENSTOCK_TOKEN"),
-            ca=ca or os.environ.get("PENSTOCK_CA"),
+            url,
+            token=token or (login.token if login else None),
+            ca=ca,
             timeout=timeout,
             retries=retries,
             reconnect_timeout=reconnect_timeout,
@@ -103,10 +127,6 @@ class AsyncPenstock:
     async def me(self) -> MeView:
         """Returns the caller: its user, role and rights."""
         return await self._connection.call(operations.ME, MeView)
-
-    async def queue(self) -> QueueView:
-        """Returns the transfers that wait, in the order in which they would start."""
-        return await self._connection.call(operations.QUEUE, QueueView)
 
     async def aclose(self) -> None:
         """Closes all connections."""

@@ -60,10 +60,11 @@ class AsyncConnection:
         query: Mapping[str, str] | None = None,
         json: object = None,
         content: bytes | None = None,
+        form: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> bytes:
         """Sends a request, and returns the body of its reply."""
-        request = self._request(operation, segments, timeout, query, json, content)
+        request = self._request(operation, segments, timeout, query, json, content, form)
         response = await self._send(operation, request, is_whole=True)
         return response.content
 
@@ -114,6 +115,7 @@ class AsyncConnection:
         query: Mapping[str, str] | None = None,
         json: object = None,
         content: bytes | None = None,
+        form: Mapping[str, str] | None = None,
     ) -> httpx2.Request:
         patience = self.settings.timeout if timeout is None else timeout
         return self._client.build_request(
@@ -122,6 +124,7 @@ class AsyncConnection:
             params=query,
             json=json,
             content=content,
+            data=form,
             timeout=httpx2.Timeout(patience, connect=min(patience, _CONNECT_TIMEOUT_S)),
         )
 

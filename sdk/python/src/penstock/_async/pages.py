@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from .._operations import Operation
+from ..models.entry import AuditEntry, AuditList, EntryList, EntryView
 from ..models.page import Page
 from .connection import AsyncConnection
 
@@ -62,3 +63,62 @@ class AsyncTransferPages:
                 if len(found) == count:
                     break
         return found
+
+
+class AsyncEntryPages:
+    """The entries of a directory. Iterating fetches a page when it is needed."""
+
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        operation: Operation,
+        segments: Mapping[str, str],
+        query: Mapping[str, str],
+    ) -> None:
+        self._connection = connection
+        self._operation = operation
+        self._segments = segments
+        self._query = query
+
+    async def pages(self) -> AsyncIterator[EntryList]:
+        """Iterates over the pages. One may have fewer entries than were asked for, even none."""
+        query = dict(self._query)
+        while True:
+            page = await self._connection.call(
+                self._operation, EntryList, self._segments, query=query
+            )
+            yield page
+            if page.next is None:
+                return
+            query["cursor"] = page.next
+
+    async def __aiter__(self) -> AsyncIterator[EntryView]:
+        async for page in self.pages():
+            for entry in page.items:
+                yield entry
+
+
+class AsyncAuditPages:
+    """Lines of the audit log, newest first. Iterating fetches a page when it is needed."""
+
+    def __init__(
+        self, connection: AsyncConnection, operation: Operation, query: Mapping[str, str]
+    ) -> None:
+        self._connection = connection
+        self._operation = operation
+        self._query = query
+
+    async def pages(self) -> AsyncIterator[AuditList]:
+        """Iterates over the pages, which name peers that are silent."""
+        query = dict(self._query)
+        while True:
+            page = await self._connection.call(self._operation, AuditList, query=query)
+            yield page
+            if page.next is None:
+                return
+            query["cursor"] = page.next
+
+    async def __aiter__(self) -> AsyncIterator[AuditEntry]:
+        async for page in self.pages():
+            for entry in page.items:
+                yield entry

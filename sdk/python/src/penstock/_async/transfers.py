@@ -12,6 +12,7 @@ from .. import _operations as operations
 from .._patience import Deadline
 from .._reply import parsed
 from .._requests import (
+    deadline_body,
     new_id,
     options_body,
     scheduling,
@@ -26,8 +27,10 @@ from ..models.options import ChecksumKind, TransferOptions
 from ..models.page import Page
 from ..models.peer import TransferPaths
 from ..models.place import Location
+from ..models.queue import BulkReply, QueueFilter
 from ..models.receipt import Receipt
 from ..models.transfer import (
+    DeadlinePolicy,
     Exit,
     FailedItem,
     TransferState,
@@ -165,12 +168,25 @@ class AsyncTransfers:
         label: str = "",
         priority: int | None = None,
         not_before: datetime | float | None = None,
+        deadline: datetime | float | None = None,
+        deadline_policy: DeadlinePolicy | str | None = None,
+        expected_bytes: int | None = None,
+        urgent: bool = False,
+        progress_timeout_s: int | None = None,
+        attempts_max: int | None = None,
         id: str | None = None,
     ) -> AsyncTransfer:
         """Submits a transfer, and returns it as it was accepted.
 
         `label` is a note, which lists show. `priority` is among the transfers of one user, 0 to
         100; none is 50. It starts at `not_before` at the earliest: a time, or seconds since 1970.
+        `urgent` puts it before all fair shares, for operators.
+
+        It is to be done by `deadline`. The policy `promise` is the usual one: the error
+        `deadline-unkeepable` has the forecast in `problem.deadline`. `expected_bytes` helps it.
+
+        An attempt ends after `progress_timeout_s` seconds without progress, 600 unless given, and
+        is retried later. `attempts_max` in a row that move nothing end the transfer.
 
         It gets an id before the request is sent, so that sending the request again never starts a
         second transfer. If the call fails, the error's `transfer_id` tells the id: submitting again
@@ -178,7 +194,13 @@ class AsyncTransfers:
         """
         id = id or new_id()
         body = transfer_body(id, source, target, with_receipt(options_body(options)))
-        body.update(scheduling(label, priority, not_before))
+        body.update(scheduling(label, priority, not_before, urgent))
+        if deadline is not None:
+            body["deadline"] = deadline_body(deadline, deadline_policy, expected_bytes)
+        if progress_timeout_s is not None:
+            body["progress_timeout_s"] = progress_timeout_s
+        if attempts_max is not None:
+            body["attempts_max"] = attempts_max
         return await self.submit_body(id, body)
 
     async def submit_body(self, id: str, body: dict[str, object]) -> AsyncTransfer:
@@ -337,6 +359,50 @@ class AsyncTransfers:
         """Sets the rate limit of a transfer, also while it runs; none removes it."""
         body = {"limits": {"rate_bits_per_s": rate_bits_per_s}}
         return await self._one(operations.TRANSFERS_CHANGE, id, body)
+
+    async def act_on_many(
+        self,
+        action: str,
+        *,
+        ids: Iterable[str] = (),
+        filter: QueueFilter | None = None,
+        state: TransferState | str | None = None,
+    ) -> BulkReply:
+        """Pauses, resumes, cancels or retries up to 500 transfers.
+
+        They are named by their whole `ids`, or are the oldest transfers of this site that fit the
+        action, `filter` and `state`. Call it again while the reply has `more`.
+        """
+        body: dict[str, object] = {"action": action, "ids": list(ids)}
+        if filter is not None or state is not None:
+            chosen = {} if filter is None else filter.model_dump(exclude_none=True)
+            body["filter"] = chosen if state is None else {**chosen, "state": str(state)}
+        operation = operations.TRANSFERS_ACT_ON_MANY
+        return await self._connection.call(operation, BulkReply, json=body)
+
+    async def set_deadline(
+        self,
+        id: str,
+        at: datetime | float,
+        *,
+        policy: DeadlinePolicy | str | None = None,
+        expected_bytes: int | None = None,
+    ) -> AsyncTransfer:
+        """Gives a transfer a deadline: a time, or seconds since 1970; see `submit`."""
+        body = deadline_body(at, policy, expected_bytes)
+        return await self._one(operations.TRANSFERS_SET_DEADLINE, id, body)
+
+    async def remove_deadline(self, id: str) -> AsyncTransfer:
+        """Takes the deadline of a transfer away."""
+        return await self._one(operations.TRANSFERS_REMOVE_DEADLINE, id)
+
+    async def set_urgent(self, id: str) -> AsyncTransfer:
+        """Has a transfer start before all fair shares. For operators."""
+        return await self._one(operations.TRANSFERS_SET_URGENT, id)
+
+    async def remove_urgent(self, id: str) -> AsyncTransfer:
+        """Has a transfer wait for its turn as others do. For operators."""
+        return await self._one(operations.TRANSFERS_REMOVE_URGENT, id)
 
     async def failures(self, id: str) -> AsyncIterator[FailedItem]:
         """Iterates over all failed items of a transfer, however many they are."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from .. import _operations as operations
 from ..errors import ApiError
 from ..models.access import Scope, StoreGrant, TokenView, UserRole, UserView
+from ..models.login import LinkView
 from ..models.page import Page
 from .connection import Connection
 from .pages import all_of
@@ -36,6 +37,7 @@ class Users:
         role: UserRole | str | None = None,
         disabled: bool | None = None,
         grants: Mapping[str, StoreGrant] | None = None,
+        account: str | None = None,
     ) -> UserView:
         """Makes a user, or changes one; what is not given stays as it is.
 
@@ -44,6 +46,8 @@ class Users:
             role: The role. A new user is a `user`.
             disabled: True locks the user out; false ends that.
             grants: All the rights in single stores; those in stores that it leaves out end.
+            account: Account of the hosts as which its transfers use mapped stores. An empty text
+                takes it away.
         """
         if role is None or disabled is None:
             known = self._known(name)
@@ -53,12 +57,29 @@ class Users:
         body: dict[str, object] = {"role": str(role), "disabled": disabled}
         if grants is not None:
             body["grants"] = {store: grant.model_dump() for store, grant in grants.items()}
+        if account is not None:
+            body["account"] = account
         operation = operations.USERS_SET
         return self._connection.call(operation, UserView, {"name": name}, json=body)
 
     def remove(self, name: str) -> None:
         """Removes a user and all its tokens."""
         self._connection.read(operations.USERS_REMOVE, {"name": name})
+
+    def set_password(self, name: str, password: str, *, current: str | None = None) -> None:
+        """Sets a password, and ends the other sessions of its user.
+
+        Args:
+            name: The user.
+            password: The new password, of at least 12 characters.
+            current: The present one, which a user needs for its own.
+        """
+        body = {"password": password, "current": current}
+        self._connection.read(operations.USERS_SET_PASSWORD, {"name": name}, json=body)
+
+    def invite(self, name: str) -> LinkView:
+        """Makes a link by which the user sets its own password, once within three days."""
+        return self._connection.call(operations.USERS_INVITE, LinkView, {"name": name})
 
     def _known(self, name: str) -> UserView | None:
         try:

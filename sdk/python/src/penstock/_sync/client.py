@@ -9,15 +9,25 @@ import httpx2
 
 from .. import _operations as operations
 from .._address import Address, url_of
+from .._credentials import Credentials
 from .._retry import RetryPolicy
 from .._settings import Settings
 from ..models.access import MeView
-from ..models.transfer import QueueView
 from .access import Tokens, Users
 from .configuration import Configuration
 from .connection import Connection
+from .login import Auth, Sessions
 from .plans import Plans
-from .resources import Cluster, Orphans, Peers, Site, Sites, Stores
+from .queue import Queue
+from .resources import (
+    Audit,
+    Cluster,
+    Orphans,
+    Peers,
+    Site,
+    Sites,
+    Stores,
+)
 from .transfers import Transfers
 from .webhooks import Webhooks
 
@@ -66,10 +76,14 @@ class Penstock:
         self.sites = Sites(self._connection)
         self.peers = Peers(self._connection)
         self.site = Site(self._connection)
+        self.queue = Queue(self._connection)
         self.settings = Configuration(self._connection)
         self.users = Users(self._connection)
         self.tokens = Tokens(self._connection)
         self.webhooks = Webhooks(self._connection)
+        self.sessions = Sessions(self._connection)
+        self.auth = Auth(self._connection)
+        self.audit = Audit(self._connection)
         self.orphans = Orphans(self._connection)
         self.cluster = Cluster(self._connection)
 
@@ -85,13 +99,23 @@ class Penstock:
         """Makes a client for the daemon that the environment names.
 
         `PENSTOCK_URL` is its URL. Without it `PENSTOCK_DIR` is the site directory that holds its
-        socket; without that, `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token, and
-        `PENSTOCK_CA` the file that `ca` names otherwise.
+        socket; without that it is the daemon of the last `penstock login`, else the socket in
+        `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token, and `PENSTOCK_CA` the file that `ca`
+        names otherwise; what is missing is taken from the log-in there.
+
+        Raises:
+            ValueError: The log-ins of this user cannot be read.
         """
+        token, ca = os.environ.get("PENSTOCK_TOKEN"), ca or os.environ.get("PENSTOCK_CA")
+        stored = Credentials() if token and ca else Credentials.load(os.environ)
+        url = url_of(os.environ, stored.default)
+        login = stored.of(url)
+        if login is not None and ca is None:
+            ca = ssl.create_default_context(cadata=login.ca)
         return cls(
-            url_of(os.environ),
-            token=os.environ.get("PENSTOCK_TOKEN"),
-            ca=ca or os.environ.get("PENSTOCK_CA"),
+            url,
+            token=token or (login.token if login else None),
+            ca=ca,
             timeout=timeout,
             retries=retries,
             reconnect_timeout=reconnect_timeout,
@@ -104,10 +128,6 @@ class Penstock:
     def me(self) -> MeView:
         """Returns the caller: its user, role and rights."""
         return self._connection.call(operations.ME, MeView)
-
-    def queue(self) -> QueueView:
-        """Returns the transfers that wait, in the order in which they would start."""
-        return self._connection.call(operations.QUEUE, QueueView)
 
     def close(self) -> None:
         """Closes all connections."""

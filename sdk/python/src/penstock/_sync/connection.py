@@ -61,10 +61,11 @@ class Connection:
         query: Mapping[str, str] | None = None,
         json: object = None,
         content: bytes | None = None,
+        form: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> bytes:
         """Sends a request, and returns the body of its reply."""
-        request = self._request(operation, segments, timeout, query, json, content)
+        request = self._request(operation, segments, timeout, query, json, content, form)
         response = self._send(operation, request, is_whole=True)
         return response.content
 
@@ -115,6 +116,7 @@ class Connection:
         query: Mapping[str, str] | None = None,
         json: object = None,
         content: bytes | None = None,
+        form: Mapping[str, str] | None = None,
     ) -> httpx2.Request:
         patience = self.settings.timeout if timeout is None else timeout
         return self._client.build_request(
@@ -123,6 +125,7 @@ class Connection:
             params=query,
             json=json,
             content=content,
+            data=form,
             timeout=httpx2.Timeout(patience, connect=min(patience, _CONNECT_TIMEOUT_S)),
         )
 

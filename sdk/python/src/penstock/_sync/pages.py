@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from .._operations import Operation
+from ..models.entry import AuditEntry, AuditList, EntryList, EntryView
 from ..models.page import Page
 from .connection import Connection
 
@@ -63,3 +64,60 @@ class TransferPages:
                 if len(found) == count:
                     break
         return found
+
+
+class EntryPages:
+    """The entries of a directory. Iterating fetches a page when it is needed."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        operation: Operation,
+        segments: Mapping[str, str],
+        query: Mapping[str, str],
+    ) -> None:
+        self._connection = connection
+        self._operation = operation
+        self._segments = segments
+        self._query = query
+
+    def pages(self) -> Iterator[EntryList]:
+        """Iterates over the pages. One may have fewer entries than were asked for, even none."""
+        query = dict(self._query)
+        while True:
+            page = self._connection.call(self._operation, EntryList, self._segments, query=query)
+            yield page
+            if page.next is None:
+                return
+            query["cursor"] = page.next
+
+    def __iter__(self) -> Iterator[EntryView]:
+        for page in self.pages():
+            for entry in page.items:
+                yield entry
+
+
+class AuditPages:
+    """Lines of the audit log, newest first. Iterating fetches a page when it is needed."""
+
+    def __init__(
+        self, connection: Connection, operation: Operation, query: Mapping[str, str]
+    ) -> None:
+        self._connection = connection
+        self._operation = operation
+        self._query = query
+
+    def pages(self) -> Iterator[AuditList]:
+        """Iterates over the pages, which name peers that are silent."""
+        query = dict(self._query)
+        while True:
+            page = self._connection.call(self._operation, AuditList, query=query)
+            yield page
+            if page.next is None:
+                return
+            query["cursor"] = page.next
+
+    def __iter__(self) -> Iterator[AuditEntry]:
+        for page in self.pages():
+            for entry in page.items:
+                yield entry

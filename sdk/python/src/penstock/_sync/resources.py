@@ -1,11 +1,20 @@
 # Written by tools/generate.py from _async/resources.py: change that file.
 """The resources of the API beside transfers and plans."""
 
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
 from .. import _operations as operations
+from .._operations import Operation
 from ..models.cluster import RecoveredView
+from ..models.entry import AuditResult, SiteStoreView, StoreDetails
 from ..models.page import Page
 from ..models.path import PairReport, PathsView
 from ..models.peer import PeersView, PeerView
+from ..models.place import PathText
+from ..models.plan import ItemKind
 from ..models.site import (
     Finding,
     JoinReply,
@@ -19,18 +28,44 @@ from ..models.site import (
     TokenReply,
 )
 from .connection import Connection
-from .pages import all_of
+from .pages import AuditPages, EntryPages, all_of
 
 _SLOW_S = 300.0
 """Seconds for what asks other hosts, one after another."""
 
 # `list` is a method below.
 _StoreViews = list[StoreView]
+_SiteStoreViews = list[SiteStoreView]
 _SiteViews = list[SiteView]
 _SiteEvents = list[SiteEventView]
 _Findings = list[Finding]
 _Orphans = list[Orphan]
 _Names = list[str]
+_JsonObject = dict[str, object]
+
+
+Path = str | bytes | os.PathLike[str] | PathText
+"""A path within a store, or the begin of a name."""
+EntryOrder = Literal["name", "-mtime", "-size"]
+"""By name, the newest first, the largest first."""
+
+
+def _entries(
+    connection: Connection,
+    operation: Operation,
+    segments: Mapping[str, str],
+    path: Path,
+    prefix: Path,
+    kind: ItemKind | str | None,
+    sort: EntryOrder,
+    page_size: int | None,
+) -> EntryPages:
+    query = {"path": str(PathText.of(path)), "prefix": str(PathText.of(prefix)), "sort": sort}
+    if kind is not None:
+        query["kind"] = str(kind)
+    if page_size is not None:
+        query["limit"] = str(page_size)
+    return EntryPages(connection, operation, segments, query)
 
 
 class Stores:
@@ -42,6 +77,41 @@ class Stores:
     def list(self) -> _StoreViews:
         """Returns the stores, with the rights of paired sites to them."""
         return all_of(self._connection, operations.STORES_LIST, Page[StoreView])
+
+    def get(self, store: str) -> StoreDetails:
+        """Returns a store: its state, its room, the peers that have it, the caller's rights."""
+        segments = {"store": store}
+        return self._connection.call(operations.STORES_GET, StoreDetails, segments)
+
+    def entries(
+        self,
+        store: str,
+        path: Path = "",
+        *,
+        prefix: Path = "",
+        kind: ItemKind | str | None = None,
+        sort: EntryOrder = "name",
+        page_size: int | None = None,
+    ) -> EntryPages:
+        """Lists a directory; nothing is asked before the first entry is.
+
+        A directory of more than 20,000 names comes in the order of its file system.
+
+        Args:
+            store: The store.
+            path: The directory within it; the root if it is empty.
+            prefix: Only names that begin with this.
+            kind: Only entries of this kind.
+            sort: The order.
+            page_size: Entries that one request fetches, 1 to 1000.
+        """
+        operation, segments = operations.STORES_ENTRIES, {"store": store}
+        return _entries(self._connection, operation, segments, path, prefix, kind, sort, page_size)
+
+    def make_directory(self, store: str, path: Path) -> None:
+        """Makes a directory whose parent exists. One that exists is an error `entry-exists`."""
+        operation, body = operations.STORES_MAKE_DIRECTORY, {"path": str(PathText.of(path))}
+        self._connection.read(operation, {"store": store}, json=body)
 
 
 class Sites:
@@ -67,6 +137,32 @@ class Sites:
         """Ends a pairing."""
         self._connection.read(operations.SITES_UNPAIR, {"site": site})
 
+    def stores(self, site: str) -> _SiteStoreViews:
+        """Returns the stores of a paired site that it lets this one read or write."""
+        segments = {"site": site}
+        operation, page = operations.SITES_STORES, Page[SiteStoreView]
+        return (self._connection.call(operation, page, segments)).items
+
+    def entries(
+        self,
+        site: str,
+        store: str,
+        path: Path = "",
+        *,
+        prefix: Path = "",
+        kind: ItemKind | str | None = None,
+        sort: EntryOrder = "name",
+        page_size: int | None = None,
+    ) -> EntryPages:
+        """Lists a directory in a store of a paired site, as `stores.entries` does."""
+        operation, segments = operations.SITES_ENTRIES, {"site": site, "store": store}
+        return _entries(self._connection, operation, segments, path, prefix, kind, sort, page_size)
+
+    def make_directory(self, site: str, store: str, path: Path) -> None:
+        """Makes a directory in a store of a paired site, as `stores.make_directory` does."""
+        operation, body = operations.SITES_MAKE_DIRECTORY, {"path": str(PathText.of(path))}
+        self._connection.read(operation, {"site": site, "store": store}, json=body)
+
     def paths(self, site: str) -> PathsView:
         """Tries the network paths between this site and another, from both ends."""
         segments = {"site": site}
@@ -76,6 +172,51 @@ class Sites:
         """Examines whether this site and another fit each other."""
         segments = {"site": site}
         return self._connection.call(operations.SITES_DOCTOR, PairReport, segments, timeout=_SLOW_S)
+
+
+class Audit:
+    """The audit logs of all peers. Users without the right to them see their own lines."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        object: str | None = None,
+        result: AuditResult | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int | None = None,
+    ) -> AuditPages:
+        """Lists lines, newest first; nothing is asked before the first line is.
+
+        Args:
+            actor: Only requests of this user.
+            action: Only this operation, such as `submit_transfer`.
+            object: Only requests whose path names this object.
+            result: Only requests with this result.
+            since: Only requests at this time or later; it has a time zone.
+            until: Only requests before this time; it has a time zone.
+            page_size: Lines that one request fetches, 1 to 500.
+
+        Raises:
+            ValueError: A time has no time zone.
+        """
+        query: dict[str, str] = {}
+        words = {"actor": actor, "action": action, "object": object, "result": result}
+        query.update({key: str(value) for key, value in words.items() if value is not None})
+        for key, time in (("since", since), ("until", until)):
+            if time is None:
+                continue
+            if time.tzinfo is None:
+                raise ValueError(f"`{key}` has no time zone")
+            query[key] = time.isoformat()
+        if page_size is not None:
+            query["limit"] = str(page_size)
+        return AuditPages(self._connection, operations.AUDIT_LIST, query)
 
 
 class Peers:
@@ -137,6 +278,10 @@ class Site:
     def doctor(self) -> _Findings:
         """Examines the hosts of the site."""
         return all_of(self._connection, operations.SITE_DOCTOR, Page[Finding], timeout=_SLOW_S)
+
+    def openapi(self) -> _JsonObject:
+        """Returns the OpenAPI 3.1 document of the API."""
+        return self._connection.call(operations.SITE_OPENAPI, _JsonObject)
 
     def rotate_keys(self) -> RotateReply:
         """Gives the site new keys, and tells them to its peers and paired sites."""

@@ -66,11 +66,17 @@ class UserView(View):
     created_at: datetime
     """Time of its creation."""
     disabled: bool = False
-    """True if the user is locked out: no token of it is accepted."""
+    """True if the user is locked out: no token, password or session of it is accepted."""
     grants: dict[str, StoreGrant] = {}
     """Rights in single stores, for the roles viewer and user."""
+    account: str | None = None
+    """Account of the hosts as which its transfers use mapped stores; none if it has none."""
     tokens: int = 0
     """Number of its tokens that are valid now."""
+    sessions: int = 0
+    """Number of its sessions that are not over."""
+    has_password: bool = False
+    """True if it has a password."""
 
 
 class TokenView(View):
@@ -100,7 +106,9 @@ class MeView(View):
     role: UserRole
     """The role."""
     via: str = ""
-    """Way by which the caller proved its identity: `socket` or `token`."""
+    """Way by which the caller proved its identity: `socket`, `token` or `session`."""
+    via_id: str | None = None
+    """Identifier of the token or the session; none at the socket."""
     scopes: list[Scope] | None = None
     """Scopes of the token; none where nothing is taken away."""
     rights: list[str] = []

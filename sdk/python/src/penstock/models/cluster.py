@@ -42,6 +42,8 @@ class StoreCard(View):
     """Rights of paired sites to the store, as that peer is configured."""
     trouble: str = ""
     """The reason why it cannot be opened, in words; empty if it can."""
+    mapped: bool = False
+    """True if it is used as the accounts of users, by the configuration of that peer."""
 
 
 class PeerCard(View):

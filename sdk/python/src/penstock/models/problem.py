@@ -1,5 +1,7 @@
 """Problems, as replies and events carry them."""
 
+from datetime import datetime
+
 from .base import View
 from .reference import ObjectRef
 from .transfer import Exit
@@ -17,6 +19,17 @@ class FieldFault(View):
     """The kind of the fault: `unknown-field`, or the code of the problem."""
     detail: str = ""
     """The fault, for people."""
+
+
+class DeadlineOutlook(View):
+    """Reason why a deadline cannot be promised, in figures."""
+
+    forecast_at: datetime | None = None
+    """Forecast end of the transfer; none if nothing is known of what runs before it."""
+    missing_factor: float | None = None
+    """Time until the forecast end, divided by the time until the deadline."""
+    would_yield: list[str] = []
+    """Transfers that would have to start later, or stop, so that it is kept."""
 
 
 class Problem(View):
@@ -59,6 +72,8 @@ class ProblemDetails(View):
     """Fields of the request that are at fault."""
     object: ObjectRef | None = None
     """The object that the problem is about."""
+    deadline: DeadlineOutlook | None = None
+    """Figures of a deadline that cannot be promised."""
 
 
 class ProblemDocument(ProblemDetails):

@@ -305,6 +305,41 @@ class FailureSummary(FailureCount):
     """The first of them; all are in the failure list."""
 
 
+class DeadlinePolicy(OpenEnum):
+    """Meaning of a deadline."""
+
+    PROMISE = "promise"
+    """The site accepts it only if the forecast keeps it, and then reserves a place for it."""
+    BEST_EFFORT = "best_effort"
+    """The site accepts it, and reports when it is at risk."""
+    CANCEL = "cancel"
+    """As best effort; a transfer that has not ended by then is cancelled."""
+
+
+class Promise(OpenEnum):
+    """Outlook of a deadline."""
+
+    KEPT = "kept"
+    """The forecast keeps it, or nothing speaks against it."""
+    AT_RISK = "at_risk"
+    """The forecast does not keep it, or there is none ten minutes before."""
+    MISSED = "missed"
+    """The time is over."""
+
+
+class DeadlineView(View):
+    """Time by which a transfer has to be done."""
+
+    at: datetime
+    """The time."""
+    policy: DeadlinePolicy
+    """Its meaning."""
+    promise: Promise
+    """Its outlook."""
+    forecast_at: datetime | None = None
+    """Forecast end of the transfer; none if there is none."""
+
+
 class _TransferFields(View):
     """What lists and single transfers have in common."""
 
@@ -336,6 +371,10 @@ class _TransferFields(View):
     """Earliest start, if one was given."""
     priority: int | None = None
     """Priority among the transfers of one user, 0 to 100; none for the usual one, 50."""
+    urgent: bool = False
+    """True if an operator has put it before all fair shares."""
+    deadline: DeadlineView | None = None
+    """Time by which it has to be done, and the outlook."""
     attempt: int = 0
     """Number of attempts that were begun."""
     bottleneck: Bottleneck | None = None
@@ -375,31 +414,3 @@ class TransferView(_TransferFields):
     def first_failures(self) -> list[FailedItem]:
         """The first failed items; all of them are in the failure list."""
         return self.failure_summary.first
-
-
-class QueueEntry(View):
-    """A transfer that waits."""
-
-    id: str
-    """The transfer."""
-    owner: str | None = None
-    """Its user; none where another site submitted it, or the administrator of the host."""
-    label: str = ""
-    """Note of its user."""
-    source: Location
-    """Source."""
-    target: Location
-    """Target."""
-    waiting: WaitingView
-    """Reason for which it waits."""
-
-
-class QueueView(View):
-    """The transfers of the site that wait, in the order in which they would start."""
-
-    running: int = 0
-    """Number of transfers that run."""
-    waiting: int = 0
-    """Number of transfers that wait."""
-    transfers: list[QueueEntry] = []
-    """The first of them, at most 500."""

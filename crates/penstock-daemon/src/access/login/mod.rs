@@ -1,0 +1,47 @@
+//! Log-ins of people: passwords, browser sessions, one-time links, programs that a user lets in.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `hasher` | hashing passwords within a bound of memory |
+//! | `throttle` | the wait after log-ins that failed |
+//! | `passwords` | proving and setting a password |
+//! | `sessions` | sessions, which begin and end at the controller |
+//! | `links` | one-time links, for the first administrator and for new passwords |
+//! | `devices` | programs without a browser that ask to be let in (RFC 8628) |
+//! | `origin` | the client of a request, as it was seen |
+
+pub(crate) mod devices;
+mod hasher;
+pub(crate) mod links;
+mod origin;
+pub(crate) mod passwords;
+pub(crate) mod sessions;
+mod throttle;
+
+pub(crate) use origin::ClientOrigin;
+
+use std::sync::Arc;
+
+use super::users::Users;
+use crate::site::context::Site;
+
+/// All log-ins of a site.
+pub(crate) struct Logins {
+    pub(crate) site: Arc<Site>,
+    pub(crate) passwords: Arc<passwords::Passwords>,
+    pub(crate) sessions: Arc<sessions::Sessions>,
+    pub(crate) links: links::Links,
+    pub(crate) devices: devices::Devices,
+}
+
+impl Logins {
+    pub(crate) fn new(site: &Arc<Site>, users: &Arc<Users>) -> Self {
+        let (site, users) = (|| Arc::clone(site), || Arc::clone(users));
+        let passwords = Arc::new(passwords::Passwords::new(site(), users()));
+        let own = || Arc::clone(&passwords);
+        let sessions = Arc::new(sessions::Sessions::new(site(), users(), own()));
+        let links = links::Links::new(site(), users(), own(), Arc::clone(&sessions));
+        let devices = devices::Devices::new(site(), users(), own());
+        Self { site: site(), passwords, sessions, links, devices }
+    }
+}

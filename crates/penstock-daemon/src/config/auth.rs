@@ -1,0 +1,87 @@
+//! The part of the configuration about log-ins.
+
+use penstock_api::access::SessionLimits;
+use serde::{Deserialize, Serialize};
+
+use super::error::AuthConfigError;
+
+/// Longest time of a session that may be configured, in seconds.
+const SESSION_SECONDS_MAX: u64 = 90 * 24 * 3600;
+
+/// How people log in to the HTTPS API. All peers of a site should have the same values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthConfig {
+    /// Users may log in by name and password. Default: true.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub password: bool,
+    /// Seconds without a request after which a browser session ends. Default: 43200, 12 hours.
+    #[serde(default = "session_idle_default", skip_serializing_if = "is_session_idle_default")]
+    pub session_idle_seconds: u64,
+    /// Seconds after its log-in at which a browser session ends. Default: 604800, 7 days.
+    #[serde(default = "session_max_default", skip_serializing_if = "is_session_max_default")]
+    pub session_max_seconds: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn session_idle_default() -> u64 {
+    12 * 3600
+}
+
+fn session_max_default() -> u64 {
+    7 * 24 * 3600
+}
+
+// What is as without the table is not written: a change of one key is then none of the others.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_session_idle_default(seconds: &u64) -> bool {
+    *seconds == session_idle_default()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_session_max_default(seconds: &u64) -> bool {
+    *seconds == session_max_default()
+}
+
+impl Default for AuthConfig {
+    fn default() -> Self {
+        Self {
+            password: yes(),
+            session_idle_seconds: session_idle_default(),
+            session_max_seconds: session_max_default(),
+        }
+    }
+}
+
+impl AuthConfig {
+    pub(crate) fn check(&self) -> Result<(), AuthConfigError> {
+        let seconds = [
+            ("session_idle_seconds", self.session_idle_seconds),
+            ("session_max_seconds", self.session_max_seconds),
+        ];
+        for (key, seconds) in seconds {
+            if !(1..=SESSION_SECONDS_MAX).contains(&seconds) {
+                return Err(AuthConfigError::Seconds { key, most: SESSION_SECONDS_MAX });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether all values are the defaults, which are not written to a file.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the limits of sessions.
+    pub(crate) fn session_limits(&self) -> SessionLimits {
+        SessionLimits { idle_s: self.session_idle_seconds, age_s: self.session_max_seconds }
+    }
+}

@@ -1,0 +1,415 @@
+//! The machine: what waits, what runs, and which starts next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use penstock_proto::id::TransferId;
+
+use super::fair_share::{FairShare, Weights};
+use super::limits::Limits;
+use super::request::{Counter, Request};
+use super::reservations::Reservations;
+use super::wait::{Hold, UnixMs, Wait, WaitCode};
+
+/// A transfer that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) request: Request,
+    /// Time since which it waits for the present reason.
+    since: UnixMs,
+    hold: Option<Hold>,
+    /// Reason found by the last decision.
+    code: WaitCode,
+}
+
+/// The machine. See the module.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    pub(super) limits: Limits,
+    pub(super) waiting: BTreeMap<TransferId, Waiting>,
+    pub(super) running: BTreeMap<TransferId, Request>,
+    /// Expected ends of running transfers, as far as they are known.
+    pub(super) ends: BTreeMap<TransferId, UnixMs>,
+    pub(super) counts: BTreeMap<Counter, u32>,
+    pub(super) shares: FairShare,
+}
+
+impl Queue {
+    /// Returns an empty queue.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            shares: FairShare::default(),
+        }
+    }
+
+    /// Replaces the limits in force. Running transfers go on, over a new limit too.
+    pub fn handle_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Adds a transfer, or replaces what is known of a waiting one. A running one comes back into
+    /// the queue with its age.
+    pub fn handle_submitted(&mut self, request: Request, now: UnixMs) {
+        self.remove_running(request.id);
+        let (id, code) = (request.id, WaitCode::Turn);
+        let since = self.waiting.get(&id).map_or(now, |waiting| waiting.since);
+        self.waiting.insert(id, Waiting { request, since, hold: None, code });
+        self.check(id);
+    }
+
+    /// Keeps a waiting transfer from starting for a reason outside the queue, or lets it go.
+    /// Without effect on a transfer that does not wait.
+    pub fn handle_hold(&mut self, id: TransferId, hold: Option<Hold>, now: UnixMs) {
+        if let Some(waiting) = self.waiting.get_mut(&id) {
+            if waiting.hold.as_ref().map(|hold| hold.code) != hold.as_ref().map(|hold| hold.code) {
+                waiting.since = now;
+            }
+            waiting.hold = hold;
+        }
+    }
+
+    /// Records a transfer that runs already: after a restart, or after a change of the controller.
+    pub fn handle_running(&mut self, request: Request, now: UnixMs) {
+        self.waiting.remove(&request.id);
+        self.remove_running(request.id);
+        self.add_running(request, now);
+    }
+
+    /// Records the time that a running transfer still needs; `None` leaves what is known.
+    pub fn handle_forecast(&mut self, id: TransferId, seconds_left: Option<u64>, now: UnixMs) {
+        if self.running.contains_key(&id)
+            && let Some(seconds) = seconds_left
+        {
+            self.ends.insert(id, now.saturating_add(seconds.saturating_mul(1000)));
+        }
+    }
+
+    /// Records bytes that a running transfer has made durable since the last report.
+    pub fn handle_served(&mut self, id: TransferId, bytes: u64, now: UnixMs) {
+        if let Some(request) = self.running.get_mut(&id) {
+            let expected = bytes.min(request.bytes());
+            request.forecast_bytes = Some(request.bytes() - expected);
+            self.shares.serve(&request.group, &request.user, (bytes, expected), now);
+        }
+    }
+
+    /// Records bytes that a user was served at an earlier time, before the machine was made. Calls
+    /// come in the order of time.
+    pub fn handle_past(&mut self, group: &str, user: &str, bytes: u64, at: UnixMs) {
+        self.shares.serve(group, user, (bytes, 0), at);
+    }
+
+    /// Forgets a transfer: it has ended, or waits for its user. Returns whether it was known.
+    pub fn handle_ended(&mut self, id: TransferId) -> bool {
+        let has_waited = self.waiting.remove(&id).is_some();
+        self.remove_running(id) || has_waited
+    }
+
+    /// Returns the transfers to start now, first ones first, and counts them as running.
+    pub fn poll_starts(&mut self, now: UnixMs) -> Vec<TransferId> {
+        self.shares.forget_idle(now);
+        let mut starts = Vec::new();
+        let mut order = Order::of(self, now);
+        while !self.is_full()
+            && let Some(id) = order.next(self, now)
+        {
+            let waiting = self.waiting.remove(&id).expect("the order holds waiting transfers");
+            order.reservations.handle_start(&waiting.request, now);
+            self.add_running(waiting.request, now);
+            starts.push(id);
+        }
+        let rest = order.rest().map(|id| (id, WaitCode::Turn));
+        for (id, code) in rest.collect::<Vec<_>>().into_iter().chain(order.passed_over) {
+            if let Some(waiting) = self.waiting.get_mut(&id)
+                && waiting.code != code
+            {
+                (waiting.code, waiting.since) = (code, now);
+            }
+        }
+        starts
+    }
+
+    /// Returns the running transfers that must stop now: a pause rule holds them, or a window has
+    /// closed. Each is returned until it comes back into the queue.
+    pub fn poll_stops(&self, now: UnixMs) -> Vec<TransferId> {
+        if self.limits.pauses.is_empty() && self.limits.closed.is_empty() {
+            return Vec::new();
+        }
+        let must_stop = |request: &&Request| self.closing(request, now).is_some();
+        self.running.values().filter(must_stop).map(|request| request.id).collect()
+    }
+
+    /// Returns the next time at which a decision may differ without any further event: the end of
+    /// a hold, a start time, a window.
+    pub fn poll_wake(&self, now: UnixMs) -> Option<UnixMs> {
+        let of_transfers = self.waiting.values().flat_map(|waiting| {
+            let hold = waiting.hold.as_ref().and_then(|hold| hold.until);
+            let request = &waiting.request;
+            [request.not_before, request.start_by, request.latest_start, hold]
+        });
+        let times = of_transfers.flatten().chain(self.limits.ends());
+        times.filter(|time| *time > now).min()
+    }
+
+    /// Returns why a transfer waits; `None` if it runs or is unknown.
+    pub fn wait(&self, id: TransferId, now: UnixMs) -> Option<Wait> {
+        let waiting = self.waiting.get(&id)?;
+        Some(self.wait_of(waiting, None, now))
+    }
+
+    /// Returns up to `most` waiting transfers in the order in which they would start if places came
+    /// free one after the other, each with its reason. Those that must not start come last, by age.
+    pub fn order(&self, most: usize, now: UnixMs) -> Vec<(TransferId, Wait)> {
+        let mut order = Order::of(self, now);
+        let mut shares = self.shares.clone();
+        let mut listed = Vec::with_capacity(self.waiting.len().min(most));
+        while listed.len() < most
+            && let Some(id) = order.first(&shares, &self.limits.weights, now)
+        {
+            let waiting = &self.waiting[&id];
+            let request = &waiting.request;
+            shares.expect(&request.group, &request.user, request.bytes());
+            listed.push((id, self.wait_of(waiting, Some(listed.len() as u64), now)));
+            order.pass(id);
+        }
+        let seen: BTreeSet<_> = listed.iter().map(|(id, _)| *id).collect();
+        let mut others: Vec<_> = self.waiting.values().collect();
+        others.retain(|waiting| listed.len() < most && !seen.contains(&waiting.request.id));
+        others.sort_by_key(|waiting| (waiting.request.created, waiting.request.id));
+        let of_others = |waiting: &Waiting| (waiting.request.id, self.wait_of(waiting, None, now));
+        let room = most - listed.len();
+        listed.extend(others.into_iter().take(room).map(of_others));
+        listed
+    }
+
+    /// Returns the decayed bytes that a user was served, and those that its running transfers
+    /// still have to move.
+    pub fn served(&self, group: &str, user: &str, now: UnixMs) -> (u64, u64) {
+        self.shares.user(group, user, now)
+    }
+
+    /// Returns the users that were served lately or have running transfers.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        self.shares.names()
+    }
+
+    /// Numbers of waiting and of running transfers.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.waiting.len(), self.running.len())
+    }
+
+    /// Returns what tells one wait of a transfer from another: the reason, its begin and its end.
+    /// Costs less than [`Queue::wait`]. `None` if the transfer does not wait.
+    pub fn wait_mark(&self, id: TransferId, now: UnixMs) -> Option<(WaitCode, UnixMs, UnixMs)> {
+        let waiting = self.waiting.get(&id)?;
+        let obstacle = self.obstacle(waiting, now);
+        let (code, _, until) = obstacle.unwrap_or((WaitCode::Turn, "", None));
+        Some((code, waiting.since, until.unwrap_or_default()))
+    }
+
+    /// Returns the places that promised deadlines need, and those that are in use.
+    pub(super) fn reservations(&self, now: UnixMs) -> Reservations {
+        let promised = self.waiting.values().filter_map(|waiting| {
+            let latest = waiting.request.latest_start?;
+            // What is held beyond its latest start needs no place: its promise is lost already.
+            let is_held = |until: Option<UnixMs>| until.is_none_or(|until| until > latest);
+            let obstacle = self.obstacle(waiting, now);
+            let is_lost = obstacle.is_some_and(|(_, _, until)| is_held(until));
+            (!is_lost).then_some((&waiting.request, latest))
+        });
+        let running = self.running.values();
+        let running = running.map(|request| (request, self.ends.get(&request.id).copied()));
+        Reservations::new(promised, running, &self.limits.running, now)
+    }
+
+    fn wait_of(&self, waiting: &Waiting, position: Option<u64>, now: UnixMs) -> Wait {
+        let (code, on, until) = self.obstacle(waiting, now).unwrap_or_else(|| {
+            let full = self.full_counter(&waiting.request);
+            (WaitCode::Turn, full.map(Counter::name).unwrap_or_default(), None)
+        });
+        Wait { code, since: waiting.since, until, on: on.to_owned(), position }
+    }
+
+    /// Returns the reason for which a transfer must not start now, the object of it, and its end.
+    fn obstacle<'a>(
+        &'a self,
+        waiting: &'a Waiting,
+        now: UnixMs,
+    ) -> Option<(WaitCode, &'a str, Option<UnixMs>)> {
+        if let Some(hold) = waiting.hold.as_ref().filter(|hold| hold.until.is_none_or(|t| t > now))
+        {
+            return Some((hold.code, &hold.on, hold.until));
+        }
+        let request = &waiting.request;
+        if let Some(time) = request.not_before.filter(|time| *time > now) {
+            return Some((WaitCode::NotBefore, "", Some(time)));
+        }
+        self.closing(request, now)
+    }
+
+    /// Returns the rule of an operator by which a transfer must not run now.
+    fn closing(&self, request: &Request, now: UnixMs) -> Option<(WaitCode, &str, Option<UnixMs>)> {
+        if let Some(pause) = self.limits.pause_of(request, now) {
+            return Some((WaitCode::PauseRule, &pause.name, pause.until));
+        }
+        let (counter, opens) = self.limits.closed_of(request, now)?;
+        Some((WaitCode::Window, counter.name(), Some(opens)))
+    }
+
+    /// Returns whether no transfer can start, a short one neither: then the order of those that
+    /// wait is of no matter.
+    fn is_full(&self) -> bool {
+        let most = self.limits.running.get(&Counter::Site);
+        most.is_some_and(|most| {
+            let extra = if *most == 0 { 0 } else { self.limits.short_extra };
+            let count = self.counts.get(&Counter::Site).copied().unwrap_or(0);
+            count >= most.saturating_add(extra)
+        })
+    }
+
+    /// Returns whether every limit that a transfer counts against has a place for it.
+    fn has_place(&self, request: &Request) -> bool {
+        let extra = if request.is_short() { self.limits.short_extra } else { 0 };
+        let mut used = self.limits.running.iter().filter(|(counter, _)| request.uses(counter));
+        used.all(|(counter, most)| {
+            let count = self.counts.get(counter).copied().unwrap_or(0);
+            count < most.saturating_add(if *most == 0 { 0 } else { extra })
+        })
+    }
+
+    /// Returns a limit that has no place for a transfer.
+    fn full_counter(&self, request: &Request) -> Option<&Counter> {
+        let mut used = self.limits.running.iter().filter(|(counter, _)| request.uses(counter));
+        let is_full = |(counter, most): &(&Counter, &u32)| {
+            self.counts.get(*counter).copied().unwrap_or(0) >= **most
+        };
+        // That of the site comes first in the order of counters, and tells least.
+        used.by_ref().filter(is_full).last().map(|(counter, _)| counter)
+    }
+
+    fn add_running(&mut self, request: Request, now: UnixMs) {
+        for counter in request.counters() {
+            *self.counts.entry(counter).or_insert(0) += 1;
+        }
+        self.shares.expect(&request.group, &request.user, request.bytes());
+        let id = request.id;
+        if let Some(duration) = request.duration_ms() {
+            self.ends.insert(id, now.saturating_add(duration));
+        }
+        let before = self.running.insert(id, request);
+        assert!(before.is_none(), "a transfer was started twice");
+        self.check(id);
+    }
+
+    fn remove_running(&mut self, id: TransferId) -> bool {
+        let Some(request) = self.running.remove(&id) else { return false };
+        self.ends.remove(&id);
+        for counter in request.counters() {
+            let count = self.counts.get_mut(&counter).expect("a running transfer is counted");
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&counter);
+            }
+        }
+        self.shares.unexpect(&request.group, &request.user, request.bytes());
+        true
+    }
+
+    /// Checks the invariants that concern one transfer, and the count of all.
+    fn check(&self, id: TransferId) {
+        let is_both = self.waiting.contains_key(&id) && self.running.contains_key(&id);
+        assert!(!is_both, "a transfer waits and runs");
+        let counted = self.counts.get(&Counter::Site).copied().unwrap_or(0);
+        assert_eq!(counted as usize, self.running.len(), "running transfers are counted once");
+    }
+}
+
+/// The order of one decision: the transfers that may start, by user.
+struct Order {
+    /// Urgent ones and those with a deadline to keep, first ones last.
+    first: Vec<TransferId>,
+    /// Of each group and user, first ones last.
+    of_user: BTreeMap<(String, String), Vec<TransferId>>,
+    /// Those that do not start in this decision, and the reasons.
+    passed_over: Vec<(TransferId, WaitCode)>,
+    /// The places that promised deadlines need.
+    reservations: Reservations,
+}
+
+impl Order {
+    fn of(queue: &Queue, now: UnixMs) -> Self {
+        let (mut first, mut passed_over) = (Vec::new(), Vec::new());
+        let mut of_user: BTreeMap<(&str, &str), Vec<&Request>> = BTreeMap::new();
+        for (id, waiting) in &queue.waiting {
+            let request = &waiting.request;
+            if let Some((code, _, _)) = queue.obstacle(waiting, now) {
+                passed_over.push((*id, code));
+            } else if request.urgent || request.start_by.is_some_and(|time| time <= now) {
+                first.push(request);
+            } else {
+                of_user.entry((&request.group, &request.user)).or_default().push(request);
+            }
+        }
+        first.sort_by_key(|request| (!request.urgent, request.start_by, request.rank()));
+        let ids = |requests: Vec<&Request>| -> Vec<_> {
+            requests.into_iter().rev().map(|request| request.id).collect()
+        };
+        let of_user = of_user.into_iter().map(|((group, user), mut requests)| {
+            requests.sort_by_key(|request| request.rank());
+            ((group.to_owned(), user.to_owned()), ids(requests))
+        });
+        let reservations = queue.reservations(now);
+        Self { first: ids(first), of_user: of_user.collect(), passed_over, reservations }
+    }
+
+    /// Returns the first one by urgency, deadline and share.
+    fn first(&self, shares: &FairShare, weights: &Weights, now: UnixMs) -> Option<TransferId> {
+        if let Some(id) = self.first.last() {
+            return Some(*id);
+        }
+        let users = self.of_user.iter().filter_map(|(key, ids)| Some((key, *ids.last()?)));
+        let by_share =
+            users.map(|((group, user), id)| (shares.rank(weights, group, user, now), id));
+        by_share
+            .min_by(|(one, a), (other, b)| one.total_cmp(other).then(a.cmp(b)))
+            .map(|(_, id)| id)
+    }
+
+    /// Returns those that are left in the order.
+    fn rest(&self) -> impl Iterator<Item = TransferId> + '_ {
+        self.first.iter().chain(self.of_user.values().flatten()).copied()
+    }
+
+    /// Takes the first one out of the order.
+    fn pass(&mut self, id: TransferId) {
+        if self.first.last() == Some(&id) {
+            self.first.pop();
+            return;
+        }
+        for ids in self.of_user.values_mut() {
+            if ids.last() == Some(&id) {
+                ids.pop();
+                return;
+            }
+        }
+    }
+
+    /// Returns the next transfer for which there is a place.
+    fn next(&mut self, queue: &Queue, now: UnixMs) -> Option<TransferId> {
+        loop {
+            let id = self.first(&queue.shares, &queue.limits.weights, now)?;
+            self.pass(id);
+            let request = &queue.waiting[&id].request;
+            if queue.has_place(request)
+                && (request.urgent || self.reservations.have_place(request, now))
+            {
+                return Some(id);
+            }
+            self.passed_over.push((id, WaitCode::Turn));
+        }
+    }
+}

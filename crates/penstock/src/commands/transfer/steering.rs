@@ -1,0 +1,163 @@
+//! `penstock transfer pause|resume|cancel|retry|deadline|urgent`: what users ask of transfers.
+
+use penstock_api::deadline::{Deadline, DeadlinePolicy};
+use penstock_api::endpoints::{
+    ACT_ON_TRANSFERS, CANCEL_TRANSFER, PAUSE_TRANSFER, REMOVE_DEADLINE, REMOVE_URGENT,
+    RESUME_TRANSFER, RETRY_TRANSFER, SET_DEADLINE, SET_URGENT,
+};
+use penstock_api::queue::{BulkFilter, BulkReply, BulkRequest};
+use penstock_api::rest::{Action, TransferView};
+use penstock_api::timestamp::Timestamp;
+use penstock_exit::{self as exit, ExitCode};
+use penstock_proto::id::Name;
+
+use crate::client::Client;
+use crate::commands::queue::deadline_text;
+use crate::options::transfer_id::parse_id_digits;
+use crate::options::turn::{parse_bytes, parse_policy, parse_start};
+
+/// Transfers by their ids, or all that fit.
+#[derive(clap::Args)]
+#[command(after_help = exit::help(&ExitCode::ALL))]
+pub(crate) struct ManyArgs {
+    /// The ids of transfers, or their first digits
+    #[arg(value_name = "ID", value_parser = parse_id_digits, required_unless_present = "all",
+        conflicts_with = "all")]
+    ids: Vec<String>,
+    /// All transfers that this fits and that you may steer. The options below choose among them
+    #[arg(long)]
+    all: bool,
+    /// Only those of this user; `@SITE` for those that a paired site submitted
+    #[arg(long, requires = "all")]
+    user: Option<String>,
+    /// Only those with this site
+    #[arg(long, requires = "all")]
+    site: Option<Name>,
+    /// Only those that read or write this store of this site
+    #[arg(long, requires = "all")]
+    store: Option<Name>,
+    /// Only those with this in their labels
+    #[arg(long, requires = "all", value_name = "TEXT")]
+    label: Option<String>,
+}
+
+impl ManyArgs {
+    /// Acts on the transfers.
+    ///
+    /// # Errors
+    /// No daemon answers, or it refuses the action on a transfer that is named.
+    pub(crate) fn act(self, client: &Client, action: Action) -> anyhow::Result<ExitCode> {
+        if !self.all {
+            for id in &self.ids {
+                act(client, id, action)?;
+            }
+            return Ok(ExitCode::Done);
+        }
+        let Self { user, site, store, label, .. } = self;
+        let filter = Some(BulkFilter { user, store, site, label, state: None });
+        let request = BulkRequest { action, ids: Vec::new(), filter };
+        let (mut done, mut failed) = (0, 0);
+        loop {
+            let reply: BulkReply = client.post(&ACT_ON_TRANSFERS.uri(&[]), &request)?;
+            let before = done;
+            for item in &reply.items {
+                match &item.problem {
+                    None => done += 1,
+                    Some(problem) => {
+                        failed += 1;
+                        exit::warn(&format!("{} {}", item.id.short(), problem.detail));
+                    }
+                }
+            }
+            // What fails is chosen again: without a success there is nothing more to do.
+            if !reply.more || done == before {
+                break;
+            }
+        }
+        let past = match action {
+            Action::Pause => "paused",
+            Action::Resume => "resumed",
+            Action::Cancel => "cancelled",
+            Action::Retry => "to be retried",
+        };
+        exit::warn(&format!("{done} transfers {past}, {failed} refused"));
+        Ok(if failed > 0 { ExitCode::SomeFailed } else { ExitCode::Done })
+    }
+}
+
+fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
+    let endpoint = match action {
+        Action::Pause => &PAUSE_TRANSFER,
+        Action::Resume => &RESUME_TRANSFER,
+        Action::Cancel => &CANCEL_TRANSFER,
+        Action::Retry => &RETRY_TRANSFER,
+    };
+    let view: TransferView = client.post(&endpoint.uri(&[&id]), &())?;
+    let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
+    let state = match action {
+        Action::Cancel if !view.state.is_ended() => "is being cancelled",
+        _ => view.state.as_str(),
+    };
+    exit::warn(&format!("{} {state}{reason}", view.id.short()));
+    Ok(())
+}
+
+/// The deadline of a transfer.
+#[derive(clap::Args)]
+pub(crate) struct DeadlineArgs {
+    /// The id of the transfer, or its first digits
+    #[arg(value_parser = parse_id_digits)]
+    id: String,
+    /// The time: 2026-11-26T20:00:00Z, or within 2h, 1d; or `none`
+    #[arg(value_name = "TIME|none", value_parser = parse_deadline)]
+    at: DeadlineWish,
+    /// What it means: promise, best_effort or cancel; see `transfer submit --help`
+    #[arg(long, value_name = "POLICY", default_value = "promise", value_parser = parse_policy)]
+    policy: DeadlinePolicy,
+    /// The bytes that are expected, as in 2T, for the forecast
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    expect: Option<u64>,
+}
+
+/// A time in seconds since 1970, or none.
+#[derive(Clone, Copy, Debug)]
+struct DeadlineWish(Option<u64>);
+
+fn parse_deadline(text: &str) -> Result<DeadlineWish, String> {
+    let at = if text == "none" { None } else { Some(parse_start(text)?) };
+    Ok(DeadlineWish(at))
+}
+
+impl DeadlineArgs {
+    /// Changes the deadline.
+    ///
+    /// # Errors
+    /// The site refuses it: with the policy `promise`, if the forecast does not keep it.
+    pub(crate) fn run(self, client: &Client) -> anyhow::Result<()> {
+        let view: TransferView = match self.at.0 {
+            Some(at) => {
+                let at = Timestamp::of_seconds(at);
+                let deadline = Deadline { at, policy: self.policy, bytes: self.expect };
+                client.post(&SET_DEADLINE.uri(&[&self.id]), &deadline)?
+            }
+            None => serde_json::from_slice(&client.delete(&REMOVE_DEADLINE.uri(&[&self.id]))?)?,
+        };
+        let text = view.deadline.as_ref().map_or("none".to_owned(), deadline_text);
+        exit::warn(&format!("{} has the deadline {text}", view.id.short()));
+        Ok(())
+    }
+}
+
+/// Puts a transfer before those of all users, or back among them.
+///
+/// # Errors
+/// The caller is no operator, or the transfer has ended.
+pub(crate) fn make_urgent(client: &Client, id: &str, undo: bool) -> anyhow::Result<()> {
+    let view: TransferView = match undo {
+        true => serde_json::from_slice(&client.delete(&REMOVE_URGENT.uri(&[&id]))?)?,
+        false => client.post(&SET_URGENT.uri(&[&id]), &())?,
+    };
+    let is = if view.urgent { "starts before all others" } else { "waits for its turn" };
+    exit::warn(&format!("{} {is}", view.id.short()));
+    Ok(())
+}
