@@ -33,6 +33,7 @@
 //! | `openapi` | users, daemon: the OpenAPI document of `/api/v1`; with the feature `openapi` |
 //! | [`rest`] | users, daemon: events, sites, pairing, stores and their entries, audit log |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
+//! | [`settings`] | operators, daemon: the configuration and its faults |
 //! | [`site`] | sites: opening a data set, pairing |
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |
 //! | [`webhook`] | users, daemon, receivers: requests that tell of ended transfers |
@@ -69,6 +70,6 @@ pub mod text;
 pub mod timestamp;
 pub mod transfer;
 
-pub use operate::webhook;
+pub use operate::{settings, webhook};
 pub use options::{deadline, limits, preserve, select, update};
 pub use run::{delete, fence, heads, peers, removal, request, scan, task};

@@ -1,12 +1,9 @@
-//! The site's configuration: one TOML file, read once, turned once into what it means.
-//!
-//! `DIR/penstock.toml`, or `/etc/penstock/penstock.toml` where the default directory has none.
-//! Unknown keys are errors.
+//! The site's configuration: the types of its tables. [`crate::settings`] reads them from files and
+//! other layers. Unknown keys are errors.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use penstock_api::cluster::StoreRights;
@@ -16,8 +13,7 @@ use penstock_proto::id::Name;
 use penstock_store::IoMode;
 use serde::{Deserialize, Serialize};
 
-use crate::networks::{self, NetworkConfig};
-use penstock_exit::{ExitCode, Failure};
+use crate::networks::NetworkConfig;
 
 mod accounts;
 mod audit;
@@ -25,6 +21,7 @@ mod auth;
 mod destination;
 mod error;
 mod own_etcd;
+mod secret;
 mod web;
 mod webhook;
 
@@ -33,18 +30,22 @@ pub use audit::{AuditConfig, KeepDays};
 pub use auth::AuthConfig;
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
-pub use web::{WEB_PORT_DEFAULT, WebConfig};
 pub use webhook::{NotifyConfig, WebhookConfig};
 
-pub use error::{AuthConfigError, ClusterConfigError, ConfigError, OwnEtcdError, WebConfigError};
+pub use error::{
+    AuthConfigError, ClusterConfigError, ConfigError, NotifyConfigError, OwnEtcdError,
+    WebConfigError,
+};
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
+pub use secret::Secret;
+pub use web::{WEB_PORT_DEFAULT, WebConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
 pub const DIRECTORY_DEFAULT: &str = "/var/lib/penstock";
 /// Port of peers and data unless configured.
 pub const PORT_DEFAULT: u16 = 7444;
-const FILE_NAME: &str = "penstock.toml";
-const SYSTEM_FILE: &str = "/etc/penstock/penstock.toml";
+/// Name of the main file of the configuration.
+pub(crate) const FILE_NAME: &str = "penstock.toml";
 
 /// The file, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,10 @@ pub struct Config {
     /// in the order of their speed on this CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cipher_suites: Vec<String>,
+    /// Level of the log: `error`, `warn`, `info`, `debug` or `trace`, or per module as
+    /// `info,penstock_peer=debug`. Default: info. The variable `PENSTOCK_LOG` sets it for one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// Which networks are for data and which are not. Default: data goes over what is advertised.
     #[serde(default, rename = "network", skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkConfig>,
@@ -129,12 +134,19 @@ pub struct ClusterConfig {
     /// Its private key, PEM; for its owner alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// User of etcd, where it asks for one; with `password_file`.
+    /// User of etcd, where it asks for one; with a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// File with its password; for its owner alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
+    /// Program, with its arguments, that prints the password; it runs without a shell, at the
+    /// start. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub password_command: Vec<String>,
+    /// The password itself. It stands in no file: `PENSTOCK_CLUSTER__PASSWORD` sets it.
+    #[serde(default, skip_serializing)]
+    pub password: Option<Secret>,
     /// This host only witnesses: its member of etcd votes, and it moves no data, reaches no store
     /// and never guides transfers. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -150,39 +162,29 @@ pub fn lease_seconds_default() -> u64 {
 }
 
 impl ClusterConfig {
-    fn check(&self) -> Result<(), ClusterConfigError> {
-        match &self.own_etcd {
-            None if self.etcd.is_empty() => return Err(ClusterConfigError::NoEndpoint),
-            None if self.witness => return Err(ClusterConfigError::Witness),
-            Some(_) if !self.etcd.is_empty() => return Err(ClusterConfigError::TwoEtcds),
-            _ => {}
+    /// Returns the number of places that give the password of etcd's user.
+    pub(crate) fn passwords(&self) -> usize {
+        usize::from(self.password_file.is_some())
+            + usize::from(!self.password_command.is_empty())
+            + usize::from(self.password.is_some())
+    }
+
+    /// Returns the password of etcd's user, if one is configured. Blocks on storage, and for up to
+    /// 30 s on the command.
+    ///
+    /// # Errors
+    /// The file cannot be read; the command fails, prints nothing, or does not end in time.
+    pub(crate) fn read_password(&self, directory: &Path) -> anyhow::Result<Option<Secret>> {
+        if let Some(secret) = &self.password {
+            return Ok(Some(secret.clone()));
         }
-        let secret = self.user.is_some() || self.key.is_some();
-        for endpoint in &self.etcd {
-            let plain = endpoint.starts_with("http://");
-            if !plain && !endpoint.starts_with("https://") {
-                return Err(ClusterConfigError::Endpoint(endpoint.clone()));
-            }
-            if plain && secret {
-                return Err(ClusterConfigError::PlainEndpoint(endpoint.clone()));
-            }
+        if let Some(file) = &self.password_file {
+            return Secret::read(&directory.join(file)).map(Some);
         }
-        if !self.journal.is_absolute() {
-            return Err(ClusterConfigError::RelativeJournal);
+        match self.password_command.split_first() {
+            Some((program, arguments)) => Secret::printed(program, arguments).map(Some),
+            None => Ok(None),
         }
-        let lease = ("lease_seconds", Some(self.lease_seconds), 300);
-        for (key, seconds, most) in [lease, ("grant_seconds", self.grant_seconds, 600)] {
-            if seconds.is_some_and(|seconds| !(2..=most).contains(&seconds)) {
-                return Err(ClusterConfigError::Seconds { key, least: 2, most });
-            }
-        }
-        if self.cert.is_some() != self.key.is_some() {
-            return Err(ClusterConfigError::Together("cert", "key"));
-        }
-        if self.user.is_some() != self.password_file.is_some() {
-            return Err(ClusterConfigError::Together("user", "password_file"));
-        }
-        Ok(())
     }
 }
 
@@ -343,41 +345,6 @@ pub fn lists(sites: &[String], site: &Name) -> bool {
 }
 
 impl Config {
-    /// Reads the configuration of a site directory, and checks it.
-    ///
-    /// # Errors
-    /// There is none, or it is wrong: the message says where.
-    pub fn load(directory: &Path) -> anyhow::Result<Self> {
-        let path = &Self::found(directory);
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let message = format!("`{}` is not a site directory", directory.display());
-                return Err(Failure::new(ExitCode::Usage, message)
-                    .hint(
-                        "`penstock site init --name NAME --dir DIR` makes one; or name another \
-                         one by `--dir`",
-                    )
-                    .into());
-            }
-            Err(error) => {
-                return Err(Failure::io(format!("read `{}`", path.display()), error).into());
-            }
-        };
-        let config: Self = toml::from_str(&text).map_err(|error| wrong(path, &error))?;
-        config.check().map_err(|why| wrong(path, &why))?;
-        config.check_places(directory)?;
-        Ok(config)
-    }
-
-    /// Where the configuration of a site directory is.
-    pub fn found(directory: &Path) -> PathBuf {
-        let own = Self::path(directory);
-        let system = Path::new(SYSTEM_FILE);
-        let default = directory == Path::new(DIRECTORY_DEFAULT);
-        if default && !own.exists() && system.exists() { system.to_owned() } else { own }
-    }
-
     /// Where the configuration of a site directory is written.
     pub fn path(directory: &Path) -> PathBuf {
         directory.join(FILE_NAME)
@@ -386,97 +353,6 @@ impl Config {
     /// The file's text.
     pub fn to_text(&self) -> anyhow::Result<String> {
         toml::to_string(self).context("cannot write the configuration")
-    }
-
-    /// Checks what the types alone do not say.
-    ///
-    /// # Errors
-    /// The first statement that cannot be followed.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let mut names = std::collections::BTreeSet::new();
-        for store in &self.stores {
-            if !names.insert(&store.name) {
-                return Err(ConfigError::StoreTwice(store.name.clone()));
-            }
-            let virtual_store = store.path.starts_with("null:") || store.path.starts_with("mem:");
-            if !virtual_store && store.directory().is_none() {
-                let (store, path) = (store.name.clone(), store.path.clone());
-                return Err(ConfigError::StorePath { store, path });
-            }
-            for site in store.read.iter().chain(&store.write).chain(&store.remove) {
-                if site != "*" && site.parse::<Name>().is_err() {
-                    let (store, site) = (store.name.clone(), site.clone());
-                    return Err(ConfigError::StoreSite { store, site });
-                }
-            }
-        }
-        if self.running_max == 0 {
-            return Err(ConfigError::Zero("running_max"));
-        }
-        if let Some(cluster) = &self.cluster {
-            cluster.check()?;
-            cluster.own_etcd.as_ref().map_or(Ok(()), OwnEtcdConfig::check)?;
-        }
-        if let Some(web) = &self.web {
-            web.check()?;
-        }
-        self.webhook.destinations()?;
-        if let Some(notify) = &self.notify {
-            notify.check()?;
-        }
-        self.auth.check()?;
-        if self.cpus == Some(0) {
-            return Err(ConfigError::Zero("cpus"));
-        }
-        networks::check(&self.networks)?;
-        self.suites().map(drop)
-    }
-
-    /// Refuses stores that would give the site's keys and state away: those that hold the site
-    /// directory, or lie within it. Links are followed.
-    ///
-    /// # Errors
-    /// There is such a store, or the current directory is not known.
-    pub fn check_places(&self, directory: &Path) -> anyhow::Result<()> {
-        let own = real(&std::path::absolute(directory).context("cannot find the site directory")?);
-        let shared = self.cluster.as_ref().filter(|cluster| !cluster.witness);
-        let journal = shared.map(|cluster| real(&cluster.journal));
-        for store in &self.stores {
-            let Some(place) = store.directory().map(|place| real(&place)) else { continue };
-            if let Some(journal) = &journal
-                && (journal.starts_with(&place) || place.starts_with(journal))
-            {
-                let message = format!(
-                    "store `{}` (`{}`) and the journal of the cluster `{}` overlap",
-                    store.name,
-                    store.path,
-                    journal.display()
-                );
-                return Err(Failure::new(ExitCode::Usage, message)
-                    .hint(
-                        "choose another directory: a user who can write to the store could \
-                           change the ledgers",
-                    )
-                    .into());
-            }
-            let how = if own.starts_with(&place) {
-                "holds"
-            } else if place.starts_with(&own) {
-                "lies within"
-            } else {
-                continue;
-            };
-            let message = format!(
-                "store `{}` (`{}`) {how} the site directory `{}`, where the keys are",
-                store.name,
-                store.path,
-                directory.display()
-            );
-            return Err(Failure::new(ExitCode::Usage, message)
-                .hint("choose another directory for the store, or for the site")
-                .into());
-        }
-        Ok(())
     }
 
     /// The TLS suites to be spoken, in order of preference.
@@ -515,29 +391,12 @@ fn default_address() -> IpAddr {
         .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
 }
 
-/// An absolute path without links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
-    let mut real = PathBuf::new();
-    for part in path.components() {
-        if part == Component::ParentDir {
-            real.pop();
-            continue;
-        }
-        real.push(part);
-        if let Ok(found) = fs::canonicalize(&real) {
-            real = found;
-        }
-    }
-    real
-}
-
-fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    let message = format!("the configuration `{}` is wrong", path.display());
-    Failure::new(ExitCode::Usage, message).caused_by(why.to_string())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use penstock_exit::ExitCode;
+
     use super::*;
     use crate::site::exports::Exports;
 

@@ -7,6 +7,7 @@
 
 //! | module | what it owns |
 //! |---|---|
+//! | `config`, `settings` | the tables of the configuration; the layers that they are read from |
 //! | `wiring` | the parts of a daemon, put together |
 //! | `http` | requests: the port, routes, the local and the site API, forwarding to the controller |
 //! | `site` | what a running site knows of itself and of other sites |
@@ -37,30 +38,32 @@ pub mod networks;
 mod operations;
 mod peer_client;
 mod peer_server;
+pub mod settings;
 pub mod site;
 pub mod site_directory;
 mod webhooks;
 mod wiring;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::Builder;
 
 use anyhow::Context as _;
 use penstock_sys::{LockError, LockFile};
 use wiring::LOCAL_THREADS;
 
-use crate::config::Config;
+use crate::settings::{Layers, Loaded};
 use penstock_exit::{ExitCode, Failure};
 
-/// Runs the daemon of the site directory `directory`, until SIGTERM or SIGINT.
+/// Runs the daemon of a site directory with a configuration that was read from `layers`, until
+/// SIGTERM or SIGINT.
 ///
 /// # Errors
 /// It cannot start: a second daemon, a port that is taken, keys that do not fit. Exit 7 or 2.
-pub fn run(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
+pub fn run(loaded: Loaded, layers: Layers) -> anyhow::Result<ExitCode> {
     if let Err(error) = penstock_sys::keep_memory_private() {
         tracing::warn!(%error, "a crash may write this daemon's keys to a core file");
     }
-    let lock = lock(&directory)?;
+    let lock = lock(layers.directory())?;
     check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .on_thread_start(penstock_sys::leave_inherited_account)
@@ -68,7 +71,7 @@ pub fn run(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the control threads")?;
-    let result = runtime.block_on(wiring::serve(config, directory));
+    let result = runtime.block_on(wiring::serve(loaded, layers));
     // Threads that ask other sites at this moment would panic if the runtime were shut down under
     // them. It ends with the process, and only then may another daemon begin.
     std::mem::forget((runtime, lock));

@@ -4,6 +4,7 @@
 //! With some, lanes leave from and arrive at addresses of data networks only, each bound to its
 //! interface. Where only other networks are listed, every other address is for data.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use penstock_net::{InterfaceAddress, interface_addresses};
@@ -127,39 +128,38 @@ pub enum NetworkError {
     Advertises(Name),
 }
 
-/// Checks what the types alone do not say.
-///
-/// # Errors
-/// The first network that is wrong.
-pub(crate) fn check(networks: &[NetworkConfig]) -> Result<(), NetworkError> {
+/// Returns every statement about a network that cannot be followed, with the network's number.
+pub(crate) fn wrong_statements(networks: &[NetworkConfig]) -> Vec<(usize, NetworkError)> {
+    let mut wrong = Vec::new();
     for (at, network) in networks.iter().enumerate() {
         let name = || network.name.clone();
         if network.interface.is_none() && network.prefix.is_none() {
-            return Err(NetworkError::NoAddresses(name()));
+            wrong.push((at, NetworkError::NoAddresses(name())));
         }
-        if let Some(rate) = &network.rate {
-            parse_rate(rate).map_err(|cause| NetworkError::Rate { network: name(), cause })?;
+        if let Some(Err(cause)) = network.rate.as_ref().map(|rate| parse_rate(rate)) {
+            wrong.push((at, NetworkError::Rate { network: name(), cause }));
         }
         let other = networks[..at].iter().find(|other| other.name == network.name);
         if other.is_some_and(|other| other.role != network.role) {
-            return Err(NetworkError::TwoRoles(name()));
+            wrong.push((at, NetworkError::TwoRoles(name())));
         }
         if !network.advertise.is_empty() && network.role != Role::Data {
-            return Err(NetworkError::Advertises(name()));
+            wrong.push((at, NetworkError::Advertises(name())));
         }
     }
-    Ok(())
+    wrong
 }
 
 /// The networks of this host, and its interfaces as they are at a moment.
 pub(crate) struct Networks<'a> {
-    configured: &'a [NetworkConfig],
+    configured: Cow<'a, [NetworkConfig]>,
     interfaces: Vec<InterfaceAddress>,
 }
 
 impl<'a> Networks<'a> {
     /// The interfaces of this moment.
-    pub(crate) fn now(configured: &'a [NetworkConfig]) -> Self {
+    pub(crate) fn now(configured: impl Into<Cow<'a, [NetworkConfig]>>) -> Self {
+        let configured = configured.into();
         let interfaces = interface_addresses().unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot list the network interfaces");
             Vec::new()
@@ -168,7 +168,7 @@ impl<'a> Networks<'a> {
     }
 
     /// What an address of an interface is for, and the network that says so.
-    fn of(&self, entry: &InterfaceAddress) -> (Role, Option<&'a NetworkConfig>) {
+    fn of(&self, entry: &InterfaceAddress) -> (Role, Option<&NetworkConfig>) {
         let mut networks = self.configured.iter();
         if let Some(network) = networks.find(|network| network.has(&entry.device, entry.address)) {
             return (network.role, Some(network));
@@ -179,7 +179,7 @@ impl<'a> Networks<'a> {
     }
 
     /// What an address of this host is for; any other one is for data, where nothing is configured.
-    pub(crate) fn role_of(&self, address: IpAddr) -> (Role, Option<&'a Name>) {
+    pub(crate) fn role_of(&self, address: IpAddr) -> (Role, Option<&Name>) {
         if self.configured.is_empty() {
             return (Role::Data, None);
         }
@@ -194,7 +194,7 @@ impl<'a> Networks<'a> {
     fn with_role(
         &self,
         role: Role,
-    ) -> impl Iterator<Item = (&InterfaceAddress, Option<&'a NetworkConfig>)> {
+    ) -> impl Iterator<Item = (&InterfaceAddress, Option<&NetworkConfig>)> {
         let entries = self.interfaces.iter().map(move |entry| (entry, self.of(entry)));
         entries
             .filter(move |(_, (of, _))| *of == role)
@@ -232,7 +232,7 @@ impl<'a> Networks<'a> {
             return advertised.iter().map(|address| data(*address, None)).collect();
         }
         let mut found = Vec::new();
-        for network in self.configured {
+        for network in self.configured.iter() {
             found.extend(network.advertise.iter().map(|address| data(*address, Some(network))));
         }
         for (entry, network) in self.with_role(Role::Data) {
@@ -308,7 +308,7 @@ mod tests {
             entry("eth1", "fd50::1"),
             entry("eth2", "10.51.1.1"),
         ];
-        Networks { configured, interfaces }
+        Networks { configured: configured.into(), interfaces }
     }
 
     fn ends(networks: &Networks<'_>) -> String {
@@ -356,11 +356,12 @@ mod tests {
     #[test]
     fn a_wrong_network_is_refused() {
         let good = network("a", Role::Data, Some("eth1"), "10.0.0.0/8");
-        assert_eq!(check(std::slice::from_ref(&good)), Ok(()));
+        assert_eq!(wrong_statements(std::slice::from_ref(&good)), []);
         let empty = network("a", Role::Data, None, "");
         let rate = NetworkConfig { rate: Some("fast".to_owned()), ..good.clone() };
         let role = [good.clone(), NetworkConfig { role: Role::Never, ..good }];
-        assert!(check(&[empty]).is_err() && check(&[rate]).is_err() && check(&role).is_err());
+        let count = |networks: &[_]| wrong_statements(networks).len();
+        assert_eq!((count(&[empty]), count(&[rate]), count(&role)), (1, 1, 1));
         for wrong in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129"] {
             assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
         }

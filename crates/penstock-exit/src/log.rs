@@ -8,23 +8,58 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::OnceLock;
 
 use penstock_proto::text;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Format;
+use tracing_subscriber::{EnvFilter, reload};
+
+/// Replaces the filter of the log.
+type ChangeLog = dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync;
+
+/// Changes the filter of the log that was started.
+static LOG_FILTER: OnceLock<Box<ChangeLog>> = OnceLock::new();
 
 /// Starts the log on standard error. `PENSTOCK_LOG` chooses records, as in tracing's `EnvFilter`;
 /// without it `level` does.
 pub fn start_log(level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let filter = EnvFilter::try_from_env("PENSTOCK_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     let is_journal = std::env::var("JOURNAL_STREAM").is_ok_and(|stream| is_stderr(&stream));
     // A second subscriber is refused; there is one only in tests of this process.
-    let _ = match is_journal {
-        true => log.event_format(journal_format()).with_writer(Journal(io::stderr)).try_init(),
-        false => log.with_writer(|| Records::new(io::stderr())).try_init(),
-    };
+    if is_journal {
+        let log = log.event_format(journal_format()).with_writer(Journal(io::stderr));
+        let log = log.with_filter_reloading();
+        let handle = log.reload_handle();
+        if log.try_init().is_ok() {
+            let _ = LOG_FILTER.set(Box::new(move |filter| handle.reload(filter)));
+        }
+    } else {
+        let log = log.with_writer(|| Records::new(io::stderr())).with_filter_reloading();
+        let handle = log.reload_handle();
+        if log.try_init().is_ok() {
+            let _ = LOG_FILTER.set(Box::new(move |filter| handle.reload(filter)));
+        }
+    }
+}
+
+/// Checks the level of a log: `info`, or per module as `info,penstock_peer=debug`.
+///
+/// # Errors
+/// The text is no level; the message says why.
+pub fn check_log(level: &str) -> Result<(), String> {
+    level.parse::<EnvFilter>().map(drop).map_err(|error| format!("`{level}`: {error}"))
+}
+
+/// Changes the level of the log that was started; without one does nothing.
+///
+/// # Errors
+/// The text is no level.
+pub fn set_log(level: &str) -> Result<(), String> {
+    let filter = level.parse::<EnvFilter>().map_err(|error| format!("`{level}`: {error}"))?;
+    let changed = LOG_FILTER.get().map_or(Ok(()), |change| change(filter));
+    changed.map_err(|error| error.to_string())
 }
 
 /// Returns the format of a record for the journal.

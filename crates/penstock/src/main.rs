@@ -12,6 +12,7 @@ mod output;
 mod receipt;
 mod reference;
 mod rights_dialog;
+mod settings;
 mod token;
 
 use std::process;
@@ -45,6 +46,7 @@ enum Command {
     Auth(commands::access::auth::AuthArgs),
     Web(commands::access::web::WebArgs),
     Audit(commands::access::audit::AuditArgs),
+    Config(settings::ConfigArgs),
     Doctor(commands::doctor::DoctorArgs),
     #[command(hide = true)]
     SshServe(copy::ssh::ServeArgs),
@@ -81,6 +83,7 @@ fn main() -> process::ExitCode {
         Command::Auth(args) => commands::access::auth::run(args),
         Command::Web(args) => commands::access::web::run(args),
         Command::Audit(args) => commands::access::audit::run(args),
+        Command::Config(args) => settings::run(args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::SshServe(args) => copy::ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),

@@ -10,6 +10,7 @@ use penstock_api::endpoints::TABLE;
 use penstock_api::problem::ProblemCode;
 use penstock_daemon::metrics::TABLE as FAMILIES;
 
+use crate::settings;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Prints a script that completes commands and options in a shell
@@ -87,7 +88,10 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
         None if args.problems => exit::print(problems().trim_end())?,
         None if args.endpoints => exit::print(endpoints().trim_end())?,
         None if args.openapi => exit::print(penstock_daemon::openapi_document().trim_end())?,
-        None => exit::print(markdown(&command).trim_end())?,
+        None => {
+            let text = markdown(&command) + &settings::reference::markdown();
+            exit::print(text.trim_end())?;
+        }
     }
     Ok(ExitCode::Done)
 }
@@ -116,9 +120,9 @@ fn commands(root: &Command) -> Vec<(Vec<String>, &Command)> {
 fn markdown(root: &Command) -> String {
     let mut text = String::from(
         "# Reference\n\n\
-         Every command and option, written from the program by `cargo xtask reference`: change the \
-         code, not\nthis file. `docs/guide.md` explains with examples; `penstock COMMAND --help` \
-         prints the same,\nand the exit codes of that command.\n",
+         Every command, option, setting and knob, written from the program by `cargo xtask \
+         reference`: change\nthe code, not this file. `docs/guide.md` explains with examples; \
+         `penstock COMMAND --help`\nprints the same, and the exit codes of that command.\n",
     );
     for (names, command) in commands(root) {
         text.push_str(&format!("\n## `{}`\n", names.join(" ")));

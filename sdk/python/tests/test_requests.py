@@ -28,6 +28,7 @@ from penstock._operations import OPERATIONS, SITES_PAIR, TRANSFERS_GET
 from penstock.errors import RequestProblem, StoreProblem, TransferProblem
 from penstock.models.login import DeviceErrorCode
 from penstock.models.problem import ProblemDocument
+from penstock.models.settings import FaultLevel, TakenBy
 from tests.samples import ID, Script, listed, problem, view
 
 REFUSED = httpx2.ConnectError("refused")
@@ -107,6 +108,24 @@ def test_a_change_of_a_user_leaves_the_rest() -> None:
         {"role": "viewer", "disabled": False},
     ]
     assert len(script.requests) == 5
+
+
+def test_the_configuration_is_shown_checked_and_reloaded() -> None:
+    """Promise: a fault has its line, a setting its layer, and a reload what it has taken."""
+    fault = {"level": "error", "place": "/p.toml", "line": 3, "column": 1, "text": "lisen = 1"}
+    fault |= {"message": "unknown key `lisen`", "nearest": "listen"}
+    setting = {"key": "running_max", "value": 4, "taken_by": "reload"}
+    shown = {"files": ["/p.toml"], "settings": [setting | {"source": {"kind": "default"}}]}
+    done = {"reloaded": True, "taken": ["running_max"], "kept": ["listen"], "faults": []}
+    replies = [{"faults": [fault]}, shown, done]
+    script = Script(*[httpx2.Response(200, json=reply) for reply in replies])
+    with script.client() as client:
+        found = client.settings.check("lisen = 1").faults[0]
+        assert (found.level, found.line, found.nearest) == (FaultLevel.ERROR, 3, "listen")
+        value = client.settings.get().settings[0]
+        assert (value.value, value.source.kind, value.taken_by) == (4, "default", TakenBy.RELOAD)
+        assert client.settings.reload().kept == ["listen"]
+    assert json.loads(script.requests[0].content) == {"text": "lisen = 1"}
 
 
 def _error(status: int, retry_after: float | None = None) -> ApiError:

@@ -251,15 +251,20 @@ mod tests {
         }
     }
 
-    /// Promise: what only reads is safe, what is safe only reads, orders to one host are for its
-    /// root alone, and nobody changes anything without credentials but to log in.
+    /// Promise: what only reads is safe, and what is safe only reads. Orders to one host are for
+    /// its root alone, but to check and reload the files that root has written. Nobody changes
+    /// anything without credentials but to log in.
     #[test]
     fn the_facts_of_an_endpoint_fit_each_other() {
         for endpoint in all() {
             let (path, is_get) = (endpoint.path, endpoint.method == Method::Get);
             assert_eq!(is_get, endpoint.repeat == Repeat::Safe, "{path}");
             let orders_host = endpoint.answered_by == AnsweredBy::ThisPeer && !is_get;
-            assert!(!orders_host || endpoint.right == Right::LocalRoot, "{path}");
+            let right = match [&CHECK_SETTINGS, &RELOAD_SETTINGS].contains(&endpoint) {
+                true => Right::Administer,
+                false => Right::LocalRoot,
+            };
+            assert!(!orders_host || endpoint.right == right, "{path}");
             let logs_in = [&LOG_IN, &SET_UP, &ACCEPT_INVITATION, &BEGIN_DEVICE, &GET_DEVICE_TOKEN];
             assert_eq!(!is_get && endpoint.right == Right::Public, logs_in.contains(&endpoint));
         }

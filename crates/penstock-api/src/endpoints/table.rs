@@ -157,6 +157,14 @@ endpoints! {
     GET_OPENAPI Get "/api/v1/openapi.json" ThisPeer Safe Public
         "Returns the OpenAPI 3.1 document of this API.";
 
+    "Settings":
+    SHOW_SETTINGS Get "/api/v1/settings" ThisPeer Safe Operate
+        "Shows the configuration in force, each value with the layer that sets it.";
+    CHECK_SETTINGS Post "/api/v1/settings/check" ThisPeer Idempotent Administer
+        "Checks a text as the main file of the configuration, and lists all its faults.";
+    RELOAD_SETTINGS Post "/api/v1/settings/reload" ThisPeer Idempotent Administer
+        "Reads the configuration again, and takes what can be taken while the daemon runs.";
+
     "Users":
     SHOW_ME Get "/api/v1/me" AnyPeer Safe Own
         "Shows the caller: its user, role and rights.";

@@ -1,5 +1,6 @@
 //! Views for operators of a site's peers: their work, their paths, and events.
 
+pub mod settings;
 pub mod webhook;
 
 use std::net::SocketAddr;

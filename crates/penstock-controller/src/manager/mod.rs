@@ -201,6 +201,13 @@ impl Manager {
         self.events.reader(Some(after))
     }
 
+    /// Runs this many transfers at a time from now on. Those that run already run on, over a lower
+    /// limit too.
+    pub fn set_running_max(&self, running_max: u32) {
+        self.table.lock().set_running_max(running_max);
+        self.table.notify();
+    }
+
     /// Returns the queue: up to [`LIST_MAX`] transfers that wait, in the order in which they would
     /// start, users, limits, windows and rules.
     pub fn queue(&self) -> QueueView {

@@ -61,7 +61,7 @@ impl ControllerParts {
     ) -> anyhow::Result<Controller> {
         let config = &self.site.config;
         let manager_config = ManagerConfig {
-            limits: Limits::of_site(config.running_max),
+            limits: Limits::of_site(self.site.settings.now().running_max),
             ..ManagerConfig::new(config.site.clone(), self.journal.clone())
         };
         let exports = self.site.exports.clone();

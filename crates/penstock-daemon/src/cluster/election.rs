@@ -118,7 +118,7 @@ impl Election {
         let boot = penstock_sys::boot_id().context("cannot read this host's boot id")?;
         let card = PeerCard {
             boot: data_encoding::HEXLOWER.encode(&boot),
-            stores: store_cards(&site.config.stores),
+            stores: store_cards(&site.stores()),
             ..own_card(&site)
         };
         let stood_back = StoodBack::default();

@@ -247,7 +247,7 @@ impl Member {
 
     /// The card of this peer as it is now. Blocks on its stores.
     fn card_now(&self) -> PeerCard {
-        self.card_with(store_cards(&self.parts.site.config.stores))
+        self.card_with(store_cards(&self.parts.site.stores()))
     }
 
     /// The card of this peer as it is now, with these stores.

@@ -13,13 +13,13 @@ const SESSION_SECONDS_MAX: u64 = 90 * 24 * 3600;
 #[serde(deny_unknown_fields)]
 pub struct AuthConfig {
     /// Users may log in by name and password. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub password: bool,
     /// Seconds without a request after which a browser session ends. Default: 43200, 12 hours.
-    #[serde(default = "session_idle_default")]
+    #[serde(default = "session_idle_default", skip_serializing_if = "is_session_idle_default")]
     pub session_idle_seconds: u64,
     /// Seconds after its log-in at which a browser session ends. Default: 604800, 7 days.
-    #[serde(default = "session_max_default")]
+    #[serde(default = "session_max_default", skip_serializing_if = "is_session_max_default")]
     pub session_max_seconds: u64,
 }
 
@@ -35,6 +35,22 @@ fn session_max_default() -> u64 {
     7 * 24 * 3600
 }
 
+// What is as without the table is not written: a change of one key is then none of the others.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_session_idle_default(seconds: &u64) -> bool {
+    *seconds == session_idle_default()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_session_max_default(seconds: &u64) -> bool {
+    *seconds == session_max_default()
+}
+
 impl Default for AuthConfig {
     fn default() -> Self {
         Self {
@@ -46,7 +62,7 @@ impl Default for AuthConfig {
 }
 
 impl AuthConfig {
-    pub(super) fn check(&self) -> Result<(), AuthConfigError> {
+    pub(crate) fn check(&self) -> Result<(), AuthConfigError> {
         let seconds = [
             ("session_idle_seconds", self.session_idle_seconds),
             ("session_max_seconds", self.session_max_seconds),

@@ -37,6 +37,9 @@ pub enum ConfigError {
     /// A cipher suite is not known.
     #[error("`cipher_suites`: `{0}` is not one of `{known}`", known = suites_known())]
     CipherSuite(String),
+    /// The level of the log is none.
+    #[error("`log`: {0}")]
+    Log(String),
     /// A network is wrong.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -142,6 +145,9 @@ pub enum ClusterConfigError {
         /// Its highest value.
         most: u64,
     },
+    /// The password comes from two places.
+    #[error("one of `password_file`, `password_command` and `password` gives the password")]
+    Passwords,
     /// One of two keys is missing.
     #[error("`{0}` and `{1}` belong together")]
     Together(&'static str, &'static str),

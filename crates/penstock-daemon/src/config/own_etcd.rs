@@ -27,16 +27,18 @@ pub struct OwnEtcdConfig {
 }
 
 impl OwnEtcdConfig {
-    pub(super) fn check(&self) -> Result<(), OwnEtcdError> {
-        check_hosts(self.hosts)?;
+    /// Returns every statement that cannot be followed, with its key.
+    pub(crate) fn wrong_statements(&self) -> Vec<(&'static str, OwnEtcdError)> {
+        let mut wrong = Vec::new();
+        wrong.extend(check_hosts(self.hosts).err().map(|error| ("hosts", error)));
         let ip = self.address.ip();
         if ip.is_unspecified() || ip.is_multicast() {
-            return Err(OwnEtcdError::Address(ip));
+            wrong.push(("address", OwnEtcdError::Address(ip)));
         }
         if matches!(self.address.port(), 0 | u16::MAX) {
-            return Err(OwnEtcdError::Port);
+            wrong.push(("address", OwnEtcdError::Port));
         }
-        Ok(())
+        wrong
     }
 
     /// Where clients reach this host's member.
@@ -79,12 +81,12 @@ mod tests {
             program: None,
         };
         let good = own(3, "10.0.0.1:7445");
-        good.check().unwrap();
+        assert_eq!(good.wrong_statements(), []);
         assert_eq!(good.client_url(), "https://10.0.0.1:7445");
         assert_eq!(good.peer_url(), "https://10.0.0.1:7446");
         assert_eq!(own(3, "[fd00::1]:7445").peer_url(), "https://[fd00::1]:7446");
         for bad in [own(4, "10.0.0.1:7445"), own(3, "0.0.0.0:7445"), own(3, "10.0.0.1:0")] {
-            assert!(bad.check().is_err(), "{bad:?}");
+            assert_eq!(bad.wrong_statements().len(), 1, "{bad:?}");
         }
     }
 }

@@ -57,18 +57,19 @@ impl WebConfig {
         Self { listen: vec![address], ..Self::default() }
     }
 
-    pub(super) fn check(&self) -> Result<(), WebConfigError> {
+    /// Returns every statement that cannot be followed, with its key.
+    pub(crate) fn wrong_statements(&self) -> Vec<(&'static str, WebConfigError)> {
+        let mut wrong = Vec::new();
         if self.listen.is_empty() {
-            return Err(WebConfigError::NoAddress);
+            wrong.push(("listen", WebConfigError::NoAddress));
         }
         if self.certificate.is_some() != self.key.is_some() {
-            return Err(WebConfigError::HalfPair);
+            let alone = if self.key.is_some() { "key" } else { "certificate" };
+            wrong.push((alone, WebConfigError::HalfPair));
         }
-        let no_host = |name: &&String| name.is_empty() || name.contains(['/', '@', ' ']);
-        if let Some(name) = self.names.iter().find(no_host) {
-            return Err(WebConfigError::Name(name.clone()));
-        }
-        Ok(())
+        let bad = self.names.iter().filter(|name| !is_name(name));
+        wrong.extend(bad.map(|name| ("names", WebConfigError::Name(name.clone()))));
+        wrong
     }
 
     /// Returns whether a client at this address may read metrics without a token.
@@ -97,4 +98,14 @@ impl WebConfig {
         let (certificate, key) = (self.certificate.as_ref()?, self.key.as_ref()?);
         Some((directory.join(certificate), directory.join(key)))
     }
+}
+
+/// Returns whether a text is an address, or a DNS name with letters, digits, `-`, `_` and `*`
+/// between dots (RFC 1123, RFC 6125).
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'*');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(allowed)
+    };
+    text.parse::<IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(is_label))
 }

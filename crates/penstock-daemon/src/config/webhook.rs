@@ -57,7 +57,7 @@ fn user_default() -> String {
 
 impl NotifyConfig {
     /// Checks what can be told without the accounts of the host.
-    pub(super) fn check(&self) -> Result<(), NotifyConfigError> {
+    pub(crate) fn check(&self) -> Result<(), NotifyConfigError> {
         if self.command.first().is_none_or(|program| !program.starts_with('/')) {
             return Err(NotifyConfigError::Program);
         }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::log::EventLog;
 use crate::config::StoreConfig;
+use crate::site::context::Site;
 use crate::site::store_cards::store_cards;
 use crate::site::store_look;
 
@@ -64,16 +65,12 @@ impl Sight {
 
 impl EventLog {
     /// Looks at this peer's stores again and again until `stop` says so.
-    pub(crate) fn watch_stores(
-        self: &Arc<Self>,
-        stores: Vec<StoreConfig>,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    pub(crate) fn watch_stores(self: &Arc<Self>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
         let log = Arc::clone(self);
         tokio::spawn(async move {
             let mut there: BTreeMap<Name, Sight> = BTreeMap::new();
             loop {
-                let (stores, kept) = (stores.clone(), Arc::clone(&log));
+                let (stores, kept) = (site.stores(), Arc::clone(&log));
                 let look = move || {
                     let cards = store_cards(&stores);
                     *kept.store_cards.lock().unwrap_or_else(PoisonError::into_inner) =

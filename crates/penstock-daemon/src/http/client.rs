@@ -172,7 +172,8 @@ pub(crate) async fn authenticate(
 
 /// Runs a request without credentials; one from an address that may read metrics may do that.
 async fn run_without(site: &Site, mut request: Request, next: Next) -> Response {
-    let web = site.config.web.as_ref();
+    let config = site.settings.now();
+    let web = config.web.as_ref();
     let may_read = |from: IpAddr| web.is_some_and(|web| web.may_read_metrics(from));
     let from = origin_of(&request).from;
     if request.uri().path() == GET_METRICS.path && from.is_some_and(may_read) {

@@ -7,7 +7,7 @@
 //! are served as `Host`, so that no foreign name that leads here (DNS rebinding) is an own page.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -32,12 +32,15 @@ const AGENT_CHARS_MAX: usize = 200;
 pub(crate) struct FarEnd(pub(crate) SocketAddr);
 
 /// The names of the HTTPS API of this peer, and the proxies before it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Door {
     /// DNS names in lower case. A name that begins with `*.` stands for each with one more label.
     names: Arc<[String]>,
     proxies: Arc<[Prefix]>,
 }
+
+/// The door of the HTTPS API, which a reload replaces.
+pub(crate) type SharedDoor = Arc<RwLock<Door>>;
 
 impl Door {
     pub(crate) fn new(names: impl IntoIterator<Item = String>, proxies: &[Prefix]) -> Self {
@@ -78,7 +81,12 @@ impl Door {
 }
 
 /// Finds the origin of a request, and refuses one for a host that is not this peer's.
-pub(crate) async fn admit(State(door): State<Door>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn admit(
+    State(door): State<SharedDoor>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let door = door.read().unwrap_or_else(PoisonError::into_inner).clone();
     let Some(authority) = authority_of(&request) else {
         let title = "the request names no host";
         let problem = Problem::new(ProblemCode::HostUnknown, title).status(400);

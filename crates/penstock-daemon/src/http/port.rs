@@ -30,6 +30,7 @@ use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
 use super::connection::Connection;
 use super::request_budget::keep_within;
+use crate::access::admission::Refusal;
 use crate::access::admission::{Metered, Stage};
 use crate::access::budget::{Duty, LanePlace};
 use crate::metrics::heartbeat::Heartbeat;
@@ -143,12 +144,12 @@ impl Port {
     }
 
     fn note_refused(&self, from: SocketAddr, why: &dyn fmt::Display) {
-        self.site.admission.note_refused(from.ip(), "connection refused", why);
+        self.site.admission.note_refused(from.ip(), Refusal::Connection, why);
     }
 
     /// Whether a connection has come over a network on which nothing of ours is wanted.
     fn is_never(&self, tcp: &TcpStream) -> bool {
-        let local = tcp.local_addr().ok().filter(|_| !self.site.config.networks.is_empty());
+        let local = tcp.local_addr().ok().filter(|_| !self.site.settings.now().networks.is_empty());
         local.is_some_and(|local| self.site.networks().role_of(local.ip()).0 == Role::Never)
     }
 

@@ -48,12 +48,8 @@ pub(crate) fn issue(name: &Name, site: &Path) -> anyhow::Result<bool> {
 pub(crate) fn config(settings: &ClusterConfig, directory: &Path) -> anyhow::Result<EtcdConfig> {
     let own = settings.own_etcd.as_ref().map(|own| own_access(settings, own.client_url()));
     let settings = own.as_ref().unwrap_or(settings);
-    let user = match (&settings.user, &settings.password_file) {
-        (Some(user), Some(file)) => {
-            let password = String::from_utf8(read(&directory.join(file))?);
-            let password = password.map_err(|error| unusable(&error))?;
-            Some((user.clone(), password.trim_end().to_owned()))
-        }
+    let user = match (&settings.user, settings.read_password(directory)?) {
+        (Some(user), Some(password)) => Some((user.clone(), password.expose().to_owned())),
         _ => None,
     };
     let patience = Duration::from_millis(settings.lease_seconds * 1000 / 6);
@@ -109,6 +105,8 @@ fn own_access(settings: &ClusterConfig, endpoint: String) -> ClusterConfig {
         key: Some(Path::new(DIRECTORY).join(KEY)),
         user: Some(USER.to_owned()),
         password_file: Some(Path::new(DIRECTORY).join(PASSWORD)),
+        password_command: Vec::new(),
+        password: None,
         ..settings.clone()
     }
 }

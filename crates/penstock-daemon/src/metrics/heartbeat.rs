@@ -4,7 +4,7 @@
 //! A loop that waits for work beats all the same, every [`BEAT`]; so silence is a thread that is
 //! stuck, never one that is idle.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -72,6 +72,21 @@ impl Heartbeats {
         let heartbeat = Heartbeat::new();
         let seen = heartbeat.clone();
         self.watch_by(name, patience, move || Some(seen.silence()));
+        heartbeat
+    }
+
+    /// Watches a loop as [`Heartbeats::watch`] does, while `is_there` says that it exists.
+    pub(crate) fn watch_while(
+        &self,
+        name: &'static str,
+        patience: Duration,
+        is_there: Arc<AtomicBool>,
+    ) -> Heartbeat {
+        let heartbeat = Heartbeat::new();
+        let seen = heartbeat.clone();
+        self.watch_by(name, patience, move || {
+            is_there.load(Ordering::Acquire).then(|| seen.silence())
+        });
         heartbeat
     }
 

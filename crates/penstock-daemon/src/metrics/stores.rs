@@ -1,11 +1,13 @@
 //! Looks at the stores of this peer, and what they found last: no scrape waits for a store.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_proto::id::Name;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::table::{STORE_FREE, STORE_LOOK, STORE_SIZE, STORE_UP};
@@ -24,34 +26,55 @@ struct Room {
     took: Duration,
 }
 
-/// The last look at each store; `None` where it found nothing, or has not come back in time.
+/// The last look at each store.
 #[derive(Debug, Default)]
-pub(crate) struct StoreLooks(Mutex<BTreeMap<Name, Option<Room>>>);
+pub(crate) struct StoreLooks(Mutex<BTreeMap<Name, Followed>>);
+
+/// A store that is looked at.
+#[derive(Debug)]
+struct Followed {
+    /// Its loop of looks ends when this is dropped.
+    _stays: watch::Sender<()>,
+    /// The last look, once there was one; `None` within where it found nothing, or has not come
+    /// back in time.
+    last: Option<Option<Room>>,
+}
 
 impl StoreLooks {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Option<Room>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Followed>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at stores until `stop` changes, at each on its own: one that hangs delays no other.
-    pub(crate) fn watch(self: &Arc<Self>, stores: &[StoreConfig], stop: &watch::Receiver<bool>) {
+    /// Looks at these stores, and at no others, until `stop` changes, at each on its own: one that
+    /// hangs delays no other.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        stores: &[StoreConfig],
+        runtime: &Handle,
+        stop: &watch::Receiver<bool>,
+    ) {
+        let mut followed = self.lock();
+        followed.retain(|name, _| stores.iter().any(|store| store.name == *name));
         for store in stores {
+            let Entry::Vacant(place) = followed.entry(store.name.clone()) else { continue };
+            let (stays, gone) = watch::channel(());
+            place.insert(Followed { _stays: stays, last: None });
             let (looks, name) = (Arc::clone(self), store.name.clone());
-            let (root, stop) = (store.directory(), stop.clone());
-            tokio::spawn(looks.follow(name, root, stop));
+            runtime.spawn(looks.follow((name, store.directory()), gone, stop.clone()));
         }
     }
 
     async fn follow(
         self: Arc<Self>,
-        name: Name,
-        root: Option<PathBuf>,
+        (name, root): (Name, Option<PathBuf>),
+        mut gone: watch::Receiver<()>,
         mut stop: watch::Receiver<bool>,
     ) {
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 _ = stop.changed() => return,
+                _ = gone.changed() => return,
                 _ = look.tick() => {}
             }
             let (store, root) = (name.clone(), root.clone());
@@ -61,12 +84,20 @@ impl StoreLooks {
                 None => Some(Room { free: u64::MAX, size: u64::MAX, took: Duration::ZERO }),
             });
             let found = found.await.ok().flatten();
-            self.lock().insert(name.clone(), found);
+            let mut followed = self.lock();
+            // Another one of this name may have taken its place.
+            if gone.has_changed().is_err() {
+                return;
+            }
+            if let Some(store) = followed.get_mut(&name) {
+                store.last = Some(found);
+            }
         }
     }
 
     fn add(&self, samples: &mut Samples) {
-        for (store, found) in &*self.lock() {
+        for (store, followed) in &*self.lock() {
+            let Some(found) = followed.last else { continue };
             let store = [store.as_str()];
             samples.flag(&STORE_UP, &store, found.is_some());
             if let Some(room) = found.filter(|room| room.size < u64::MAX) {
@@ -96,7 +127,8 @@ pub(crate) fn part(looks: Arc<StoreLooks>) -> Part {
 mod tests {
     use super::*;
 
-    /// Promise: a store that is there has room, and one that is not is down; both are told.
+    /// Promise: a store that is there has room, and one that is not is down; both are told. A store
+    /// that leaves the configuration is told no more.
     #[tokio::test]
     async fn a_store_that_is_gone_is_down() {
         let here = tempfile::tempdir().unwrap();
@@ -106,15 +138,23 @@ mod tests {
         let gone = format!("{there}/gone");
         let stores = [store("raw", &there), store("lost", &gone), store("null", "null:")];
         let (looks, (_stop, stopped)) = (Arc::new(StoreLooks::default()), watch::channel(false));
-        looks.watch(&stores, &stopped);
-        while looks.lock().len() < stores.len() {
+        let watch = |stores: &[_]| looks.watch(stores, &Handle::current(), &stopped);
+        watch(&stores);
+        while looks.lock().values().any(|store| store.last.is_none()) {
             tokio::task::yield_now().await;
         }
-        let found = looks.lock().clone();
-        let is_up = |name: &str| found[&name.parse::<Name>().unwrap()].is_some();
-        assert!(is_up("raw") && is_up("null") && !is_up("lost"), "{found:?}");
+        let is_up = |name: &str| {
+            let looks = looks.lock();
+            looks.get(&name.parse::<Name>().unwrap())?.last.map(|found| found.is_some())
+        };
+        assert_eq!(
+            (is_up("raw"), is_up("null"), is_up("lost")),
+            (Some(true), Some(true), Some(false))
+        );
         let mut samples = Samples::default();
         looks.add(&mut samples);
         assert!(format!("{samples:?}").contains(STORE_FREE.name));
+        watch(&stores[..1]);
+        assert_eq!((is_up("raw"), is_up("lost")), (Some(true), None));
     }
 }

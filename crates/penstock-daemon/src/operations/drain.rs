@@ -113,7 +113,7 @@ impl Operate {
         for card in &mut now.peers {
             card.stores = match told.remove(&card.peer) {
                 Some(Ok((stores, _))) => stores,
-                None if card.peer == *self.own() => store_cards(&self.site.config.stores),
+                None if card.peer == *self.own() => store_cards(&self.site.stores()),
                 _ => Vec::new(),
             };
         }

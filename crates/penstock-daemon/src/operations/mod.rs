@@ -206,7 +206,7 @@ impl Operate {
             // Nobody compares its stores with those of others.
             // They are looked at every two seconds: nobody waits for one that hangs.
             let looked = self.events.store_cards();
-            let stores = looked.unwrap_or_else(|| store_cards(&self.site.config.stores));
+            let stores = looked.unwrap_or_else(|| store_cards(&self.site.stores()));
             cards = vec![self.member.card_with(stores)];
         } else if cards.iter().all(|card| card.peer != *self.own()) {
             // It has no lease: others do not see it, but whoever asks it does.
@@ -300,7 +300,8 @@ impl Operate {
                 });
             }
         }
-        let mut findings = crate::checks::local(Some((&site.config, &site.directory)), &measured);
+        let config = site.settings.now();
+        let mut findings = crate::checks::local(Some((&config, &site.directory)), &measured);
         if let Some(election) = self.member.election() {
             let mut etcd = election.etcd.health(ASK);
             let key = Keys::of(&site.config.site).leader();

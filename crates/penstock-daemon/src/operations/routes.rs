@@ -163,7 +163,7 @@ async fn load(State(operate): Shared, _: OwnPeer) -> Reply<PeerLoad> {
 }
 
 async fn own_stores(State(operate): Shared, _: OwnPeer) -> Reply<Vec<StoreCard>> {
-    blocking(move || Ok(store_cards(&operate.site.config.stores))).await.map(Json)
+    blocking(move || Ok(store_cards(&operate.site.stores()))).await.map(Json)
 }
 
 /// Gives back what was sent, and the time.

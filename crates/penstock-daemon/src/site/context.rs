@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use penstock_api::access::Directory;
@@ -30,11 +30,12 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
 use super::exports::Exports;
+use super::settings::Settings;
 use crate::access::admission::Admission;
 use crate::access::authentication::Authentication;
 use crate::access::budget::Budgets;
 use crate::access::keys::{CAPABILITY_SECONDS, OwnKeys, fingerprint_text, follow, revoked_of};
-use crate::config::{Config, lists};
+use crate::config::{Config, StoreConfig, lists};
 use crate::networks::Networks;
 
 /// Time in which a reply goes out.
@@ -44,7 +45,10 @@ const OFFERS_MAX: usize = 16;
 
 /// The site, shared by all that serves it.
 pub(crate) struct Site {
+    /// The configuration at the start: for what a reload does not take.
     pub(crate) config: Config,
+    /// The configuration in force.
+    pub(crate) settings: Settings,
     pub(crate) exports: Exports,
     pub(crate) directory: PathBuf,
     /// Replaced by a rotation.
@@ -59,8 +63,8 @@ pub(crate) struct Site {
     pub(crate) admission: Arc<Admission>,
     /// Users and tokens of the site.
     pub(crate) authentication: Arc<Authentication>,
-    /// Address of the HTTPS API of this peer, once it is served.
-    pub(crate) web_url: OnceLock<String>,
+    /// Address of the HTTPS API of this peer, while it is served.
+    web_url: Mutex<Option<String>>,
     /// What each paired site may take here.
     pub(crate) budgets: Budgets,
     /// Changes when an authority is pinned or taken off.
@@ -96,13 +100,15 @@ impl Site {
     /// # Errors
     /// The pairings cannot be read, or one holds no authority; a cipher suite is not known.
     pub(crate) fn new(
-        config: Config,
+        settings: impl Into<Settings>,
         directory: PathBuf,
         keys: OwnKeys,
         identity: PeerCertificate,
         state: Arc<dyn SiteState>,
         listen: SocketAddr,
     ) -> anyhow::Result<Self> {
+        let settings = settings.into();
+        let config = (*settings.now()).clone();
         let own = keys.authority.certificate().clone();
         let trust = TrustStore::new(own.clone())?;
         trust.replace(own, keys.revoked())?;
@@ -111,7 +117,7 @@ impl Site {
         }
         let suites = config.suites()?;
         Ok(Self {
-            exports: Exports::of(&config).following(Config::found(&directory)),
+            exports: Exports::of(&config).following(settings.layers()),
             budgets: Budgets::new(config.site.clone()),
             admission: Arc::new(Admission::new(config.site.clone())),
             authentication: Arc::new(Authentication::new(
@@ -122,8 +128,9 @@ impl Site {
                 },
                 config.auth.session_limits(),
             )),
-            web_url: OnceLock::new(),
+            web_url: Mutex::default(),
             config,
+            settings,
             directory,
             keys: RwLock::new(Arc::new(keys)),
             rotation: Mutex::default(),
@@ -258,14 +265,30 @@ impl Site {
     }
 
     /// The networks of this host as they are now.
-    pub(crate) fn networks(&self) -> Networks<'_> {
-        Networks::now(&self.config.networks)
+    pub(crate) fn networks(&self) -> Networks<'static> {
+        Networks::now(self.settings.now().networks.clone())
+    }
+
+    /// The stores of this host as they are configured now.
+    pub(crate) fn stores(&self) -> Vec<StoreConfig> {
+        self.settings.now().stores.clone()
+    }
+
+    /// Returns the address of the HTTPS API of this peer, while it is served.
+    pub(crate) fn web_url(&self) -> Option<String> {
+        self.web_url.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the address of the HTTPS API of this peer.
+    pub(crate) fn set_web_url(&self, url: Option<String>) {
+        *self.web_url.lock().unwrap_or_else(PoisonError::into_inner) = url;
     }
 
     /// Where this site takes requests of others: what is configured, or follows from the networks.
     pub(crate) fn advertised(&self) -> Vec<SocketAddr> {
-        if self.config.networks.is_empty() || !self.config.advertise.is_empty() {
-            return self.config.advertised(self.listen);
+        let config = self.settings.now();
+        if config.networks.is_empty() || !config.advertise.is_empty() {
+            return config.advertised(self.listen);
         }
         self.networks().control_addresses(self.listen.port())
     }

@@ -1,17 +1,15 @@
 //! Which site may do what with which store, as the configuration says now.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use penstock_api::access::AccountName;
 use penstock_api::rest::StoreView;
 use penstock_proto::id::Name;
 
 use crate::config::{Config, Encryption, SiteAccounts, StoreAccount, StoreConfig, lists};
+use crate::settings::{Layers, Stamp};
 
 /// The stores of a site and the rights of others to them. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -21,44 +19,37 @@ pub(crate) struct Exports(Arc<Mutex<Known>>);
 struct Known {
     stores: BTreeMap<Name, StoreConfig>,
     accounts: BTreeMap<Name, SiteAccounts>,
-    /// Where rights are read again when it changes.
-    file: Option<PathBuf>,
-    /// The file as it was read last.
-    seen: Option<Stamp>,
+    /// Where rights are read again when a file changes.
+    layers: Option<Layers>,
+    /// The files as they were read last.
+    seen: Vec<Stamp>,
 }
 
-/// What tells a file from its successor: time of modification, size, inode.
-type Stamp = (SystemTime, u64, u64);
-
 impl Known {
-    /// Takes the rights that the file gives now. One that is wrong changes nothing.
+    /// Takes the rights that the files give now. Files with faults change nothing.
     fn refresh(&mut self) {
-        let Some(file) = &self.file else { return };
-        let stamp = fs::metadata(file).and_then(|meta| {
-            let modified = meta.modified()?;
-            Ok((modified, meta.len(), meta.ino()))
-        });
-        // Where the file cannot be read for now, the rights stay as they are.
-        let Ok(stamp) = stamp else { return };
-        if self.seen.replace(stamp) == Some(stamp) {
+        let Some(layers) = &self.layers else { return };
+        let stamps = layers.stamps();
+        // Where the main file cannot be read for now, the rights stay as they are.
+        if stamps.first().is_none_or(Option::is_none) || stamps == self.seen {
             return;
         }
-        let read = fs::read_to_string(file).map_err(anyhow::Error::from);
-        let parsed = read.and_then(|text| {
-            let config: Config = toml::from_str(&text)?;
-            config.check()?;
-            Ok(config)
-        });
-        let config = match parsed {
+        self.seen = stamps;
+        let config = match layers.load_rights() {
             Ok(config) => config,
             Err(error) => {
                 tracing::warn!(
-                    file = %file.display(), %error,
-                    "the configuration is wrong: rights to stores stay as they were"
+                    file = %layers.main_file().display(), %error,
+                    "the configuration has faults: rights to stores stay as they were"
                 );
                 return;
             }
         };
+        self.take_rights(config);
+    }
+
+    /// Takes the accounts of paired sites, and the rights of stores that are known.
+    fn take_rights(&mut self, config: Config) {
         self.accounts = config.accounts;
         for new in config.stores {
             let Some(known) = self.stores.get_mut(&new.name) else { continue };
@@ -77,11 +68,32 @@ impl Exports {
         Self(Arc::new(Mutex::new(Known { stores, accounts, ..Known::default() })))
     }
 
-    /// Follows the rights that `file` gives, whenever it changes. All else stays as it was when the
-    /// daemon began.
-    pub(crate) fn following(self, file: PathBuf) -> Self {
-        self.lock().file = Some(file);
+    /// Follows the rights that the files of `layers` give, whenever one changes. All else follows a
+    /// reload.
+    pub(crate) fn following(self, layers: Layers) -> Self {
+        self.lock().layers = Some(layers);
         self
+    }
+
+    /// Sets the accounts of paired sites and the rights of stores to those that hold now.
+    pub(crate) fn show_rights(&self, config: &mut Config) {
+        let mut known = self.lock();
+        known.refresh();
+        config.accounts.clone_from(&known.accounts);
+        for store in &mut config.stores {
+            let Some(now) = known.stores.get(&store.name) else { continue };
+            let StoreConfig { read, write, delete, remove, .. } = now.clone();
+            (store.read, store.write) = (read, write);
+            (store.delete, store.remove) = (delete, remove);
+        }
+    }
+
+    /// Has the stores and accounts of a configuration from now on.
+    pub(crate) fn take(&self, config: &Config) {
+        let stores = config.stores.iter().map(|store| (store.name.clone(), store.clone()));
+        let mut known = self.lock();
+        known.stores = stores.collect();
+        known.accounts.clone_from(&config.accounts);
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

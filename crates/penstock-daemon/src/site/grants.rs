@@ -7,10 +7,12 @@ use std::path::Path;
 use penstock_proto::id::Name;
 
 use crate::config::Config;
+use crate::settings::Layers;
 use penstock_exit::{ExitCode, Failure};
 
-/// Adds `site` to the lists of the stores in the configuration of a site directory. All else of
-/// the file stays as its operators have written it; a running daemon follows it.
+/// Adds `site` to the lists of the stores in the configuration of a site directory, in the file
+/// that lists them. All else of it stays as its operators have written it; a running daemon follows
+/// it.
 ///
 /// # Errors
 /// There is no such store; the file cannot be read, changed or written.
@@ -19,7 +21,10 @@ pub fn give(
     site: &Name,
     (write, delete): (&[Name], &[Name]),
 ) -> anyhow::Result<()> {
-    let path = Config::found(directory);
+    let layers = Layers::of(directory);
+    let loaded = layers.load().map_err(Failure::from)?;
+    check_stores(&loaded.config, write.iter().chain(delete))?;
+    let path = loaded.stores_file().unwrap_or_else(|| layers.main_file());
     let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
     let mut text = fs::read_to_string(&path)
         .map_err(|error| Failure::io(format!("read `{}`", path.display()), error))?;
@@ -28,15 +33,13 @@ pub fn give(
         let hint = format!("add `{site}` to `write` or `delete` of the store by hand");
         Failure::new(ExitCode::Usage, message).caused_by(why.to_string()).hint(hint)
     };
-    check_stores(&text, write.iter().chain(delete))?;
     for store in write.iter().chain(delete) {
         text = with_site(&text, store, "write", site).map_err(|error| by_hand(&error))?;
     }
     for store in delete {
         text = with_site(&text, store, "delete", site).map_err(|error| by_hand(&error))?;
     }
-    let config: Config = toml::from_str(&text).map_err(|error| by_hand(&error))?;
-    config.check().map_err(|error| by_hand(&error))?;
+    layers.load_with(&path, &text).map_err(|error| by_hand(&error))?;
     let new = path.with_extension("toml.new");
     let mut file = fs::File::create(&new).map_err(failed)?;
     let written = file
@@ -47,10 +50,11 @@ pub fn give(
     Ok(written.map_err(failed)?)
 }
 
-/// Refuses a store that the configuration does not have. A configuration that cannot be read is
-/// told of later.
-fn check_stores<'a>(text: &str, mut named: impl Iterator<Item = &'a Name>) -> Result<(), Failure> {
-    let Ok(config) = toml::from_str::<Config>(text) else { return Ok(()) };
+/// Refuses a store that the configuration does not have.
+fn check_stores<'a>(
+    config: &Config,
+    mut named: impl Iterator<Item = &'a Name>,
+) -> Result<(), Failure> {
     let is_known = |name: &Name| config.stores.iter().any(|store| store.name == *name);
     let Some(unknown) = named.find(|name| !is_known(name)) else { return Ok(()) };
     let known: Vec<_> = config.stores.iter().map(|store| store.name.as_str()).collect();

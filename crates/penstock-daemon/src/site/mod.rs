@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `context` | configuration, keys, trust, pairings, addresses |
 //! | `exports` | what other sites may do with the stores of this peer |
+//! | `settings` | the configuration in force, and its reload |
 //! | `admin` | the answers of the local API about the site |
 //! | `client` | requests to other sites |
 //! | `addresses`, `reported_addresses` | addresses of this host, and those that others report |
@@ -20,6 +21,7 @@ pub(crate) mod exports;
 pub(crate) mod foreign_scans;
 pub mod grants;
 pub(crate) mod reported_addresses;
+pub(crate) mod settings;
 pub(crate) mod store_cards;
 pub(crate) mod store_look;
 pub(crate) mod store_reach;

@@ -50,9 +50,12 @@ pub(crate) struct PeerParts {
 /// The configuration of a store cannot be read.
 pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts> {
     penstock_sys::raise_file_limit();
-    let specs: Vec<StoreSpec> =
-        site.config.stores.iter().map(store_spec).collect::<anyhow::Result<_>>()?;
-    let stores = Arc::new(Stores::new(specs));
+    let stores = Arc::new(Stores::new(store_specs(&site.config.stores)?));
+    let kept = Arc::clone(&stores);
+    site.settings.on_reload(Box::new(move |config| {
+        kept.replace(store_specs(&config.stores)?);
+        Ok(())
+    }));
     let source = Arc::new(SourceService::new(
         Arc::clone(&stores),
         &journal.join("source"),
@@ -114,11 +117,12 @@ fn too_many_lanes() -> Refusal {
 
 /// Why a lane is not taken that has come to this address: it is not for data.
 fn refusal_of(site: &Site, tcp: &TcpStream) -> Option<Refusal> {
-    if site.config.networks.is_empty() {
+    if site.settings.now().networks.is_empty() {
         return None;
     }
     let address = tcp.local_addr().ok()?.ip();
-    let (role, network) = match site.networks().role_of(address) {
+    let networks = site.networks();
+    let (role, network) = match networks.role_of(address) {
         (Role::Data, _) => return None,
         other => other,
     };
@@ -128,6 +132,10 @@ fn refusal_of(site: &Site, tcp: &TcpStream) -> Option<Refusal> {
     tracing::info!(%text, "lane refused");
     // Another address may do: the target tries its other paths.
     Some(Refusal { code: RefusalCode::Busy, retry_after_ms: 0, text })
+}
+
+fn store_specs(stores: &[StoreConfig]) -> anyhow::Result<Vec<StoreSpec>> {
+    stores.iter().map(store_spec).collect()
 }
 
 /// What a configured store is to the peer crate.

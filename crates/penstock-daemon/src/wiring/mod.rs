@@ -8,7 +8,7 @@ mod web_api;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -53,10 +53,12 @@ use crate::operations::stores::StoreBrowser;
 use crate::operations::{Operate, OperateParts};
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::Host;
+use crate::settings::{Layers, Loaded};
 use crate::site::addresses;
 use crate::site::admin::Admin;
 use crate::site::client::Sites;
 use crate::site::context::Site;
+use crate::site::settings::{Settings, Stage};
 use crate::site_directory::TRUST_DIRECTORY;
 use crate::webhooks::Webhooks;
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -141,7 +143,8 @@ fn load_keys(config: &Config, directory: &Path) -> anyhow::Result<(OwnKeys, Peer
 ///
 /// # Errors
 /// The daemon cannot start, or one of its APIs fails.
-pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
+pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<ExitCode> {
+    let (config, directory) = (loaded.config.clone(), layers.directory().to_owned());
     let (keys, identity) = load_keys(&config, &directory)?;
     let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
         Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
@@ -150,7 +153,8 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     let listener = bind(&config)?;
     let bound = listener.local_addr().context("cannot determine the own address")?;
     let known = Arc::clone(&state) as _;
-    let site = Arc::new(Site::new(config, directory.clone(), keys, identity, known, bound)?);
+    let settings = Settings::new(loaded, layers);
+    let site = Arc::new(Site::new(settings, directory.clone(), keys, identity, known, bound)?);
     rotation::resume(&site)?;
     let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
     let journal = shared.unwrap_or_else(|| directory.clone());
@@ -171,13 +175,13 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     };
     let mut signals = Signals::watch()?;
     let (own_users, socket) = bind_socket(&directory)?;
-    let web = web_api::runtime(&site)?;
-    let watched = Watched::new(&site, &[("local", Some(own_users)), ("web", web)]);
+    let web = web_api::runtime()?;
+    let watched = Watched::new(&site, &[("local", own_users), ("web", web)]);
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
     let port_tls = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
     let (stop, stopped) = watch::channel(false);
     let told = Arc::clone(&sites);
-    events.watch_stores(site.config.stores.clone(), stopped.clone());
+    events.watch_stores(Arc::clone(&site), stopped.clone());
     let lanes = (Arc::clone(&parts.lanes_source), Arc::clone(&parts.lanes_target));
     watch_doors(&site, lanes, &stopped);
     watch_keys(&site, &sites, &stopped);
@@ -198,9 +202,10 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     tokio::spawn(port.serve(listener, stopped.clone()));
     let (name, peer) = (&site.config.site, &site.config.peer);
     let status = format!("site {name} peer {peer} listening on {bound}");
-    let service_manager = report_ready(status.clone(), &faces.member, &watched, stopped);
+    follow_reloads(&site, &faces.member);
+    let service_manager = report_ready(&site, &status, &faces.member, (&watched, stopped));
     let ended = match exit::print(&format!("ready: {status}")) {
-        Ok(()) => signals.wait(&mut local).await,
+        Ok(()) => signals.wait(&site, &mut local).await,
         Err(error) => Err(error.into()),
     };
     service_manager.stopping();
@@ -209,18 +214,16 @@ pub(super) async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<
     ended.and(left).map(|()| ExitCode::Done)
 }
 
-/// Serves the API to users: on the Unix socket, and over HTTPS if that is configured.
+/// Serves the API to users: on the Unix socket, and over HTTPS while that is configured.
 fn serve_users(
     site: &Arc<Site>,
     (router, watched): (Router, &Watched),
-    ((runtime, socket), web): ((&'static Runtime, UnixListener), Option<&'static Runtime>),
+    ((runtime, socket), web): ((&'static Runtime, UnixListener), &'static Runtime),
     stopped: &watch::Receiver<bool>,
 ) -> anyhow::Result<JoinHandle<std::io::Result<()>>> {
     let keep = site.config.audit.as_ref().map(|audit| audit.keep).unwrap_or_default();
     tokio::spawn(expire_audit(Arc::clone(&watched.audit), keep, stopped.clone()));
-    for address in web_api::start(site, (web, watched), &router, stopped)? {
-        tracing::info!(%address, "the API is served over HTTPS");
-    }
+    web_api::start(site, (web, watched), &router, stopped)?;
     let router = router.layer(from_fn_with_state(Arc::clone(&watched.audit), record));
     let own_user = rustix::process::getuid().as_raw();
     let (mut stopped, heartbeat) = (stopped.clone(), watched.accepts("socket"));
@@ -248,16 +251,36 @@ async fn expire_audit(log: Arc<AuditLog>, keep: KeepDays, mut stopped: watch::Re
     }
 }
 
-/// Reports to the service manager that the daemon serves, and from now on that it lives, and how.
+/// Exports the stores of each new configuration, and has the controller, while it is this peer,
+/// take its limit.
+fn follow_reloads(site: &Site, member: &Arc<Member>) {
+    let (exports, member) = (site.exports.clone(), Arc::clone(member));
+    site.settings.on_reload(Box::new(move |config| {
+        exports.take(config);
+        if let Some(controller) = member.controller() {
+            controller.manager.set_running_max(config.running_max);
+        }
+        Ok(())
+    }));
+}
+
+/// Reports to the service manager that the daemon serves, and from now on that it lives and
+/// how, and reloads.
 fn report_ready(
-    status: String,
+    site: &Site,
+    status: &str,
     member: &Arc<Member>,
-    watched: &Watched,
-    stopped: watch::Receiver<bool>,
+    (watched, stopped): (&Watched, watch::Receiver<bool>),
 ) -> ServiceManager {
     let service_manager = ServiceManager::of_environment();
-    service_manager.ready(&status);
+    service_manager.ready(status);
+    let (told, name, its) = (service_manager.clone(), status.to_owned(), Arc::clone(member));
+    site.settings.observe(Box::new(move |stage| match stage {
+        Stage::Begins => told.reloading(),
+        Stage::Ended => told.ready(&status_of(&its, &name)),
+    }));
     let (member, heartbeats) = (Arc::clone(member), Arc::clone(&watched.heartbeats));
+    let status = status.to_owned();
     let look = move || Sight { late: heartbeats.late(), status: status_of(&member, &status) };
     tokio::spawn(service_manager.clone().report(look, stopped));
     service_manager
@@ -429,17 +452,30 @@ impl Signals {
         Ok(Self { terminate, interrupt, hang_up })
     }
 
-    /// Waits for one, or for the local API to fail.
-    async fn wait(&mut self, local: &mut JoinHandle<std::io::Result<()>>) -> anyhow::Result<()> {
-        tokio::select! {
-            _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
-            _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
-            _ = self.hang_up.recv() => tracing::info!("SIGHUP: ending"),
-            ended = local => {
-                ended.context("the local API failed")?.context("the local API failed")?;
+    /// Waits for one that ends the daemon, or for the local API to fail. At SIGHUP reloads the
+    /// configuration.
+    async fn wait(
+        &mut self,
+        site: &Arc<Site>,
+        local: &mut JoinHandle<std::io::Result<()>>,
+    ) -> anyhow::Result<()> {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
+                _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
+                _ = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: reloading the configuration");
+                    let site = Arc::clone(site);
+                    // Not awaited: a file system that hangs must not keep the daemon from ending.
+                    tokio::task::spawn_blocking(move || site.settings.reload());
+                    continue;
+                }
+                ended = &mut *local => {
+                    ended.context("the local API failed")?.context("the local API failed")?;
+                }
             }
+            return Ok(());
         }
-        Ok(())
     }
 }
 

@@ -65,6 +65,14 @@ impl ServiceManager {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
+    /// Reports that the daemon reads its configuration again. The time is that of the clock which
+    /// `Type=notify-reload` compares (systemd.service(5)).
+    pub(super) fn reloading(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}\nSTATUS=reloading"));
+    }
+
     /// Reports that the daemon ends.
     pub(super) fn stopping(&self) {
         self.ends.store(true, Ordering::Release);
@@ -210,6 +218,11 @@ mod tests {
         wake.send(()).unwrap();
         assert_eq!(hears.recv().unwrap(), "WATCHDOG=1");
         assert_eq!(next_state(&hears), "STATUS=leads");
+        manager.reloading();
+        let text = next_state(&hears);
+        let usec = text.split("MONOTONIC_USEC=").nth(1).and_then(|rest| rest.lines().next());
+        assert!(text.starts_with("RELOADING=1\n"), "{text}");
+        assert!(usec.unwrap().parse::<u64>().unwrap() > 0, "{text}");
         manager.stopping();
         assert_eq!(next_state(&hears), "STOPPING=1\nSTATUS=ending what is in progress");
         stop.send(true).unwrap();

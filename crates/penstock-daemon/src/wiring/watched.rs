@@ -2,6 +2,7 @@
 //! are taken from.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use penstock_peer::{SourceService, TargetService};
@@ -42,9 +43,9 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Watches a peer of this site, with those of these runtimes that exist beside the present one.
-    pub(super) fn new(site: &Site, others: &[(&'static str, Option<&'static Runtime>)]) -> Self {
-        let others = others.iter().filter_map(|(name, it)| Some((*name, (*it)?.handle().clone())));
+    /// Watches a peer of this site, with these runtimes beside the present one.
+    pub(super) fn new(site: &Site, others: &[(&'static str, &'static Runtime)]) -> Self {
+        let others = others.iter().map(|(name, it)| (*name, it.handle().clone()));
         let runtimes = [("control", Handle::current())].into_iter().chain(others).collect();
         let web = WebFigures {
             certificate: Arc::default(),
@@ -55,14 +56,25 @@ impl Watched {
         Self { heartbeats: Arc::default(), audit, web, looks: Arc::default(), runtimes }
     }
 
-    /// Looks at the stores of the site until `stopped` changes.
+    /// Looks at the stores of the site until `stopped` changes, and follows reloads.
     pub(super) fn watch_stores(&self, site: &Site, stopped: &watch::Receiver<bool>) {
-        self.looks.watch(&site.config.stores, stopped);
+        let (looks, runtime, stopped) =
+            (Arc::clone(&self.looks), Handle::current(), stopped.clone());
+        looks.watch(&site.stores(), &runtime, &stopped);
+        site.settings.on_reload(Box::new(move |config| {
+            looks.watch(&config.stores, &runtime, &stopped);
+            Ok(())
+        }));
     }
 
     /// Watches a loop that accepts connections.
     pub(super) fn accepts(&self, name: &'static str) -> Heartbeat {
         self.heartbeats.watch(name, ACCEPT_SILENCE)
+    }
+
+    /// Watches a loop that accepts connections while `is_there` says so.
+    pub(super) fn accepts_while(&self, name: &'static str, is_there: Arc<AtomicBool>) -> Heartbeat {
+        self.heartbeats.watch_while(name, ACCEPT_SILENCE, is_there)
     }
 
     /// Watches the loop in which a controller says in the journal that it is at work.

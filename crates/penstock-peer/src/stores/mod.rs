@@ -18,10 +18,11 @@ pub(crate) mod single_flight;
 pub(crate) mod worker_pool;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,7 @@ pub struct StoreSpec {
 /// All stores of this host.
 #[derive(Debug)]
 pub struct Stores {
-    stores: BTreeMap<Name, Entry>,
+    stores: RwLock<BTreeMap<Name, Arc<Entry>>>,
     accounts: Accounts,
     /// [`LOOK_MAX`], but in tests.
     look_max: Duration,
@@ -106,6 +107,13 @@ struct Entry {
 }
 
 impl Entry {
+    fn new(spec: StoreSpec) -> Self {
+        let (open, hung) = (Mutex::default(), Mutex::default());
+        let (calls, failed_syncs) = (CallTally::default(), FailedSyncs::default());
+        let (looks, mounted) = (Arc::new(Semaphore::new(LOOKS_MAX)), AtomicBool::default());
+        Self { spec, open, mounted, hung, looks, calls, failed_syncs }
+    }
+
     fn open_posix(&self, root: &Path, options: PosixOptions) -> Result<PosixStore, AccessError> {
         let StoreSpec { name, ephemeral, .. } = &self.spec;
         let opened = PosixStore::open(root, options);
@@ -131,15 +139,22 @@ fn unfit(store: &Name, why: &str) -> AccessError {
 impl Stores {
     /// Creates the registry of the given stores; none is opened yet.
     pub fn new(specs: impl IntoIterator<Item = StoreSpec>) -> Self {
-        let entry = |spec: StoreSpec| {
-            let (open, hung) = (Mutex::default(), Mutex::default());
-            let failed_syncs = FailedSyncs::default();
-            let (looks, mounted) = (Arc::new(Semaphore::new(LOOKS_MAX)), AtomicBool::default());
-            let calls = CallTally::default();
-            (spec.name.clone(), Entry { spec, open, mounted, hung, looks, calls, failed_syncs })
-        };
-        let (stores, accounts) = (specs.into_iter().map(entry).collect(), Accounts::default());
-        Self { stores, accounts, look_max: LOOK_MAX }
+        let (stores, accounts) = (RwLock::default(), Accounts::default());
+        let stores = Self { stores, accounts, look_max: LOOK_MAX };
+        stores.replace(specs);
+        stores
+    }
+
+    /// Has these stores from now on. One that stays as it is keeps its open handles. Work that has
+    /// opened one which goes ends with the handles that it holds; new work does not find it.
+    pub fn replace(&self, specs: impl IntoIterator<Item = StoreSpec>) {
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        let mut old = mem::take(&mut *stores);
+        for spec in specs {
+            let known = old.remove(&spec.name).filter(|entry| entry.spec == spec);
+            let name = spec.name.clone();
+            stores.insert(name, known.unwrap_or_else(|| Arc::new(Entry::new(spec))));
+        }
     }
 
     /// Sets how long the stores wait for a look.
@@ -148,25 +163,22 @@ impl Stores {
         Self { look_max, ..self }
     }
 
-    /// Returns all stores, in order of their names.
-    pub fn specs(&self) -> impl Iterator<Item = &StoreSpec> {
-        self.stores.values().map(|entry| &entry.spec)
-    }
-
     /// Returns the figures of all stores. Takes short locks, and none that is held over I/O.
     pub(crate) fn figures(&self) -> Vec<StoreFigures> {
-        let figures = |(name, entry): (&Name, &Entry)| {
+        let figures = |(name, entry): (&Name, &Arc<Entry>)| {
             let hung = entry.hung.lock().unwrap_or_else(PoisonError::into_inner);
             let hanging = hung.iter().filter(|thread| !thread.is_finished()).count();
             let (free, waiting) = entry.looks.usage();
             entry.calls.figures(name, hanging, (LOOKS_MAX.saturating_sub(free), waiting))
         };
-        self.stores.iter().map(figures).collect()
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        stores.iter().map(figures).collect()
     }
 
-    fn entry(&self, name: &Name) -> Result<&Entry, AccessError> {
-        self.stores.get(name).ok_or_else(|| {
-            let known = self.stores.keys().cloned().collect();
+    fn entry(&self, name: &Name) -> Result<Arc<Entry>, AccessError> {
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        stores.get(name).cloned().ok_or_else(|| {
+            let known = stores.keys().cloned().collect();
             AccessError::Unknown { store: name.clone(), known }
         })
     }
@@ -175,8 +187,8 @@ impl Stores {
     ///
     /// # Errors
     /// `store-unknown`.
-    pub(crate) fn spec(&self, name: &Name) -> Result<&StoreSpec, AccessError> {
-        self.entry(name).map(|entry| &entry.spec)
+    pub(crate) fn spec(&self, name: &Name) -> Result<StoreSpec, AccessError> {
+        self.entry(name).map(|entry| entry.spec.clone())
     }
 
     /// Returns the account as which the files of a store are used by a request that names `asked`;
@@ -279,7 +291,7 @@ impl Stores {
         name: &Name,
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, AccessError> {
-        self.ask_within(name, self.entry(name)?, ANSWER_MAX, ask)
+        self.ask_within(name, &*self.entry(name)?, ANSWER_MAX, ask)
     }
 
     /// Runs a look at a store that is read from, which takes a sound store no time: at its marks,
@@ -297,10 +309,10 @@ impl Stores {
         if !matches!(entry.spec.kind, StoreKind::Posix(_)) {
             return Ok(look());
         }
-        self.check_answers(name, entry)?;
+        self.check_answers(name, &entry)?;
         let place = Permit::acquire_within(Arc::clone(&entry.looks), self.look_max)
             .ok_or_else(|| AccessError::Hung(name.clone()))?;
-        self.ask_within(name, entry, self.look_max, move || {
+        self.ask_within(name, &entry, self.look_max, move || {
             let found = look();
             drop(place);
             found
@@ -361,7 +373,7 @@ impl Stores {
     /// As [`Stores::target`], without those of accounts.
     pub(crate) fn own_target(&self, name: &Name) -> Result<Target, AccessError> {
         let entry = self.entry(name)?;
-        self.check_answers(name, entry)?;
+        self.check_answers(name, &entry)?;
         if entry.spec.read_only {
             return Err(AccessError::ReadOnly(name.clone()));
         }
@@ -390,5 +402,36 @@ impl Stores {
         if let Ok(entry) = self.entry(name) {
             *entry.open.lock().unwrap_or_else(PoisonError::into_inner) = Open::default();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, read_only: bool) -> StoreSpec {
+        StoreSpec {
+            name: name.parse().unwrap(),
+            kind: StoreKind::Mem("mem:files=1,size=1K".parse().unwrap()),
+            read_only,
+            ephemeral: false,
+            allow_privileged: false,
+            io: IoMode::Auto,
+            mapped: false,
+        }
+    }
+
+    /// Promise: stores come and go while a peer works; one that stays keeps its open handle, and
+    /// one that has gone is unknown.
+    #[test]
+    fn stores_come_and_go() {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let stores = Stores::new([spec("stays", false), spec("goes", false)]);
+        let (stays, goes) = (stores.entry(&name("stays")).unwrap(), name("goes"));
+        stores.source(&goes, None).unwrap();
+        stores.replace([spec("stays", false), spec("comes", true)]);
+        assert!(Arc::ptr_eq(&stays, &stores.entry(&name("stays")).unwrap()));
+        assert!(stores.spec(&name("comes")).unwrap().read_only);
+        assert!(matches!(stores.source(&goes, None), Err(AccessError::Unknown { .. })));
     }
 }

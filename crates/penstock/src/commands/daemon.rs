@@ -6,8 +6,8 @@ use crate::options::address::address;
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::bind_to_cpus;
 use penstock_daemon as daemon;
-use penstock_daemon::config::Config;
-use penstock_exit::{self as exit, ExitCode};
+use penstock_daemon::settings::Layers;
+use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Runs the daemon of this host, in the foreground
 #[derive(clap::Args)]
@@ -44,11 +44,16 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         penstock_proto::version::become_next();
     }
     exit::start_log("info");
-    let directory = args.directory.directory;
-    let mut config = Config::load(&directory)?;
-    if let Some(listen) = args.listen {
-        config.listen = listen;
+    let layers = Layers::of(&args.directory.directory)
+        .with_flag("listen", "--listen", args.listen.map(|listen| listen.to_string().into()))
+        .with_flag("cpus", "--cpus", args.cpus.map(|cpus| i64::from(cpus).into()));
+    let loaded = layers.load().map_err(Failure::from)?;
+    for warning in &loaded.warnings {
+        exit::warn(&warning.to_string());
     }
-    bind_to_cpus(args.cpus.or(config.cpus))?;
-    daemon::run(config, directory)
+    if let Some(level) = &loaded.config.log {
+        exit::set_log(level).map_err(|why| Failure::new(ExitCode::Usage, why))?;
+    }
+    bind_to_cpus(loaded.config.cpus)?;
+    daemon::run(loaded, layers)
 }

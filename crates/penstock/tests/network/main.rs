@@ -19,6 +19,7 @@ mod networks;
 mod queue;
 mod rotation;
 mod secret;
+mod settings;
 mod steer;
 mod stores;
 mod trust;

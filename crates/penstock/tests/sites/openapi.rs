@@ -344,11 +344,17 @@ fn site(daemon: &Api) {
         &api::LIST_EVENTS,
         &api::EXAMINE_HOST,
         &api::GET_OPENAPI,
+        &api::SHOW_SETTINGS,
+        &api::RELOAD_SETTINGS,
         &api::SHOW_ME,
         &api::CHECK_LIFE,
         &api::GET_METRICS,
     ] {
         assert_eq!(daemon.get(endpoint.uri(&[])).status, 200, "{endpoint:?}");
+    }
+    for text in ["sites = 1", "site = \"a\"\npeer = \"x\"\n"] {
+        let checked = daemon.post(api::CHECK_SETTINGS.uri(&[]), &json!({ "text": text }));
+        assert_eq!(checked.status, 200);
     }
     for endpoint in [&api::SHOW_PATHS, &api::EXAMINE_PAIR] {
         assert_eq!(daemon.get(endpoint.uri(&[&"a"])).status, 200, "{endpoint:?}");

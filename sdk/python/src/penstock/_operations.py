@@ -119,6 +119,10 @@ SITE_DOCTOR = _operation("site.doctor", "GET", "/doctor")
 SITE_OPENAPI = _operation("site.openapi", "GET", "/openapi.json")
 SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys")
 
+SETTINGS_GET = _operation("settings.get", "GET", "/settings")
+SETTINGS_CHECK = _operation("settings.check", "POST", "/settings/check")
+SETTINGS_RELOAD = _operation("settings.reload", "POST", "/settings/reload")
+
 ORPHANS_LIST = _operation("orphans.list", "GET", "/orphans")
 ORPHANS_REMOVE = _operation("orphans.remove", "DELETE", "/orphans")
 

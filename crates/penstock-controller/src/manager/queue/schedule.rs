@@ -71,6 +71,13 @@ impl Schedule {
         Self { queue, known: HashMap::new(), site, base, rules, in_force, history }
     }
 
+    /// Runs this many transfers of the site at a time from now on, where no rule says otherwise.
+    /// Those that run already run on.
+    pub(crate) fn set_running_max(&mut self, running_max: u32, now_ms: UnixMs) {
+        self.base.running.insert(Counter::Site, running_max);
+        self.follow_rules(now_ms);
+    }
+
     /// Returns the transfers to start now, first ones first. A cancelled one starts whatever the
     /// limits are, as its run only removes what is temporary.
     pub(crate) fn poll_starts(

@@ -77,6 +77,11 @@ impl Table {
         }
     }
 
+    /// Runs this many transfers at a time from now on.
+    pub(crate) fn set_running_max(&mut self, running_max: u32) {
+        self.schedule.set_running_max(running_max, now_ms());
+    }
+
     /// Returns whether a transfer has not ended.
     pub(crate) fn is_live(&self, id: TransferId) -> bool {
         self.live.contains_key(&id)
@@ -410,9 +415,10 @@ impl TransferTable {
 mod tests {
     use super::*;
     use crate::manager::record::record_of;
+    use penstock_api::queue::QueueShare;
     use penstock_api::transfer::{PathText, TransferRequest};
     use penstock_cluster::state::Wish;
-    use penstock_engine::queue::Limits;
+    use penstock_engine::queue::{Counter, Limits};
 
     fn config(running_max: u32) -> ManagerConfig {
         let config = ManagerConfig::new("hpc".parse().unwrap(), "journal".into());
@@ -459,6 +465,17 @@ mod tests {
         assert!(waits.record.reason.starts_with("waiting for its turn"), "{}", waits.record.reason);
         assert_eq!(waits.waiting.as_ref().unwrap().code, "turn");
         assert_eq!(table.counts(), (0, 5));
+    }
+
+    /// Promise: another limit of running transfers holds at once, and takes no rule away.
+    #[test]
+    fn a_changed_limit_keeps_the_rules() {
+        let mut table = Table::new(&config(2), [], Memory::default());
+        table.handle_rule(QueueRule::Share(QueueShare { user: "anna".to_owned(), weight: 4 }));
+        table.set_running_max(3);
+        let limits = &table.schedule.in_force().limits;
+        assert_eq!((limits.running[&Counter::Site], limits.short_extra), (3, 0));
+        assert_eq!(limits.weights.users["anna"], 4);
     }
 
     /// Promise: a transfer of which files are being removed is changed by nobody else meanwhile,

@@ -127,7 +127,7 @@ impl Devices {
             decision: None,
         };
         waiting.insert(user_code.clone(), entry);
-        let own = self.site.web_url.get().cloned();
+        let own = self.site.web_url();
         let url = origin.url.clone().or(own).unwrap_or_default();
         Ok(DeviceAuthorization {
             device_code: Secret::new(device_code),

@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequestParts<S> for CameFrom {
 
 pub(super) async fn methods(State(logins): LoginsState) -> Json<AuthMethods> {
     let password = logins.site.config.auth.password;
-    Json(AuthMethods { password, device: true, url: logins.site.web_url.get().cloned() })
+    Json(AuthMethods { password, device: true, url: logins.site.web_url() })
 }
 
 pub(super) async fn log_in(

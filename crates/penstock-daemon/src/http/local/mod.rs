@@ -19,6 +19,7 @@
 //! | `login` | passwords, sessions, one-time links, programs that are let in |
 //! | `recovery` | orders when hosts that run etcd are lost |
 //! | `openapi` | the OpenAPI document, and the messages of all endpoints |
+//! | `settings` | the configuration of the peer |
 //! | `state` | none: what the handlers share |
 
 mod audit;
@@ -29,6 +30,7 @@ pub(crate) mod openapi;
 mod peers;
 mod queue;
 mod recovery;
+mod settings;
 mod sites;
 mod state;
 mod stores;
@@ -89,6 +91,9 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::LIST_EVENTS, peers::events)
         .on(&api::ROTATE_KEYS, peers::rotate)
         .on(&api::EXAMINE_HOST, peers::doctor)
+        .on(&api::SHOW_SETTINGS, settings::show)
+        .on(&api::CHECK_SETTINGS, settings::check)
+        .on(&api::RELOAD_SETTINGS, settings::reload)
         .on(&api::GET_OPENAPI, openapi::show)
         .on(&api::SHOW_ME, users::me)
         .on(&api::LIST_USERS, users::list)

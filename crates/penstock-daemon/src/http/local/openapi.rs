@@ -37,6 +37,7 @@ use penstock_api::rest::{
     JoinRequest, Orphan, Page, SiteStoreView, SiteView, StatusView, StoreDetails, StoreView,
     SubmitRequest, TokenReply, TransferPatch, TransferQuery, TransferSummary, TransferView,
 };
+use penstock_api::settings::{SettingsCheck, SettingsFaults, SettingsReload, SettingsView};
 use penstock_api::webhook::{Delivery, DeliveryList, WebhookList, WebhookSettings, WebhookView};
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::id::{Name, TransferId};
@@ -150,6 +151,10 @@ operations! {
     ROTATE_KEYS => 200 Json RotateReply;
     EXAMINE_HOST => 200 Json Page<Finding>;
     GET_OPENAPI => 200 Json Map<String, Value>;
+
+    SHOW_SETTINGS => 200 Json SettingsView;
+    CHECK_SETTINGS body(Json SettingsCheck) => 200 Json SettingsFaults;
+    RELOAD_SETTINGS => 200 Json SettingsReload;
 
     SHOW_ME => 200 Json MeView;
     LIST_USERS => 200 Json Page<UserView>;

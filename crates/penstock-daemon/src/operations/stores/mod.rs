@@ -137,7 +137,7 @@ impl StoreBrowser {
         let site = &self.operate.site;
         let mut views = site.exports.views().into_iter();
         let view = views.find(|view| view.name == *store).ok_or_else(|| self.unknown(store))?;
-        let config = site.config.stores.iter().find(|config| config.name == *store).cloned();
+        let config = site.stores().into_iter().find(|config| config.name == *store);
         let (stores, name) = (self.stores(), store.clone());
         let look = move || {
             let card = config.as_ref().map(store_card);

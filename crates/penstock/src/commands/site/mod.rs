@@ -294,7 +294,6 @@ fn ask_stores(stores: &[StoreView], site: &Name) -> Result<GrantArgs, Failure> {
 
 fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     let path = Config::path(directory);
-    let trust = directory.join(TRUST_DIRECTORY);
     check_free(directory)?;
     let store = |text: &String| -> anyhow::Result<StoreConfig> {
         let (write, delete) = (init.write.clone(), init.delete.clone());
@@ -310,6 +309,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         cpus: None,
         webhook: WebhookConfig::default(),
         notify: None,
+        log: None,
         web: init.web.map(WebConfig::at),
         auth: AuthConfig::default(),
         cipher_suites: Vec::new(),
@@ -323,14 +323,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     config.check().map_err(Failure::from)?;
     config.check_places(directory)?;
     cluster::check_program(&config)?;
-    make_directory(directory)?;
-    let authority =
-        SiteAuthority::create(init.name.clone()).context("cannot make the site's keys")?;
-    let identity = authority
-        .issue_peer(&PeerId { site: init.name, peer: init.peer })
-        .context("cannot make the peer's certificate")?;
-    authority.save(&trust).context("cannot store the site's keys")?;
-    identity.save(&trust).context("cannot store the peer's certificate")?;
+    let authority = make_keys(directory, &config)?;
     cluster::prepare(directory, &config)?;
     fs::write(&path, config.to_text()?)
         .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
@@ -347,6 +340,23 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     }
     cluster::tell_next(directory, &config);
     Ok(())
+}
+
+/// Makes a site directory with the keys of a new site and of its first peer.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn make_keys(directory: &Path, config: &Config) -> anyhow::Result<SiteAuthority> {
+    let trust = directory.join(TRUST_DIRECTORY);
+    make_directory(directory)?;
+    let authority =
+        SiteAuthority::create(config.site.clone()).context("cannot make the site's keys")?;
+    let identity = authority
+        .issue_peer(&PeerId { site: config.site.clone(), peer: config.peer.clone() })
+        .context("cannot make the peer's certificate")?;
+    authority.save(&trust).context("cannot store the site's keys")?;
+    identity.save(&trust).context("cannot store the peer's certificate")?;
+    Ok(authority)
 }
 
 /// Returns the warning about a store whose directory is not there now.

@@ -13,6 +13,7 @@ from .._retry import RetryPolicy
 from .._settings import Settings
 from ..models.access import MeView
 from .access import AsyncTokens, AsyncUsers
+from .configuration import AsyncConfiguration
 from .connection import AsyncConnection
 from .login import AsyncAuth, AsyncSessions
 from .plans import AsyncPlans
@@ -75,6 +76,7 @@ class AsyncPenstock:
         self.peers = AsyncPeers(self._connection)
         self.site = AsyncSite(self._connection)
         self.queue = AsyncQueue(self._connection)
+        self.settings = AsyncConfiguration(self._connection)
         self.users = AsyncUsers(self._connection)
         self.tokens = AsyncTokens(self._connection)
         self.webhooks = AsyncWebhooks(self._connection)

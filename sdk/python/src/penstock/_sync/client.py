@@ -14,6 +14,7 @@ from .._retry import RetryPolicy
 from .._settings import Settings
 from ..models.access import MeView
 from .access import Tokens, Users
+from .configuration import Configuration
 from .connection import Connection
 from .login import Auth, Sessions
 from .plans import Plans
@@ -76,6 +77,7 @@ class Penstock:
         self.peers = Peers(self._connection)
         self.site = Site(self._connection)
         self.queue = Queue(self._connection)
+        self.settings = Configuration(self._connection)
         self.users = Users(self._connection)
         self.tokens = Tokens(self._connection)
         self.webhooks = Webhooks(self._connection)

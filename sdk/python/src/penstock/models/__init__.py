@@ -107,6 +107,16 @@ from .receipt import (
     Verified,
 )
 from .reference import ObjectKind, ObjectRef
+from .settings import (
+    FaultLevel,
+    SettingFault,
+    SettingsFaults,
+    SettingSource,
+    SettingsReload,
+    SettingsView,
+    SettingView,
+    TakenBy,
+)
 from .site import (
     Finding,
     JoinReply,
@@ -194,6 +204,7 @@ __all__ = [
     "FailedItem",
     "FailureCount",
     "FailureSummary",
+    "FaultLevel",
     "FieldFault",
     "FileTime",
     "Finding",
@@ -266,6 +277,12 @@ __all__ = [
     "SelectRule",
     "Selection",
     "SessionView",
+    "SettingFault",
+    "SettingSource",
+    "SettingView",
+    "SettingsFaults",
+    "SettingsReload",
+    "SettingsView",
     "SiteEventView",
     "SiteHealthView",
     "SiteProbe",
@@ -282,6 +299,7 @@ __all__ = [
     "StoreState",
     "StoreView",
     "SummaryEvent",
+    "TakenBy",
     "TaskLoad",
     "TaskPath",
     "ThereItem",

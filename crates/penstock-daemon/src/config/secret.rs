@@ -1,0 +1,134 @@
+//! Secrets of the configuration, and where they come from: a file, a command or the environment.
+
+use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use penstock_exit::{ExitCode, Failure};
+use serde::Deserialize;
+
+/// Longest time that a command may take to print a secret.
+const COMMAND_MAX: Duration = Duration::from_secs(30);
+/// Interval at which its end is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+/// Bytes of a secret at most.
+const SECRET_BYTES_MAX: u64 = 64 << 10;
+
+/// A secret. Neither messages nor files show it.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns a secret without the white space at its end, as of the line that an editor adds.
+    fn of(text: &str) -> Self {
+        Self(text.trim_end().to_owned())
+    }
+
+    /// Reads a secret from a file. Blocks on storage.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::io(format!("read `{}`", path.display()), error))?;
+        Ok(Self::of(&text))
+    }
+
+    /// Returns the secret that a program prints. Its standard error goes to the log. Blocks for up
+    /// to 30 s.
+    ///
+    /// # Errors
+    /// The program fails, prints nothing, or does not end in time.
+    pub(crate) fn printed(program: &str, arguments: &[String]) -> anyhow::Result<Self> {
+        let failed = |why: String| {
+            let message = format!("`{program}` does not print the password");
+            Failure::new(ExitCode::Fatal, message)
+                .caused_by(why)
+                .hint("run the command of `password_command` as the daemon's user")
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let out = child.stdout.take().context("the command has no standard output")?;
+        // The pipe is read beside the wait: a program that prints much would block otherwise.
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            out.take(SECRET_BYTES_MAX).read_to_string(&mut text).map(|_| text)
+        });
+        let until = Instant::now() + COMMAND_MAX;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > until {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(
+                    failed(format!("it did not end within {} s", COMMAND_MAX.as_secs())).into()
+                );
+            }
+            std::thread::sleep(LOOK);
+        };
+        if !status.success() {
+            return Err(failed(status.to_string()).into());
+        }
+        let text = reader.join().map_err(|_| failed("its output cannot be read".into()))?;
+        let secret = Self::of(&text.map_err(|error| failed(error.to_string()))?);
+        if secret.0.is_empty() {
+            return Err(failed("it printed nothing".into()).into());
+        }
+        Ok(secret)
+    }
+
+    /// Returns its text, to be handed to the party that asks for it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ClusterConfig;
+
+    /// Promise: a secret comes from its file, its command or the environment, without the end of
+    /// the line; a command that fails is an error; a secret is in no text that is shown.
+    #[test]
+    fn a_secret_comes_from_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("password"), "of a file\n").unwrap();
+        let read = |settings: ClusterConfig| settings.read_password(directory.path());
+        let shown = |secret: Option<Secret>| secret.map(|secret| secret.expose().to_owned());
+        let command = |words: &[&str]| ClusterConfig {
+            password_command: words.iter().map(|word| (*word).to_owned()).collect(),
+            ..ClusterConfig::default()
+        };
+        let file =
+            ClusterConfig { password_file: Some("password".into()), ..ClusterConfig::default() };
+        assert_eq!(shown(read(file).unwrap()).unwrap(), "of a file");
+        let echo = command(&["echo", "of a command"]);
+        assert_eq!(shown(read(echo).unwrap()).unwrap(), "of a command");
+        assert!(read(ClusterConfig::default()).unwrap().is_none());
+        for bad in [&["false"][..], &["true"], &["/no/such/program"]] {
+            assert!(read(command(bad)).is_err(), "{bad:?}");
+        }
+        let kept =
+            ClusterConfig { password: Some(Secret::of("hunter2")), ..ClusterConfig::default() };
+        assert!(!format!("{kept:?}").contains("hunter2"), "{kept:?}");
+        assert!(!toml::to_string(&kept).unwrap().contains("password"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Turns the tree of all layers into the typed configuration, and finds every fault on the way.
+//!
+//! serde stops at the first fault. So the value with the fault is taken out of the tree, and the
+//! rest is read again, until nothing is wrong any more. The types alone say which keys there are.
+
+use penstock_api::settings::{FaultLevel, SettingFault};
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+
+use super::table::{SETTINGS, Setting, name_of};
+use super::tree::{Node, Origin, Place, Step};
+
+/// Faults that are listed at most; a file with more is no configuration.
+pub(super) const FAULTS_MAX: usize = 100;
+
+/// Returns a fault at a place.
+pub(super) fn fault(level: FaultLevel, at: &Origin, message: impl Into<String>) -> SettingFault {
+    let (place, position) = match at {
+        Origin::Default => (None, None),
+        Origin::Environment(name) => (Some(format!("the environment, {name}")), None),
+        Origin::Flag(name) => (Some(format!("the command line, {name}")), None),
+        Origin::File(place) => (Some(place.file.path.display().to_string()), Some(place)),
+    };
+    SettingFault {
+        level,
+        place,
+        line: position.map(|place| place.line),
+        column: position.map(|place| place.column),
+        text: position.map(|place: &Place| place.text().to_owned()),
+        message: message.into(),
+        nearest: None,
+        hint: String::new(),
+    }
+}
+
+/// Reads a tree, and takes out of it what cannot be read. Returns nothing if too much is wrong.
+pub(super) fn read<T: DeserializeOwned>(
+    tree: &mut Node,
+    faults: &mut Vec<SettingFault>,
+) -> Option<T> {
+    let mut removed: Vec<Vec<Step>> = Vec::new();
+    while faults.len() < FAULTS_MAX {
+        let error = match serde_path_to_error::deserialize(tree.to_value()) {
+            Ok(read) => return Some(read),
+            Err(error) => error,
+        };
+        let step = |segment: &Segment| match segment {
+            Segment::Seq { index } => Some(Step::At(*index)),
+            Segment::Map { key } => Some(Step::Key(key.clone())),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        };
+        let path: Vec<Step> = error.path().iter().filter_map(step).collect();
+        let inner: toml::de::Error = error.into_inner();
+        let missing = quoted(inner.message(), "missing field ");
+        let field = missing.map(|key| [path.clone(), vec![Step::Key(key.to_owned())]].concat());
+        // Its fault is listed already, and is not that it is missing.
+        if field.is_none_or(|field| !removed.contains(&field)) {
+            faults.push(unreadable(tree, &path, inner.message().trim_end()));
+        }
+        match (path.is_empty(), missing) {
+            // The two names that a configuration must have; any text is one until it is there.
+            (true, Some(key)) => tree.set(key, "missing".into(), &Origin::Default),
+            (true, None) => return None,
+            (false, _) => {
+                if !tree.remove(&path) {
+                    return None;
+                }
+                removed.push(path);
+            }
+        }
+    }
+    None
+}
+
+/// Returns the fault of a value that serde has rejected.
+fn unreadable(tree: &Node, path: &[Step], message: &str) -> SettingFault {
+    let node = tree.nearest(path);
+    let error = |at: &Origin, message: String| fault(FaultLevel::Error, at, message);
+    if let Some(key) = quoted(message, "unknown field ") {
+        let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        let mut fault = error(&node.key, format!("unknown key `{key}`"));
+        fault.nearest = nearest(key, known.iter().copied()).map(str::to_owned);
+        if fault.nearest.is_none() {
+            fault.hint = elsewhere(key, &known);
+        }
+        return fault;
+    }
+    if let Some(key) = quoted(message, "missing field ") {
+        let at = name_of(path);
+        let within = if at.is_empty() { String::new() } else { format!(" in `{at}`") };
+        return error(&node.key, format!("the key `{key}` is missing{within}"));
+    }
+    error(&node.origin, format!("`{}`: {message}", name_of(path)))
+}
+
+/// Returns the first word in back-quotes of a message that begins with a text.
+fn quoted<'a>(message: &'a str, begin: &str) -> Option<&'a str> {
+    message.strip_prefix(begin)?.strip_prefix('`')?.split('`').next()
+}
+
+/// Returns the known key that a wrong one is a misspelling of.
+pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let far = |known: &&str| strsim::damerau_levenshtein(key, known);
+    let found = known.min_by_key(far)?;
+    (far(&found) <= 1 + key.len() / 4).then_some(found)
+}
+
+/// Says where a key belongs that another table has, or else which keys there are.
+fn elsewhere(key: &str, known: &[&str]) -> String {
+    let last = |setting: &&Setting| setting.key.rsplit('.').next() == Some(key);
+    match SETTINGS.iter().find(last) {
+        Some(setting) => match setting.key.rsplit_once('.') {
+            Some(("accounts[]", _)) => {
+                format!("`{key}` belongs in the table `[accounts.SITE]` of a paired site")
+            }
+            Some((table, _)) if table.ends_with("[]") => {
+                format!("`{key}` belongs in the table `[[{}]]`", table.trim_end_matches("[]"))
+            }
+            Some((table, _)) => format!("`{key}` belongs in the table `[{table}]`"),
+            None => format!("`{key}` belongs above the first table"),
+        },
+        None => format!("known keys: {}", known.join(", ")),
+    }
+}

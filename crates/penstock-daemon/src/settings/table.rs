@@ -1,0 +1,348 @@
+//! The table of all settings: kinds, defaults, and when a changed value counts.
+//!
+//! The types say which keys there are, and a test compares them with the table. From it come the
+//! names of environment variables, `penstock config show` and the reference.
+
+use penstock_api::settings::TakenBy;
+
+use super::tree::Step;
+
+/// How the text of an environment variable is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As it is.
+    Text,
+    /// As a number.
+    Number,
+    /// As `true` or `false`.
+    Switch,
+    /// As texts with commas between them.
+    List,
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its key, as `web.listen`; `store[].path` is a key of each `[[store]]`.
+    pub key: &'static str,
+    /// How the text of an environment variable is read.
+    pub kind: Kind,
+    /// The value that holds if no layer sets one.
+    pub default: &'static str,
+    /// When a changed value counts.
+    pub taken_by: TakenBy,
+    /// The meaning, in a few words.
+    pub what: &'static str,
+}
+
+impl Setting {
+    /// Returns the variable of the environment that sets it. Keys of lists of tables have none.
+    pub fn variable(&self) -> Option<String> {
+        let name = self.key.replace('.', "__").to_uppercase();
+        (!name.contains('[')).then(|| format!("PENSTOCK_{name}"))
+    }
+
+    /// Returns whether the value is a secret: it is not shown, and stands in no file.
+    pub fn is_secret(&self) -> bool {
+        self.key == "cluster.password"
+    }
+}
+
+const fn setting(
+    key: &'static str,
+    kind: Kind,
+    default: &'static str,
+    taken_by: TakenBy,
+    what: &'static str,
+) -> Setting {
+    Setting { key, kind, default, taken_by, what }
+}
+
+use Kind::{List, Number, Switch, Text};
+use TakenBy::{Reload, Restart};
+
+/// All settings, in the order of the reference.
+pub static SETTINGS: &[Setting] = &[
+    setting("site", Text, "none: it must be set", Restart, "name of the site"),
+    setting("peer", Text, "none: it must be set", Restart, "name of this host within the site"),
+    setting("listen", Text, "0.0.0.0:7444", Restart, "address for other peers and their data"),
+    setting(
+        "advertise",
+        List,
+        "auto: the addresses of the networks, or of `listen`, or of the default route",
+        Reload,
+        "addresses told to other sites",
+    ),
+    setting("running_max", Number, "4", Reload, "transfers that run at a time"),
+    setting(
+        "cpus",
+        Number,
+        "auto: all that the cgroup and the affinity mask allow",
+        Restart,
+        "CPUs that the daemon uses at most",
+    ),
+    setting(
+        "cipher_suites",
+        List,
+        "auto: all, in the order of their speed on this CPU",
+        Restart,
+        "TLS 1.3 suites that are spoken, the preferred one first",
+    ),
+    setting(
+        "log",
+        Text,
+        "info",
+        Reload,
+        "level of the log: `error`, `warn`, `info`, `debug`, `trace`, or per module as \
+         `info,penstock_peer=debug`",
+    ),
+    setting("web.listen", List, "127.0.0.1:7443", Reload, "addresses of the HTTPS API"),
+    setting(
+        "web.names",
+        List,
+        "auto: `localhost` and the addresses of `listen` and `advertise`",
+        Reload,
+        "names of this host in the certificate of the HTTPS API",
+    ),
+    setting(
+        "web.certificate",
+        Text,
+        "auto: one of the site's authority",
+        Reload,
+        "file with the operator's own certificate",
+    ),
+    setting("web.key", Text, "none", Reload, "file with its private key"),
+    setting(
+        "web.metrics_from",
+        List,
+        "none",
+        Reload,
+        "prefixes of addresses from which metrics may be read without a token",
+    ),
+    setting(
+        "web.trusted_proxies",
+        List,
+        "none",
+        Reload,
+        "prefixes of proxies whose header `X-Forwarded-For` is believed",
+    ),
+    setting("auth.password", Switch, "true", Restart, "log-in by name and password"),
+    setting(
+        "auth.session_idle_seconds",
+        Number,
+        "43200",
+        Restart,
+        "seconds without a request after which a browser session ends",
+    ),
+    setting(
+        "auth.session_max_seconds",
+        Number,
+        "604800",
+        Restart,
+        "seconds after its log-in at which a browser session ends",
+    ),
+    setting("audit.keep", Text, "400d", Restart, "days after which audit logs are removed"),
+    setting("webhook.allow", List, "none", Restart, "beginnings of the addresses of webhooks"),
+    setting("webhook.ca", Text, "none", Restart, "file with further authorities of receivers"),
+    setting(
+        "notify.command",
+        List,
+        "none: it must be set",
+        Restart,
+        "program, with its arguments, that is run for each ended transfer",
+    ),
+    setting("notify.user", Text, "nobody", Restart, "account that it runs as"),
+    setting("notify.on", List, "all", Restart, "ends to tell: `done`, `failed`, `cancelled`"),
+    setting("cluster.etcd", List, "none", Restart, "addresses of the operator's etcd"),
+    setting(
+        "cluster.journal",
+        Text,
+        "none: it must be set",
+        Restart,
+        "directory that all peers share",
+    ),
+    setting(
+        "cluster.lease_seconds",
+        Number,
+        "5",
+        Restart,
+        "seconds after which a silent controller is replaced",
+    ),
+    setting(
+        "cluster.grant_seconds",
+        Number,
+        "60",
+        Restart,
+        "seconds after which the work of a silent target peer is given to others",
+    ),
+    setting("cluster.ca", Text, "none", Restart, "file with the authority of etcd's certificates"),
+    setting("cluster.cert", Text, "none", Restart, "file with the certificate for etcd"),
+    setting("cluster.key", Text, "none", Restart, "file with its private key"),
+    setting("cluster.user", Text, "none", Restart, "user of etcd"),
+    setting("cluster.password_file", Text, "none", Restart, "file with the user's password"),
+    setting(
+        "cluster.password_command",
+        List,
+        "none",
+        Restart,
+        "program, with its arguments, that prints the password",
+    ),
+    setting(
+        "cluster.password",
+        Text,
+        "none",
+        Restart,
+        "the password itself; in the environment only",
+    ),
+    setting("cluster.witness", Switch, "false", Restart, "this host only votes"),
+    setting("cluster.own_etcd.hosts", Number, "none: it must be set", Restart, "hosts with etcd"),
+    setting(
+        "cluster.own_etcd.address",
+        Text,
+        "none: it must be set",
+        Restart,
+        "address of this host's etcd",
+    ),
+    setting(
+        "cluster.own_etcd.program",
+        Text,
+        "auto: `etcd`, as PATH finds it",
+        Restart,
+        "the etcd program",
+    ),
+    setting("network[].name", Text, "none: it must be set", Reload, "name of a network"),
+    setting("network[].role", Text, "data", Reload, "`data`, `control` or `never`"),
+    setting("network[].interface", Text, "none", Reload, "interface of the network"),
+    setting("network[].prefix", Text, "none", Reload, "addresses of the network"),
+    setting("network[].rate", Text, "auto: measured", Reload, "rate of its interfaces"),
+    setting(
+        "network[].advertise",
+        List,
+        "auto: the addresses of the interface",
+        Reload,
+        "addresses for data that other sites are told",
+    ),
+    setting(
+        "accounts[].all",
+        Text,
+        "none",
+        Reload,
+        "account for users of a paired site, as `all` in the table `[accounts.SITE]`",
+    ),
+    setting("accounts[].users", Text, "none", Reload, "accounts of single users of that site"),
+    setting(
+        "accounts[].tell_users",
+        Switch,
+        "false",
+        Reload,
+        "whether that site is told for which user a request is",
+    ),
+    setting("store[].name", Text, "none: it must be set", Reload, "name of a store"),
+    setting("store[].path", Text, "none: it must be set", Restart, "its directory"),
+    setting("store[].read_only", Switch, "false", Restart, "whether writing is refused"),
+    setting("store[].read", List, "*", Reload, "sites that may read"),
+    setting("store[].write", List, "none", Reload, "sites that may add data"),
+    setting("store[].delete", List, "none", Reload, "sites that may replace and delete"),
+    setting("store[].remove", List, "none", Reload, "sites whose moves may remove items here"),
+    setting(
+        "store[].encryption",
+        Text,
+        "optional",
+        Reload,
+        "`required` refuses lanes without encryption",
+    ),
+    setting(
+        "store[].allow_privileged",
+        Switch,
+        "false",
+        Restart,
+        "whether other sites may set owners and special modes",
+    ),
+    setting(
+        "store[].io",
+        Text,
+        "auto: past the page cache on ext4, but for parity arrays and disks that rotate",
+        Restart,
+        "`buffered` or `direct` writes of files above the piece size",
+    ),
+    setting(
+        "store[].account",
+        Text,
+        "daemon",
+        Restart,
+        "`mapped` uses files as the account of the user or site whose transfer it is",
+    ),
+];
+
+/// Returns the setting of a key, as `web.listen` or `store[raw].path`.
+pub fn find(key: &str) -> Option<&'static Setting> {
+    let general = match (key.find('['), key.find(']')) {
+        (Some(begin), Some(end)) if begin < end => {
+            format!("{}[]{}", &key[..begin], &key[end + 1..])
+        }
+        _ => key.to_owned(),
+    };
+    SETTINGS.iter().find(|setting| setting.key == general)
+}
+
+/// Returns the key at the end of some steps, as `store[1].path`.
+pub(super) fn name_of(path: &[Step]) -> String {
+    let mut name = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if name.is_empty() => name += key,
+            Step::Key(key) => name += &format!(".{key}"),
+            Step::At(at) => name += &format!("[{at}]"),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// Returns the keys that the types know in a table.
+    fn known(table: &str) -> BTreeSet<String> {
+        let text = match table {
+            "" => "no_such_key = 1".to_owned(),
+            "accounts[]" => "[accounts.hpc]\nno_such_key = 1".to_owned(),
+            _ if table.ends_with("[]") => {
+                format!("[[{}]]\nno_such_key = 1", table.trim_end_matches("[]"))
+            }
+            _ => format!("[{table}]\nno_such_key = 1"),
+        };
+        let message = toml::from_str::<Config>(&text).unwrap_err().message().to_owned();
+        assert!(message.contains("unknown field"), "{table}: {message}");
+        message.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+    }
+
+    /// Promise: the table has each key of the types, and no other.
+    #[test]
+    fn the_table_has_the_keys_of_the_types() {
+        let one = ["", "web", "auth", "audit", "webhook", "notify", "cluster", "cluster.own_etcd"];
+        let tables = one.into_iter().chain(["network[]", "accounts[]", "store[]"]);
+        for table in tables {
+            let prefix = if table.is_empty() { String::new() } else { format!("{table}.") };
+            let mut listed = BTreeSet::new();
+            for setting in SETTINGS {
+                let Some(rest) = setting.key.strip_prefix(&prefix) else { continue };
+                let first = rest.split('.').next().unwrap();
+                listed.insert(first.trim_end_matches("[]").to_owned());
+            }
+            assert_eq!(listed, known(table), "table `{table}`");
+        }
+    }
+
+    /// Promise: a key of a list of tables is found by the name of its element, and has no variable.
+    #[test]
+    fn keys_of_elements_are_found() {
+        assert_eq!(find("store[raw].path").unwrap().key, "store[].path");
+        assert_eq!(find("store[raw].path").unwrap().variable(), None);
+        assert_eq!(find("web.listen").unwrap().variable().unwrap(), "PENSTOCK_WEB__LISTEN");
+        assert!(find("web.lisen").is_none());
+    }
+}
