@@ -180,14 +180,14 @@ struct Known {
 /// What was refused within the minute that runs.
 #[derive(Default)]
 struct Refused {
-    counts: HashMap<(Source, Refusal), u64>,
+    counts: HashMap<(Source, RefusedKind), u64>,
     /// Of further sources.
     others: u64,
 }
 
 /// The kind of an attempt that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Refusal {
+pub(crate) enum RefusedKind {
     /// A connection of another site or peer.
     Connection,
     /// A connection to the HTTPS API.
@@ -204,7 +204,7 @@ pub(crate) enum Refusal {
     Joining,
 }
 
-impl Refusal {
+impl RefusedKind {
     /// All kinds, in the order in which figures show them.
     const ALL: [Self; 7] = [
         Self::Connection,
@@ -257,8 +257,8 @@ pub(crate) struct Admission {
     rooms: [[Mutex<Room>; 2]; 3],
     known: Mutex<Known>,
     refused: Mutex<Refused>,
-    /// Refusals since the process began, in the order of [`Refusal::ALL`].
-    refusals: [AtomicU64; Refusal::ALL.len()],
+    /// Refusals since the process began, in the order of [`RefusedKind::ALL`].
+    refusals: [AtomicU64; RefusedKind::ALL.len()],
     /// Time that handshakes had to wait for their turn, since the process began.
     waited_ms: AtomicU64,
 }
@@ -338,7 +338,7 @@ impl Admission {
     }
 
     /// Counts what was refused. The first one of a source in a minute is told at once, with `why`.
-    pub(crate) fn note_refused(&self, from: IpAddr, what: Refusal, why: &dyn fmt::Display) {
+    pub(crate) fn note_refused(&self, from: IpAddr, what: RefusedKind, why: &dyn fmt::Display) {
         let source = Source::of(from);
         self.refusals[what as usize].fetch_add(1, Ordering::Relaxed);
         tracing::debug!(%from, %why, "{}", what.words());
@@ -361,7 +361,7 @@ impl Admission {
     /// Returns what was refused since the process began, by kind.
     pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
         let counts = self.refusals.iter().map(|count| count.load(Ordering::Relaxed));
-        Refusal::ALL.map(Refusal::label).into_iter().zip(counts).collect()
+        RefusedKind::ALL.map(RefusedKind::label).into_iter().zip(counts).collect()
     }
 
     /// Returns the places that are taken, by stage, and by whether the source is known.

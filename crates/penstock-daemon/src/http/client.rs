@@ -25,7 +25,7 @@ use super::origin::check_page;
 use super::reply::ProblemReply;
 use super::reply::problem_reply::{Answered, detailed};
 use super::request::BODY_BYTES_MAX;
-use crate::access::admission::Refusal;
+use crate::access::admission::RefusedKind;
 use crate::access::audit_log::AuditLog;
 use crate::access::authentication::unauthenticated;
 use crate::access::login::ClientOrigin;
@@ -153,7 +153,7 @@ pub(crate) async fn authenticate(
         Ok(found) => found,
         Err(problem) => {
             if let Some(from) = origin_of(&request).from {
-                site.admission.note_refused(from, Refusal::Token, &problem.detail);
+                site.admission.note_refused(from, RefusedKind::Token, &problem.detail);
             }
             return challenge(ProblemReply(problem).into_response());
         }

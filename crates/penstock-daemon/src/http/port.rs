@@ -30,7 +30,7 @@ use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
 use super::connection::Connection;
 use super::request_budget::keep_within;
-use crate::access::admission::Refusal;
+use crate::access::admission::RefusedKind;
 use crate::access::admission::{Metered, Stage};
 use crate::access::budget::{Duty, LanePlace};
 use crate::metrics::heartbeat::Heartbeat;
@@ -144,7 +144,7 @@ impl Port {
     }
 
     fn note_refused(&self, from: SocketAddr, why: &dyn fmt::Display) {
-        self.site.admission.note_refused(from.ip(), Refusal::Connection, why);
+        self.site.admission.note_refused(from.ip(), RefusedKind::Connection, why);
     }
 
     /// Whether a connection has come over a network on which nothing of ours is wanted.

@@ -45,7 +45,7 @@ use tokio::sync::watch;
 
 use super::compressed::{self, ZSTD};
 use super::connection::Connection;
-use crate::access::admission::Refusal;
+use crate::access::admission::RefusedKind;
 use crate::access::budget::{AnswerPlace, Duty};
 use crate::access::pairing;
 use crate::http::reply::{ProblemReply, Reply, blocking, not_found, stream_file};
@@ -226,7 +226,7 @@ async fn pair(
         pairing::accept(&parts.site, &half, &connection.exporter, now_seconds()).inspect_err(
             |problem| {
                 let why = format!("site `{}`: {problem}", half.site);
-                parts.site.admission.note_refused(connection.from.ip(), Refusal::Pairing, &why);
+                parts.site.admission.note_refused(connection.from.ip(), RefusedKind::Pairing, &why);
             },
         )
     })
@@ -286,7 +286,7 @@ async fn join(
         crate::access::join::accept(&parts.site, &half, &connection.exporter, now_seconds())
             .inspect_err(|problem| {
                 let why = format!("peer `{}`: {problem}", half.peer);
-                parts.site.admission.note_refused(connection.from.ip(), Refusal::Joining, &why);
+                parts.site.admission.note_refused(connection.from.ip(), RefusedKind::Joining, &why);
             })
     })
     .await

@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::client::{Proof, WebClient};
 use super::origin::FarEnd;
-use crate::access::admission::Refusal;
+use crate::access::admission::RefusedKind;
 use crate::access::admission::{Admission, Stage};
 use crate::metrics::heartbeat::Heartbeat;
 
@@ -98,7 +98,11 @@ impl WebListener {
     /// Serves one connection to its end.
     async fn attend(self, tcp: TcpStream, from: SocketAddr, mut stop: watch::Receiver<bool>) {
         let Some(wait) = self.admission.take_turn(from.ip()) else {
-            return self.admission.note_refused(from.ip(), Refusal::Https, &"too many handshakes");
+            return self.admission.note_refused(
+                from.ip(),
+                RefusedKind::Https,
+                &"too many handshakes",
+            );
         };
         tokio::time::sleep(wait).await;
         let mut place = self.admission.enter(Stage::Handshake, from.ip());
@@ -110,7 +114,7 @@ impl WebListener {
             () = place.lost() => return,
         };
         let Ok(Ok(tls)) = tls else {
-            return self.admission.note_refused(from.ip(), Refusal::Https, &"no TLS handshake");
+            return self.admission.note_refused(from.ip(), RefusedKind::Https, &"no TLS handshake");
         };
         drop(place);
         let mut place = self.admission.enter(Stage::Anonymous, from.ip());

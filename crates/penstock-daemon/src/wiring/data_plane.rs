@@ -19,7 +19,7 @@ use penstock_proto::frame::{Refusal, RefusalCode};
 use penstock_proto::id::Name;
 use penstock_proto::network::Role;
 
-use crate::access::admission::Refusal;
+use crate::access::admission::RefusedKind;
 use crate::config::{StoreAccount, StoreConfig};
 use crate::http::port::LaneHandler;
 use crate::site::context::Site;
@@ -91,7 +91,7 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
                     };
                     if let Ok(from) = from {
                         let why = format!("peer `{peer}`, transfer {transfer}: {refusal}");
-                        own.admission.note_refused(from.ip(), Refusal::Lane, &why);
+                        own.admission.note_refused(from.ip(), RefusedKind::Lane, &why);
                     }
                 }
             },

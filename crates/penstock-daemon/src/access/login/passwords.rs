@@ -12,7 +12,7 @@ use penstock_proto::id::Name;
 use super::hasher::Hasher;
 use super::origin::ClientOrigin;
 use super::throttle::{Attempt, Throttle};
-use crate::access::admission::Refusal;
+use crate::access::admission::RefusedKind;
 use crate::access::users::{Users, check_unscoped, end_sessions, unknown_user};
 use crate::site::context::Site;
 
@@ -59,7 +59,7 @@ impl Passwords {
                         Some(_) => format!("user `{name}`"),
                         None => "an unknown user".to_owned(),
                     };
-                    self.site.admission.note_refused(from, Refusal::Login, &why);
+                    self.site.admission.note_refused(from, RefusedKind::Login, &why);
                 }
                 Err(login_refused())
             }
