@@ -10,7 +10,7 @@ use penstock_api::site::OpenScan;
 use penstock_api::transfer::PathText;
 use penstock_net::trust::{CipherSuite, Purpose};
 use penstock_proto::slicing::Slicing;
-use penstock_testkit::{Scratch, Site, assert_same_files, penstock, request, talk};
+use penstock_testkit::{Scratch, Site, Wait, assert_same_files, penstock, request, talk};
 use rustls::ClientConfig;
 
 /// Makes a site below `base`, and starts its daemon.
@@ -299,7 +299,7 @@ fn a_store_that_is_missing_is_told() {
     }
     assert!(lab.ok(&["peer", "list"]).contains("data (offline)"));
     fs::rename(&away, &lab.store).unwrap();
-    assert!(lab.ok(&["peer", "list"]).contains("data (new)"));
+    Wait::new("a look at the store").is(|| lab.ok(&["peer", "list"]).contains("data (new)"));
     lab.ok(&["site", "status"]);
     let store = format!("data={}", away.display());
     let other = base.path().join("other");

@@ -302,7 +302,7 @@ impl LabTransfer {
     /// Asserts that a path was given up, as an event tells that was heard just now, as soon as is
     /// promised after a moment.
     pub(super) fn assert_given_up(&self, from: &Moment, event: &Value) {
-        self.still.assert_soon(from, number(event, "at_ms"), GIVEN_UP_MAX);
+        self.still.assert_soon(from, event_ms(event), GIVEN_UP_MAX);
     }
 
     /// Waits until the daemon of a host has said `words` in its log.

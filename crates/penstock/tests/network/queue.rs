@@ -30,7 +30,8 @@ fn rules_outlive_a_kill() {
     site.start();
     for id in [&first, &second] {
         let view = site.show_until(id, |view| view["waiting"]["code"] == "pause-rule");
-        assert_eq!((&view["state"], &view["waiting"]["on"]), (&json!("queued"), &json!("upgrade")));
+        let rule = json!({ "kind": "rule", "name": "upgrade" });
+        assert_eq!((&view["state"], &view["waiting"]["on"]), (&json!("queued"), &rule));
         assert!(view["reason"].as_str().unwrap().contains("new disks"), "{view}");
     }
     assert_eq!(site.show(&first)["deadline"]["policy"], "best_effort");
