@@ -1,7 +1,7 @@
 //! The figures of this peer, for Prometheus and whatever reads its text.
 //!
-//! Owners of facts count by plain atomics and return their figures. A [`Part`] turns figures of one
-//! area into samples of the families in the [`table`]. A scrape asks all parts at once, each on a
+//! Owners of facts count by plain atomics and return their figures. A `Part` turns figures of one
+//! area into samples of the families in the `table`. A scrape asks all parts at once, each on a
 //! thread of its own and with a deadline. A part that is late is left out, and not asked again
 //! before it has come back. So a scrape waits for no store, no lock that hangs and no other host,
 //! and takes few threads.

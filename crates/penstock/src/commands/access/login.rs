@@ -36,7 +36,7 @@ const SLOW_DOWN: Duration = Duration::from_secs(5);
 /// what `penstock site list` shows at the site.
 #[derive(clap::Args)]
 pub(crate) struct LoginArgs {
-    /// The address, https://HOST[:PORT]. Default: the last log-in
+    /// The address, `https://HOST:PORT`. Default: the last log-in
     #[arg(env = "PENSTOCK_URL")]
     url: Option<String>,
     /// Log in by name and password
@@ -59,7 +59,7 @@ pub(crate) struct LoginArgs {
 /// Revokes the token of a log-in, and forgets it
 #[derive(clap::Args)]
 pub(crate) struct LogoutArgs {
-    /// The address, https://HOST[:PORT]. Default: the last log-in
+    /// The address, `https://HOST:PORT`. Default: the last log-in
     #[arg(env = "PENSTOCK_URL")]
     url: Option<String>,
 }
