@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use penstock_api::problem::Problem;
 use penstock_api::scan::{ScanRequest, ScanSummary};
 use penstock_api::site::{OpenScan, OpenedScan, PairHalf};
-use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_api::transfer::{TransferReport, TransferRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         1 => drop(same::<OpenedScan>(body)),
         2 => drop(same::<PairHalf>(body)),
         3 => drop(same::<TransferRequest>(body)),
-        4 => drop(serde_json::from_slice::<TransferView>(body)),
+        4 => drop(serde_json::from_slice::<TransferReport>(body)),
         5 => drop(same::<ScanSummary>(body)),
         _ => drop(same::<Problem>(body)),
     }

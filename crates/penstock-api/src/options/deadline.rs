@@ -86,8 +86,10 @@ impl Serialize for Factor {
 
 impl<'de> Deserialize<'de> for Factor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A negative number, or none, becomes 0: casts saturate.
-        f64::deserialize(deserializer).map(|factor| Self((factor * 1000.0).round() as u64))
+        // A negative number, or none, becomes 0: casts saturate. Below 2^50 a factor is read as it
+        // was written.
+        let thousandths = |factor: f64| Self((factor * 1000.0).round().min(1e15) as u64);
+        f64::deserialize(deserializer).map(thousandths)
     }
 }
 
