@@ -129,8 +129,8 @@ pub struct EndpointUri {
 
 /// Longest body of a request that names paths: of a transfer or a plan.
 const LONG_BODY_BYTES: usize = 64 << 20;
-/// Longest body of any other request.
-const BODY_BYTES: usize = 64 << 10;
+/// Longest body of any other request, in bytes.
+pub const BODY_BYTES: usize = 64 << 10;
 
 impl Endpoint {
     /// Returns the longest body of a request, in bytes.

@@ -17,6 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
 use penstock_api::access::{AuditLine, Principal, SESSION_COOKIE, SessionCookie, Via};
+use penstock_api::endpoints::BODY_BYTES;
 use penstock_api::endpoints::GET_METRICS;
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -24,7 +25,6 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use super::origin::check_page;
 use super::reply::ProblemReply;
 use super::reply::problem_reply::{Answered, detailed};
-use super::request::BODY_BYTES_MAX;
 use crate::access::admission::RefusedKind;
 use crate::access::audit_log::AuditLog;
 use crate::access::authentication::unauthenticated;
@@ -204,8 +204,7 @@ async fn run_as(
         };
         client.proof.give(place);
     }
-    let most = request.body().size_hint().upper();
-    let is_long = most.is_none_or(|most| most > BODY_BYTES_MAX as u64);
+    let is_long = is_long(request.body().size_hint().upper());
     let Some(place) = site.authentication.request_place(&principal.user, is_long) else {
         return too_many("requests under way");
     };
@@ -227,6 +226,11 @@ async fn run_as(
     response
 }
 
+/// Returns whether a body of at most so many bytes counts as a long one; an unknown number does.
+fn is_long(most: Option<u64>) -> bool {
+    most.is_none_or(|most| most > BODY_BYTES as u64)
+}
+
 /// Returns the origin of a request; an empty one at the Unix socket.
 pub(crate) fn origin_of(request: &Request) -> ClientOrigin {
     request.extensions().get::<ClientOrigin>().cloned().unwrap_or_default()
@@ -241,7 +245,8 @@ fn while_valid(
     place: OwnedSemaphorePermit,
 ) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
-    let is_stream = kind.is_some_and(|kind| kind.as_bytes() == b"text/event-stream");
+    let kind = kind.map_or(&b""[..], HeaderValue::as_bytes);
+    let is_stream = [&b"text/event-stream"[..], b"application/jsonl"].contains(&kind);
     let changed = async move {
         let _place = place;
         if !is_stream {
@@ -353,4 +358,17 @@ pub(crate) fn remove_cookie() -> HeaderValue {
 fn value_of(text: &str) -> HeaderValue {
     // Letters, digits and signs of ASCII are always a value.
     HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise (g): a body that may be long, or of which nothing is known, counts as a long one.
+    #[test]
+    fn g_a_long_body_counts_as_one() {
+        let most = BODY_BYTES as u64;
+        assert!(!is_long(Some(0)) && !is_long(Some(most)));
+        assert!(is_long(Some(most + 1)) && is_long(None));
+    }
 }

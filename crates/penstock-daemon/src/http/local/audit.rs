@@ -13,7 +13,7 @@ use crate::http::request::Params;
 use crate::operations::audit::AuditTrail;
 
 /// Media type of JSON Lines.
-const LINES: &str = "application/x-ndjson";
+const LINES: &str = "application/jsonl";
 /// Header of a stream with the names of peers whose lines are missing.
 const SILENT: HeaderName = HeaderName::from_static("penstock-silent-peers");
 
