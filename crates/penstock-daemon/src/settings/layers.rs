@@ -221,19 +221,20 @@ impl Layers {
             }
             text => text,
         };
-        let (mut files, mut faults) = (vec![(main, text)], Vec::new());
-        match self.drop_ins() {
-            Ok(paths) => files.extend(paths.into_iter().map(|path| {
-                let text = fs::read_to_string(&path);
-                (path, text)
-            })),
-            Err(error) => faults.push(fault(
-                FaultLevel::Error,
-                &Origin::Default,
-                format!("cannot list the folders of drop-ins: {error}"),
-            )),
-        }
-        self.build(files, faults, Depth::Places)
+        let mut files = vec![(main, text)];
+        files.extend(self.listed_drop_ins()?.into_iter().map(read_file));
+        self.build(files, Depth::Places)
+    }
+
+    /// Returns the drop-ins, in the order in which they are read.
+    ///
+    /// # Errors
+    /// A folder cannot be listed: without its files the rest would mean something else.
+    fn listed_drop_ins(&self) -> Result<Vec<PathBuf>, LoadError> {
+        self.drop_ins().map_err(|error| {
+            let message = format!("cannot list the folders of drop-ins: {error}");
+            LoadError::Faults(vec![fault(FaultLevel::Error, &Origin::Default, message)])
+        })
     }
 
     /// Reads the configuration for the rights that it gives, and looks at no directory of a store,
@@ -242,12 +243,8 @@ impl Layers {
     /// # Errors
     /// As [`Layers::load`].
     pub(crate) fn load_rights(&self) -> Result<Config, LoadError> {
-        let paths = std::iter::once(self.main_file()).chain(self.drop_ins().unwrap_or_default());
-        let read = |path: PathBuf| {
-            let text = fs::read_to_string(&path);
-            (path, text)
-        };
-        let loaded = self.build(paths.map(read).collect(), Vec::new(), Depth::Text)?;
+        let paths = std::iter::once(self.main_file()).chain(self.listed_drop_ins()?);
+        let loaded = self.build(paths.map(read_file).collect(), Depth::Text)?;
         Ok(loaded.config)
     }
 
@@ -258,8 +255,7 @@ impl Layers {
     /// As [`Layers::load`].
     pub fn load_files(&self, files: &[PathBuf]) -> Result<Loaded, LoadError> {
         let bare = Self { environment: Vec::new(), flags: Vec::new(), ..self.clone() };
-        let read = |path: &PathBuf| (path.clone(), fs::read_to_string(path));
-        bare.build(files.iter().map(read).collect(), Vec::new(), Depth::Places)
+        bare.build(files.iter().cloned().map(read_file).collect(), Depth::Places)
     }
 
     /// Reads and checks the configuration as it would be with another text of one of its files.
@@ -267,20 +263,19 @@ impl Layers {
     /// # Errors
     /// As [`Layers::load`].
     pub fn load_with(&self, file: &Path, text: &str) -> Result<Loaded, LoadError> {
-        let paths = std::iter::once(self.main_file()).chain(self.drop_ins().unwrap_or_default());
+        let paths = std::iter::once(self.main_file()).chain(self.listed_drop_ins()?);
         let read = |path: PathBuf| {
-            let text = if path == file { Ok(text.to_owned()) } else { fs::read_to_string(&path) };
-            (path, text)
+            if path == file { (path, Ok(text.to_owned())) } else { read_file(path) }
         };
-        self.build(paths.map(read).collect(), Vec::new(), Depth::Places)
+        self.build(paths.map(read).collect(), Depth::Places)
     }
 
     fn build(
         &self,
         files: Vec<(PathBuf, io::Result<String>)>,
-        mut faults: Vec<SettingFault>,
         depth: Depth,
     ) -> Result<Loaded, LoadError> {
+        let mut faults = Vec::new();
         let paths: Vec<_> = files.iter().map(|(path, _)| path.clone()).collect();
         let mut tree = Node::empty();
         for (path, text) in files {
@@ -296,30 +291,17 @@ impl Layers {
         if !faults.is_empty() {
             return Err(LoadError::Faults(faults));
         }
+        refuse_secrets(&mut tree, &mut faults);
         self.add_environment(&mut tree, &mut faults);
         for (key, flag, value) in &self.flags {
             tree.set(key, value.clone(), &Origin::Flag(flag));
-        }
-        let secrets = SETTINGS.iter().filter(|setting| setting.is_secret());
-        for (setting, origin) in
-            secrets.map(|setting| (setting, tree.origin_of(&steps(setting.key))))
-        {
-            if let Origin::File(_) = origin {
-                let message = format!("`{}` is a secret, and stands in no file", setting.key);
-                let mut fault = fault(FaultLevel::Error, &origin, message);
-                fault.text = None;
-                fault.hint = format!(
-                    "use `{0}_file`, `{0}_command` or {1}",
-                    setting.key,
-                    setting.variable().unwrap_or_default()
-                );
-                faults.push(fault);
-            }
         }
         let config: Option<Config> = read(&mut tree, &mut faults);
         if let Some(config) = &config {
             self.judge(config, &tree, depth, &mut faults);
         }
+        // The gravest ones stay where there are too many.
+        faults.sort_by_key(|fault| std::cmp::Reverse(fault.level));
         faults.truncate(FAULTS_MAX);
         faults.sort_by(|one, other| {
             (&one.place, one.line, one.column).cmp(&(&other.place, other.line, other.column))
@@ -430,6 +412,31 @@ fn parsed(kind: Kind, text: &str) -> toml::Value {
         Kind::List => {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
             parts.map(str::to_owned).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+/// Reads a file of the configuration.
+fn read_file(path: PathBuf) -> (PathBuf, io::Result<String>) {
+    let text = fs::read_to_string(&path);
+    (path, text)
+}
+
+/// Replaces secrets in files by a placeholder, each with a fault that does not show it.
+fn refuse_secrets(tree: &mut Node, faults: &mut Vec<SettingFault>) {
+    for setting in SETTINGS.iter().filter(|setting| setting.is_secret()) {
+        let origin = tree.origin_of(&steps(setting.key));
+        if let Origin::File(_) = origin {
+            let message = format!("`{}` is a secret, and stands in no file", setting.key);
+            let mut fault = fault(FaultLevel::Error, &origin, message);
+            fault.text = None;
+            fault.hint = format!(
+                "use `{0}_file`, `{0}_command` or {1}",
+                setting.key,
+                setting.variable().unwrap_or_default()
+            );
+            faults.push(fault);
+            tree.set(setting.key, toml::Value::String("refused".to_owned()), &origin);
         }
     }
 }

@@ -21,8 +21,10 @@ struct Known {
     accounts: BTreeMap<Name, SiteAccounts>,
     /// Where rights are read again when a file changes.
     layers: Option<Layers>,
-    /// The files as they were read last.
+    /// The files as they were taken last.
     seen: Vec<Stamp>,
+    /// The files of which a fault was logged last.
+    faulty: Vec<Stamp>,
 }
 
 impl Known {
@@ -34,17 +36,22 @@ impl Known {
         if stamps.first().is_none_or(Option::is_none) || stamps == self.seen {
             return;
         }
-        self.seen = stamps;
         let config = match layers.load_rights() {
             Ok(config) => config,
+            // A failure that passes, as of a host without descriptors, must hide no change: the
+            // files are read again at the next look.
             Err(error) => {
-                tracing::warn!(
-                    file = %layers.main_file().display(), %error,
-                    "the configuration has faults: rights to stores stay as they were"
-                );
+                if self.faulty != stamps {
+                    tracing::warn!(
+                        file = %layers.main_file().display(), %error,
+                        "the configuration has faults: rights to stores stay as they were"
+                    );
+                    self.faulty = stamps;
+                }
                 return;
             }
         };
+        self.seen = stamps;
         self.take_rights(config);
     }
 

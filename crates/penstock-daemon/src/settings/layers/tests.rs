@@ -173,13 +173,29 @@ fn secrets_are_kept() {
     let faults = host.faults();
     assert!(faults[0].message.contains("stands in no file"), "{faults:?}");
     assert!(!format!("{faults:?}").contains("hunter2"), "{faults:?}");
-    host.write("site/penstock.toml", cluster);
+    // Of another type, so that the parser has something to show.
+    host.write("site/penstock.toml", &format!("{cluster}password = 1234567\n"));
+    assert!(!format!("{:?}", host.faults()).contains("1234567"), "{:?}", host.faults());
     host.environment("PENSTOCK_CLUSTER__PASSWORD", "hunter2");
+    assert!(host.faults()[0].message.contains("stands in no file"), "{:?}", host.faults());
+    host.write("site/penstock.toml", cluster);
     let loaded = host.layers.load().unwrap();
     let password = loaded.config.cluster.as_ref().unwrap().password.as_ref().unwrap();
     assert_eq!(password.expose(), "hunter2");
     let shown = serde_json::to_string(&loaded.view(false)).unwrap();
     assert!(!shown.contains("hunter2") && shown.contains("\"set\""), "{shown}");
+}
+
+/// Promise: where a folder of drop-ins cannot be listed, nothing is read without its files: rights
+/// that one of them takes away would come back.
+#[test]
+fn a_folder_that_cannot_be_listed_is_a_fault() {
+    let host = Host::new(MAIN);
+    assert!(host.layers.load_rights().is_ok());
+    fs::remove_dir(host.base.path().join("site/conf.d")).unwrap();
+    host.write("site/conf.d", "no folder");
+    assert!(host.layers.load_rights().is_err());
+    assert!(host.faults()[0].message.contains("cannot list"), "{:?}", host.faults());
 }
 
 /// Promise: overlapping stores, rights that are void, and what this host lacks are warnings, with
