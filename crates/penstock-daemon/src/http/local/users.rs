@@ -41,7 +41,7 @@ fn with_tag(view: UserView) -> Shown {
 }
 
 fn tag_of(view: &UserView) -> EntityTag {
-    EntityTag::of(&(view.role, view.disabled, &view.grants))
+    EntityTag::of(&(view.role, view.disabled, &view.grants, &view.account))
 }
 
 pub(super) async fn put(

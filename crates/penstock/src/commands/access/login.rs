@@ -79,9 +79,9 @@ pub(crate) struct WhoamiArgs {
 /// # Errors
 /// The authority is not trusted, the daemon refuses, or the log-in cannot be kept.
 pub(crate) fn login(args: LoginArgs) -> anyhow::Result<ExitCode> {
-    let mut stored = Credentials::load()?;
-    let url = chosen(args.url.as_deref(), &stored)?;
-    let known = stored.sites.get(&url);
+    let before = Credentials::load()?;
+    let url = chosen(args.url.as_deref(), &before)?;
+    let known = before.sites.get(&url);
     let ca = authority(&url, known, args.fingerprint.as_ref())?;
     let client = Client::anonymous(&url, &ca)?;
     let token = match args.password {
@@ -93,6 +93,8 @@ pub(crate) fn login(args: LoginArgs) -> anyhow::Result<ExitCode> {
         answer.object()?
     };
     let (token, expires) = token;
+    // Another log-in may have been stored while this one waited.
+    let mut stored = Credentials::load()?;
     stored.sites.insert(url.clone(), Login { user: me.user.clone(), token, expires, ca });
     stored.default = Some(url.clone());
     stored.save()?;
@@ -299,7 +301,9 @@ fn by_password(
         .exchange(&CREATE_TOKEN.uri(&[]), Some(body), &headers)
         .and_then(|answer| answer.object::<TokenView>());
     // Whether or not there is a token, the session has served.
-    client.exchange(&END_SESSION.uri(&[&session.id]), None, &headers)?;
+    if let Err(error) = client.exchange(&END_SESSION.uri(&[&session.id]), None, &headers) {
+        exit::warn(&format!("the session of this log-in stays until it is idle too long: {error}"));
+    }
     let made = made?;
     Ok((Secret::new(made.token.unwrap_or_default()), made.expires_at.seconds()))
 }

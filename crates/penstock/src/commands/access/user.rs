@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::time::Duration;
 
+use hyper::StatusCode;
+use hyper::header::ETAG;
 use penstock_api::access::{
     AuthMethods, LinkView, MeView, PasswordRequest, Role, StoreGrant, UserRequest, UserView,
 };
 use penstock_api::endpoints::{
     INVITE_USER, LIST_AUTH_METHODS, LIST_USERS, PUT_USER, REMOVE_USER, SET_PASSWORD, SHOW_ME,
+    SHOW_USER,
 };
-use penstock_exit::{self as exit, ExitCode};
+use penstock_daemon::http;
+use penstock_exit::{self as exit, ExitCode, failure};
 use penstock_proto::id::Name;
 
 use super::password_prompt::PasswordSource;
@@ -17,6 +22,11 @@ use super::web::print_link;
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
 use crate::output::table::table;
+
+/// Tries to change a user that others change too.
+const CHANGE_TRIES: u32 = 3;
+/// Time within which every peer hears of a change.
+const CHANGE_HEARD: Duration = Duration::from_secs(1);
 
 /// Manages the users of this site, who reach its API over HTTPS
 #[derive(clap::Args)]
@@ -153,27 +163,43 @@ pub(crate) fn run(args: UserArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn set(client: &Client, args: SetArgs) -> anyhow::Result<()> {
-    let users: Vec<UserView> = client.list(&LIST_USERS.uri(&[]))?;
-    let known = users.into_iter().find(|user| user.name == args.name);
-    let mut grants: BTreeMap<_, _> =
-        known.as_ref().map(|user| user.grants.clone()).unwrap_or_default();
-    for arg in args.grants {
+    let mut tries_left = CHANGE_TRIES;
+    let answer = loop {
+        let answer = client.exchange(&SHOW_USER.uri(&[&args.name]), None, &[])?;
+        let tag = answer.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+        let is_new = answer.status == StatusCode::NOT_FOUND;
+        let known = if is_new { None } else { Some(answer.object::<UserView>()?) };
+        let body = http::encode(&request_of(&args, known.as_ref())).map_err(failure)?;
+        let condition = tag.filter(|_| !is_new).map(|tag| ("if-match", tag));
+        let put = PUT_USER.uri(&[&args.name]);
+        let answer = client.exchange(&put, Some(body), condition.as_slice())?;
+        tries_left -= 1;
+        if answer.status != StatusCode::PRECONDITION_FAILED || tries_left == 0 {
+            break answer;
+        }
+        // Another administrator has changed the user, or this peer has not heard of it yet.
+        std::thread::sleep(CHANGE_HEARD);
+    };
+    print(&[answer.object()?], args.json)
+}
+
+/// Returns the request that makes a user, or changes one; what is not given stays as it is.
+fn request_of(args: &SetArgs, known: Option<&UserView>) -> UserRequest {
+    let mut grants: BTreeMap<_, _> = known.map(|user| user.grants.clone()).unwrap_or_default();
+    for arg in &args.grants {
         match arg.grant {
-            Some(grant) => drop(grants.insert(arg.store, grant)),
+            Some(grant) => drop(grants.insert(arg.store.clone(), grant)),
             None => drop(grants.remove(&arg.store)),
         }
     }
-    let was_disabled = known.as_ref().is_some_and(|user| user.disabled);
-    let request = UserRequest {
+    let was_disabled = known.is_some_and(|user| user.disabled);
+    let account = args.account.clone();
+    UserRequest {
         role: args.role.or(known.map(|user| user.role)).unwrap_or(Role::User),
         disabled: args.disable || (was_disabled && !args.enable),
         grants: Some(grants),
-        account: args
-            .account
-            .map(|account| if account == "none" { String::new() } else { account }),
-    };
-    let user: UserView = client.post(&PUT_USER.uri(&[&args.name]), &request)?;
-    print(&[user], args.json)
+        account: account.map(|account| if account == "none" { String::new() } else { account }),
+    }
 }
 
 fn passwd(client: &Client, name: &Name, stdin: bool) -> anyhow::Result<()> {

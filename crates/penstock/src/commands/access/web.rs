@@ -41,7 +41,7 @@ pub(crate) fn run(args: WebArgs) -> anyhow::Result<ExitCode> {
     if methods.url.is_none() {
         let title = "this host serves no HTTPS API";
         return Err(Failure::new(ExitCode::Refused, title)
-            .hint("add the table `web` to penstock.toml, and start the daemon again")
+            .hint("add the table `web` to penstock.toml, and run `penstock config reload`")
             .into());
     }
     let link: LinkView = client.post(&MAKE_SETUP_LINK.uri(&[]), &())?;
