@@ -337,9 +337,11 @@ impl Site {
                 .flat_map(|(_, stores)| stores)
                 .any(|card| card.store == *store && card.mapped);
         let is_it = |card: &StoreCard| card.store == *store && card.mapped == is_mapped;
+        let has_it =
+            |store: &Name| self.exports.has(store) && self.exports.is_mapped(store) == is_mapped;
         let reaches = |address: &&DataAddress| {
             if address.peer == self.config.peer {
-                return self.exports.has(store);
+                return has_it(store);
             }
             let told = far.iter().find(|(peer, _)| *peer == address.peer);
             told.is_some_and(|(_, stores)| stores.iter().any(&is_it))
@@ -347,7 +349,7 @@ impl Site {
         let found: Vec<_> = all.iter().filter(reaches).cloned().collect();
         match found.is_empty() {
             // This peer alone has it, and drains.
-            true if self.exports.has(store) => self.own_addresses().data,
+            true if has_it(store) => self.own_addresses().data,
             _ => self.bounded(found),
         }
     }

@@ -1,8 +1,9 @@
 //! The place where a part of a directory ended, as text that a client gives back.
 //!
-//! The text is no secret and proves nothing: whatever a client makes of it, only names of the
-//! directory that it may list come back. It names its list, so that a client which mixes lists is
-//! told; and the directory by its inode, which all hosts that share a file system see alike.
+//! The text is no secret and proves nothing. A client that changes it receives only names of the
+//! directory that it may list, and a part costs no more than one of an honest list. The text names
+//! its list, so that a client which mixes lists is told; and the directory by its inode, which all
+//! hosts that share a file system see alike.
 
 use data_encoding::BASE64URL_NOPAD;
 use penstock_api::rest::EntriesQuery;
@@ -40,6 +41,8 @@ pub(super) enum CursorError {
     OtherList,
     #[error("another directory has the path since the list began")]
     Replaced,
+    #[error("the directory has become too wide to sort since the list began")]
+    Grown,
 }
 
 /// Mark of a list: its directory, selection and order.
@@ -99,7 +102,11 @@ pub(super) fn decode(text: &str, list: ListMark, inode: u64) -> Result<Position,
                 let (rank, name) = rest.split_first_chunk::<16>()?;
                 Position::Behind(Key { rank: i128::from_le_bytes(*rank), name: name.to_vec() })
             }
-            (&AT, rest) => Position::At(u64::from_le_bytes(rest.try_into().ok()?)),
+            // Positions of a directory are offsets of lseek(2), which are not negative.
+            (&AT, rest) => {
+                let position = i64::from_le_bytes(rest.try_into().ok()?);
+                Position::At(u64::try_from(position).ok()?)
+            }
             _ => return None,
         };
         Some((*of, u64::from_le_bytes(*directory), position))
@@ -123,7 +130,7 @@ mod tests {
         let query = EntriesQuery::default();
         let list = list_of(&store, &query);
         let key = Key { rank: -7, name: b"a\xff\n".to_vec() };
-        for position in [Position::Behind(key), Position::At(u64::MAX)] {
+        for position in [Position::Behind(key), Position::At(i64::MAX as u64)] {
             let text = encode(list, 5, &position);
             assert_eq!(decode(&text, list, 5), Ok(position));
             assert_eq!(decode(&text, list, 6), Err(CursorError::Replaced));
@@ -135,6 +142,8 @@ mod tests {
                 assert_eq!(cut, Err(CursorError::Unreadable));
             }
         }
+        let text = encode(list, 5, &Position::At(u64::MAX));
+        assert_eq!(decode(&text, list, 5), Err(CursorError::Unreadable));
         assert_eq!(decode("ä", list, 5), Err(CursorError::Unreadable));
     }
 }

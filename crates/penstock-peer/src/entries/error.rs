@@ -22,6 +22,8 @@ pub(super) enum EntriesError {
     Fault(#[from] StoreFault),
     #[error(transparent)]
     Cursor(#[from] CursorError),
+    #[error("store `{0}` is used as accounts of users, and cannot be looked into")]
+    Mapped(Name),
     #[error("the limit of entries is {0}, and not from 1 to {ENTRIES_MAX}")]
     Limit(u32),
     #[error("`{}` is not a path within a store", escape(.0))]
@@ -69,6 +71,7 @@ impl From<EntriesError> for Problem {
             EntriesError::Cursor(_) => {
                 (ProblemCode::Cursor, "list the directory again from its begin")
             }
+            EntriesError::Mapped(_) => (ProblemCode::AccountMissing, ""),
             EntriesError::Limit(_) => (ProblemCode::Query, ""),
             EntriesError::Path(_) => {
                 (ProblemCode::Query, "give a relative path without `.`, `..` and empty parts")

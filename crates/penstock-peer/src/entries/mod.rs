@@ -50,6 +50,7 @@ pub fn list_entries(
     query: &EntriesQuery,
 ) -> Result<EntryList, Problem> {
     let listed = || {
+        check_unmapped(stores, store)?;
         let source = stores.source(store, None)?;
         part_of(&source, store, query, Instant::now() + PART_TIME)
     };
@@ -77,9 +78,18 @@ fn part_of(
         None => None,
     };
     let mut part = Part::new(source, dir, query, limit as usize, until);
-    let (items, next, sorted) = part.list(from).map_err(failed)?;
+    let (items, next, sorted) =
+        part.list(from).map_err(failed)?.ok_or(cursor::CursorError::Grown)?;
     let next = next.map(|position| cursor::encode(list, inode, &position));
     Ok(EntryList { items, next, sorted })
+}
+
+/// Refuses a mapped store: a look would be with the rights of the daemon, and not of the user.
+fn check_unmapped(stores: &Stores, store: &Name) -> Result<(), EntriesError> {
+    if stores.spec(store)?.mapped {
+        return Err(EntriesError::Mapped(store.clone()));
+    }
+    Ok(())
 }
 
 /// Makes one directory, whose parent exists. Blocks on the store: bound it.
@@ -87,10 +97,11 @@ fn part_of(
 /// # Errors
 /// `query`; `entry-unknown` of its parent, `entry-kind`, `entry-exists`, `entry-denied`;
 /// `store-unknown`, `store-offline`, `store-hung`, `store-read-only`, `store-kind`,
-/// `target-full`.
+/// `target-full`; of a mapped store `account-missing`.
 pub fn make_directory(stores: &Stores, store: &Name, path: &[u8]) -> Result<(), Problem> {
     let made = || {
         check_relative(path).map_err(|_| EntriesError::Path(path.to_vec()))?;
+        check_unmapped(stores, store)?;
         let target = stores.target(store, None)?;
         // Nothing is made beneath a mount point where nothing is mounted (A5).
         match target.identity() {

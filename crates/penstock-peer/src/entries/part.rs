@@ -57,28 +57,30 @@ impl<'a> Part<'a> {
     /// Lists the part that begins at `from`, or at the begin of the list.
     ///
     /// # Errors
-    /// The directory cannot be listed.
-    pub(super) fn list(&mut self, from: Option<Position>) -> Result<Listed, StoreError> {
-        let behind = match from {
-            Some(Position::At(position)) => return self.in_directory_order(position),
-            Some(Position::Behind(key)) => Some(key),
-            None => None,
-        };
-        match self.sorted(behind)? {
-            Some(listed) => Ok(listed),
-            None => self.in_directory_order(0),
+    /// The directory cannot be listed. `None` of a sorted list that cannot go on, because the
+    /// directory has become too wide.
+    pub(super) fn list(&mut self, from: Option<Position>) -> Result<Option<Listed>, StoreError> {
+        match from {
+            Some(Position::At(position)) => self.in_directory_order(position).map(Some),
+            Some(Position::Behind(key)) => self.sorted(Some(key)),
+            None => match self.sorted(None)? {
+                Some(listed) => Ok(Some(listed)),
+                None => self.in_directory_order(0).map(Some),
+            },
         }
     }
 
-    /// Returns the first entries behind a key; `None` of a list that begins and has too many names
-    /// to sort, or where looking at them takes too long. One that has begun sorted stays so.
+    /// Returns the first entries behind a key; `None` where there are too many names to sort, or
+    /// where a list begins and looking at them takes too long. A list that has begun sorted stays
+    /// so until the directory has twice as many names as are sorted.
     fn sorted(&mut self, behind: Option<Key>) -> Result<Option<Listed>, StoreError> {
         let mut first: BTreeMap<Key, Option<Kind>> = BTreeMap::new();
         let (mut count, mut gives_up, mut failed) = (0_usize, false, None);
         self.source.list_from(&self.dir, 0, &mut ListBuffer::new(), &mut |entry, _| {
             count += 1;
             let is_slow = count.is_multiple_of(64) && Instant::now() >= self.until;
-            if behind.is_none() && (count > SORTED_NAMES_MAX || is_slow) {
+            let is_wide = count > SORTED_NAMES_MAX;
+            if count > 2 * SORTED_NAMES_MAX || behind.is_none() && (is_wide || is_slow) {
                 gives_up = true;
                 return ControlFlow::Break(());
             }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
@@ -25,12 +25,13 @@ fn stores(root: &Path) -> Stores {
         read_only,
         ephemeral: false,
         allow_privileged: false,
-        mapped: false,
+        mapped: name == "home",
         io: IoMode::Auto,
     };
     let posix = StoreKind::Posix(root.to_owned());
     Stores::new([
         spec("data", posix.clone(), false),
+        spec("home", posix.clone(), false),
         spec("fixed", posix, true),
         spec("null", StoreKind::Null, false),
         spec("mem", StoreKind::Mem("mem:files=30000,size=1K".parse().unwrap()), false),
@@ -149,10 +150,10 @@ fn c5_no_path_leads_out() {
     assert_eq!(ask(&stores, "none", &query("")).unwrap_err().code, ProblemCode::StoreUnknown);
 }
 
-/// E9: parts of a sorted list follow each other without a gap or a double, in each order, also
+/// E11: parts of a sorted list follow each other without a gap or a double, in each order, also
 /// while names come and go; a cursor of another list or directory is refused.
 #[test]
-fn e9_parts_of_a_sorted_list_follow_each_other() {
+fn e11_parts_of_a_sorted_list_follow_each_other() {
     let base = tempfile::tempdir().unwrap();
     let root = base.path();
     for number in 0..50_u64 {
@@ -197,10 +198,10 @@ fn e9_parts_of_a_sorted_list_follow_each_other() {
     assert_eq!(ask(&elsewhere, "data", &next).unwrap_err().code, ProblemCode::Cursor);
 }
 
-/// Promise (g), E9: a directory with more names than are sorted comes in the order of its file
+/// Promise (g), E11: a directory with more names than are sorted comes in the order of its file
 /// system, each name that stays once, and says so; its parts cost no more than their entries.
 #[test]
-fn e9_a_wide_directory_comes_unsorted() {
+fn e11_a_wide_directory_comes_unsorted() {
     let base = tempfile::tempdir().unwrap();
     let root = base.path();
     for number in 0..=SORTED_NAMES_MAX {
@@ -222,6 +223,39 @@ fn e9_a_wide_directory_comes_unsorted() {
     assert_eq!((items.len(), sorted), (SORTED_NAMES_MAX, true));
     let (items, _, sorted) = all(&stores, "mem", query(""));
     assert_eq!((items.len(), sorted), (30_000, false));
+}
+
+/// Promise (g), E11: a cursor that claims a sorted list of a very wide directory costs no more than
+/// the begin of one; nothing sorts a directory without a bound.
+#[test]
+fn e11_a_made_up_cursor_sorts_no_wide_directory() {
+    let base = tempfile::tempdir().unwrap();
+    let root = base.path();
+    let stores = stores(root);
+    for number in 0..=2 * SORTED_NAMES_MAX {
+        File::create(root.join(format!("f{number}"))).unwrap();
+    }
+    let query = EntriesQuery { sort: EntrySort::Newest, ..query("") };
+    let inode = fs::metadata(root).unwrap().ino();
+    let list = cursor::list_of(&"data".parse().unwrap(), &query);
+    let behind = cursor::Position::Behind(cursor::Key { rank: i128::MIN, name: Vec::new() });
+    let cursor = Some(cursor::encode(list, inode, &behind));
+    let found = ask(&stores, "data", &EntriesQuery { cursor, ..query }).unwrap_err();
+    assert_eq!(found.code, ProblemCode::Cursor);
+    assert!(found.to_string().contains("too wide to sort"), "{found}");
+}
+
+/// Promise: a mapped store, which belongs to the accounts of users, is not looked into with the
+/// rights of the daemon.
+#[test]
+fn a_mapped_store_is_not_looked_into() {
+    let base = tempfile::tempdir().unwrap();
+    let stores = stores(base.path());
+    let found = ask(&stores, "home", &query("")).unwrap_err();
+    assert_eq!((found.code, found.hint.as_str()), (ProblemCode::AccountMissing, ""));
+    let made = make_directory(&stores, &"home".parse().unwrap(), b"new").unwrap_err();
+    assert_eq!(made.code, ProblemCode::AccountMissing);
+    assert!(!base.path().join("new").exists());
 }
 
 /// Promise (f): a store that is slow gives a part with what it has, and where the next one begins.

@@ -33,10 +33,10 @@ fn all(source: &Source, most: usize, mut between: impl FnMut(usize)) -> Vec<Vec<
     }
 }
 
-/// E9: a directory that is listed in parts, each with a handle of its own, shows each name
+/// E11: a directory that is listed in parts, each with a handle of its own, shows each name
 /// once; also names that stay while others come and go.
 #[test]
-fn e9_a_directory_is_listed_in_parts() {
+fn e11_a_directory_is_listed_in_parts() {
     let base = tempfile::tempdir().unwrap();
     let file = |name: String| base.path().join(name);
     (0..500).for_each(|number| fs::write(file(format!("stays-{number}")), b"").unwrap());

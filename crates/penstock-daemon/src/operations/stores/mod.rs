@@ -166,9 +166,10 @@ impl StoreBrowser {
                     (details.state, details.why) = (StoreState::Offline, card.1);
                 }
             }
-            Err(problem) => {
+            Err(problem) if problem.code == ProblemCode::StoreHung => {
                 (details.state, details.why) = (StoreState::Hung, problem.to_string());
             }
+            Err(problem) => return Err(problem),
         }
         Ok(details)
     }

@@ -86,7 +86,7 @@ impl StoreBrowser {
     ) -> Result<T, Problem> {
         if !self.operate.site.is_paired(site) {
             let title = format!("site `{site}` is not paired with this one");
-            return Err(Problem::new(ProblemCode::SiteUnknown, title)
+            return Err(Problem::new(ProblemCode::NotPaired, title)
                 .hint("`penstock site list` shows the paired sites"));
         }
         let places = {

@@ -95,7 +95,8 @@ impl StoreThreads {
 
 fn hung(store: &Name) -> Problem {
     let title = format!("store `{store}` does not answer: a call to it hangs");
-    Problem::new(ProblemCode::StoreHung, title).hint("check its disk or server")
+    Problem::new(ProblemCode::StoreHung, title)
+        .hint("check its disk or server, and the name service (`getent passwd`)")
 }
 
 #[cfg(test)]

@@ -49,6 +49,26 @@ fn with_peers(site: &Site, peers: Vec<(Name, SiteAddresses, Vec<StoreCard>)>) {
     site.set_others(peers.into_iter().map(|(name, data, _)| (name, data)).collect());
 }
 
+/// Promise: a peer whose configuration does not map a store that others map is no source of it:
+/// it would read as its daemon.
+#[test]
+fn a_peer_that_does_not_map_a_mapped_store_is_no_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(directory.path());
+    let text = "site = \"hpc\"\npeer = \"h1\"\n[[store]]\nname = \"raw\"\npath = \"/raw\"\n";
+    site.exports.take(&toml::from_str(text).unwrap());
+    let (name, addresses, mut cards) = peer(2, 1, true);
+    let of = |site: &Site| -> Vec<Name> {
+        let found = site.data_known_for(&RAW.parse().unwrap());
+        found.into_iter().map(|data| data.peer).collect()
+    };
+    with_peers(&site, vec![(name.clone(), addresses.clone(), cards.clone())]);
+    assert!(of(&site).contains(&name) && of(&site).contains(&site.config.peer));
+    cards[0].mapped = true;
+    with_peers(&site, vec![(name.clone(), addresses, cards)]);
+    assert_eq!(of(&site), [name]);
+}
+
 /// Promise: a store that few peers reach is read from those, wherever they stand among the
 /// others; and of a store that many reach no peer is left out, whatever else is.
 #[test]
