@@ -84,7 +84,7 @@ struct Ring {
 pub struct EventFigures {
     /// Events since the manager began.
     pub events: u64,
-    /// Readers now; the log of the daemon is one.
+    /// Readers now; the log and the webhooks of the daemon are two.
     pub readers: usize,
     /// Times that a reader was told that it has missed some.
     pub resets: u64,

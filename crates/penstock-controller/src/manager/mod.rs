@@ -135,7 +135,7 @@ impl Manager {
         let admission = Arc::new(Admission::new(inputs, Arc::clone(&sources), both()));
         let removal = (Arc::clone(&cleaner), Arc::clone(&admission));
         let cancelled = Arc::new(CancelledTransfers::new(inputs, removal, both()));
-        let stubs = Arc::new(Stubs::new(&parts));
+        let stubs = Arc::new(Stubs::new(&parts, events.clone()));
         let manager = Self {
             site: site.clone(),
             state: Arc::clone(&parts.state),
@@ -641,9 +641,7 @@ impl Manager {
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
     /// state. The caller must have checked that the site opened the scan.
     pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
-        if let Some(ended) = self.stubs.handle_release(owner, id) {
-            self.events.tell(&ended);
-        }
+        self.stubs.handle_release(owner, id);
     }
 }
 

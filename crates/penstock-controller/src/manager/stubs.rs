@@ -14,6 +14,7 @@ use penstock_proto::id::{Name, TransferId};
 
 use super::caller::Caller;
 use super::config::ManagerParts;
+use super::events::TransferEvents;
 use super::request_check::{changed_meanwhile, id_taken, not_paired};
 use crate::sites::SiteClient;
 
@@ -37,6 +38,8 @@ pub(super) struct Stubs {
     state: Arc<dyn SiteState>,
     sites: Arc<dyn SiteClient>,
     source: Arc<dyn SourcePeer>,
+    /// Ends of these transfers are told here.
+    events: TransferEvents,
     /// Owners that are asked for a list now.
     asking: Mutex<BTreeSet<Name>>,
     /// Transfers that are being submitted to their owners, which may open the scan before they
@@ -63,10 +66,10 @@ impl Drop for Submitting<'_> {
 }
 
 impl Stubs {
-    pub(super) fn new(parts: &ManagerParts) -> Self {
+    pub(super) fn new(parts: &ManagerParts, events: TransferEvents) -> Self {
         let (state, sites) = (Arc::clone(&parts.state), Arc::clone(&parts.sites));
         let (source, submitting) = (Arc::clone(&parts.source), Mutex::default());
-        Self { state, sites, source, asking: Mutex::default(), submitting }
+        Self { state, sites, source, events, asking: Mutex::default(), submitting }
     }
 
     fn submitting(&self) -> MutexGuard<'_, BTreeMap<TransferId, Submitted>> {
@@ -117,16 +120,13 @@ impl Stubs {
     }
 
     /// Drops the pages of a transfer whose owner needs them no longer, and asks for its final
-    /// state. Returns the transfer if its end is news.
-    pub(super) fn handle_release(&self, owner: &Name, id: TransferId) -> Option<TransferReport> {
+    /// state.
+    pub(super) fn handle_release(&self, owner: &Name, id: TransferId) {
         self.source.release(id);
-        let stub = self.state.stub(id).ok().flatten()?;
-        let was_ended = stub.view.state.is_ended();
-        if stub.owner != *owner {
-            return None;
+        let stub = self.state.stub(id).ok().flatten();
+        if let Some(stub) = stub.filter(|stub| stub.owner == *owner) {
+            self.refresh(stub);
         }
-        let view = self.refresh(stub);
-        (view.state.is_ended() && !was_ended).then_some(view)
     }
 
     /// Returns a stub as its owner shows it when its state is another one than `seen`, or after
@@ -205,8 +205,8 @@ impl Stubs {
         Ok(TransferReport { owner: user, ..view })
     }
 
-    /// Stores the state of another site's transfer. A failure is logged, since the state can be
-    /// asked for again.
+    /// Stores the state of another site's transfer, and tells its end when that is news. A failure
+    /// is logged, since the state can be asked for again.
     ///
     /// # Errors
     /// The owner showed another transfer than the one it was asked for, or not its own: nothing is
@@ -224,12 +224,19 @@ impl Stubs {
         }
         // The owner may open its scan here before the answer to the submission arrives.
         let known = self.state.stub(id).ok().flatten();
-        let (known, before) = known.map_or((None, None), |stub| (stub.user, stub.submitted));
-        let (user, submitted) = (user.or(known), submitted.or(before));
-        let view = view.clone().without_paths();
+        let was_ended = known.as_ref().is_some_and(|stub| stub.view.state.is_ended());
+        let mut view = view.clone().without_paths();
+        let (mut user, mut submitted) = (user, submitted);
+        if let Some(known) = known {
+            (user, submitted) = (user.or(known.user), submitted.or(known.submitted));
+            // Its place in lists, which the owner does not move.
+            view.created = known.view.created;
+        }
         let stub = Stub { owner: owner.clone(), user, submitted, view };
         if let Err(error) = self.state.put_stub(&stub) {
             tracing::warn!(transfer = %id, %error, "stub not stored");
+        } else if stub.view.state.is_ended() && !was_ended {
+            self.events.tell(&TransferReport { owner: stub.user, ..stub.view });
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! `notify.command`: a program on the controller's host that is run for each ended transfer.
 
-use std::io::{Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use anyhow::Context as _;
 use penstock_api::webhook::{NOTIFY_COMMAND, WebhookKind};
 use penstock_proto::id::Name;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -71,34 +73,39 @@ impl NotifyCommand {
     }
 
     fn run_here(&self, body: &[u8]) -> Result<(), String> {
+        let files = files(body).map_err(|error| format!("`{}`: {error}", self.words[0]))?;
+        let (input, errors, read) = files;
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).current_dir("/").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(input).stdout(Stdio::null()).stderr(errors);
         if let Some((user, group)) = self.user {
             // The supplementary groups of a daemon that runs as root are dropped by this too.
             command.gid(group).uid(user);
         }
         let mut child = command.spawn().map_err(|error| format!("`{}`: {error}", self.words[0]))?;
-        // The body is smaller than a pipe; a command that does not read it is its own affair.
-        drop(child.stdin.take().map(|mut input| input.write_all(body)));
         let status = wait(&mut child).map_err(|error| format!("`{}`: {error}", self.words[0]))?;
         if status.success() {
             return Ok(());
         }
-        let output = child.stderr.take().map(output_of).unwrap_or_default();
+        let mut output = Vec::new();
+        // What cannot be read is left out of the message.
+        let _ = read.take(OUTPUT_BYTES_MAX).read_to_end(&mut output);
+        let output = String::from_utf8_lossy(&output);
         Err(format!("`{}`: {status}: {}", self.words[0], output.trim()))
     }
 }
 
-/// Returns the beginning of what a process that has ended wrote to its standard error. A process
-/// that it left behind may hold the pipe open: nothing is waited for.
-fn output_of(errors: ChildStderr) -> String {
-    let mut output = Vec::new();
-    if fcntl_setfl(&errors, OFlags::NONBLOCK).is_ok() {
-        // Up to what is there: then the end, or `WouldBlock`.
-        let _ = errors.take(OUTPUT_BYTES_MAX).read_to_end(&mut output);
-    }
-    String::from_utf8_lossy(&output).into_owned()
+/// Returns standard input with a message, standard error, and its beginning to read: files without
+/// a name (memfd_create(2)), so that a command that reads or writes slowly holds nobody up.
+fn files(body: &[u8]) -> io::Result<(File, File, File)> {
+    let file = |name: &str| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
+    let mut input = file("penstock-message")?;
+    input.write_all(body)?;
+    input.rewind()?;
+    let errors = file("penstock-errors")?;
+    // A descriptor of its own place: the command's writes do not move it.
+    let read = File::open(format!("/proc/self/fd/{}", errors.as_raw_fd()))?;
+    Ok((input, errors, read))
 }
 
 /// Waits for the end of a process, or kills its group after [`RUN_MAX`] (pidfd_open(2), poll(2)).
@@ -156,5 +163,12 @@ mod tests {
     fn a_command_may_leave_its_input() {
         let body = vec![b'x'; 64 << 10];
         command("exit 0").run_here(&body).unwrap();
+    }
+
+    /// Promise: a command that writes much to standard error ends all the same.
+    #[test]
+    fn a_command_may_write_much() {
+        let error = command("head -c 1000000 /dev/zero >&2; exit 3").run_here(b"").unwrap_err();
+        assert!(error.contains("exit status: 3") && error.len() < 1000, "{}", error.len());
     }
 }

@@ -18,6 +18,7 @@ use super::message::{Message, ended_ms};
 use super::outbox::{AfterFailure, Outbox};
 use super::receiver::Attempt;
 use super::registry::{Backlog, Webhooks};
+use crate::events::log::now_ms;
 
 /// How often the marks of deliveries are stored, while they change: etcd has a budget.
 const MARKS_EVERY: Duration = Duration::from_secs(30);
@@ -34,6 +35,15 @@ struct Receiver {
     hook: Webhook,
     outbox: Outbox<Message>,
     error: Option<String>,
+}
+
+/// How the dispatcher knows of an end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// The manager has just told it.
+    Now,
+    /// It is among those that were stored; those before a mark are told already.
+    SinceMark,
 }
 
 /// An attempt that has ended.
@@ -77,9 +87,11 @@ impl Dispatcher {
                     is_behind = self.catch_up().await.is_err();
                     retry = Instant::now() + STATE_RETRY;
                 }
-                event = events.next(), if !is_behind => match event {
+                event = events.next() => match event {
                     None => break,
                     Some(NextEvent::Missed) => (is_behind, retry) = (true, Instant::now()),
+                    // What is read anew has its end too.
+                    Some(NextEvent::Event(..)) if is_behind => {}
                     Some(NextEvent::Event(_, told)) => {
                         if let Event::Summary(ended) = &told.event {
                             is_behind = self.tell(ended.id).await.is_err();
@@ -95,10 +107,13 @@ impl Dispatcher {
                     }
                 }
                 () = wait_until(due) => {}
-                _ = marks.tick() => self.store_marks().await,
+                _ = marks.tick(), if !is_behind => self.store_marks().await,
             }
         }
-        self.store_marks().await;
+        // Of what is not read, marks say nothing.
+        if !is_behind {
+            self.store_marks().await;
+        }
     }
 
     /// Reads the webhooks, and adds messages about all that has ended since their marks.
@@ -107,13 +122,18 @@ impl Dispatcher {
         let hooks = reading(move || webhooks.receivers(&*state)).await?;
         self.receivers.retain(|name, _| hooks.iter().any(|hook| hook.name == *name));
         for hook in hooks {
-            let outbox = || Outbox::new(hook.delivered_ms);
-            let known = self.receivers.remove(&hook.name);
-            let (outbox, error) =
-                known.map_or_else(|| (outbox(), None), |known| (known.outbox, known.error));
+            let (mut outbox, mut error) = (Outbox::new(hook.delivered_ms), None);
+            if let Some(known) = self.receivers.remove(&hook.name) {
+                (outbox, error) = (known.outbox, known.error);
+                if known.hook.settings != hook.settings {
+                    // Messages that wait are made anew by the other settings, or not at all.
+                    outbox.clear();
+                    error = None;
+                }
+            }
             self.receivers.insert(hook.name.clone(), Receiver { hook, outbox, error });
         }
-        let marks = self.receivers.values().map(|receiver| receiver.outbox.delivered_ms());
+        let marks = self.receivers.values().map(|receiver| receiver.hook.delivered_ms);
         let Some(mark) = marks.min() else { return Ok(()) };
         let mut after = None;
         loop {
@@ -121,8 +141,8 @@ impl Dispatcher {
             let page = reading(move || state.overview(ListOrder::NewestFirst, after, PAGE)).await?;
             after = page.last().map(Listed::key);
             for view in page.iter().map(view_of) {
-                if ended_ms(&view) + OVERLAP_MS > mark {
-                    self.add(&view);
+                if ended_ms(&view).saturating_add(OVERLAP_MS) > mark {
+                    self.add(&view, News::SinceMark);
                 }
             }
             if page.len() < PAGE {
@@ -142,15 +162,17 @@ impl Dispatcher {
             Ok(if own.is_some() { own } else { state.stub(id)?.as_ref().map(of_stub) })
         });
         if let Some(view) = found.await? {
-            self.add(&view);
+            self.add(&view, News::Now);
         }
         Ok(())
     }
 
-    fn add(&mut self, view: &TransferReport) {
-        let (now, at) = (Instant::now(), ended_ms(view));
+    fn add(&mut self, view: &TransferReport, news: News) {
+        // The clock of another site, which owns the transfer, may be ahead: no mark follows it.
+        let (now, at) = (Instant::now(), ended_ms(view).min(now_ms()));
         for (name, receiver) in &mut self.receivers {
-            if at + OVERLAP_MS <= receiver.hook.delivered_ms {
+            let is_told = at.saturating_add(OVERLAP_MS) <= receiver.hook.delivered_ms;
+            if news == News::SinceMark && is_told {
                 continue;
             }
             self.are_marks_new = true;
@@ -183,8 +205,11 @@ impl Dispatcher {
     fn finish(&mut self, ended: Ended) {
         let Ended { name, message, number, attempt } = ended;
         let now = Instant::now();
-        // A webhook that was removed meanwhile has no outbox any more.
+        // A webhook that was removed, or got other settings meanwhile, does not wait for it.
         let Some(receiver) = self.receivers.get_mut(&name) else { return };
+        if !receiver.outbox.has(&message.id) {
+            return;
+        }
         let result = if attempt.is_delivered() {
             receiver.outbox.delivered(&message.id, now);
             receiver.error = None;
@@ -227,6 +252,11 @@ impl Dispatcher {
         if let Err(problem) = stored {
             self.are_marks_new = true;
             tracing::info!(%problem, "marks of webhooks are not stored");
+            return;
+        }
+        for receiver in self.receivers.values_mut() {
+            let mark = receiver.outbox.delivered_ms();
+            receiver.outbox.forget_before(mark.saturating_sub(OVERLAP_MS));
         }
     }
 }

@@ -83,7 +83,7 @@ impl Message {
 
 /// Returns the time at which a transfer ended, in milliseconds since 1970.
 pub(super) fn ended_ms(view: &TransferReport) -> u64 {
-    view.attempts.ended_ms.unwrap_or(view.created * 1000)
+    view.attempts.ended_ms.unwrap_or(view.created.saturating_mul(1000))
 }
 
 fn body_of(message: &WebhookMessage) -> Arc<[u8]> {

@@ -36,6 +36,9 @@ struct Waiting<M> {
 #[derive(Debug)]
 pub(super) struct Outbox<M> {
     waiting: BTreeMap<String, Waiting<M>>,
+    /// Times of events that are delivered or given up, by the ids of their messages, back to the
+    /// stored mark. They are not told again when the events are read again.
+    settled: BTreeMap<String, u64>,
     /// Time of the newest event that was ever added, in milliseconds since 1970.
     newest_ms: u64,
 }
@@ -52,11 +55,17 @@ pub(super) enum AfterFailure {
 impl<M: Clone> Outbox<M> {
     /// Returns an outbox in which every event up to `delivered_ms` is delivered.
     pub(super) fn new(delivered_ms: u64) -> Self {
-        Self { waiting: BTreeMap::new(), newest_ms: delivered_ms }
+        let (waiting, settled) = (BTreeMap::new(), BTreeMap::new());
+        Self { waiting, settled, newest_ms: delivered_ms }
     }
 
-    /// Adds a message about an event of `ended_ms`, unless its id waits already. Returns the id of
-    /// a message that is given up for it.
+    /// Drops all messages that wait, so that they can be added anew with other settings.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Adds a message about an event of `ended_ms`, unless its id waits or is settled already.
+    /// Returns the id of a message that is given up for it.
     pub(super) fn add(
         &mut self,
         id: String,
@@ -65,6 +74,9 @@ impl<M: Clone> Outbox<M> {
         now: Instant,
     ) -> Option<String> {
         self.pass(ended_ms);
+        if self.settled.contains_key(&id) {
+            return None;
+        }
         self.waiting.entry(id).or_insert(Waiting {
             message,
             ended_ms,
@@ -78,7 +90,7 @@ impl<M: Clone> Outbox<M> {
         }
         let idle = self.waiting.iter().filter(|(_, waiting)| !waiting.is_under_way);
         let oldest = idle.min_by_key(|(_, waiting)| waiting.ended_ms).map(|(id, _)| id.clone())?;
-        self.waiting.remove(&oldest);
+        self.settle(&oldest);
         Some(oldest)
     }
 
@@ -104,9 +116,14 @@ impl<M: Clone> Outbox<M> {
         Some((id.clone(), waiting.message.clone(), waiting.attempts))
     }
 
+    /// Returns whether a message waits or is under way.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.waiting.contains_key(id)
+    }
+
     /// Removes a message that is delivered. Those that wait after a failure become due.
     pub(super) fn delivered(&mut self, id: &str, now: Instant) {
-        self.waiting.remove(id);
+        self.settle(id);
         for waiting in self.waiting.values_mut() {
             waiting.due = waiting.due.min(now);
         }
@@ -126,12 +143,28 @@ impl<M: Clone> Outbox<M> {
             .max(after.unwrap_or_default().min(RETRY_AFTER_MAX));
         let first = waiting.first.unwrap_or(now);
         if now + delay > first + PATIENCE {
-            self.waiting.remove(id);
+            self.settle(id);
             return AfterFailure::GivenUp;
         }
         waiting.is_under_way = false;
         waiting.due = now + delay;
         AfterFailure::Retry
+    }
+
+    fn settle(&mut self, id: &str) {
+        let Some((id, waiting)) = self.waiting.remove_entry(id) else { return };
+        self.settled.insert(id, waiting.ended_ms);
+        if self.settled.len() > WAITING_MAX {
+            // The oldest one is the first that a mark passes.
+            let oldest = self.settled.iter().min_by_key(|(_, ended_ms)| **ended_ms);
+            let oldest = oldest.map(|(id, _)| id.clone());
+            oldest.and_then(|id| self.settled.remove(&id));
+        }
+    }
+
+    /// Forgets settled events of before `ended_ms`, which are not read again.
+    pub(super) fn forget_before(&mut self, ended_ms: u64) {
+        self.settled.retain(|_, settled| *settled >= ended_ms);
     }
 
     /// Returns when the next message is due; `None` while none waits, or enough are under way.
@@ -193,6 +226,25 @@ mod tests {
         assert_eq!(outbox.delivered_ms(), 1099);
     }
 
+    /// Promise: events that are read again, with the same or with other settings, are told once;
+    /// those that waited wait again.
+    #[test]
+    fn a_settled_event_is_not_told_again() {
+        let now = Instant::now();
+        let mut outbox = outbox(2, now);
+        let (id, ..) = outbox.take_due(now).unwrap();
+        outbox.delivered(&id, now);
+        outbox.clear();
+        for at in 0..2 {
+            outbox.add(format!("{at:05}"), at, 1000 + at, now);
+        }
+        let due: Vec<_> = std::iter::from_fn(|| outbox.take_due(now)).map(|due| due.0).collect();
+        assert_eq!(due, ["00001"]);
+        outbox.forget_before(1001);
+        outbox.add(id.clone(), 0, 1000, now);
+        assert!(outbox.has(&id), "no more is remembered than events that can be read again");
+    }
+
     /// Promise: a receiver that is gone for good gets no more attempts after a day.
     #[test]
     fn a_message_is_given_up_after_a_day() {
@@ -228,10 +280,10 @@ mod tests {
         for id in ["00001", "00002", "00003", "00005"] {
             outbox.failed(id, now, None);
         }
-        let later = now + RETRY_AFTER_MAX;
-        assert!(
-            std::iter::from_fn(|| outbox.take_due(later)).any(|due| due.0 == "00000")
-                || outbox.len() == WAITING_MAX
-        );
+        let mut outbox = self::outbox(1, now);
+        let (id, ..) = outbox.take_due(now).unwrap();
+        outbox.failed(&id, now, Some(100 * HOUR));
+        assert!(outbox.take_due(now + RETRY_AFTER_MAX - HOUR / 60).is_none());
+        assert!(outbox.take_due(now + RETRY_AFTER_MAX).is_some());
     }
 }

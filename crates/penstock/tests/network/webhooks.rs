@@ -81,9 +81,14 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A started site with a small data set, and these tables in its configuration.
+/// The site `hpc`, as [`site_of`] starts one.
 fn site(base: &Scratch, tables: &str) -> Site {
-    let mut site = Site::init(base.path(), "hpc", None);
+    site_of("hpc", base, tables)
+}
+
+/// A started site with a small data set, and these tables in its configuration.
+fn site_of(name: &'static str, base: &Scratch, tables: &str) -> Site {
+    let mut site = Site::init(base.path(), name, None);
     fs::create_dir(site.store.join("run7")).unwrap();
     fs::write(site.store.join("run7/a"), b"some data").unwrap();
     site.set_config(&format!("{}\n{tables}\n", site.config()));
@@ -160,6 +165,26 @@ fn q6_each_end_is_told() {
     }
     assert!(!site.log_text().contains("canary"), "{}", site.log_text());
     assert!(!site.log_text().contains("whsec_"));
+}
+
+/// Promise: the site that has the data learns of the end of a transfer to another site too, once,
+/// also while somebody watches it there.
+#[test]
+fn the_source_learns_of_the_end() {
+    let base = Scratch::on_disk();
+    let (listener, address) = listener();
+    let lab = site_of("lab", &base, &format!("[webhook]\nallow = [\"http://{address}/\"]"));
+    let hpc = site_of("hpc", &base, "");
+    lab.pair(&hpc);
+    let told = receiver(listener, DONE);
+    lab.ok(&["webhook", "set", "ops", &format!("http://{address}/")]);
+    for to in ["one", "two"] {
+        let id = lab.submit(&["lab:data/run7/", &format!("hpc:data/{to}")]);
+        lab.wait_done(&id);
+        let request = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(request.json()["data"]["id"], id.as_str());
+    }
+    assert!(told.try_recv().is_err(), "an end is told twice");
 }
 
 /// Promise (Q6): requests go below what the configuration allows, and nowhere else: a redirect is
