@@ -1,6 +1,6 @@
 //! The control through which others steer and watch a run.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::problem::Problem;
@@ -17,6 +17,18 @@ pub struct RunControl {
     view: Mutex<RunView>,
     warnings: Warnings,
     expects_full: AtomicBool,
+    /// Pieces of work under way that no figure shows.
+    uncounted: AtomicUsize,
+}
+
+/// Work of a run that no figure shows, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UncountedWork<'a>(&'a RunControl);
+
+impl Drop for UncountedWork<'_> {
+    fn drop(&mut self) {
+        self.0.uncounted.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 const WISH_PAUSE: u8 = 1;
@@ -110,6 +122,18 @@ impl RunControl {
     /// Returns whether the run only tests whether the target is still full.
     pub(crate) fn expects_full(&self) -> bool {
         self.expects_full.load(Ordering::Acquire)
+    }
+
+    /// Begins work that no figure shows, such as a search for what to delete.
+    pub(crate) fn begin_uncounted(&self) -> UncountedWork<'_> {
+        self.uncounted.fetch_add(1, Ordering::AcqRel);
+        UncountedWork(self)
+    }
+
+    /// Returns whether the run does work that no figure shows. Stores and peers that hang meanwhile
+    /// have deadlines of their own.
+    pub fn is_uncounted(&self) -> bool {
+        self.uncounted.load(Ordering::Acquire) > 0
     }
 
     /// Returns the events since the last call, in order.

@@ -439,7 +439,14 @@ impl Admission {
         record.attempts.ended_ms = None;
         record.reason.clear();
         record.failures.clear();
+        record.promise = None;
         if wish == Wish::None {
+            // Nothing is promised that others' promises leave no room for.
+            if self.check_deadline(&record, &Caller::local()).is_err()
+                && let Some(deadline) = &mut record.request.deadline
+            {
+                deadline.policy = DeadlinePolicy::BestEffort;
+            }
             self.sources.list_anew(&mut record);
         }
         self.state.put_transfer(&record)?;

@@ -166,7 +166,7 @@ impl Live {
         let (Some(run), Some(watch)) = (&self.run, &mut self.watch) else { return };
         if may_stall
             && self.record.wish == Wish::None
-            && let Some(nothing_for) = watch.look(&run.view().progress, now)
+            && let Some(nothing_for) = watch.look(&run.view().progress, run.is_uncounted(), now)
         {
             self.stalled = Some(nothing_for);
             run.pause();

@@ -20,9 +20,15 @@ impl ProgressWatch {
         Self { most, seen: Progress::default(), moved: now }
     }
 
-    /// Looks at the figures of the attempt. Returns the time without progress if it is over.
-    pub(super) fn look(&mut self, progress: &Progress, now: Instant) -> Option<Duration> {
-        let is_moving = progress.rate_bits_per_s > 0.0;
+    /// Looks at the figures of the attempt. Returns the time without progress if it is over. Work
+    /// that no figure shows counts as progress.
+    pub(super) fn look(
+        &mut self,
+        progress: &Progress,
+        is_uncounted: bool,
+        now: Instant,
+    ) -> Option<Duration> {
+        let is_moving = progress.rate_bits_per_s > 0.0 || is_uncounted;
         let seen = figures_of(progress);
         if is_moving || seen != self.seen {
             (self.seen, self.moved) = (seen, now);
@@ -67,19 +73,23 @@ mod tests {
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut watch = ProgressWatch::new(&request, began);
         let mut progress = Progress::default();
-        assert_eq!(watch.look(&progress, at(59)), None);
-        assert_eq!(watch.look(&progress, at(60)), Some(Duration::from_secs(60)));
+        assert_eq!(watch.look(&progress, false, at(59)), None);
+        assert_eq!(watch.look(&progress, false, at(60)), Some(Duration::from_secs(60)));
         progress.entries_found = 5;
-        assert_eq!(watch.look(&progress, at(61)), None);
+        assert_eq!(watch.look(&progress, false, at(61)), None);
         (progress.seconds, progress.lanes) = (61.0, 3);
-        assert_eq!(watch.look(&progress, at(121)), Some(Duration::from_secs(60)));
+        assert_eq!(watch.look(&progress, false, at(121)), Some(Duration::from_secs(60)));
         progress.removed = 1;
-        assert_eq!(watch.look(&progress, at(122)), None);
+        assert_eq!(watch.look(&progress, false, at(122)), None);
         progress.rate_bits_per_s = 1.0;
-        assert_eq!(watch.look(&progress, at(300)), None);
+        assert_eq!(watch.look(&progress, false, at(300)), None);
+        (progress.rate_bits_per_s, progress.removed) = (0.0, 2);
+        assert_eq!(watch.look(&progress, false, at(301)), None);
+        assert_eq!(watch.look(&progress, true, at(500)), None, "a search for what to delete");
+        assert_eq!(watch.look(&progress, false, at(560)), Some(Duration::from_secs(60)));
         let usual = TransferRequest { progress_timeout_s: None, ..request };
         let mut watch = ProgressWatch::new(&usual, began);
-        assert_eq!(watch.look(&Progress::default(), at(599)), None);
-        assert!(watch.look(&Progress::default(), at(600)).is_some());
+        assert_eq!(watch.look(&Progress::default(), false, at(599)), None);
+        assert!(watch.look(&Progress::default(), false, at(600)).is_some());
     }
 }

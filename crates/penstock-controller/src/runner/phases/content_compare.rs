@@ -45,6 +45,7 @@ pub(crate) fn compare_of(
         let comparing = &shared.comparing;
         let entries = peer.same_size(&spec, page)?;
         let wish = DigestWish { page: page.number, entries };
+        let _uncounted = control.begin_uncounted();
         comparing.busy.store(true, Ordering::Release);
         let mut source = source.clone();
         let mut ask = || {

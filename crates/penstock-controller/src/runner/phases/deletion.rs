@@ -266,6 +266,7 @@ impl Search {
     /// # Errors
     /// A guard refuses; the target cannot be listed; it was stopped.
     fn find(&self, scratch: &Scratch, stop: &AtomicBool) -> Result<(), Problem> {
+        let _uncounted = self.context.control.begin_uncounted();
         let list = surplus_path(scratch);
         let Some(first) = self.check_scan()? else { return find_nothing(&list) };
         // The files that replace memory are removed when the list is made.
