@@ -348,7 +348,7 @@ impl Order {
             let request = &waiting.request;
             if let Some((code, _, _)) = queue.obstacle(waiting, now) {
                 passed_over.push((*id, code));
-            } else if request.urgent || request.start_by.is_some_and(|time| time <= now) {
+            } else if request.is_before_shares(now) {
                 first.push(request);
             } else {
                 of_user.entry((&request.group, &request.user)).or_default().push(request);

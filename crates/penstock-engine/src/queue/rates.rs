@@ -48,7 +48,11 @@ fn rise(
     cap: impl Fn(&RateNeed) -> f64,
 ) {
     let mut rising: Vec<_> = (0..needs.len()).collect();
-    while !rising.is_empty() {
+    // Each round ends one rise, but for rates so large that a step is lost in rounding.
+    for _ in 0..=needs.len() {
+        if rising.is_empty() {
+            return;
+        }
         let (mut room, mut weights) = (limits_left(needs, limits, rates), BTreeMap::new());
         for place in &rising {
             for counter in &needs[*place].counters {
@@ -67,7 +71,7 @@ fn rise(
             rates[*place] += step * needs[*place].weight;
         }
         let left = limits_left(needs, limits, rates);
-        // A bit more or less is no difference: each round ends the rise of one at least.
+        // A bit more or less is no difference.
         rising.retain(|place| {
             let has_room =
                 needs[*place].counters.iter().all(|it| left.get(it).is_none_or(|l| *l > 1.0));

@@ -40,7 +40,7 @@ pub struct Request {
     pub not_before: Option<UnixMs>,
     /// Note of its user, which pause rules may choose by.
     pub label: String,
-    /// Time from which it starts before fair shares, for the sake of its deadline.
+    /// Time from which it starts before fair shares, for the sake of a promised deadline.
     pub start_by: Option<UnixMs>,
     /// Latest start with which a promised deadline is kept: a place is reserved from then on.
     pub latest_start: Option<UnixMs>,
@@ -55,6 +55,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// Returns whether it starts before fair shares: it is urgent, or its deadline is promised and
+    /// its time has come. A deadline that is not promised gives no such place, or anybody could
+    /// take it.
+    pub(super) fn is_before_shares(&self, now: UnixMs) -> bool {
+        let has_promise = self.latest_start.is_some();
+        self.urgent || (has_promise && self.start_by.is_some_and(|time| time <= now))
+    }
+
     /// Returns whether it may use a place reserved for short transfers.
     pub(super) fn is_short(&self) -> bool {
         self.forecast_seconds.is_some_and(|seconds| seconds <= SHORT_SECONDS)

@@ -99,7 +99,8 @@ fn urgency_deadlines_priorities_and_age_are_ordered() {
     let mut queue = queue(1);
     queue.handle_submitted(request(1, "anna"), 0);
     queue.handle_submitted(Request { priority: 90, ..request(2, "anna") }, 0);
-    queue.handle_submitted(Request { start_by: Some(50), ..request(3, "bert") }, 0);
+    let promised = Request { start_by: Some(50), latest_start: Some(90), ..request(3, "bert") };
+    queue.handle_submitted(promised, 0);
     queue.handle_submitted(Request { urgent: true, ..request(4, "cleo") }, 0);
     queue.handle_submitted(
         Request { nearly_done_items: Some(3), created: 99, ..request(5, "anna") },
@@ -113,6 +114,17 @@ fn urgency_deadlines_priorities_and_age_are_ordered() {
         started.extend(starts);
     }
     assert_eq!(started, [4, 3, 5, 2, 1].map(id));
+}
+
+/// Promise: a deadline that is not promised starts nothing before the transfers of other users.
+#[test]
+fn best_effort_waits_for_its_share() {
+    let mut queue = queue(1);
+    let hurried = Request { start_by: Some(0), ..request(1, "bert") };
+    queue.handle_past(&hurried.group, "bert", 1 << 40, 0);
+    queue.handle_submitted(hurried, 0);
+    queue.handle_submitted(request(2, "anna"), 1);
+    assert_eq!(queue.poll_starts(10), [id(2)], "anna has moved nothing yet");
 }
 
 /// Promise: a short transfer has a place even while long ones take all others.
