@@ -15,7 +15,7 @@ use penstock_sys::now_seconds;
 use super::state::{Leading, User};
 use super::transfers::{Shown, shown};
 use crate::http::reply::{ProblemReply, Reply, blocking};
-use crate::http::request::{Body, parsed};
+use crate::http::request::{StrictBody, parsed};
 
 /// A rule, with 201 if it is new.
 type RuleReply<T> = Result<(StatusCode, Json<T>), ProblemReply>;
@@ -49,7 +49,7 @@ async fn remove(
 pub(super) async fn set_limit(
     leading: Leading,
     Path((kind, name)): Path<(String, String)>,
-    Body(request): Body<QueueLimitRequest>,
+    StrictBody(request): StrictBody<QueueLimitRequest>,
 ) -> RuleReply<QueueLimit> {
     put(leading, move || {
         let QueueLimitRequest { running, rate_bits_per_s } = request;
@@ -69,7 +69,7 @@ pub(super) async fn remove_limit(
 pub(super) async fn set_share(
     leading: Leading,
     Path(user): Path<String>,
-    Body(request): Body<QueueShareRequest>,
+    StrictBody(request): StrictBody<QueueShareRequest>,
 ) -> RuleReply<QueueShare> {
     put(leading, move || {
         let share = QueueShare { user, weight: request.weight };
@@ -85,7 +85,7 @@ pub(super) async fn remove_share(leading: Leading, Path(user): Path<String>) -> 
 pub(super) async fn set_window(
     leading: Leading,
     Path(name): Path<String>,
-    Body(rule): Body<QueueWindowRequest>,
+    StrictBody(rule): StrictBody<QueueWindowRequest>,
 ) -> RuleReply<QueueWindow> {
     put(leading, move || {
         let window = QueueWindow { name: parsed(&name)?, rule };
@@ -102,7 +102,7 @@ pub(super) async fn set_pause_rule(
     leading: Leading,
     Extension(caller): Extension<Principal>,
     Path(name): Path<String>,
-    Body(request): Body<PauseRuleRequest>,
+    StrictBody(request): StrictBody<PauseRuleRequest>,
 ) -> RuleReply<PauseRule> {
     put(leading, move || {
         let PauseRuleRequest { filter, reason, until } = request;
@@ -120,7 +120,7 @@ pub(super) async fn remove_pause_rule(leading: Leading, Path(name): Path<String>
 pub(super) async fn act_on_many(
     Leading(manager): Leading,
     User(caller): User,
-    Body(request): Body<BulkRequest>,
+    StrictBody(request): StrictBody<BulkRequest>,
 ) -> Reply<BulkReply> {
     blocking(move || manager.act_on_many(&request, &caller)).await.map(Json)
 }
@@ -129,7 +129,7 @@ pub(super) async fn set_deadline(
     leading: Leading,
     user: User,
     id: Path<String>,
-    Body(deadline): Body<Deadline>,
+    StrictBody(deadline): StrictBody<Deadline>,
 ) -> Result<Shown, ProblemReply> {
     change_deadline(leading, user, id, Some(deadline)).await
 }

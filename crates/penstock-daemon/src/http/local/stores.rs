@@ -12,7 +12,7 @@ use penstock_api::rest::{
 use penstock_proto::id::Name;
 
 use crate::http::reply::{ProblemReply, Reply};
-use crate::http::request::{Body, Params, parsed};
+use crate::http::request::{Params, StrictBody, parsed};
 use crate::operations::stores::StoreBrowser;
 
 type Caller = Extension<Principal>;
@@ -48,7 +48,7 @@ pub(super) async fn make_directory(
     State(browser): Browser,
     Extension(caller): Caller,
     Path(store): Path<String>,
-    Body(request): Body<DirectoryRequest>,
+    StrictBody(request): StrictBody<DirectoryRequest>,
 ) -> Result<StatusCode, ProblemReply> {
     let store = parsed(&store)?;
     caller.require_use(&store, Access::Write, "write")?;
@@ -85,7 +85,7 @@ pub(super) async fn make_directory_at(
     State(browser): Browser,
     Extension(caller): Caller,
     Path((site, store)): Path<(String, String)>,
-    Body(request): Body<DirectoryRequest>,
+    StrictBody(request): StrictBody<DirectoryRequest>,
 ) -> Result<StatusCode, ProblemReply> {
     let place = allowed(&browser, &caller, (&site, &store), (Access::Write, "write"))?;
     browser.make_directory_at((&place.0, &place.1), request).await?;

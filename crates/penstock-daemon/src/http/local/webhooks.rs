@@ -10,7 +10,7 @@ use penstock_proto::id::Name;
 
 use super::state::Leading;
 use crate::http::reply::{ProblemReply, Reply, blocking};
-use crate::http::request::{Body, parsed};
+use crate::http::request::{StrictBody, parsed};
 use crate::webhooks::Webhooks;
 
 type Hooks = State<Arc<Webhooks>>;
@@ -31,7 +31,7 @@ pub(super) async fn put(
     _: Leading,
     State(hooks): Hooks,
     Path(name): Path<String>,
-    Body(settings): Body<WebhookSettings>,
+    StrictBody(settings): StrictBody<WebhookSettings>,
 ) -> Result<(StatusCode, Json<WebhookView>), ProblemReply> {
     let (view, is_new) = blocking(move || hooks.put(&parsed(&name)?, settings)).await?;
     Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
