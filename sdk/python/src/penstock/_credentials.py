@@ -38,13 +38,20 @@ class Credentials:
             ValueError: The file is damaged, or others may read it.
         """
         path = _path(environment)
-        if path is None or not path.exists():
+        if path is None:
             return cls()
-        if path.stat().st_mode & 0o077:
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return cls()
+        if mode & 0o077:
             raise ValueError(f"others may read `{path}`, which has tokens: `chmod 600 {path}`")
         stored: dict[str, Any] = tomllib.loads(path.read_text())
         sites: dict[str, dict[str, str]] = stored.get("sites", {})
-        logins = {url: Login(token=one["token"], ca=one["ca"]) for url, one in sites.items()}
+        try:
+            logins = {url: Login(token=one["token"], ca=one["ca"]) for url, one in sites.items()}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"`{path}` is damaged: remove it, and log in again") from error
         return cls(default=stored.get("default"), logins=logins)
 
     def of(self, url: str) -> Login | None:

@@ -247,5 +247,4 @@ def test_stores_are_looked_into(sites: Pair, hpc: Penstock, run7: Path) -> None:
     assert [line.result for line in lines][:2] == ["failed", "done"]
     since = datetime.now(UTC) + timedelta(days=1)
     assert list(hpc.audit.list(since=since)) == []
-    with pytest.raises(ValueError, match="time zone"):
-        hpc.audit.list(since=datetime(2026, 1, 1))
+    assert list(hpc.audit.list(since=since.replace(tzinfo=None))) == []

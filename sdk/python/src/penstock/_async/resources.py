@@ -26,6 +26,7 @@ from ..models.site import (
     StoreView,
     TokenReply,
 )
+from .._requests import time_text
 from .connection import AsyncConnection
 from .pages import AsyncAuditPages, AsyncEntryPages, all_of
 
@@ -201,22 +202,16 @@ class AsyncAudit:
             action: Only this operation, such as `submit_transfer`.
             object: Only requests whose path names this object.
             result: Only requests with this result.
-            since: Only requests at this time or later; it has a time zone.
-            until: Only requests before this time; it has a time zone.
+            since: Only requests at this time or later.
+            until: Only requests before this time.
             page_size: Lines that one request fetches, 1 to 500.
-
-        Raises:
-            ValueError: A time has no time zone.
         """
         query: dict[str, str] = {}
         words = {"actor": actor, "action": action, "object": object, "result": result}
         query.update({key: str(value) for key, value in words.items() if value is not None})
         for key, time in (("since", since), ("until", until)):
-            if time is None:
-                continue
-            if time.tzinfo is None:
-                raise ValueError(f"`{key}` has no time zone")
-            query[key] = time.isoformat()
+            if time is not None:
+                query[key] = time_text(time)
         if page_size is not None:
             query["limit"] = str(page_size)
         return AsyncAuditPages(self._connection, operations.AUDIT_LIST, query)
