@@ -173,7 +173,7 @@ endpoints! {
     SHOW_USER Get "/api/v1/users/{name}" AnyPeer Safe Administer
         "Shows a user.";
     PUT_USER Put "/api/v1/users/{name}" Controller Idempotent Administer
-        "Makes a user, or changes its role, its grants, or whether it is locked out.";
+        "Makes a user, or changes its role, grants or account, or locks it out.";
     REMOVE_USER Delete "/api/v1/users/{name}" Controller Idempotent Administer
         "Removes a user and all its tokens.";
     LIST_TOKENS Get "/api/v1/tokens" AnyPeer Safe Own

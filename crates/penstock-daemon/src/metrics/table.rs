@@ -146,7 +146,7 @@ families! {
     EVENTS "penstock_events_total" Counter Controller []
         "Events of transfers.";
     EVENT_LISTENERS "penstock_event_listeners" Gauge Controller []
-        "Readers of events now; the log of the controller is one.";
+        "Readers of events now; the log and the webhooks of the controller are two.";
     EVENT_RESETS "penstock_event_resets_total" Counter Controller []
         "Times that a reader of events was told that it has missed some.";
     WEBHOOK_DELIVERIES "penstock_webhook_deliveries_total" Counter Controller ["result"]

@@ -80,7 +80,7 @@ impl From<UserCode> for String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct DeviceRequest {
-    /// The program, as it names itself; up to 100 characters.
+    /// The program, as it names itself; 1 to 80 characters.
     pub client_id: String,
     /// Scopes that the token shall have, with spaces between; absent for all rights of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
