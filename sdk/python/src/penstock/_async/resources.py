@@ -7,6 +7,7 @@ from typing import Literal
 
 from .. import _operations as operations
 from .._operations import Operation
+from .._requests import time_text
 from ..models.cluster import RecoveredView
 from ..models.entry import AuditResult, SiteStoreView, StoreDetails
 from ..models.page import Page
@@ -26,7 +27,6 @@ from ..models.site import (
     StoreView,
     TokenReply,
 )
-from .._requests import time_text
 from .connection import AsyncConnection
 from .pages import AsyncAuditPages, AsyncEntryPages, all_of
 
