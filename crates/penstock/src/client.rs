@@ -28,6 +28,8 @@ pub(crate) use remote_daemon::stored_url;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long an event stream may be silent: it tells something every second.
 const SILENCE: Duration = Duration::from_secs(90);
+/// Header with the id of the event that was received last (WHATWG HTML, 9.2.3).
+const LAST_EVENT_ID: &str = "last-event-id";
 
 /// A client of the API. Its methods block.
 pub(crate) struct Client {
@@ -64,6 +66,14 @@ impl Answer {
     }
 }
 
+/// News of an event stream.
+pub(crate) enum Told<'a> {
+    /// The daemon has accepted the request: events follow.
+    Open,
+    /// An event, and its id if it has one.
+    Event { event: &'a Event, id: Option<&'a str> },
+}
+
 /// What the reader of an event stream wants next.
 pub(crate) enum Next {
     /// The next event.
@@ -80,7 +90,15 @@ impl Client {
     /// # Errors
     /// There are no threads or descriptors left; `PENSTOCK_URL` is wrong or lacks a token.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
-        match RemoteDaemon::chosen(directory)? {
+        Self::at(None, directory)
+    }
+
+    /// Returns a client of the daemon at an address; without one, as [`Client::new`].
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub(crate) fn at(url: Option<&str>, directory: &Path) -> anyhow::Result<Self> {
+        match RemoteDaemon::chosen(url, directory)? {
             Some(remote) => Self::by(Way::Https(remote)),
             None => Self::local(directory),
         }
@@ -288,12 +306,7 @@ impl Client {
         uri: &EndpointUri,
         body: Option<Vec<u8>>,
     ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
-        let response = self.reply(uri, body, &[]).await?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status().as_u16();
-        Err(http::problem_of(status, &http::read(response).await?))
+        succeeded(self.reply(uri, body, &[]).await?).await
     }
 
     async fn reply(
@@ -329,43 +342,114 @@ impl Client {
         uri: &EndpointUri,
         mut each: impl FnMut(&Event) -> anyhow::Result<Next>,
     ) -> anyhow::Result<()> {
+        let mut each = |told: Told<'_>| match told {
+            Told::Open => Ok(Next::More),
+            Told::Event { event, .. } => each(event),
+        };
         self.runtime.block_on(async {
-            let interrupted = tokio::signal::ctrl_c();
-            tokio::pin!(interrupted);
-            let mut body = tokio::select! {
-                reply = self.send(uri, None) => reply.map_err(failure)?.into_body(),
-                _ = &mut interrupted => return Err(self::interrupted()),
-            };
-            let mut text = Vec::new();
-            loop {
-                let frame = tokio::select! {
-                    frame = tokio::time::timeout(SILENCE, body.frame()) => frame,
-                    _ = &mut interrupted => return Err(self::interrupted()),
-                };
-                let frame = match frame {
-                    Ok(Some(Ok(frame))) => frame,
-                    Ok(None) => return Ok(()),
-                    Ok(Some(Err(error))) => {
-                        let failure = Failure::new(ExitCode::Temporary, "the daemon went away");
-                        return Err(failure.caused_by(error).into());
-                    }
-                    Err(_) => {
-                        let message = "the daemon has been silent for too long";
-                        return Err(Failure::new(ExitCode::Temporary, message).into());
-                    }
-                };
-                text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-                while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
-                    let line: Vec<u8> = text.drain(..=end).collect();
-                    let Some(json) = line.strip_prefix(b"data:") else { continue };
-                    let event = http::decode(json.trim_ascii()).map_err(failure)?;
-                    if matches!(each(&event)?, Next::Enough) {
-                        return Ok(());
-                    }
-                }
+            tokio::select! {
+                followed = self.events(uri, None, SILENCE, &mut each) => followed,
+                _ = tokio::signal::ctrl_c() => Err(interrupted()),
             }
         })
     }
+
+    /// Follows a stream of events until it ends or `each` has enough: from now on, or after the
+    /// event with the id `after`. Leaves signals to others. A daemon that is silent for `silence`
+    /// is lost.
+    ///
+    /// # Errors
+    /// What the daemon answers; that it went away.
+    pub(crate) fn follow_after(
+        &self,
+        uri: &EndpointUri,
+        after: Option<&str>,
+        silence: Duration,
+        mut each: impl FnMut(Told<'_>) -> anyhow::Result<Next>,
+    ) -> anyhow::Result<()> {
+        self.runtime.block_on(self.events(uri, after, silence, &mut each))
+    }
+
+    async fn events(
+        &self,
+        uri: &EndpointUri,
+        after: Option<&str>,
+        silence: Duration,
+        each: &mut impl FnMut(Told<'_>) -> anyhow::Result<Next>,
+    ) -> anyhow::Result<()> {
+        let after: Vec<_> = after.map(|id| (LAST_EVENT_ID, id.to_owned())).into_iter().collect();
+        let open = async { succeeded(self.reply(uri, None, &after).await?).await };
+        let reply = tokio::time::timeout(silence, open).await.map_err(|_| late(silence))?;
+        let mut body = reply.map_err(failure)?.into_body();
+        if matches!(each(Told::Open)?, Next::Enough) {
+            return Ok(());
+        }
+        let mut lines = EventLines::default();
+        loop {
+            let frame = match tokio::time::timeout(silence, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(None) => return Ok(()),
+                Ok(Some(Err(error))) => {
+                    let failure = Failure::new(ExitCode::Temporary, "the daemon went away");
+                    return Err(failure.caused_by(error).into());
+                }
+                Err(_) => {
+                    let message = "the daemon has been silent for too long";
+                    return Err(Failure::new(ExitCode::Temporary, message).into());
+                }
+            };
+            lines.text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            while let Some((json, id)) = lines.next_event() {
+                let event = http::decode(&json).map_err(failure)?;
+                if matches!(each(Told::Event { event: &event, id: id.as_deref() })?, Next::Enough) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// The text of a stream of events that was received and is not parsed yet (WHATWG HTML, 9.2.6).
+#[derive(Default)]
+struct EventLines {
+    text: Vec<u8>,
+    data: Vec<u8>,
+    id: Option<String>,
+}
+
+impl EventLines {
+    /// Returns the data and the id of the next event that is whole.
+    fn next_event(&mut self) -> Option<(Vec<u8>, Option<String>)> {
+        while let Some(end) = self.text.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.text.drain(..=end).collect();
+            let line = line.trim_ascii();
+            if let Some(data) = line.strip_prefix(b"data:") {
+                self.data.extend_from_slice(data.trim_ascii());
+            } else if let Some(id) = line.strip_prefix(b"id:") {
+                self.id = Some(String::from_utf8_lossy(id.trim_ascii()).into_owned());
+            } else if line.is_empty() {
+                let id = self.id.take();
+                if !self.data.is_empty() {
+                    return Some((std::mem::take(&mut self.data), id));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns a reply that is a success.
+///
+/// # Errors
+/// The problem in any other reply.
+async fn succeeded(
+    response: hyper::Response<hyper::body::Incoming>,
+) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status().as_u16();
+    Err(http::problem_of(status, &http::read(response).await?))
 }
 
 /// Returns the authority of the daemon at an address, which nothing vouches for yet. Blocks.
@@ -403,4 +487,27 @@ fn unanswered(socket: &Path, error: &io::Error) -> Problem {
 
 fn interrupted() -> anyhow::Error {
     Failure::new(ExitCode::Interrupted, "interrupted").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: events are read with their ids, wherever the network cuts the stream; comments and
+    /// fields that are not known are passed over.
+    #[test]
+    fn events_are_read_in_parts() {
+        let stream = b": beat\n\ndata: {\"a\":1}\nid: 7-1\n\nretry: 3\ndata:{}\r\n\r\nid: 7-2\n\n";
+        for step in 1..stream.len() {
+            let (mut lines, mut found) = (EventLines::default(), Vec::new());
+            for part in stream.chunks(step) {
+                lines.text.extend_from_slice(part);
+                while let Some((data, id)) = lines.next_event() {
+                    found.push((String::from_utf8(data).unwrap(), id));
+                }
+            }
+            let first = ("{\"a\":1}".to_owned(), Some("7-1".to_owned()));
+            assert_eq!(found, [first, ("{}".to_owned(), None)], "parts of {step} bytes");
+        }
+    }
 }

@@ -13,7 +13,9 @@ mod receipt;
 mod reference;
 mod rights_dialog;
 mod settings;
+mod terminal;
 mod token;
+mod top;
 
 use std::process;
 
@@ -33,6 +35,7 @@ enum Command {
     Copy(Box<commands::copy::CopyArgs>),
     Daemon(commands::daemon::DaemonArgs),
     Transfer(commands::transfer::TransferArgs),
+    Top(top::TopArgs),
     Queue(commands::queue::QueueArgs),
     Site(Box<commands::site::SiteArgs>),
     Peer(commands::peer::PeerArgs),
@@ -70,6 +73,7 @@ fn main() -> process::ExitCode {
         Command::Copy(args) => commands::copy::run(*args),
         Command::Daemon(args) => commands::daemon::run(args),
         Command::Transfer(args) => commands::transfer::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Queue(args) => commands::queue::run(args),
         Command::Site(args) => commands::site::run(*args),
         Command::Peer(args) => commands::peer::run(args),

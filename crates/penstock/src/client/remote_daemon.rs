@@ -40,14 +40,14 @@ pub(super) struct RemoteDaemon {
 }
 
 impl RemoteDaemon {
-    /// Returns the daemon that the environment names; without one, and without a site directory of
-    /// the user's choice, the one that the user has logged in to last.
+    /// Returns the daemon at an address, or else the one that the environment names. Without one,
+    /// and without a site directory of the user's choice, it is that of the last log-in.
     ///
     /// # Errors
     /// The address is none, or token or authority are missing.
-    pub(super) fn chosen(directory: &Path) -> anyhow::Result<Option<Self>> {
+    pub(super) fn chosen(url: Option<&str>, directory: &Path) -> anyhow::Result<Option<Self>> {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let named = text("PENSTOCK_URL");
+        let named = url.map(str::to_owned).or_else(|| text("PENSTOCK_URL"));
         if named.is_none() && directory != Path::new(DIRECTORY_DEFAULT) {
             return Ok(None);
         }

@@ -147,7 +147,7 @@ pub(crate) fn peer_state(peer: &PeerView, now: u64) -> String {
 }
 
 /// What a peer has in hand, in words.
-fn in_hand(peer: &PeerView) -> String {
+pub(crate) fn in_hand(peer: &PeerView) -> String {
     let Some(load) = &peer.load else { return "?".to_owned() };
     let mut parts = Vec::new();
     if load.leads && load.running > 0 {

@@ -2,6 +2,7 @@
 
 pub(crate) mod failed_list;
 pub(crate) mod output_file;
+pub(crate) mod pace;
 pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod table;

@@ -8,15 +8,14 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use penstock_api::problem::Exit;
 use penstock_api::rest::{ErrorEvent, Event, TransferEvent};
-use penstock_api::transfer::{Progress, TransferState};
+use penstock_api::transfer::TransferState;
 use penstock_proto::units::{counted, format_bytes, format_rate};
 
+use super::pace::{Pace, duration};
 use penstock_exit as exit;
 
 /// How often a line is printed where there is no terminal: if progress is asked for, and if not.
 const LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
-/// The time over which the shown rate, and so the time left, is smoothed.
-const SMOOTHING: Duration = Duration::from_secs(5);
 /// Widest and narrowest bar, in columns; where there is less room there is none.
 const BAR_COLUMNS: [usize; 2] = [24, 8];
 /// What has a greater rank (see [`Part`]) is left out where it would leave no room for a bar.
@@ -188,57 +187,6 @@ fn is_coloured() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Bytes that have come so far and how fast they come, as they are shown: steady, never backwards.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pace {
-    /// Bytes that need not be moved any more, those of pieces that are not whole yet among them.
-    settled: u64,
-    seen: Option<Instant>,
-    /// Bytes per second times their weight, and the weight: below 1 until [`SMOOTHING`] is over.
-    rate: (f64, f64),
-}
-
-impl Pace {
-    fn add(&mut self, now: Instant, progress: &Progress) {
-        let before = self.settled;
-        self.settled = settled(progress).max(before);
-        let Some(seen) = self.seen.replace(now) else { return };
-        let seconds = now.saturating_duration_since(seen).as_secs_f64();
-        if seconds <= 0.0 {
-            return;
-        }
-        let share = 1.0 - (-seconds / SMOOTHING.as_secs_f64()).exp();
-        let new = (self.settled - before) as f64 / seconds;
-        self.rate.0 += share * (new - self.rate.0);
-        self.rate.1 += share * (1.0 - self.rate.1);
-    }
-
-    /// Bytes per second; 0 before anything has come.
-    fn bytes_per_s(&self) -> f64 {
-        if self.rate.1 > 0.0 { self.rate.0 / self.rate.1 } else { 0.0 }
-    }
-
-    /// Bytes that have moved, in this run and before.
-    fn moved(&self, progress: &Progress) -> u64 {
-        self.settled.saturating_sub(progress.bytes_skipped).max(progress.bytes)
-    }
-
-    /// The time that the rest takes at this rate, once the total is known.
-    fn time_left(&self, progress: &Progress) -> Option<String> {
-        let rate = self.bytes_per_s();
-        let rest = progress.bytes_found.saturating_sub(self.settled);
-        (progress.scan_complete && rate >= 1.0).then(|| duration((rest as f64 / rate) as u64))
-    }
-}
-
-/// Bytes that need not be moved any more. What has come of pieces that are not whole counts too:
-/// it is verified and written, and will be counted with its piece.
-fn settled(progress: &Progress) -> u64 {
-    let come = progress.bytes_resumed + progress.bytes_verified;
-    let come = come.saturating_sub(progress.bytes_resent).max(progress.bytes);
-    (come + progress.bytes_skipped).min(progress.bytes_found)
-}
-
 /// What is drawn on a terminal of so many columns: a bar and how far the transfer is, and beneath
 /// what it waits for. What has no room is left out, the least important first.
 fn drawing(event: &TransferEvent, pace: &Pace, columns: usize, coloured: bool) -> String {
@@ -331,7 +279,7 @@ fn status_parts(event: &TransferEvent, pace: &Pace) -> (Vec<Part>, String) {
     let rate = pace.bytes_per_s() * 8.0;
     if event.state == TransferState::Running && rate >= 8.0 {
         parts.push(part(2, format_rate(rate)));
-        if let Some(left) = pace.time_left(progress) {
+        if let Some(left) = pace.seconds_left(progress).map(duration) {
             parts.push(part(1, format!("{left} left")));
         }
     }
@@ -350,15 +298,6 @@ fn status_parts(event: &TransferEvent, pace: &Pace) -> (Vec<Part>, String) {
         (reason, _) => reason.to_owned(),
     };
     (parts, reason)
-}
-
-/// Whole seconds as `5 s`, `3:20 min` or `2:05 h`.
-fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{}:{:02} min", seconds / 60, seconds % 60),
-        _ => format!("{}:{:02} h", seconds / 3600, seconds / 60 % 60),
-    }
 }
 
 /// How a transfer ended, for people.
@@ -422,7 +361,9 @@ fn summary_text(event: &TransferEvent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::pace::settled;
     use penstock_api::rest::EVENT_VERSION;
+    use penstock_api::transfer::Progress;
     use penstock_proto::id::TransferId;
 
     fn event(progress: Progress, reason: &str) -> TransferEvent {
@@ -439,7 +380,7 @@ mod tests {
     }
 
     fn pace_of(progress: &Progress) -> Pace {
-        Pace { settled: settled(progress), ..Pace::default() }
+        Pace::known(settled(progress), 0.0)
     }
 
     /// Promise (f): a line says how far it is and what it waits for, and never 100 % too early.
@@ -469,53 +410,6 @@ mod tests {
         assert!(line.contains("of 2+ files"), "{line}");
     }
 
-    /// Promise (f): bytes count as they come, not a piece at a time; the count never goes back, and
-    /// ends at the total.
-    #[test]
-    fn bytes_count_as_they_come() {
-        let at = |bytes, come, again| Progress {
-            bytes,
-            bytes_found: 100,
-            bytes_resumed: 20,
-            bytes_verified: come,
-            bytes_resent: again,
-            scan_complete: true,
-            ..Progress::default()
-        };
-        let (begun, mut pace) = (Instant::now(), Pace::default());
-        let steps =
-            [(20, 0, 0), (20, 15, 0), (20, 40, 0), (60, 40, 0), (60, 60, 30), (100, 110, 30)];
-        let shown = [20, 35, 60, 60, 60, 100];
-        for ((number, (bytes, come, again)), shown) in (0_u64..).zip(steps).zip(shown) {
-            let progress = at(bytes, come, again);
-            pace.add(begun + Duration::from_secs(number), &progress);
-            assert_eq!(pace.moved(&progress), shown, "{progress:?}");
-        }
-    }
-
-    /// Promise (f): the rate is the mean of some seconds, so that it and the time left are steady
-    /// though bytes come in gusts.
-    #[test]
-    fn the_rate_is_steady_though_bytes_come_in_gusts() {
-        let (begun, mut pace) = (Instant::now(), Pace::default());
-        let mut rates = Vec::new();
-        for step in 0..200_u64 {
-            // 5 MB in one of five steps of 0.2 s: 5 MB/s.
-            let come = step / 5 * 5_000_000;
-            let progress = Progress {
-                bytes_verified: come,
-                bytes_found: 1 << 30,
-                scan_complete: true,
-                ..Progress::default()
-            };
-            pace.add(begun + Duration::from_millis(200 * step), &progress);
-            rates.push(pace.bytes_per_s());
-        }
-        for rate in &rates[50..] {
-            assert!((4e6..6e6).contains(rate), "{rates:?}");
-        }
-    }
-
     /// Promise (f): whatever the width of a terminal, no line is wider; the percentage is there,
     /// and what has room beside it.
     #[test]
@@ -528,8 +422,7 @@ mod tests {
             scan_complete: true,
             ..Progress::default()
         };
-        let mut pace = pace_of(&progress);
-        pace.rate = (1e6, 1.0);
+        let pace = Pace::known(settled(&progress), 1e6);
         let event = event(progress, "the source has been silent for quite a while now");
         for columns in [20, 40, 60, 80, 200] {
             let drawn = drawing(&event, &pace, columns, false);
