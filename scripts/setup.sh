@@ -99,6 +99,7 @@ want_packages() {
         want etcdctl etcd-client
         want promtool prometheus
         want systemd-analyze systemd
+        want tmux tmux
     fi
     if [ "${#missing[@]}" -gt 0 ]; then
         mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

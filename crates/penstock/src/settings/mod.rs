@@ -78,14 +78,16 @@ enum ConfigCommand {
     ///
     /// Takes its defaults from the configuration that is there, else from this host: its name, its
     /// interfaces, its mounts. A directory without a site becomes one, with keys. What operators
-    /// have written stays, with its comments. The same answers give the same file, whichever way
-    /// they are given. Crashes leave the old file or the new one.
+    /// have written stays, with its comments. A terminal shows a form, a screen for each subject;
+    /// without one, with `TERM=dumb` or `--plain`, it asks line by line. The same answers give the
+    /// same file, whichever way they are given. Crashes leave the old file or the new one.
     #[command(after_help = exit::help_of(&[
         (ExitCode::Done, "written, or nothing to change"),
         (ExitCode::Unclassified, ""),
         (ExitCode::Usage, "a wrong or missing answer, or a fault in the configuration"),
         (ExitCode::Refused, "not agreed to"),
         (ExitCode::Fatal, "the file cannot be written"),
+        (ExitCode::Interrupted, "left by Ctrl-C or a signal; nothing was written"),
     ]))]
     Wizard(WizardArgs),
 }

@@ -13,3 +13,4 @@ mod openapi;
 mod remote_target;
 mod shared;
 mod sharing;
+mod terminal;

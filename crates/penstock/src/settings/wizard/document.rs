@@ -14,7 +14,7 @@ const HEAD: &str = "# Written by `penstock config wizard`. The reference lists a
 /// # Errors
 /// `old` is no TOML, or says something in a way that the wizard does not change.
 pub(crate) fn text_of(old: Option<&str>, answers: &Answers) -> Result<String, Failure> {
-    let mut document: DocumentMut = old.unwrap_or(HEAD).parse().map_err(|error| {
+    let mut document: DocumentMut = old.unwrap_or_default().parse().map_err(|error| {
         Failure::new(ExitCode::Usage, "the configuration is no TOML").caused_by(format!("{error}"))
     })?;
     let root = document.as_table_mut();
@@ -38,7 +38,8 @@ pub(crate) fn text_of(old: Option<&str>, answers: &Answers) -> Result<String, Fa
     if let Some(stores) = get("stores") {
         put_stores(root, stores, get("write").unwrap_or(NONE))?;
     }
-    Ok(document.to_string())
+    let head = if old.is_none() { HEAD } else { "" };
+    Ok(format!("{head}{document}"))
 }
 
 /// Sets a key, if it does not have the value already. The default is not written anew.
@@ -185,7 +186,7 @@ mod tests {
                       path = \"/data/raw\"\nwrite = [\"hpc\"]\n\n[[store]]\nname = \"bin\"\n\
                       path = \"null:\"\nwrite = [\"hpc\"]\n";
         let text = text.unwrap();
-        assert_eq!(text.replace(HEAD, "").trim_start(), wanted, "{text}");
+        assert_eq!(text, format!("{HEAD}{wanted}"));
         let config: penstock_daemon::config::Config = toml::from_str(&text).unwrap();
         config.check().unwrap();
         assert_eq!(config.web.unwrap().listen[0].port(), 7443);

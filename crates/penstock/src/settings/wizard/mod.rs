@@ -6,9 +6,13 @@
 //! | `questions` | the one list of questions |
 //! | `host` | what this host has to offer |
 //! | `prompts` | answers by lines |
+//! | `form` | answers by a full-screen form |
 //! | `document` | the text for some answers |
+//! | `draft` | that text compared with the file, and its faults |
 
 mod document;
+mod draft;
+mod form;
 mod host;
 mod prompts;
 mod questions;
@@ -18,16 +22,17 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use penstock_api::settings::FaultLevel;
 use penstock_daemon::config::Config;
 use penstock_daemon::settings::Layers;
 use penstock_daemon::site_directory::TRUST_DIRECTORY;
 use penstock_exit::{self as exit, ExitCode, Failure};
-use similar::TextDiff;
 
+use self::draft::Draft;
+use self::form::Form;
 use self::host::Host;
 use self::questions::{Answers, Question};
 use crate::commands::site;
+use crate::terminal::screen;
 
 /// Options of the wizard.
 #[derive(clap::Args)]
@@ -39,6 +44,9 @@ pub(crate) struct WizardArgs {
     /// Answer a question: `--set site=lab`. May be given more than once
     #[arg(long, value_name = "KEY=ANSWER")]
     set: Vec<String>,
+    /// Ask by lines, also on a terminal that could show a form
+    #[arg(long, conflicts_with_all = ["answers", "yes"])]
+    plain: bool,
     /// Take the defaults for what has no answer; ask nothing
     #[arg(long, short)]
     yes: bool,
@@ -71,42 +79,58 @@ pub(super) fn run(directory: &Path, args: &WizardArgs) -> anyhow::Result<ExitCod
     let questions = questions::questions(&Host::look(), now.as_ref());
     let mut answers = given(args, &questions)?;
     let asks = !args.yes && args.answers.is_none();
-    let mut say = |text: &str| match text.strip_suffix('\n') {
-        Some(line) => exit::warn(line),
-        None => exit::prompt(text),
-    };
-    if asks {
+    let draft_of = |answers: &Answers| Draft::of(&layers, &path, old.as_deref(), answers);
+    let by_form = asks && !args.plain && screen::is_capable();
+    if by_form {
+        let form = Form::new(&path, &questions, &answers, args.dry_run);
+        let Some(agreed) = form::show(form, &draft_of)? else {
+            exit::warn("nothing was written");
+            return Ok(ExitCode::Interrupted);
+        };
+        answers = agreed;
+    } else if asks {
         prompts::ask(&questions, &mut answers, &mut io::stdin().lock(), &mut say)?;
     }
-    for question in &questions {
-        answers.entry(question.key).or_insert_with(|| question.default.clone());
-    }
-    let text = document::text_of(old.as_deref(), &answers)?;
-    let loaded = layers.load_with(&path, &text).map_err(Failure::from)?;
-    if old.as_ref() == Some(&text) {
+    complete(&questions, &mut answers);
+    let draft = draft_of(&answers)?;
+    if !draft.is_change() {
         exit::print("nothing to change")?;
         return Ok(ExitCode::Done);
     }
-    exit::print(difference(&path, old.as_deref().unwrap_or_default(), &text).trim_end())?;
-    let faults = layers.examine(Ok(loaded.clone()));
-    faults.iter().for_each(|fault| exit::warn(&fault.to_string()));
-    if faults.iter().any(|fault| fault.level == FaultLevel::Error) {
+    exit::print(draft.difference.trim_end())?;
+    draft.faults.iter().for_each(|fault| exit::warn(&fault.to_string()));
+    if !draft.is_sound() {
         let message = "the daemon would not start with these answers";
         return Err(Failure::new(ExitCode::Usage, message).into());
     }
     if args.dry_run {
         return Ok(ExitCode::Done);
     }
-    if asks && !prompts::agreed(&mut io::stdin().lock(), &mut say)? {
+    if asks && !by_form && !prompts::agreed(&mut io::stdin().lock(), &mut say)? {
         exit::warn("nothing was written");
         return Ok(ExitCode::Refused);
     }
     if old.is_none() {
-        make_site(directory, &loaded.config)?;
+        make_site(directory, &draft.config)?;
     }
-    replace(&path, &text)?;
+    replace(&path, &draft.text)?;
     tell_next(directory, old.is_none())?;
     Ok(ExitCode::Done)
+}
+
+/// Writes lines, and prompts behind which the user answers.
+fn say(text: &str) {
+    match text.strip_suffix('\n') {
+        Some(line) => exit::warn(line),
+        None => exit::prompt(text),
+    }
+}
+
+/// Takes the defaults for what has no answer.
+fn complete(questions: &[Question], answers: &mut Answers) {
+    for question in questions {
+        answers.entry(question.key).or_insert_with(|| question.default.clone());
+    }
 }
 
 fn tell_next(directory: &Path, is_new: bool) -> Result<(), Failure> {
@@ -165,12 +189,6 @@ fn text_of(value: &toml::Value) -> String {
         toml::Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
-}
-
-/// Returns the difference of two texts of a file, as `diff -u` shows it.
-fn difference(path: &Path, old: &str, new: &str) -> String {
-    let (name, diff) = (path.display().to_string(), TextDiff::from_lines(old, new));
-    diff.unified_diff().header(&name, &name).to_string()
 }
 
 /// Replaces a file: a crash leaves the old one or the new one, whole. A new file is for its owner

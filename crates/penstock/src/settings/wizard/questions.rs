@@ -17,10 +17,40 @@ pub(crate) const NONE: &str = "none";
 /// Answers by the keys of their questions.
 pub(crate) type Answers = BTreeMap<&'static str, String>;
 
+/// A subject that questions have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Names.
+    Site,
+    /// Addresses and interfaces for data.
+    Network,
+    /// Stores, and who may write to them.
+    Stores,
+    /// The HTTPS API.
+    Api,
+    /// Limits of the daemon, and its log.
+    Daemon,
+}
+
+impl Group {
+    /// Returns the subject in a word or two.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Site => "Site",
+            Self::Network => "Network",
+            Self::Stores => "Stores",
+            Self::Api => "HTTPS API",
+            Self::Daemon => "Daemon",
+        }
+    }
+}
+
 /// A question.
 pub(crate) struct Question {
     /// Its key in files of answers.
     pub(crate) key: &'static str,
+    /// Its subject. Questions of one subject follow each other.
+    pub(crate) group: Group,
     /// The question in a few words.
     pub(crate) text: &'static str,
     /// What may be answered, and what this host has of it. May be empty.
@@ -60,6 +90,7 @@ pub(crate) fn questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
         let name = host.name.as_ref().map_or("dtn1", Name::as_str);
         questions.push(Question {
             key: "site",
+            group: Group::Site,
             text: "name of the site",
             help: "a name that other sites know it by: a-z, 0-9, `-`, `_`".to_owned(),
             default: name.to_owned(),
@@ -67,6 +98,7 @@ pub(crate) fn questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
         });
         questions.push(Question {
             key: "peer",
+            group: Group::Site,
             text: "name of this host within the site",
             help: String::new(),
             default: name.to_owned(),
@@ -76,6 +108,7 @@ pub(crate) fn questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
     let listen = now.map_or(SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT)), |now| now.listen);
     questions.push(Question {
         key: "listen",
+        group: Group::Network,
         text: "address for other sites and their data",
         help: interfaces_of(host),
         default: listen.to_string(),
@@ -86,6 +119,7 @@ pub(crate) fn questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
     if now.is_none() {
         questions.push(Question {
             key: "write",
+            group: Group::Stores,
             text: "sites that may add data to these stores",
             help: "names with commas between them, `*` for all that are paired, or `none`".into(),
             default: NONE.to_owned(),
@@ -109,6 +143,7 @@ fn network_question(host: &Host, now: Option<&Config>) -> Option<Question> {
     let default = joined(interfaces?.into_iter());
     Some(Question {
         key: "interfaces",
+        group: Group::Network,
         text: "interfaces for data only",
         help: format!("with commas between them, or `none` for all; {}", interfaces_of(host)),
         default,
@@ -123,6 +158,7 @@ fn store_question(host: &Host, now: Option<&Config>) -> Question {
     };
     Question {
         key: "stores",
+        group: Group::Stores,
         text: "stores, each as NAME=DIRECTORY",
         help: "with commas between them, or `none`: only these can be read or written".to_owned(),
         default: stores,
@@ -139,6 +175,7 @@ fn service_questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
     vec![
         Question {
             key: "web",
+            group: Group::Api,
             text: "addresses of the HTTPS API",
             help: format!("as {}, with commas between them, or `none`", usual.join(", ")),
             default: listen,
@@ -146,6 +183,7 @@ fn service_questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
         },
         Question {
             key: "names",
+            group: Group::Api,
             text: "names of this host in the certificate of the HTTPS API",
             help: "DNS names and addresses with commas between them, or `auto`".to_owned(),
             default: if names == NONE { AUTOMATIC.to_owned() } else { names },
@@ -153,6 +191,7 @@ fn service_questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
         },
         Question {
             key: "running_max",
+            group: Group::Daemon,
             text: "transfers that run at a time",
             help: String::new(),
             default: now.map_or("4".to_owned(), |now| now.running_max.to_string()),
@@ -160,6 +199,7 @@ fn service_questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
         },
         Question {
             key: "cpus",
+            group: Group::Daemon,
             text: "CPUs that the daemon uses at most",
             help: format!("a number, or `auto`: {} here", host.cpus),
             default: automatic(now.and_then(|now| now.cpus).map(|cpus| cpus.to_string())),
@@ -167,6 +207,7 @@ fn service_questions(host: &Host, now: Option<&Config>) -> Vec<Question> {
         },
         Question {
             key: "log",
+            group: Group::Daemon,
             text: "level of the log",
             help: "`error`, `warn`, `info`, `debug` or `trace`".to_owned(),
             default: now.and_then(|now| now.log.clone()).unwrap_or_else(|| "info".to_owned()),
