@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use penstock_api::rest::Event;
 use penstock_proto::id::Name;
@@ -59,6 +59,20 @@ pub struct OwnedEvent {
     pub owner: Option<Name>,
     /// The event.
     pub event: Event,
+    json: OnceLock<Box<str>>,
+}
+
+impl OwnedEvent {
+    fn new(owner: Option<Name>, event: Event) -> Arc<Self> {
+        Arc::new(Self { owner, event, json: OnceLock::new() })
+    }
+
+    /// Returns the event as JSON, without line breaks. It is made once for all readers.
+    pub fn json(&self) -> &str {
+        // Our own types always have a JSON form.
+        self.json
+            .get_or_init(|| serde_json::to_string(&self.event).unwrap_or_default().into_boxed_str())
+    }
 }
 
 /// The writing end. Readers come to their end when it is dropped.
@@ -111,12 +125,18 @@ impl EventRing {
     }
 
     pub(super) fn add(&self, owner: Option<Name>, event: Event) {
+        self.add_all([(owner, event)]);
+    }
+
+    /// Adds events that come at the same time: each reader wakes once for all of them.
+    pub(super) fn add_all(&self, events: impl IntoIterator<Item = (Option<Name>, Event)>) {
+        let events: Vec<_> =
+            events.into_iter().map(|(owner, event)| OwnedEvent::new(owner, event)).collect();
         let mut ring = lock(&self.ring);
-        ring.events.push_back(Arc::new(OwnedEvent { owner, event }));
-        if ring.events.len() > EVENTS_MAX {
-            ring.events.pop_front();
-            ring.first += 1;
-        }
+        ring.events.extend(events);
+        let surplus = ring.events.len().saturating_sub(EVENTS_MAX);
+        ring.events.drain(..surplus);
+        ring.first += surplus as u64;
         let next = ring.first + ring.events.len() as u64;
         drop(ring);
         self.news.send_replace(next);
