@@ -622,7 +622,7 @@ mod tests {
         assert_eq!(state.ids_with_prefix("0").unwrap().len(), 10);
         let all = "03".repeat(16);
         assert_eq!(state.ids_with_prefix(&all).unwrap(), vec![TransferId([3; 16])]);
-        for none in ["04040", "1", "x", &format!("{all}0")] {
+        for none in ["04041", "1", "x", &format!("{all}0")] {
             assert_eq!(state.ids_with_prefix(none).unwrap(), vec![], "`{none}`");
         }
         assert_eq!(state.ids_with_prefix("030").unwrap().len(), 1);

@@ -250,6 +250,23 @@ mod tests {
         }
     }
 
+    /// Promise (X4): events that come together have numbers one after the other, and a ring that
+    /// they overflow loses the oldest.
+    #[test]
+    fn x4_events_may_come_together() {
+        let ring = EventRing::new(7);
+        let mut reader = ring.reader(None);
+        ring.add_all((0..3).map(|at| (None, event(at))));
+        let seen: Vec<_> = (0..3).map(|_| number(reader.try_next()).0.unwrap().number).collect();
+        assert_eq!(seen, [0, 1, 2]);
+        ring.add_all((3..EVENTS_MAX as u64 + 5).map(|at| (None, event(at))));
+        assert_eq!(reader.try_next(), Some(NextEvent::Missed));
+        let next = reader.try_next();
+        assert_eq!(number(next.clone()).1, "5");
+        let Some(NextEvent::Event(_, told)) = next else { panic!("{next:?}") };
+        assert_eq!(serde_json::from_str::<Event>(told.json()).unwrap(), told.event);
+    }
+
     /// Promise: a reader that waits gets the next event, and its end when the manager ends.
     #[tokio::test]
     async fn a_reader_waits_for_news() {
