@@ -45,7 +45,7 @@ RATE_LEAST = 500_000
 SETTLE_SECONDS = 2
 ALONE = 100
 """Transfers submitted one after the other, to time a submission to a full queue."""
-QUICK = {"queued": 200, "running": 10, "listeners": 100, "requests": 50, "seconds": 3, "rounds": 1}
+QUICK = {"queued": 500, "running": 10, "listeners": 100, "requests": 50, "seconds": 2, "rounds": 1}
 
 
 class Service:
