@@ -341,7 +341,7 @@ def measure(arguments, root):
         say(f"filled: {facts}")
         load = Load(service, arguments)
         load.rounds(f"{arguments.rate / 1e6:.0f} Mbit/s")
-        if not arguments.quick:
+        if not (arguments.quick or arguments.limited):
             service.set_rate(None)
             load.rounds("no limit")
             service.set_rate(arguments.rate)
@@ -397,6 +397,7 @@ def main():
     parser.add_argument("--rate", type=int, default=1_000_000_000, help="of the watched one, bit/s")
     parser.add_argument("--seconds", type=float, default=15, help="of a round")
     parser.add_argument("--rounds", type=int, default=4, help="of each kind")
+    parser.add_argument("--limited", action="store_true", help="leave out the rounds without a limit")
     parser.add_argument("--quick", action="store_true", help="a small one, to see that it works")
     parser.add_argument("--out", help="directory for the table and raw data")
     arguments = parser.parse_args()

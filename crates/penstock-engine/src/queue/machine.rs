@@ -301,12 +301,12 @@ impl Queue {
 
     /// Returns a limit that has no place for a transfer, and its place among the limits.
     fn full_counter(&self, request: &Request) -> Option<(usize, &Counter)> {
-        let used = self.limits.running.iter().enumerate();
-        let full = used.filter(|(_, (counter, most))| {
+        // That of the site comes first in the order of counters, and tells least.
+        let mut limits = self.limits.running.iter().enumerate().rev();
+        let full = limits.find(|(_, (counter, most))| {
             request.uses(counter) && self.counts.get(*counter).copied().unwrap_or(0) >= **most
         });
-        // That of the site comes first in the order of counters, and tells least.
-        full.last().map(|(place, (counter, _))| (place, counter))
+        full.map(|(place, (counter, _))| (place, counter))
     }
 
     fn add_running(&mut self, request: Request, now: UnixMs) {
