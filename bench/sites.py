@@ -18,7 +18,8 @@ MEM_FILES = "files=16"
 class Sites:
     """Sites `a` and `b`, both with the store `data`, and `a` with `mem`, `b` with `null`."""
 
-    def __init__(self, binary, root, data, group, limit_s, mem_size="1G"):
+    def __init__(self, binary, root, data, group, limit_s, mem_size="1G", options=None):
+        """`options` are further ones of `site init`, by the name of the site."""
         self.binary, self.group, self.limit_s = binary, group, limit_s
         self.directories = {name: os.path.join(root, "site-" + name) for name in "ab"}
         self.daemons, self.begun = [], 0
@@ -26,14 +27,19 @@ class Sites:
         for name, directory in self.directories.items():
             fresh(directory, 0o700)
             self.call("site", "init", "--name", name, "--dir", directory, "--listen",
-                      "127.0.0.1:0", "--store", f"data={data}", "--store", stores[name])
-            daemon = group.start([binary, "daemon", "--dir", directory],
-                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            if not daemon.stdout.readline():
-                raise Failed(f"the daemon of site {name} does not start")
-            self.daemons.append(daemon)
+                      "127.0.0.1:0", "--store", f"data={data}", "--store", stores[name],
+                      *(options or {}).get(name, []))
+            self.daemons.append(self.start(name))
         token = self.call("site", "pair", "--dir", self.directories["a"]).strip()
         self.call("site", "pair", "--dir", self.directories["b"], token)
+
+    def start(self, name):
+        """Starts the daemon of a site, and waits until it serves."""
+        daemon = self.group.start([self.binary, "daemon", "--dir", self.directories[name]],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if not daemon.stdout.readline():
+            raise Failed(f"the daemon of site {name} does not start")
+        return daemon
 
     def call(self, *arguments):
         done = subprocess.run([self.binary, *arguments], capture_output=True, text=True)

@@ -5,7 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-const HARNESS: &str = "bench/loopback.py";
+/// The comparison with rivals.
+const LOOPBACK: &str = "bench/loopback.py";
+/// The load of a site by many clients.
+const LOAD: &str = "bench/load.py";
 
 /// Builds the release binary and runs the comparison with it; `arguments` are the harness's own.
 ///
@@ -17,12 +20,12 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     super::cargo(&[primitives.as_slice(), &["--example", "primitives"]].concat(), &[])?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    harness(root, &root.join(target).join("release/penstock"), arguments)
+    harness(root, LOOPBACK, &root.join(target).join("release/penstock"), arguments)
 }
 
-/// A few MiB through every mode, once, so that the harness keeps working. Builds what the tests
-/// have built already. Skipped on a machine without Python, except in CI, where a check that does
-/// not run must not look like one that passed.
+/// A few MiB through every mode, once, and a small load of a site, so that the harnesses keep
+/// working. Builds what the tests have built already. Skipped on a machine without Python, except
+/// in CI, where a check that does not run must not look like one that passed.
 ///
 /// # Errors
 /// As for [`run`].
@@ -35,14 +38,15 @@ pub(crate) fn smoke(root: &Path) -> anyhow::Result<()> {
         println!("skipped: python3 is not installed");
         return Ok(());
     }
-    harness(root, &crate::suite::program_under_test(root)?, &["--quick"])
+    let binary = crate::suite::program_under_test(root)?;
+    [LOOPBACK, LOAD].iter().try_for_each(|script| harness(root, script, &binary, &["--quick"]))
 }
 
-/// Runs the harness with a binary, its output shown.
-fn harness(root: &Path, binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    println!("$ {HARNESS} --penstock {} {}", binary.display(), arguments.join(" "));
+/// Runs a harness with a binary, its output shown.
+fn harness(root: &Path, script: &str, binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    println!("$ {script} --penstock {} {}", binary.display(), arguments.join(" "));
     let status = Command::new("python3")
-        .arg(HARNESS)
+        .arg(script)
         .arg("--penstock")
         .arg(binary)
         .args(arguments)
@@ -50,7 +54,7 @@ fn harness(root: &Path, binary: &Path, arguments: &[&str]) -> anyhow::Result<()>
         .status()
         .context("start python3")?;
     if !status.success() {
-        bail!("`{HARNESS}` failed: {status}");
+        bail!("`{script}` failed: {status}");
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub use etcd::{
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
 pub use transfers::{ListKey, ListOrder, Listed, Listing};
-pub use transfers::{Stub, Submitted, TransferRecord, Wish};
+pub use transfers::{StoredIn, Stub, Submitted, TransferRecord, Wish};
 
 use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
 use penstock_api::heads::HeadStore;
@@ -63,6 +63,15 @@ pub trait SiteState: HeadStore {
     /// of paths, of rules, of failed items.
     fn overview(
         &self,
+        order: ListOrder,
+        after: Option<ListKey>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError>;
+    /// Returns the part of [`SiteState::overview`] that is stored in a state. Costs as much as it
+    /// returns.
+    fn overview_in(
+        &self,
+        stored: StoredIn,
         order: ListOrder,
         after: Option<ListKey>,
         limit: usize,
@@ -157,6 +166,16 @@ impl SiteState for SqliteState {
         limit: usize,
     ) -> Result<Vec<Listed>, StateError> {
         self.overview(order, after, limit)
+    }
+
+    fn overview_in(
+        &self,
+        stored: StoredIn,
+        order: ListOrder,
+        after: Option<ListKey>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError> {
+        self.overview_in(stored, order, after, limit)
     }
 
     fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {

@@ -62,16 +62,22 @@ CREATE TABLE IF NOT EXISTS principal (
 /// may have 64 MiB. Triggers keep it, so that it is right also after an earlier release has
 /// written.
 const OVERVIEW: &str = "
+DROP TRIGGER IF EXISTS overview_of_transfer;
+DROP TRIGGER IF EXISTS overview_without_transfer;
+DROP TRIGGER IF EXISTS overview_of_stub;
+DROP TRIGGER IF EXISTS overview_without_stub;
+DROP TABLE IF EXISTS overview;
 CREATE TABLE overview (
     created INTEGER NOT NULL, id BLOB NOT NULL, own INTEGER NOT NULL, record TEXT NOT NULL,
-    PRIMARY KEY (created, id, own)
+    state TEXT NOT NULL, PRIMARY KEY (created, id, own)
 ) WITHOUT ROWID;
+CREATE INDEX overview_state ON overview (state, own, created, id);
 CREATE TRIGGER overview_of_transfer AFTER INSERT ON transfer BEGIN
     INSERT OR REPLACE INTO overview VALUES (new.created, new.id, 1, json_set(
         json_remove(new.record, '$.request.options.files_from', '$.request.options.select'),
         '$.failures', json('[]'), '$.files_from_count',
         coalesce(json_array_length(new.record, '$.request.options.files_from'), 0)
-    ));
+    ), new.state);
 END;
 CREATE TRIGGER overview_without_transfer AFTER DELETE ON transfer BEGIN
     DELETE FROM overview WHERE created = old.created AND id = old.id AND own = 1;
@@ -83,7 +89,7 @@ CREATE TRIGGER overview_of_stub AFTER INSERT ON stub BEGIN
             coalesce(json_array_length(new.record, '$.view.options.files_from'), 0),
             coalesce(json_extract(new.record, '$.view.files_from_count'), 0)
         )
-    ));
+    ), coalesce(json_extract(new.record, '$.view.state'), ''));
 END;
 CREATE TRIGGER overview_without_stub AFTER DELETE ON stub BEGIN
     DELETE FROM overview WHERE created = old.created AND id = old.id AND own = 0;
@@ -391,8 +397,8 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
     }
     // A file that a build of before users, or before rules of the queue, has made.
     transaction.execute_batch(PRINCIPALS).map_err(failed)?;
-    // A file that a build of before overviews has made.
-    let named = "SELECT count(*) FROM sqlite_master WHERE name = 'overview'";
+    // A file that a build of before overviews has made, or of before states in them.
+    let named = "SELECT count(*) FROM pragma_table_info('overview') WHERE name = 'state'";
     let has: i64 = transaction.query_row(named, (), |row| row.get(0)).map_err(failed)?;
     if has == 0 {
         transaction.execute_batch(OVERVIEW).map_err(failed)?;

@@ -8,10 +8,13 @@ use penstock_api::transfer::{
     TransferState,
 };
 use penstock_proto::id::{Name, TransferId};
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, ToSql, params};
 use serde::{Deserialize, Serialize};
 
 use super::sqlite::{Commit, SqliteState, StateError, to_sql};
+
+/// Hexadecimal digits of an id.
+const ID_DIGITS: usize = 32;
 
 /// A user's wish for a transfer; outlives the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -182,6 +185,15 @@ pub enum ListOrder {
     OldestFirst,
 }
 
+/// A part of the transfers and stubs that are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredIn {
+    /// The state, as it was stored or last seen.
+    pub state: TransferState,
+    /// True for transfers of this site, false for stubs.
+    pub own: bool,
+}
+
 /// The submission of a transfer that another site owns, as a user of this site made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitted {
@@ -213,7 +225,7 @@ impl SqliteState {
             transaction
                 .execute(
                     "INSERT OR REPLACE INTO transfer VALUES (?1, ?2, ?3, ?4)",
-                    params![record.id().0, to_sql(record.created), state_text(record.state), text],
+                    params![record.id().0, to_sql(record.created), record.state.as_str(), text],
                 )
                 .map_err(StateError::statement(what))?;
             Ok(())
@@ -332,8 +344,8 @@ impl SqliteState {
                SELECT 1 AS own, created, id, record FROM transfer
                UNION ALL SELECT 0, created, id, record FROM stub
              ) WHERE (created, id) < (?1, ?2) ORDER BY created DESC, id DESC LIMIT ?3",
-            before.map_or((i64::MAX, vec![0xff; 17]), sql_key),
-            limit,
+            (ListOrder::NewestFirst, before, limit),
+            &[],
         )
     }
 
@@ -348,36 +360,71 @@ impl SqliteState {
         after: Option<ListKey>,
         limit: usize,
     ) -> Result<Vec<Listed>, StateError> {
-        match order {
-            ListOrder::NewestFirst => self.listed(
+        let query = match order {
+            ListOrder::NewestFirst => {
                 "SELECT own, record FROM overview WHERE (created, id) < (?1, ?2)
-                 ORDER BY created DESC, id DESC, own DESC LIMIT ?3",
-                after.map_or((i64::MAX, vec![0xff; 17]), sql_key),
-                limit,
-            ),
-            ListOrder::OldestFirst => self.listed(
+                 ORDER BY created DESC, id DESC, own DESC LIMIT ?3"
+            }
+            ListOrder::OldestFirst => {
                 "SELECT own, record FROM overview WHERE (created, id) > (?1, ?2)
-                 ORDER BY created, id, own LIMIT ?3",
-                after.map_or((i64::MIN, Vec::new()), sql_key),
-                limit,
-            ),
-        }
+                 ORDER BY created, id, own LIMIT ?3"
+            }
+        };
+        self.listed(query, (order, after, limit), &[])
     }
 
+    /// Returns the part of [`Self::overview`] that is stored in a state: transfers of this site, or
+    /// stubs. Costs as much as it returns, however many others there are.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn overview_in(
+        &self,
+        stored: StoredIn,
+        order: ListOrder,
+        after: Option<ListKey>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError> {
+        let query = match order {
+            ListOrder::NewestFirst => {
+                "SELECT own, record FROM overview
+                 WHERE state = ?4 AND own = ?5 AND (created, id) < (?1, ?2)
+                 ORDER BY created DESC, id DESC LIMIT ?3"
+            }
+            ListOrder::OldestFirst => {
+                "SELECT own, record FROM overview
+                 WHERE state = ?4 AND own = ?5 AND (created, id) > (?1, ?2)
+                 ORDER BY created, id LIMIT ?3"
+            }
+        };
+        self.listed(query, (order, after, limit), &[&stored.state.as_str(), &stored.own])
+    }
+
+    /// Returns the lines of a query whose first three parameters are a place and a limit.
     fn listed(
         &self,
         query: &str,
-        (created, id): (i64, Vec<u8>),
-        limit: usize,
+        (order, after, limit): (ListOrder, Option<ListKey>, usize),
+        further: &[&dyn ToSql],
     ) -> Result<Vec<Listed>, StateError> {
         let failed = StateError::statement("list transfers");
+        let (created, id) = match (after, order) {
+            (Some(after), _) => sql_key(after),
+            (None, ListOrder::NewestFirst) => (i64::MAX, vec![0xff; 17]),
+            (None, ListOrder::OldestFirst) => (i64::MIN, Vec::new()),
+        };
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let reader = self.read();
-        let mut query = reader.prepare_cached(query).map_err(&failed)?;
-        let rows: Vec<(bool, String)> = query
-            .query_map(params![created, id, limit], |row| Ok((row.get(0)?, row.get(1)?)))
-            .and_then(Iterator::collect::<Result<_, _>>)
-            .map_err(failed)?;
+        let place: [&dyn ToSql; 3] = [&created, &id, &limit];
+        let values = [&place[..], further].concat();
+        // Other readers do not wait until the records are parsed.
+        let rows: Vec<(bool, String)> = {
+            let reader = self.read();
+            let mut query = reader.prepare_cached(query).map_err(&failed)?;
+            query
+                .query_map(&*values, |row| Ok((row.get(0)?, row.get(1)?)))
+                .and_then(Iterator::collect::<Result<_, _>>)
+                .map_err(failed)?
+        };
         rows.into_iter()
             .map(|(own, text)| {
                 Ok(if own {
@@ -395,18 +442,29 @@ impl SqliteState {
     /// The database cannot be read.
     pub fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {
         let failed = StateError::statement("find a transfer");
+        let Some((first, last)) = ids_between(prefix) else { return Ok(Vec::new()) };
         let reader = self.read();
         let mut query = reader
             .prepare_cached(
-                "SELECT id FROM (SELECT id FROM transfer UNION SELECT id FROM stub)
-                 WHERE substr(lower(hex(id)), 1, length(?1)) = ?1",
+                "SELECT id FROM transfer WHERE id BETWEEN ?1 AND ?2
+                 UNION SELECT id FROM stub WHERE id BETWEEN ?1 AND ?2",
             )
             .map_err(&failed)?;
         query
-            .query_map([prefix.to_ascii_lowercase()], |row| row.get(0).map(TransferId))
+            .query_map([first.0, last.0], |row| row.get(0).map(TransferId))
             .and_then(Iterator::collect::<Result<_, _>>)
             .map_err(failed)
     }
+}
+
+/// Returns the least and the greatest id that begins with these hexadecimal digits; `None` if no id
+/// does.
+fn ids_between(prefix: &str) -> Option<(TransferId, TransferId)> {
+    let filled = |digit: &str| -> Option<TransferId> {
+        let rest = ID_DIGITS.checked_sub(prefix.len())?;
+        format!("{prefix}{}", digit.repeat(rest)).parse().ok()
+    };
+    Some((filled("0")?, filled("f")?))
 }
 
 impl Listed {
@@ -421,17 +479,6 @@ impl Listed {
 
 fn sql_key((created, id): ListKey) -> (i64, Vec<u8>) {
     (to_sql(created), id.0.to_vec())
-}
-
-fn state_text(state: TransferState) -> &'static str {
-    match state {
-        TransferState::Queued => "queued",
-        TransferState::Running => "running",
-        TransferState::Paused => "paused",
-        TransferState::Done => "done",
-        TransferState::Failed => "failed",
-        TransferState::Cancelled => "cancelled",
-    }
 }
 
 fn damaged(error: serde_json::Error) -> StateError {
@@ -573,5 +620,54 @@ mod tests {
         );
         assert_eq!(state.ids_with_prefix("0303").unwrap(), vec![TransferId([3; 16])]);
         assert_eq!(state.ids_with_prefix("0").unwrap().len(), 10);
+        let all = "03".repeat(16);
+        assert_eq!(state.ids_with_prefix(&all).unwrap(), vec![TransferId([3; 16])]);
+        for none in ["04041", "1", "x", &format!("{all}0")] {
+            assert_eq!(state.ids_with_prefix(none).unwrap(), vec![], "`{none}`");
+        }
+        assert_eq!(state.ids_with_prefix("030").unwrap().len(), 1);
+        assert_eq!(state.ids_with_prefix("").unwrap().len(), 10);
+    }
+
+    /// Promise: the part of an overview in one state has all transfers of that state, in order, and
+    /// follows each change; also where an earlier release has made the overview.
+    #[test]
+    fn an_overview_of_a_state_follows_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let state = SqliteState::open(&path).unwrap();
+        for id in 0..6 {
+            let phase = if id % 2 == 0 { TransferState::Queued } else { TransferState::Failed };
+            state.put_transfer(&record(id, 5, phase)).unwrap();
+            let owner = "hpc".parse().unwrap();
+            let view = record(id + 10, 5, phase).report();
+            state.put_stub(&Stub { owner, user: None, submitted: None, view }).unwrap();
+        }
+        let of = |state: &SqliteState, phase, own, order, after: Option<u8>| -> Vec<u8> {
+            let after = after.map(|id| (5, TransferId([id; 16])));
+            let stored = StoredIn { state: phase, own };
+            let found = state.overview_in(stored, order, after, 2).unwrap();
+            found.iter().map(|line| line.key().1.0[0]).collect()
+        };
+        let (newest, oldest) = (ListOrder::NewestFirst, ListOrder::OldestFirst);
+        let (queued, failed) = (TransferState::Queued, TransferState::Failed);
+        assert_eq!(of(&state, queued, true, newest, None), [4, 2]);
+        assert_eq!(of(&state, queued, true, newest, Some(2)), [0]);
+        assert_eq!(of(&state, failed, false, oldest, None), [11, 13]);
+        assert_eq!(of(&state, failed, false, oldest, Some(13)), [15]);
+        assert!(of(&state, TransferState::Done, true, oldest, None).is_empty());
+        state.put_transfer(&record(4, 5, TransferState::Done)).unwrap();
+        assert_eq!(of(&state, queued, true, newest, None), [2, 0]);
+        state
+            .write("forget states", Commit::Plain, |transaction| {
+                let forget = "DROP INDEX overview_state; ALTER TABLE overview DROP COLUMN state";
+                transaction.execute_batch(forget).map_err(StateError::statement("forget states"))
+            })
+            .unwrap();
+        drop(state);
+        let state = SqliteState::open(&path).unwrap();
+        assert_eq!(of(&state, queued, true, newest, None), [2, 0]);
+        assert_eq!(of(&state, TransferState::Done, true, newest, None), [4]);
+        assert_eq!(of(&state, failed, false, newest, None), [15, 13]);
     }
 }

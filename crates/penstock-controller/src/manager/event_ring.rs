@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use penstock_api::rest::Event;
 use penstock_proto::id::Name;
@@ -59,6 +59,20 @@ pub struct OwnedEvent {
     pub owner: Option<Name>,
     /// The event.
     pub event: Event,
+    json: OnceLock<Box<str>>,
+}
+
+impl OwnedEvent {
+    fn new(owner: Option<Name>, event: Event) -> Arc<Self> {
+        Arc::new(Self { owner, event, json: OnceLock::new() })
+    }
+
+    /// Returns the event as JSON, without line breaks. It is made once for all readers.
+    pub fn json(&self) -> &str {
+        // Our own types always have a JSON form.
+        self.json
+            .get_or_init(|| serde_json::to_string(&self.event).unwrap_or_default().into_boxed_str())
+    }
 }
 
 /// The writing end. Readers come to their end when it is dropped.
@@ -111,12 +125,18 @@ impl EventRing {
     }
 
     pub(super) fn add(&self, owner: Option<Name>, event: Event) {
+        self.add_all([(owner, event)]);
+    }
+
+    /// Adds events that come at the same time: each reader wakes once for all of them.
+    pub(super) fn add_all(&self, events: impl IntoIterator<Item = (Option<Name>, Event)>) {
+        let events: Vec<_> =
+            events.into_iter().map(|(owner, event)| OwnedEvent::new(owner, event)).collect();
         let mut ring = lock(&self.ring);
-        ring.events.push_back(Arc::new(OwnedEvent { owner, event }));
-        if ring.events.len() > EVENTS_MAX {
-            ring.events.pop_front();
-            ring.first += 1;
-        }
+        ring.events.extend(events);
+        let surplus = ring.events.len().saturating_sub(EVENTS_MAX);
+        ring.events.drain(..surplus);
+        ring.first += surplus as u64;
         let next = ring.first + ring.events.len() as u64;
         drop(ring);
         self.news.send_replace(next);
@@ -228,6 +248,23 @@ mod tests {
         for wrong in ["", "7", "x-1", "7-"] {
             assert!(wrong.parse::<EventId>().is_err(), "`{wrong}`");
         }
+    }
+
+    /// Promise (X4): events that come together have numbers one after the other, and a ring that
+    /// they overflow loses the oldest.
+    #[test]
+    fn x4_events_may_come_together() {
+        let ring = EventRing::new(7);
+        let mut reader = ring.reader(None);
+        ring.add_all((0..3).map(|at| (None, event(at))));
+        let seen: Vec<_> = (0..3).map(|_| number(reader.try_next()).0.unwrap().number).collect();
+        assert_eq!(seen, [0, 1, 2]);
+        ring.add_all((3..EVENTS_MAX as u64 + 5).map(|at| (None, event(at))));
+        assert_eq!(reader.try_next(), Some(NextEvent::Missed));
+        let next = reader.try_next();
+        assert_eq!(number(next.clone()).1, "5");
+        let Some(NextEvent::Event(_, told)) = next else { panic!("{next:?}") };
+        assert_eq!(serde_json::from_str::<Event>(told.json()).unwrap(), told.event);
     }
 
     /// Promise: a reader that waits gets the next event, and its end when the manager ends.

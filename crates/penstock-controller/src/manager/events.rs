@@ -35,6 +35,13 @@ impl TransferEvents {
         self.ring.add(view.owner.clone(), Event::of(view));
     }
 
+    /// Reports the states of several transfers at the same time.
+    pub(super) fn tell_all(&self, views: &[TransferReport]) {
+        if !views.is_empty() {
+            self.ring.add_all(views.iter().map(|view| (view.owner.clone(), Event::of(view))));
+        }
+    }
+
     /// Reports a problem of a transfer of this user.
     pub(super) fn tell_problem(&self, id: TransferId, owner: Option<Name>, problem: &Problem) {
         let problem = problem.clone();

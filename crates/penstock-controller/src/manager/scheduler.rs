@@ -84,6 +84,6 @@ impl Scheduler {
         for (id, owner, problem) in noted {
             self.parts.events.tell_problem(id, owner, &problem);
         }
-        running.iter().for_each(|view| self.parts.events.tell(view));
+        self.parts.events.tell_all(&running);
     }
 }

@@ -24,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::origin::check_page;
 use super::reply::ProblemReply;
+use super::reply::held_body::held_body;
 use super::reply::problem_reply::{Answered, detailed};
 use crate::access::admission::RefusedKind;
 use crate::access::audit_log::AuditLog;
@@ -247,11 +248,11 @@ fn while_valid(
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.map_or(&b""[..], HeaderValue::as_bytes);
     let is_stream = [&b"text/event-stream"[..], b"application/jsonl"].contains(&kind);
+    if !is_stream {
+        return response.map(|body| held_body(body, place));
+    }
     let changed = async move {
         let _place = place;
-        if !is_stream {
-            return std::future::pending().await;
-        }
         loop {
             tokio::time::sleep(TOKEN_LOOK).await;
             if site.authentication.prove(&headers).ok().flatten().as_ref() != Some(&principal) {

@@ -1,23 +1,21 @@
 //! Keeps the requests of paired sites within their budgets ([`crate::access::budget`]).
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
-use hyper::body::{Frame, SizeHint};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::Name;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::reply::ProblemReply;
+use super::reply::held_body::held_body;
 use super::request::BODY_BYTES_MAX;
 use crate::access::budget::{Budget, Duty, Place, SHORT_BYTES_MAX};
 use crate::site::context::Site;
@@ -31,32 +29,6 @@ const SHORT_DEADLINE: Duration = Duration::from_secs(20);
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
 /// Items that a list may have: each takes memory of its own beside its bytes.
 const ITEMS_MAX: usize = 2_000_000;
-
-/// A body of an answer that keeps the place of its request.
-struct HeldBody {
-    inner: Body,
-    _place: Place,
-}
-
-impl HttpBody for HeldBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
 
 /// Keeps the requests of a paired site within its budget: each has a place until its answer is
 /// sent. Its body is read here, once there is room for it, and only for a site that may read or
@@ -95,7 +67,7 @@ async fn within(
         (request, Some(body))
     };
     let response = next.run(request).await;
-    Ok(response.map(|inner| Body::new(HeldBody { inner, _place: place })))
+    Ok(response.map(|inner| held_body(inner, place)))
 }
 
 /// Longest body of a request of a site to this path.

@@ -6,7 +6,7 @@ use penstock_proto::id::Name;
 
 use super::fair_share::Weights;
 use super::request::{Counter, Request};
-use super::wait::UnixMs;
+use super::wait::{UnixMs, WaitCode};
 
 /// A rule of an operator that holds the transfers which fit all that it names.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -71,14 +71,27 @@ impl Limits {
     }
 
     /// Returns the rule that holds a transfer now.
-    pub(super) fn pause_of(&self, request: &Request, now: UnixMs) -> Option<&Pause> {
+    fn pause_of(&self, request: &Request, now: UnixMs) -> Option<&Pause> {
         self.pauses.iter().find(|pause| pause.lasts(now) && pause.fits(request))
     }
 
     /// Returns the counter of a transfer that is closed now, and the time when it opens.
-    pub(super) fn closed_of(&self, request: &Request, now: UnixMs) -> Option<(&Counter, UnixMs)> {
+    fn closed_of(&self, request: &Request, now: UnixMs) -> Option<(&Counter, UnixMs)> {
         let mut closed = self.closed.iter().filter(|(_, opens)| **opens > now);
         closed.find(|(counter, _)| request.uses(counter)).map(|(counter, opens)| (counter, *opens))
+    }
+
+    /// Returns the rule of an operator by which a transfer must not run now, its object and end.
+    pub(super) fn closing(
+        &self,
+        request: &Request,
+        now: UnixMs,
+    ) -> Option<(WaitCode, &str, Option<UnixMs>)> {
+        if let Some(pause) = self.pause_of(request, now) {
+            return Some((WaitCode::PauseRule, &pause.name, pause.until));
+        }
+        let (counter, opens) = self.closed_of(request, now)?;
+        Some((WaitCode::Window, counter.name(), Some(opens)))
     }
 
     /// The times at which a rule or a closed window ends.

@@ -1,12 +1,13 @@
 //! The machine: what waits, what runs, and which starts next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use penstock_proto::id::TransferId;
 
 use super::fair_share::{FairShare, Weights};
 use super::limits::Limits;
-use super::request::{Counter, Request};
+use super::request::{Counter, Request, TurnRank};
 use super::reservations::Reservations;
 use super::wait::{Hold, UnixMs, Wait, WaitCode};
 
@@ -19,6 +20,33 @@ pub(super) struct Waiting {
     hold: Option<Hold>,
     /// Reason found by the last decision.
     code: WaitCode,
+}
+
+/// What tells one wait of a transfer from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitMark {
+    code: WaitCode,
+    since: UnixMs,
+    until: Option<UnixMs>,
+    /// Place among the limits of the one that is full.
+    full: Option<usize>,
+}
+
+impl Waiting {
+    /// Returns the reason for which a transfer must not start now, the object of it, and its end.
+    fn obstacle<'a>(
+        &'a self,
+        limits: &'a Limits,
+        now: UnixMs,
+    ) -> Option<(WaitCode, &'a str, Option<UnixMs>)> {
+        if let Some(hold) = self.hold.as_ref().filter(|hold| hold.until.is_none_or(|t| t > now)) {
+            return Some((hold.code, &hold.on, hold.until));
+        }
+        if let Some(time) = self.request.not_before.filter(|time| *time > now) {
+            return Some((WaitCode::NotBefore, "", Some(time)));
+        }
+        limits.closing(&self.request, now)
+    }
 }
 
 /// The machine. See the module.
@@ -109,24 +137,26 @@ impl Queue {
         self.remove_running(id) || has_waited
     }
 
-    /// Returns the transfers to start now, first ones first, and counts them as running.
+    /// Returns the transfers to start now, first ones first, and counts them as running. Where none
+    /// can start, it costs one look at each that waits, and no order is made.
     pub fn poll_starts(&mut self, now: UnixMs) -> Vec<TransferId> {
         self.shares.forget_idle(now);
         let mut starts = Vec::new();
-        let mut order = Order::of(self, now);
-        while !self.is_full()
-            && let Some(id) = order.next(self, now)
-        {
-            let waiting = self.waiting.remove(&id).expect("the order holds waiting transfers");
-            order.reservations.handle_start(&waiting.request, now);
-            self.add_running(waiting.request, now);
-            starts.push(id);
-        }
-        let rest = order.rest().map(|id| (id, WaitCode::Turn));
-        for (id, code) in rest.collect::<Vec<_>>().into_iter().chain(order.passed_over) {
-            if let Some(waiting) = self.waiting.get_mut(&id)
-                && waiting.code != code
+        if self.may_start_any() {
+            let mut order = Order::of(self, now);
+            while !self.is_full()
+                && let Some(id) = order.next(self, now)
             {
+                let waiting = self.waiting.remove(&id).expect("the order holds waiting transfers");
+                order.reservations.handle_start(&waiting.request, now);
+                self.add_running(waiting.request, now);
+                starts.push(id);
+            }
+        }
+        for waiting in self.waiting.values_mut() {
+            let obstacle = waiting.obstacle(&self.limits, now);
+            let code = obstacle.map_or(WaitCode::Turn, |(code, ..)| code);
+            if waiting.code != code {
                 (waiting.code, waiting.since) = (code, now);
             }
         }
@@ -139,7 +169,7 @@ impl Queue {
         if self.limits.pauses.is_empty() && self.limits.closed.is_empty() {
             return Vec::new();
         }
-        let must_stop = |request: &&Request| self.closing(request, now).is_some();
+        let must_stop = |request: &&Request| self.limits.closing(request, now).is_some();
         self.running.values().filter(must_stop).map(|request| request.id).collect()
     }
 
@@ -168,13 +198,12 @@ impl Queue {
         let mut shares = self.shares.clone();
         let mut listed = Vec::with_capacity(self.waiting.len().min(most));
         while listed.len() < most
-            && let Some(id) = order.first(&shares, &self.limits.weights, now)
+            && let Some(id) = order.take_first(&shares, &self.limits.weights, now)
         {
             let waiting = &self.waiting[&id];
             let request = &waiting.request;
             shares.expect(&request.group, &request.user, request.bytes());
             listed.push((id, self.wait_of(waiting, Some(listed.len() as u64), now)));
-            order.pass(id);
         }
         let seen: BTreeSet<_> = listed.iter().map(|(id, _)| *id).collect();
         let mut others: Vec<_> = self.waiting.values().collect();
@@ -202,13 +231,20 @@ impl Queue {
         (self.waiting.len(), self.running.len())
     }
 
-    /// Returns what tells one wait of a transfer from another: the reason, its begin and its end.
-    /// Costs less than [`Queue::wait`]. `None` if the transfer does not wait.
-    pub fn wait_mark(&self, id: TransferId, now: UnixMs) -> Option<(WaitCode, UnixMs, UnixMs)> {
-        let waiting = self.waiting.get(&id)?;
-        let obstacle = self.obstacle(waiting, now);
-        let (code, _, until) = obstacle.unwrap_or((WaitCode::Turn, "", None));
-        Some((code, waiting.since, until.unwrap_or_default()))
+    /// Returns what tells one wait from another, of all transfers that wait, in the order of ids.
+    /// Costs less than [`Queue::wait`] of each.
+    pub fn wait_marks(&self, now: UnixMs) -> impl Iterator<Item = (TransferId, WaitMark)> {
+        self.waiting.iter().map(move |(id, waiting)| {
+            let since = waiting.since;
+            let mark = match waiting.obstacle(&self.limits, now) {
+                Some((code, _, until)) => WaitMark { code, since, until, full: None },
+                None => {
+                    let full = self.full_counter(&waiting.request).map(|(place, _)| place);
+                    WaitMark { code: WaitCode::Turn, since, until: None, full }
+                }
+            };
+            (*id, mark)
+        })
     }
 
     /// Returns the places that promised deadlines need, and those that are in use.
@@ -217,7 +253,7 @@ impl Queue {
             let latest = waiting.request.latest_start?;
             // What is held beyond its latest start needs no place: its promise is lost already.
             let is_held = |until: Option<UnixMs>| until.is_none_or(|until| until > latest);
-            let obstacle = self.obstacle(waiting, now);
+            let obstacle = waiting.obstacle(&self.limits, now);
             let is_lost = obstacle.is_some_and(|(_, _, until)| is_held(until));
             (!is_lost).then_some((&waiting.request, latest))
         });
@@ -227,37 +263,19 @@ impl Queue {
     }
 
     fn wait_of(&self, waiting: &Waiting, position: Option<u64>, now: UnixMs) -> Wait {
-        let (code, on, until) = self.obstacle(waiting, now).unwrap_or_else(|| {
+        let (code, on, until) = waiting.obstacle(&self.limits, now).unwrap_or_else(|| {
             let full = self.full_counter(&waiting.request);
-            (WaitCode::Turn, full.map(Counter::name).unwrap_or_default(), None)
+            (WaitCode::Turn, full.map(|(_, counter)| counter.name()).unwrap_or_default(), None)
         });
         Wait { code, since: waiting.since, until, on: on.to_owned(), position }
     }
 
-    /// Returns the reason for which a transfer must not start now, the object of it, and its end.
-    fn obstacle<'a>(
-        &'a self,
-        waiting: &'a Waiting,
-        now: UnixMs,
-    ) -> Option<(WaitCode, &'a str, Option<UnixMs>)> {
-        if let Some(hold) = waiting.hold.as_ref().filter(|hold| hold.until.is_none_or(|t| t > now))
-        {
-            return Some((hold.code, &hold.on, hold.until));
-        }
-        let request = &waiting.request;
-        if let Some(time) = request.not_before.filter(|time| *time > now) {
-            return Some((WaitCode::NotBefore, "", Some(time)));
-        }
-        self.closing(request, now)
-    }
-
-    /// Returns the rule of an operator by which a transfer must not run now.
-    fn closing(&self, request: &Request, now: UnixMs) -> Option<(WaitCode, &str, Option<UnixMs>)> {
-        if let Some(pause) = self.limits.pause_of(request, now) {
-            return Some((WaitCode::PauseRule, &pause.name, pause.until));
-        }
-        let (counter, opens) = self.limits.closed_of(request, now)?;
-        Some((WaitCode::Window, counter.name(), Some(opens)))
+    /// Returns whether the limit of the site leaves a place for one that waits.
+    fn may_start_any(&self) -> bool {
+        let most = self.limits.running.get(&Counter::Site).copied().unwrap_or(u32::MAX);
+        let count = self.counts.get(&Counter::Site).copied().unwrap_or(0);
+        let are_short = || self.waiting.values().any(|waiting| waiting.request.is_short());
+        count < most || (!self.is_full() && are_short())
     }
 
     /// Returns whether no transfer can start, a short one neither: then the order of those that
@@ -281,14 +299,14 @@ impl Queue {
         })
     }
 
-    /// Returns a limit that has no place for a transfer.
-    fn full_counter(&self, request: &Request) -> Option<&Counter> {
-        let mut used = self.limits.running.iter().filter(|(counter, _)| request.uses(counter));
-        let is_full = |(counter, most): &(&Counter, &u32)| {
-            self.counts.get(*counter).copied().unwrap_or(0) >= **most
-        };
+    /// Returns a limit that has no place for a transfer, and its place among the limits.
+    fn full_counter(&self, request: &Request) -> Option<(usize, &Counter)> {
         // That of the site comes first in the order of counters, and tells least.
-        used.by_ref().filter(is_full).last().map(|(counter, _)| counter)
+        let mut limits = self.limits.running.iter().enumerate().rev();
+        let full = limits.find(|(_, (counter, most))| {
+            request.uses(counter) && self.counts.get(*counter).copied().unwrap_or(0) >= **most
+        });
+        full.map(|(place, (counter, _))| (place, counter))
     }
 
     fn add_running(&mut self, request: Request, now: UnixMs) {
@@ -332,84 +350,69 @@ impl Queue {
 struct Order {
     /// Urgent ones and those with a deadline to keep, first ones last.
     first: Vec<TransferId>,
-    /// Of each group and user, first ones last.
-    of_user: BTreeMap<(String, String), Vec<TransferId>>,
-    /// Those that do not start in this decision, and the reasons.
-    passed_over: Vec<(TransferId, WaitCode)>,
+    /// Of each group and user. Few of many are taken, so they are not sorted.
+    of_user: BTreeMap<(String, String), BinaryHeap<Reverse<TurnRank>>>,
     /// The places that promised deadlines need.
     reservations: Reservations,
 }
 
 impl Order {
     fn of(queue: &Queue, now: UnixMs) -> Self {
-        let (mut first, mut passed_over) = (Vec::new(), Vec::new());
-        let mut of_user: BTreeMap<(&str, &str), Vec<&Request>> = BTreeMap::new();
-        for (id, waiting) in &queue.waiting {
+        let mut first = Vec::new();
+        let mut of_user: BTreeMap<(&str, &str), Vec<Reverse<TurnRank>>> = BTreeMap::new();
+        for waiting in queue.waiting.values() {
             let request = &waiting.request;
-            if let Some((code, _, _)) = queue.obstacle(waiting, now) {
-                passed_over.push((*id, code));
-            } else if request.is_before_shares(now) {
+            if waiting.obstacle(&queue.limits, now).is_some() {
+                continue;
+            }
+            if request.is_before_shares(now) {
                 first.push(request);
             } else {
-                of_user.entry((&request.group, &request.user)).or_default().push(request);
+                let user = (&*request.group, &*request.user);
+                of_user.entry(user).or_default().push(Reverse(request.rank()));
             }
         }
-        first.sort_by_key(|request| (!request.urgent, request.start_by, request.rank()));
-        let ids = |requests: Vec<&Request>| -> Vec<_> {
-            requests.into_iter().rev().map(|request| request.id).collect()
-        };
-        let of_user = of_user.into_iter().map(|((group, user), mut requests)| {
-            requests.sort_by_key(|request| request.rank());
-            ((group.to_owned(), user.to_owned()), ids(requests))
+        first.sort_by_key(|request| Reverse((!request.urgent, request.start_by, request.rank())));
+        let of_user = of_user.into_iter().map(|((group, user), ranks)| {
+            ((group.to_owned(), user.to_owned()), BinaryHeap::from(ranks))
         });
-        let reservations = queue.reservations(now);
-        Self { first: ids(first), of_user: of_user.collect(), passed_over, reservations }
-    }
-
-    /// Returns the first one by urgency, deadline and share.
-    fn first(&self, shares: &FairShare, weights: &Weights, now: UnixMs) -> Option<TransferId> {
-        if let Some(id) = self.first.last() {
-            return Some(*id);
-        }
-        let users = self.of_user.iter().filter_map(|(key, ids)| Some((key, *ids.last()?)));
-        let by_share =
-            users.map(|((group, user), id)| (shares.rank(weights, group, user, now), id));
-        by_share
-            .min_by(|(one, a), (other, b)| one.total_cmp(other).then(a.cmp(b)))
-            .map(|(_, id)| id)
-    }
-
-    /// Returns those that are left in the order.
-    fn rest(&self) -> impl Iterator<Item = TransferId> + '_ {
-        self.first.iter().chain(self.of_user.values().flatten()).copied()
-    }
-
-    /// Takes the first one out of the order.
-    fn pass(&mut self, id: TransferId) {
-        if self.first.last() == Some(&id) {
-            self.first.pop();
-            return;
-        }
-        for ids in self.of_user.values_mut() {
-            if ids.last() == Some(&id) {
-                ids.pop();
-                return;
-            }
+        Self {
+            first: first.into_iter().map(|request| request.id).collect(),
+            of_user: of_user.collect(),
+            reservations: queue.reservations(now),
         }
     }
 
-    /// Returns the next transfer for which there is a place.
+    /// Takes the first one by urgency, deadline and share out of the order.
+    fn take_first(
+        &mut self,
+        shares: &FairShare,
+        weights: &Weights,
+        now: UnixMs,
+    ) -> Option<TransferId> {
+        if let Some(id) = self.first.pop() {
+            return Some(id);
+        }
+        let users = self.of_user.iter_mut().filter(|(_, ranks)| !ranks.is_empty());
+        let by_share = users.map(|((group, user), ranks)| {
+            let id = ranks.peek().map(|Reverse((.., id))| *id);
+            (shares.rank(weights, group, user, now), id, ranks)
+        });
+        let next =
+            by_share.min_by(|(one, a, _), (other, b, _)| one.total_cmp(other).then(a.cmp(b)));
+        next.and_then(|(.., ranks)| ranks.pop()).map(|Reverse((.., id))| id)
+    }
+
+    /// Takes the next transfer for which there is a place.
     fn next(&mut self, queue: &Queue, now: UnixMs) -> Option<TransferId> {
         loop {
-            let id = self.first(&queue.shares, &queue.limits.weights, now)?;
-            self.pass(id);
+            let id = self.take_first(&queue.shares, &queue.limits.weights, now)?;
             let request = &queue.waiting[&id].request;
             if queue.has_place(request)
                 && (request.urgent || self.reservations.have_place(request, now))
             {
                 return Some(id);
             }
-            self.passed_over.push((id, WaitCode::Turn));
         }
     }
 }

@@ -22,8 +22,8 @@
 //!    that comes back keeps its age.
 //!
 //! The machine has no clock: times are milliseconds since 1970, as windows are wall-clock times.
-//! One decision costs one pass over the waiting transfers and a sort; 10,000 take some
-//! milliseconds (`benches/engine.rs`).
+//! One decision costs a pass over the waiting transfers; 10,000 take less than a millisecond where
+//! none can start, and a few where one can (`benches/engine.rs`).
 
 mod fair_share;
 mod forecast;
@@ -38,7 +38,7 @@ mod wait;
 pub use fair_share::{HALF_LIFE_MS, Weights};
 pub use forecast::{FORECASTS_MAX, Forecast};
 pub use limits::{Limits, Pause};
-pub use machine::Queue;
+pub use machine::{Queue, WaitMark};
 pub use promise::Unkeepable;
 pub use request::{Counter, PRIORITY_DEFAULT, Request, SHORT_SECONDS};
 pub use wait::{Hold, UnixMs, Wait, WaitCode};

@@ -15,6 +15,9 @@ const FORECAST_BYTES_MAX: u64 = 1 << 50;
 /// Items left, at most, of a transfer that counts as nearly finished.
 const NEARLY_ITEMS: u64 = 100;
 
+/// Rank among the transfers of one user; see [`Request::rank`].
+pub(super) type TurnRank = (bool, u8, UnixMs, TransferId);
+
 /// What the queue knows of one transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -73,7 +76,7 @@ impl Request {
     }
 
     /// Rank among the transfers of one user; the least starts first.
-    pub(super) fn rank(&self) -> (bool, u8, UnixMs, TransferId) {
+    pub(super) fn rank(&self) -> TurnRank {
         let is_nearly_done = self.nearly_done_items.is_some_and(|items| items <= NEARLY_ITEMS);
         (!is_nearly_done, 100 - self.priority.min(100), self.created, self.id)
     }

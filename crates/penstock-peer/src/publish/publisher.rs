@@ -1,6 +1,7 @@
 //! The publisher of a task: its state, and the choice of its next step.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use penstock_api::task::{Report, Work};
@@ -83,13 +84,19 @@ impl Publisher<'_> {
             if let Some(action) = state.epochs.poll_action(now) {
                 return Next::Action(action);
             }
-            if stopping && state.epochs.is_clean() {
-                return Next::End;
-            }
             if stopping {
-                // An epoch that stays sealed, its store being offline, is never clean again.
+                // A lane that has got the whole of its piece still hands it in. An epoch that stays
+                // sealed, its store being offline, is never clean again.
+                let is_last = self.shared.lanes_ended.load(Ordering::Acquire);
+                if is_last && state.epochs.is_clean() {
+                    return Next::End;
+                }
                 state.epochs.handle_flush();
-                return state.epochs.poll_action(now).map_or(Next::End, Next::Action);
+                match state.epochs.poll_action(now) {
+                    Some(action) => return Next::Action(action),
+                    None if is_last => return Next::End,
+                    None => {}
+                }
             }
             let due = state.epochs.poll_timeout().map_or(TICK, |at| at.since(now).min(TICK));
             let waited = self.shared.publish_wake.wait_timeout(state, due);

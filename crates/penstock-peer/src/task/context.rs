@@ -185,6 +185,8 @@ pub(crate) struct TaskContext {
     pub(crate) publish_wake: Condvar,
     pub(crate) local_wake: Condvar,
     pub(crate) stopping: AtomicBool,
+    /// Set when no lane writes any more.
+    pub(crate) lanes_ended: AtomicBool,
     /// The store's sync marker stays as it is: the ledger is in doubt (A5).
     pub(crate) keep_marker: AtomicBool,
     pub(crate) stop_until: AtomicU64,
@@ -267,6 +269,15 @@ impl TaskContext {
         self.lock().epochs.handle_flush();
         self.end_pacing();
         self.notify_all();
+    }
+
+    /// Handles the end of all lanes of a stopping task: what they have written by now is all that
+    /// has to be made durable.
+    pub(crate) fn handle_lanes_ended(&self) {
+        // The publisher looks under this lock before it waits.
+        let _state = self.lock();
+        self.lanes_ended.store(true, Ordering::Release);
+        self.publish_wake.notify_all();
     }
 
     /// Returns the record of requests and returns, if other peers share the transfer.

@@ -62,6 +62,7 @@ pub(super) fn coordinate(shared: &Arc<TaskContext>) {
     for thread in threads {
         let _ = thread.join();
     }
+    shared.handle_lanes_ended();
     hand_over(shared);
 }
 

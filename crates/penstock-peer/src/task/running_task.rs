@@ -90,6 +90,7 @@ impl RunningTask {
             publish_wake: Condvar::new(),
             local_wake: Condvar::new(),
             stopping: AtomicBool::new(false),
+            lanes_ended: AtomicBool::new(false),
             keep_marker: AtomicBool::new(spec.doubt),
             stop_until: AtomicU64::new(0),
             pages: Mutex::new(VecDeque::new()),

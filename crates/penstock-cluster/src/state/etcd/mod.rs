@@ -51,7 +51,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    ListKey, ListOrder, Listed, Pairing, SiteState, SqliteState, StateError, Stub, TransferRecord,
+    ListKey, ListOrder, Listed, Pairing, SiteState, SqliteState, StateError, StoredIn, Stub,
+    TransferRecord,
 };
 use crate::etcd::{Etcd, EtcdError, Operation};
 use crate::keys::Keys;
@@ -533,6 +534,16 @@ impl SiteState for EtcdState {
         limit: usize,
     ) -> Result<Vec<Listed>, StateError> {
         self.cache.overview(order, after, limit)
+    }
+
+    fn overview_in(
+        &self,
+        stored: StoredIn,
+        order: ListOrder,
+        after: Option<ListKey>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError> {
+        self.cache.overview_in(stored, order, after, limit)
     }
 
     fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {

@@ -1,8 +1,8 @@
 //! Filters of the list of transfers.
 
 use penstock_api::rest::WaitingView;
-use penstock_api::transfer::{TransferReport, TransferState};
-use penstock_cluster::state::{ListKey, ListOrder};
+use penstock_api::transfer::{Location, TransferReport, TransferRequest, TransferState};
+use penstock_cluster::state::{ListKey, ListOrder, TransferRecord};
 use penstock_proto::id::Name;
 
 /// Codes of waits that end without anybody's help, or that a person has asked for.
@@ -32,23 +32,64 @@ pub struct TransferFilter {
     pub order: ListOrder,
 }
 
+/// The properties of a transfer by which lists are filtered, but for its wait.
+pub(super) struct Facts<'a> {
+    pub(super) state: TransferState,
+    pub(super) source: &'a Location,
+    pub(super) target: &'a Location,
+    pub(super) owner: Option<&'a Name>,
+    pub(super) label: &'a str,
+    /// Seconds since 1970.
+    pub(super) created: u64,
+}
+
+impl<'a> Facts<'a> {
+    fn of_report(report: &'a TransferReport) -> Self {
+        let TransferReport { state, source, target, owner, label, created, .. } = report;
+        let (state, owner, created) = (*state, owner.as_ref(), *created);
+        Self { state, source, target, owner, label, created }
+    }
+
+    pub(super) fn of_record(record: &'a TransferRecord) -> Self {
+        let TransferRequest { source, target, label, .. } = &record.request;
+        let (state, owner, created) = (record.state, record.owner.as_ref(), record.created);
+        Self { state, source, target, owner, label, created }
+    }
+}
+
 impl TransferFilter {
     /// Returns whether a transfer is in the list.
     pub(super) fn matches(&self, report: &TransferReport) -> bool {
-        let (source, target) = (&report.source, &report.target);
+        self.may_match(&Facts::of_report(report))
+            && (!self.needs_attention || needs_attention(report))
+    }
+
+    /// Returns whether a transfer is in the list as far as these facts tell.
+    pub(super) fn may_match(&self, facts: &Facts<'_>) -> bool {
         let is_any = |wanted: &Option<Name>, names: [&Name; 2]| {
             wanted.as_ref().is_none_or(|name| names.contains(&name))
         };
-        let created_ms = report.created.saturating_mul(1000);
-        (self.states.is_empty() || self.states.contains(&report.state))
-            && is_any(&self.site, [&source.site, &target.site])
-            && is_any(&self.store, [&source.store, &target.store])
-            && (self.owner.is_none() || self.owner == report.owner)
-            && (self.label.is_empty()
-                || report.label.to_lowercase().contains(&self.label.to_lowercase()))
+        let created_ms = facts.created.saturating_mul(1000);
+        (self.states.is_empty() || self.states.contains(&facts.state))
+            && is_any(&self.site, [&facts.source.site, &facts.target.site])
+            && is_any(&self.store, [&facts.source.store, &facts.target.store])
+            && (self.owner.is_none() || self.owner.as_ref() == facts.owner)
             && self.since_ms.is_none_or(|since| created_ms >= since)
             && self.until_ms.is_none_or(|until| created_ms < until)
-            && (!self.needs_attention || needs_attention(report))
+            && (self.label.is_empty()
+                || facts.label.to_lowercase().contains(&self.label.to_lowercase()))
+    }
+
+    /// Returns the only states in which a transfer of the list can be; `None` for all of them.
+    pub(super) fn only_states(&self) -> Option<Vec<TransferState>> {
+        if self.states.is_empty() && !self.needs_attention {
+            return None;
+        }
+        let may_be = |state: &TransferState| {
+            (self.states.is_empty() || self.states.contains(state))
+                && (!self.needs_attention || !is_over(*state))
+        };
+        Some(TransferState::ALL.into_iter().filter(may_be).collect())
     }
 
     /// Returns whether no transfer behind a place can be in the list.
@@ -59,6 +100,11 @@ impl TransferFilter {
             ListOrder::OldestFirst => self.until_ms.is_some_and(|until| created_ms >= until),
         }
     }
+}
+
+/// Returns whether a transfer in this state needs nobody any more.
+fn is_over(state: TransferState) -> bool {
+    matches!(state, TransferState::Done | TransferState::Cancelled)
 }
 
 fn needs_attention(report: &TransferReport) -> bool {

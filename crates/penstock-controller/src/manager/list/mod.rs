@@ -6,18 +6,20 @@
 mod cursor;
 mod filter;
 
+use filter::Facts;
 pub use filter::TransferFilter;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use penstock_api::problem::Problem;
 use penstock_api::rest::{LIST_MAX, Page, TransferSummary};
-use penstock_api::transfer::TransferReport;
-use penstock_cluster::state::{ListKey, Listed, SiteState};
+use penstock_api::transfer::{TransferReport, TransferState};
+use penstock_cluster::state::{ListKey, ListOrder, Listed, SiteState, StateError, StoredIn, Stub};
 use penstock_proto::id::Name;
 
 use super::caller::Caller;
-use super::queue::{Live, TransferTable};
+use super::queue::{Live, Table, TransferTable};
 use super::stubs::Stubs;
 
 /// Lists transfers of this site, and those of other sites that concern it.
@@ -31,7 +33,8 @@ pub(super) struct TransferList {
 /// A transfer of a list, and its place in the order.
 struct Found {
     key: ListKey,
-    line: Listed,
+    /// Set if another site owns it.
+    stub: Option<Box<Stub>>,
     report: TransferReport,
 }
 
@@ -63,16 +66,10 @@ impl TransferList {
         let found = self.find(filter, after, limit, caller)?;
         let is_full = found.len() == limit;
         let next = found.last().filter(|_| is_full).map(|last| cursor::text(last.key, filter));
-        let stubs = found.iter().filter_map(|found| match &found.line {
-            Listed::Stub(stub) => Some(stub.as_ref().clone()),
-            Listed::Own(_) => None,
-        });
+        let stubs = found.iter().filter_map(|found| found.stub.as_deref().cloned());
         let mut shown = self.stubs.refresh_all(stubs.collect());
         let items = found.into_iter().map(|found| {
-            let newer = match found.line {
-                Listed::Stub(stub) => shown.remove(&stub.view.id),
-                Listed::Own(_) => None,
-            };
+            let newer = found.stub.and_then(|stub| shown.remove(&stub.view.id));
             TransferSummary::of(&newer.unwrap_or(found.report), &self.site)
         });
         Ok(Page { items: items.collect(), next })
@@ -82,38 +79,121 @@ impl TransferList {
     fn find(
         &self,
         filter: &TransferFilter,
-        mut after: Option<ListKey>,
+        after: Option<ListKey>,
         limit: usize,
         caller: &Caller,
     ) -> Result<Vec<Found>, Problem> {
+        let search = Search { list: self, filter, after, limit, caller };
+        match filter.only_states() {
+            None => search.among(|after, page| self.state.overview(filter.order, after, page)),
+            Some(states) => search.in_states(&states),
+        }
+    }
+}
+
+/// The search for one part of a list.
+struct Search<'a> {
+    list: &'a TransferList,
+    filter: &'a TransferFilter,
+    after: Option<ListKey>,
+    limit: usize,
+    caller: &'a Caller,
+}
+
+impl Search<'_> {
+    /// Returns the first ones of those that `read` returns, behind a place and so many at a time.
+    fn among(
+        &self,
+        read: impl Fn(Option<ListKey>, usize) -> Result<Vec<Listed>, StateError>,
+    ) -> Result<Vec<Found>, Problem> {
+        let mut after = self.after;
         // Most lines may be those of others.
-        let is_all = caller.sees_all_transfers() && *filter == TransferFilter::default();
-        let page = if is_all { limit } else { LIST_MAX };
+        let is_all = TransferFilter { states: Vec::new(), ..self.filter.clone() }
+            == TransferFilter { order: self.filter.order, ..TransferFilter::default() };
+        let takes_all = is_all && self.caller.sees_all_transfers();
+        let page = if takes_all { self.limit } else { LIST_MAX };
         let mut all = Vec::new();
         loop {
-            let part = self.state.overview(filter.order, after, page)?;
+            let part = read(after, page)?;
             after = part.last().map(Listed::key);
-            let is_last = part.len() < page || after.is_some_and(|key| filter.is_behind(key));
+            let is_last = part.len() < page || after.is_some_and(|key| self.filter.is_behind(key));
             let seen = part.into_iter().filter(|line| match line {
-                Listed::Own(record) => caller.may_see(record),
-                Listed::Stub(stub) => caller.may_see_stub(stub),
+                Listed::Own(record) => self.caller.may_see(record),
+                Listed::Stub(stub) => self.caller.may_see_stub(stub),
             });
-            all.extend(seen.map(|line| self.found(line)).filter(|it| filter.matches(&it.report)));
-            if is_last || all.len() >= limit {
-                all.truncate(limit);
+            let table = self.list.table.lock();
+            let found = seen.map(|line| found(&table, line));
+            all.extend(found.filter(|found| self.filter.matches(&found.report)));
+            if is_last || all.len() >= self.limit {
+                all.truncate(self.limit);
                 return Ok(all);
             }
         }
     }
 
-    fn found(&self, line: Listed) -> Found {
-        let report = match &line {
-            Listed::Own(record) => {
-                let table = self.table.lock();
-                table.live.get(&record.id()).map_or_else(|| record.brief(), Live::brief)
+    /// Returns the first ones of those in some states: transfers that have not ended as the table
+    /// has them, others as they are stored. Costs little for each of the other transfers.
+    fn in_states(&self, states: &[TransferState]) -> Result<Vec<Found>, Problem> {
+        let order = self.filter.order;
+        // The table first: what leaves it meanwhile is stored by then.
+        let mut all = self.among_live();
+        for state in states.iter().copied() {
+            let kinds: &[bool] = if state.is_ended() { &[true, false] } else { &[false] };
+            for own in kinds.iter().copied() {
+                let stored = StoredIn { state, own };
+                let read = |after, page| self.list.state.overview_in(stored, order, after, page);
+                all.extend(self.among(read)?);
             }
-            Listed::Stub(stub) => TransferReport { owner: stub.user.clone(), ..stub.view.clone() },
-        };
-        Found { key: line.key(), line, report }
+        }
+        all.sort_by(|a, b| in_order(order, a.key, b.key));
+        all.dedup_by(|a, b| a.key == b.key && a.stub.is_some() == b.stub.is_some());
+        all.truncate(self.limit);
+        Ok(all)
+    }
+
+    /// Returns the first ones of the transfers of this site that have not ended.
+    fn among_live(&self) -> Vec<Found> {
+        let (filter, order) = (self.filter, self.filter.order);
+        let is_behind =
+            |key: ListKey| self.after.is_none_or(|after| in_order(order, after, key).is_lt());
+        let table = self.list.table.lock();
+        let records = table.live.values().map(|live| &live.record);
+        let fit = records.filter(|record| {
+            filter.may_match(&Facts::of_record(record))
+                && is_behind((record.created, record.id()))
+                && self.caller.may_see(record)
+        });
+        let mut keys: Vec<_> = fit.map(|record| (record.created, record.id())).collect();
+        drop(table);
+        keys.sort_unstable_by(|a, b| in_order(order, *a, *b));
+        let table = self.list.table.lock();
+        let found = keys.into_iter().filter_map(|key| {
+            let report = table.live.get(&key.1)?.brief();
+            Some(Found { key, stub: None, report })
+        });
+        found.filter(|found| filter.matches(&found.report)).take(self.limit).collect()
+    }
+}
+
+/// Returns the order of two places in a list.
+fn in_order(order: ListOrder, a: ListKey, b: ListKey) -> Ordering {
+    match order {
+        ListOrder::NewestFirst => b.cmp(&a),
+        ListOrder::OldestFirst => a.cmp(&b),
+    }
+}
+
+/// Returns a line of the state as it is now.
+fn found(table: &Table, line: Listed) -> Found {
+    let key = line.key();
+    match line {
+        Listed::Own(record) => {
+            let live = table.live.get(&record.id());
+            Found { key, stub: None, report: live.map_or_else(|| record.brief(), Live::brief) }
+        }
+        Listed::Stub(stub) => {
+            let report = TransferReport { owner: stub.user.clone(), ..stub.view.clone() };
+            Found { key, stub: Some(stub), report }
+        }
     }
 }

@@ -179,13 +179,18 @@ impl Admission {
         claim: &PathText,
         caller: &Caller,
     ) -> Result<(), Problem> {
-        let place = self.absolute(&request.target.store, claim);
+        let target = &request.target.store;
+        let place = self.absolute(target, claim);
         let table = self.table.lock();
         table.check_room(caller)?;
         let other = table.holders().find(|record| {
             let store = &record.request.target.store;
             record.id() != request.id
-                && place::overlap(&place, &self.absolute(store, &record.claim))
+                && if store == target {
+                    place::overlap(&claim.0, &record.claim.0)
+                } else {
+                    place::overlap(&place, &self.absolute(store, &record.claim))
+                }
         });
         let Some(other) = other else { return Ok(()) };
         if !caller.may_see(other) {

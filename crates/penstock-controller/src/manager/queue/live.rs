@@ -23,7 +23,7 @@ use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{Pause, TransferReport, TransferState, Waiting};
 use penstock_cluster::clock::{now_ms, now_seconds};
 use penstock_cluster::state::{TransferRecord, Wish};
-use penstock_engine::queue::{UnixMs, WaitCode};
+use penstock_engine::queue::{UnixMs, WaitCode, WaitMark};
 use penstock_engine::retry::Backoff;
 use penstock_proto::id::TransferId;
 
@@ -64,7 +64,7 @@ pub(crate) struct Live {
     /// The reason for which it waits, as the last decision of the queue found it.
     pub(crate) waiting: Option<Waiting>,
     /// What tells that reason from another one.
-    pub(crate) wait_mark: Option<(WaitCode, UnixMs, UnixMs)>,
+    pub(crate) wait_mark: Option<WaitMark>,
 }
 
 impl Live {
@@ -202,6 +202,7 @@ impl Live {
         debug_assert!(self.is_waiting(), "an attempt at a transfer that does not wait");
         let control = Arc::new(RunControl::default());
         self.run = Some(Arc::clone(&control));
+        (self.waiting, self.wait_mark) = (None, None);
         self.watch = Some(ProgressWatch::new(&self.record.request, Instant::now()));
         self.stalled = None;
         self.rate = self.record.request.options.limits.rate_bits_per_s;

@@ -8,8 +8,9 @@ use penstock_api::queue::{
 };
 use penstock_api::rest::WaitingView;
 use penstock_api::timestamp::Timestamp;
-use penstock_api::transfer::{TransferRequest, Waiting};
+use penstock_api::transfer::Waiting;
 use penstock_cluster::clock::now_ms;
+use penstock_cluster::state::TransferRecord;
 use penstock_engine::queue::{Counter, Forecast, Pause, UnixMs, WaitCode};
 use penstock_proto::id::{Name, TransferId};
 
@@ -43,28 +44,35 @@ impl Table {
         forecast: Option<&Forecast>,
     ) -> Option<QueueEntry> {
         let live = self.live.get(&id)?;
-        let TransferRequest { label, source, target, urgent, .. } = live.record.request.clone();
+        // Not as a whole: it may name many paths.
+        let request = &live.record.request;
         Some(QueueEntry {
             id,
             owner: live.record.owner.clone(),
-            label,
-            source,
-            target,
+            label: request.label.clone(),
+            source: request.source.clone(),
+            target: request.target.clone(),
             waiting: WaitingView::from(waiting),
-            urgent,
-            deadline: live.brief().deadline,
+            urgent: request.urgent,
+            deadline: request.deadline.and_then(|_| live.brief().deadline),
             forecast_start: forecast.and_then(|it| it.start).map(Timestamp::of_ms),
             forecast_end: forecast.and_then(|it| it.end).map(Timestamp::of_ms),
         })
     }
 
     fn users(&self, now: UnixMs) -> Vec<QueueUserView> {
-        let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        // Of an owner, or without one of a submitter. A text for each transfer would cost more.
+        let mut of_owner: BTreeMap<_, (&TransferRecord, u64, u64)> = BTreeMap::new();
         for live in self.live.values() {
-            let count = counts.entry(live.record.user_text()).or_default();
-            count.0 += u64::from(live.run.is_some());
-            count.1 += u64::from(live.is_waiting());
+            let record = &live.record;
+            let submitter = record.owner.is_none().then_some(&record.submitter);
+            let count = of_owner.entry((&record.owner, submitter)).or_insert((record, 0, 0));
+            count.1 += u64::from(live.run.is_some());
+            count.2 += u64::from(live.is_waiting());
         }
+        let texts =
+            of_owner.into_values().map(|(record, runs, waits)| (record.user_text(), (runs, waits)));
+        let counts: BTreeMap<String, (u64, u64)> = texts.collect();
         let weights = self.schedule.rules().weights();
         let named = self.schedule.users().chain(weights.keys().map(String::as_str));
         let names: BTreeSet<_> = named.chain(counts.keys().map(String::as_str)).collect();

@@ -14,7 +14,7 @@ use penstock_cluster::state::{TransferRecord, Wish};
 use penstock_engine::queue::rates::{RateNeed, divide};
 use penstock_engine::queue::{
     Counter, Forecast, Hold, Limits, PRIORITY_DEFAULT, Queue, Request, UnixMs, Unkeepable, Wait,
-    WaitCode,
+    WaitCode, WaitMark,
 };
 use penstock_proto::id::{Name, TransferId};
 
@@ -239,13 +239,12 @@ impl Schedule {
         self.queue.wait(id, now_ms).map(view_of)
     }
 
-    /// Returns what tells one wait of a transfer from another, at little cost.
-    pub(crate) fn wait_mark(
+    /// Returns what tells one wait from another, of all transfers that wait, at little cost.
+    pub(crate) fn wait_marks(
         &self,
-        id: TransferId,
         now_ms: UnixMs,
-    ) -> Option<(WaitCode, UnixMs, UnixMs)> {
-        self.queue.wait_mark(id, now_ms)
+    ) -> impl Iterator<Item = (TransferId, WaitMark)> {
+        self.queue.wait_marks(now_ms)
     }
 
     /// Returns up to `most` waiting transfers in the order in which they would start, with the

@@ -27,7 +27,8 @@ use super::schedule::Schedule;
 use crate::manager::caller::Caller;
 use crate::manager::config::ManagerConfig;
 
-/// Transfers that may wait at a time; more are refused until some have ended.
+/// Transfers that may wait at a time, beside those that run; more are refused until some have
+/// begun.
 pub const LIVE_MAX: usize = 10_000;
 /// The same of those that read from one other site, where that site submits one.
 const LIVE_OF_SITE_MAX: usize = 1000;
@@ -47,8 +48,6 @@ pub(crate) struct Table {
     busy: HashMap<TransferId, Option<TransferRecord>>,
     /// Attempts that have a thread.
     running: usize,
-    /// Attempts that had a thread when reasons were last written.
-    running_told: usize,
     pub(super) schedule: Schedule,
     /// Time of the last look at deadlines.
     deadlines_looked: Option<Instant>,
@@ -69,7 +68,6 @@ impl Table {
             live: live.into_iter().map(|it| (it.record.id(), it)).collect(),
             busy: HashMap::new(),
             running: 0,
-            running_told: 0,
             schedule: Schedule::new(site, limits, memory, now_ms()),
             deadlines_looked: None,
             looked: Instant::now(),
@@ -110,16 +108,14 @@ impl Table {
             let run = self.live.get(&id).filter(|live| live.record.wish == Wish::None);
             run.and_then(|live| live.run.as_ref()).inspect(|run| run.pause());
         }
-        let is_told = self.running_told == self.running;
-        self.running_told = self.running;
-        for (id, live) in &mut self.live {
-            let mark = self.schedule.wait_mark(*id, now.1);
-            if is_told && mark == live.wait_mark {
+        for (id, mark) in self.schedule.wait_marks(now.1) {
+            let Some(live) = self.live.get_mut(&id) else { continue };
+            if live.wait_mark == Some(mark) {
                 continue;
             }
-            (live.wait_mark, live.waiting) = (mark, self.schedule.waiting(*id, now.1));
+            (live.wait_mark, live.waiting) = (Some(mark), self.schedule.waiting(id, now.1));
             if let Some(waiting) = live.waiting.as_ref().filter(|_| live.full.is_none()) {
-                let reason = reason_of(waiting, self.running, &self.schedule);
+                let reason = reason_of(waiting, &self.schedule);
                 live.record.reason = reason.unwrap_or(mem::take(&mut live.record.reason));
             }
         }
@@ -248,7 +244,7 @@ impl Table {
     /// # Errors
     /// Code `queue-full`.
     pub(crate) fn check_room(&self, caller: &Caller) -> Result<(), Problem> {
-        if self.live.len() >= LIVE_MAX {
+        if self.live.len().saturating_sub(self.running) >= LIVE_MAX {
             let title = format!("{LIVE_MAX} transfers wait already");
             return Err(Problem::new(ProblemCode::QueueFull, title));
         }
@@ -301,11 +297,13 @@ impl Table {
 }
 
 /// Returns the reason of a wait that the queue decides; `None` where another one says more.
-fn reason_of(waiting: &Waiting, running: usize, schedule: &Schedule) -> Option<String> {
+fn reason_of(waiting: &Waiting, schedule: &Schedule) -> Option<String> {
     let of = |code: WaitCode| waiting.code == code.as_str();
     let on = &waiting.on;
     if of(WaitCode::Turn) {
-        return Some(format!("waiting for its turn: {running} transfers run at this site"));
+        let full =
+            if on.is_empty() { String::new() } else { format!(": the limit of `{on}` is full") };
+        return Some(format!("waiting for its turn{full}"));
     }
     if of(WaitCode::PauseRule) {
         let mut rules = schedule.rules().pauses();

@@ -87,6 +87,43 @@ fn a_filter_chooses_by_the_state_of_now() {
     assert!(list.unwrap().items[0].ended_at.is_some());
 }
 
+/// Promise (A2): the parts of a list by state hold each transfer of these states once, in the order
+/// of the whole list, whether it has ended or not.
+#[test]
+fn a2_a_list_by_state_in_parts_is_complete() {
+    let world = World::new(1);
+    world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+    let (_, end) = world.call();
+    let problem = Problem::new(ProblemCode::Manifest, "the list is broken");
+    end.send(RunOutcome::Failed(problem)).unwrap();
+    world.wait(1, TransferState::Failed);
+    world.submit(2, "lab:raw/a", "hpc:s/2").unwrap();
+    let (_, _runs) = world.call();
+    (3..=9).for_each(|id| drop(world.submit(id, "lab:raw/a", &format!("hpc:s/{id}")).unwrap()));
+    world.act(4, Action::Pause).unwrap();
+    let states = vec![TransferState::Queued, TransferState::Failed];
+    for order in [ListOrder::NewestFirst, ListOrder::OldestFirst] {
+        let all = TransferFilter { order, ..Default::default() };
+        let wanted: Vec<_> =
+            ids(&world, &all).into_iter().filter(|id| ![2, 4].contains(id)).collect();
+        let filter = TransferFilter { states: states.clone(), ..all };
+        let (mut cursor, mut seen) = (None, Vec::new());
+        loop {
+            let list = world.manager.list(&filter, cursor.as_deref(), 3, &Caller::local());
+            let page = list.unwrap();
+            seen.extend(page.items.iter().map(|item| item.id.0[0]));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, wanted, "{order:?}");
+    }
+    let anna =
+        TransferFilter { states, owner: Some("anna".parse().unwrap()), ..Default::default() };
+    assert!(ids(&world, &anna).is_empty());
+}
+
 /// Promise: a user changes what decides about the start of a transfer; what another one has changed
 /// meanwhile is not overwritten, and a repeated submission is still the same transfer.
 #[test]

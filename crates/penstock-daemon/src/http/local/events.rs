@@ -1,12 +1,16 @@
 //! Server-sent events: of one transfer until it ends, or of all.
 
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use axum::extract::Path;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName};
-use axum::response::sse::{Event as Line, KeepAlive, Sse};
+use axum::response::sse::{Event as Line, Sse};
+use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::{self, Stream};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::Event;
@@ -24,6 +28,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Header with the id of the event that a client has received last (WHATWG HTML, 9.2.3).
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// The event that tells of a loss, as JSON.
+const RESET: &str = r#"{"type":"reset"}"#;
+/// Bytes of events after which a part of a stream is sent.
+const PART_BYTES_MAX: usize = 16 << 10;
+/// Longest silence of a stream.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
 fn line(event: &Event) -> Line {
     // Our own types always have a JSON form; an empty line would be no event at all.
     Line::default().json_data(event).unwrap_or_default()
@@ -36,7 +47,7 @@ pub(super) async fn all(
     Leading(manager): Leading,
     User(caller): User,
     headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<Line, Infallible>>>, ProblemReply> {
+) -> Result<Response, ProblemReply> {
     let events = match headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default()) {
         None => manager.events(),
         Some(text) => match text.parse() {
@@ -44,18 +55,53 @@ pub(super) async fn all(
             Err(why) => return Err(ProblemReply(Problem::new(ProblemCode::Query, why))),
         },
     };
-    let state = (caller, events);
-    let stream = stream::unfold(state, async |(caller, mut events)| {
-        loop {
-            let line = match events.next().await? {
-                NextEvent::Missed => line(&Event::Reset),
-                NextEvent::Event(_, told) if !caller.may_see_of(told.owner.as_ref()) => continue,
-                NextEvent::Event(id, told) => line(&told.event).id(id.to_string()),
-            };
-            return Some((Ok(line), (caller, events)));
-        }
+    let stream = stream::unfold(Listener { caller, events }, async |mut listener| {
+        let part = listener.next_part().await?;
+        Some((Ok::<_, Infallible>(part), listener))
     });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+    let head = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
+    Ok((head, Body::from_stream(stream)).into_response())
+}
+
+/// One reader of the events of all transfers.
+struct Listener {
+    caller: Caller,
+    events: EventReader,
+}
+
+impl Listener {
+    /// Returns the next part of the stream: all events that are there and are for the caller, up to
+    /// [`PART_BYTES_MAX`]. After [`SILENCE_MAX`] without any, returns a comment, so that nobody on
+    /// the way takes the connection for a dead one. `None` at the end.
+    async fn next_part(&mut self) -> Option<Bytes> {
+        let mut part = String::new();
+        let silent = tokio::time::sleep(SILENCE_MAX);
+        tokio::pin!(silent);
+        while part.is_empty() {
+            tokio::select! {
+                next = self.events.next() => self.write(&mut part, next?),
+                () = &mut silent => part.push_str(":\n\n"),
+            }
+            while part.len() < PART_BYTES_MAX
+                && let Some(next) = self.events.try_next()
+            {
+                self.write(&mut part, next);
+            }
+        }
+        Some(Bytes::from(part))
+    }
+
+    /// Writes an event as a client reads it (WHATWG HTML, 9.2.6), if the caller may see it.
+    fn write(&self, part: &mut String, next: NextEvent) {
+        // Writing to a string never fails.
+        let _ = match next {
+            NextEvent::Missed => write!(part, "data: {RESET}\n\n"),
+            NextEvent::Event(id, told) if self.caller.may_see_of(told.owner.as_ref()) => {
+                write!(part, "data: {}\nid: {id}\n\n", told.json())
+            }
+            NextEvent::Event(..) => Ok(()),
+        };
+    }
 }
 
 struct Follow {

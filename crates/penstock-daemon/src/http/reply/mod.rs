@@ -1,6 +1,7 @@
 //! Replies of handlers: problems, JSON bodies, files, blocking work.
 
 pub(crate) mod entity_tag;
+pub(crate) mod held_body;
 pub(crate) mod problem_reply;
 
 use axum::extract::{Json, Request};
