@@ -226,4 +226,6 @@ class BulkReply(View):
     items: list[BulkItem] = []
     """Each transfer, in the order of the request."""
     more: bool = False
-    """True if more than 500 fit the filter: the same request acts on the next ones."""
+    """True if more than 500 fit the filter."""
+    next: str | None = None
+    """Place of the last transfer, if there are more: as `after` it leads to the next ones."""
