@@ -177,7 +177,16 @@ mod tests {
     fn user(name: &str, role: Role) -> User {
         let grants = BTreeMap::new();
         let (name, disabled) = (name.parse().unwrap(), false);
-        User { name, role, created: 1, disabled, grants, account: None, password: None }
+        User {
+            name,
+            role,
+            created: 1,
+            disabled,
+            grants,
+            account: None,
+            group: None,
+            password: None,
+        }
     }
 
     fn token(user: &str, digest: &str, expires: u64) -> Token {

@@ -89,8 +89,8 @@ use self::journal_directory::JournalDirectory;
 use self::list::TransferList;
 use self::plans::Planner;
 use self::queue::{
-    Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, chosen, parse_place,
-    place_text,
+    Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, UserGroups, chosen,
+    parse_place, place_text,
 };
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
@@ -224,6 +224,17 @@ impl Manager {
     /// The rule makes no sense (code `request`); there are too many.
     pub fn put_rule(&self, rule: QueueRule) -> Result<bool, Problem> {
         self.rule_book.put(rule)
+    }
+
+    /// Reads the groups of users again, by which they share the queue.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn follow_groups(&self) -> Result<(), Problem> {
+        let groups = UserGroups::of(&self.state.users()?);
+        self.table.lock().handle_groups(groups);
+        self.table.notify();
+        Ok(())
     }
 
     /// Removes the rule of a key ([`QueueRule::key`]), durably.

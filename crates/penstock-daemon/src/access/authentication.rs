@@ -301,6 +301,7 @@ mod tests {
         assert_eq!(authentication.prove(&bearer), Err(unknown));
     }
 
+            group: None,
     /// Promise (C7): a cookie proves its user until the session is idle for too long, ended, or its
     /// user is locked out; one in use is renewed, and a bad one is as good as none.
     #[test]
@@ -350,6 +351,7 @@ mod tests {
         authentication.follow(Directory::new(vec![user.clone()], Vec::new(), sessions));
         assert_eq!(authentication.prove(&fresh), Ok(None));
     }
+            group: None,
 
     /// Promise: one user takes neither all connections nor all memory; the places of another user
     /// are free meanwhile, and those of a request return with its end.

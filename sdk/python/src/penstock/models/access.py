@@ -71,6 +71,8 @@ class UserView(View):
     """Rights in single stores, for the roles viewer and user."""
     account: str | None = None
     """Account of the hosts as which its transfers use mapped stores; none if it has none."""
+    group: str | None = None
+    """Group with which it shares the queue; none if it has none."""
     tokens: int = 0
     """Number of its tokens that are valid now."""
     sessions: int = 0
