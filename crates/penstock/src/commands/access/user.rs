@@ -254,7 +254,13 @@ pub(super) fn me(view: &MeView, json: bool) -> anyhow::Result<()> {
         exit::print(&serde_json::to_string(view)?)?;
         return Ok(());
     }
-    exit::print(&format!("user {}, role {}, by {}", view.user, view.role, view.via))?;
+    let (via, id) = (view.via.as_str(), view.via_id.as_deref().unwrap_or_default());
+    let by = match (via, id) {
+        ("socket", "") => "by the socket of the host, as root or the daemon's own user".to_owned(),
+        ("socket", account) => format!("by the socket of the host, as its account `{account}`"),
+        _ => format!("by {via} {id}"),
+    };
+    exit::print(&format!("user {}, role {}, {}", view.user, view.role, by.trim_end()))?;
     exit::print(&format!("rights: {}", view.rights.join(", ")))?;
     if let Some(scopes) = &view.scopes {
         let scopes: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();

@@ -110,7 +110,8 @@ class MeView(View):
     via: str = ""
     """Way by which the caller proved its identity: `socket`, `token` or `session`."""
     via_id: str | None = None
-    """Identifier of the token or the session; none at the socket."""
+    """Identifier of the token or the session; at the socket the account of the host that is mapped
+    to the user, and none for root and the daemon's own user."""
     scopes: list[Scope] | None = None
     """Scopes of the token; none where nothing is taken away."""
     rights: list[str] = []
