@@ -22,22 +22,25 @@ mod destination;
 mod error;
 mod own_etcd;
 mod secret;
+mod unix_accounts;
 mod web;
 mod webhook;
 
 pub use accounts::{SiteAccounts, StoreAccount};
 pub use audit::{AuditConfig, KeepDays};
-pub use auth::AuthConfig;
+pub use auth::{ACCOUNT_SOCKET_DEFAULT, AuthConfig};
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
 pub use webhook::{NotifyConfig, WebhookConfig};
 
 pub use error::{
-    AuthConfigError, ClusterConfigError, ConfigError, NotifyConfigError, OwnEtcdError,
-    WebConfigError,
+    AuthConfigError, ClusterConfigError, ConfigError, MappedUserError, NotifyConfigError,
+    OwnEtcdError, WebConfigError,
 };
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 pub use secret::Secret;
+pub(crate) use unix_accounts::MappedUser;
+pub use unix_accounts::UnixAccounts;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.

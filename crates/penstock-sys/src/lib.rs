@@ -43,5 +43,7 @@ pub use locks::{LockError, LockFile};
 pub use semaphore::{Permit, Semaphore};
 pub use socket::{TCP_INFO_BYTES, bind_to_device, set_receive_low_water, tcp_info};
 pub use thread::{sleeps_of, thread_number};
-pub use users::{group_name, group_number, user_name, user_number, user_numbers};
+pub use users::{
+    HostUser, find_group, group_name, group_number, host_user, user_name, user_number, user_numbers,
+};
 pub use wiped::Wiped;

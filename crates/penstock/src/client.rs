@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use penstock_daemon::config::Config;
+use penstock_daemon::config::{ACCOUNT_SOCKET_DEFAULT, Config, DIRECTORY_DEFAULT};
 use penstock_daemon::http;
 use penstock_exit::{ExitCode, Failure, failure};
 use penstock_net::trust::IntroducedAuthority;
@@ -109,7 +109,7 @@ impl Client {
     /// # Errors
     /// There are no descriptors left.
     pub(crate) fn local(directory: &Path) -> anyhow::Result<Self> {
-        Self::by(Way::Socket(directory.join(SOCKET_NAME)))
+        Self::by(Way::Socket(socket_of(directory)))
     }
 
     /// Returns a client of the daemon at an address, whose certificate is of an authority, PEM. It
@@ -466,14 +466,29 @@ fn late(deadline: Duration) -> Failure {
     Failure::new(ExitCode::Temporary, message)
 }
 
+/// Returns the socket of a site directory. Where the default one is closed to the user, that is the
+/// one for accounts of this host, if there is one.
+fn socket_of(directory: &Path) -> PathBuf {
+    let own = directory.join(SOCKET_NAME);
+    let is_closed =
+        || std::fs::metadata(&own).is_err_and(|it| it.kind() == io::ErrorKind::PermissionDenied);
+    let for_accounts = Path::new(ACCOUNT_SOCKET_DEFAULT);
+    if directory == Path::new(DIRECTORY_DEFAULT) && is_closed() && for_accounts.exists() {
+        return for_accounts.to_owned();
+    }
+    own
+}
+
 /// Returns the problem of a socket at which no daemon answers.
 fn unanswered(socket: &Path, error: &io::Error) -> Problem {
     let directory = socket.parent().unwrap_or(socket);
     let (shown, named) = (directory.display(), "name another site directory by `--dir`");
     if error.kind() == io::ErrorKind::PermissionDenied {
         let title = format!("this user may not ask the daemon at `{}`", socket.display());
-        let hint =
-            format!("log in with `penstock login`, run it as the user of the daemon, or {named}");
+        let hint = format!(
+            "log in with `penstock login`, run it as the user of the daemon, be in the group of \
+                 its socket for accounts (docs/users.md), or {named}"
+        );
         return Problem::new(ProblemCode::NotAuthorised, title).because(error).hint(hint);
     }
     let is_site = Config::found(directory).exists();

@@ -245,9 +245,10 @@ fn endpoints() -> String {
          Every endpoint, written from the program by `cargo xtask reference`: change\n\
          `crates/penstock-api/src/endpoints/table.rs`, not this file.\n\n\
          The daemon answers HTTP/1.1 at the Unix socket `penstock.sock` of its site directory, to \
-         root and\nits own user, and over HTTPS to users with tokens ([users.md](users.md)). \
-         Bodies are JSON, unless\na purpose says otherwise. The objects are those that `--json` \
-         prints. An error is a problem with a\nstable `code` ([problems.md](problems.md)).\n\n\
+         root and\nits own user, at a second one to accounts of the host, and over HTTPS to users \
+         with tokens\n([users.md](users.md)). Bodies are JSON, unless a purpose says otherwise. \
+         The objects are those that\n`--json` prints. An error is a problem with a stable `code` \
+         ([problems.md](problems.md)).\n\n\
          ```\ncurl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/peers\n\
          ```\n\n\
          - *Answered by* is the peer of a site that answers. A request for the controller may go \
@@ -257,8 +258,8 @@ fn endpoints() -> String {
          *Safe* ones\n  only read. An *idempotent* one finds done what it asks for. *By client \
          id*: the request names what\n  it makes, and finds it made. What may be done *once* is \
          not sent again: look first.\n\
-         - *Right* is what a caller needs. At the socket, each of the two users has all of \
-         them. Over HTTPS\n  the role of a user gives them, and the scopes of a token take some \
+         - *Right* is what a caller needs. Root and the daemon's own user have all of them at \
+         the socket.\n  Else the role of a user gives them, and the scopes of a token take some \
          away.\n\
          - Events of all transfers have ids. A client that sends the last one as `Last-Event-ID` \
          gets all later\n  ones; where some are gone, an event of the type `reset` comes first.\n\

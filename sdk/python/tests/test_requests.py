@@ -22,6 +22,7 @@ from penstock import (
     TransferState,
     UserRole,
 )
+from penstock import _address as address_module
 from penstock._address import Address, url_of
 from penstock._credentials import Credentials
 from penstock._operations import OPERATIONS, SITES_PAIR, TRANSFERS_GET
@@ -223,6 +224,19 @@ def test_the_environment_names_the_daemon(environment: dict[str, str], url: str)
     """Promise: a program asks the daemon that the command line asks."""
     assert url_of(environment) == url
     assert str(Address.parse(url)) == url
+
+
+def test_a_closed_site_directory_leads_to_the_socket_for_accounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise: a user to whom the default site directory is closed has the socket for accounts."""
+    socket = tmp_path / "penstock.sock"
+    monkeypatch.setattr(address_module, "_ACCOUNT_SOCKET", str(socket))
+    monkeypatch.setattr(address_module, "_is_closed", lambda path: True)
+    assert url_of({}) == "unix:///var/lib/penstock/penstock.sock"
+    socket.touch()
+    assert url_of({}) == f"unix://{socket}"
+    assert url_of({"PENSTOCK_DIR": "/site"}) == "unix:///site/penstock.sock"
 
 
 @pytest.mark.parametrize("url", ["http://hpc:7443", "penstock.sock", "unix://host/s", "https://"])

@@ -101,7 +101,7 @@ impl Directory {
     /// Returns whether it has the token or the session by which a principal proved its identity.
     pub fn knows(&self, via: &Via) -> bool {
         match via {
-            Via::Socket { .. } => true,
+            Via::Socket { .. } | Via::Account { .. } => true,
             Via::Token { id } => self.token(*id).is_some(),
             Via::Session { id } => self.session(*id).is_some(),
         }
@@ -135,6 +135,14 @@ impl Directory {
     fn principal_of_session(&self, session: &Session) -> Result<Principal, TokenRefused> {
         let via = Via::Session { id: session.id };
         self.principal_by(&session.user, via, None)
+    }
+
+    /// Returns the principal of a user that proved its identity in a way of its own.
+    ///
+    /// # Errors
+    /// The user is not known, or is locked out.
+    pub fn principal_of_user(&self, user: &Name, via: Via) -> Result<Principal, TokenRefused> {
+        self.principal_by(user, via, None)
     }
 
     fn principal_by(
@@ -177,7 +185,16 @@ mod tests {
     fn user(name: &str, role: Role) -> User {
         let grants = BTreeMap::new();
         let (name, disabled) = (name.parse().unwrap(), false);
-        User { name, role, created: 1, disabled, grants, account: None, password: None }
+        User {
+            name,
+            role,
+            created: 1,
+            disabled,
+            grants,
+            account: None,
+            group: None,
+            password: None,
+        }
     }
 
     fn token(user: &str, digest: &str, expires: u64) -> Token {

@@ -20,7 +20,8 @@ pub struct MeView {
     pub role: Role,
     /// The way by which the caller proved its identity: `socket`, `token` or `session`.
     pub via: String,
-    /// Identifier of the token or the session; absent at the socket.
+    /// Identifier of the token or the session; at the socket the account of the host that is mapped
+    /// to the user, and absent for root and the daemon's own user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via_id: Option<String>,
     /// Scopes of the token; absent where nothing is taken away.
@@ -40,8 +41,9 @@ impl MeView {
             user: principal.user.clone(),
             role: principal.role,
             via: principal.via.as_str().to_owned(),
-            via_id: match principal.via {
+            via_id: match &principal.via {
                 Via::Socket { .. } => None,
+                Via::Account { account, .. } => Some(account.to_string()),
                 Via::Token { id } => Some(id.to_string()),
                 Via::Session { id } => Some(id.to_string()),
             },

@@ -21,6 +21,16 @@ pub enum Via {
         /// The user id.
         uid: u32,
     },
+    /// The Unix socket for accounts of the host, which the configuration maps to users of the site.
+    Account {
+        /// The user id (SO_PEERCRED, unix(7)).
+        uid: u32,
+        /// The account of that number, as the name service of the host knows it.
+        account: AccountName,
+        /// The role that the configuration gives it; `None` where it is a user of the site, with
+        /// the rights of that user.
+        role: Option<Role>,
+    },
     /// A bearer token (RFC 6750).
     Token {
         /// The token.
@@ -37,7 +47,7 @@ impl Via {
     /// Returns the word for it in views and in the audit log.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Socket { .. } => "socket",
+            Self::Socket { .. } | Self::Account { .. } => "socket",
             Self::Token { .. } => "token",
             Self::Session { .. } => "session",
         }
@@ -249,12 +259,17 @@ mod tests {
         assert_eq!(anna(Role::Viewer, None).check(Right::Submit), Err(Denied::Role));
     }
 
-    /// Promise: only the socket recovers a cluster, whatever the role.
+    /// Promise: only root at the socket recovers a cluster, whatever the role.
     #[test]
     fn c2_a_token_never_recovers_a_cluster() {
         assert_eq!(anna(Role::Administrator, None).check(Right::LocalRoot), Err(Denied::NotLocal));
         let root = Principal::local(0, None);
         assert!(Right::ALL.iter().all(|&right| root.check(right).is_ok()));
+        let (account, role) = ("anna".parse().unwrap(), Some(Role::Administrator));
+        let via = Via::Account { uid: 1000, account, role };
+        let mapped = Principal { via, ..anna(Role::Administrator, None) };
+        assert_eq!(mapped.check(Right::LocalRoot), Err(Denied::NotLocal));
+        assert_eq!(mapped.check(Right::Administer), Ok(()));
     }
 
     /// Promise: a user sees and steers the own transfers, and uses the stores that grants name.

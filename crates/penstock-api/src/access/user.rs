@@ -55,6 +55,9 @@ pub struct User {
     /// Account of the hosts as which its transfers use mapped stores; `None` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<AccountName>,
+    /// The group with which it shares the queue; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Name>,
     /// The hash of its password; a user without one logs in by tokens alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<PasswordHash>,
@@ -77,6 +80,10 @@ pub struct UserRequest {
     /// empty text takes it away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
+    /// The group with which it shares the queue. `None` leaves it as it is, an empty text takes it
+    /// away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// A user as an administrator sees it.
@@ -96,6 +103,9 @@ pub struct UserView {
     /// Account of the hosts as which its transfers use mapped stores; missing if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<AccountName>,
+    /// The group with which it shares the queue; missing if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Name>,
     /// Number of its tokens that are valid now.
     pub tokens: u32,
     /// Number of its sessions that are not over.

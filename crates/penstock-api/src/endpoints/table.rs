@@ -89,6 +89,10 @@ endpoints! {
         "Gives the share of a user another weight.";
     REMOVE_SHARE Delete "/api/v1/queue/shares/{user}" Controller Idempotent Operate
         "Gives the share of a user the usual weight.";
+    SET_GROUP_SHARE Put "/api/v1/queue/group-shares/{group}" Controller Idempotent Operate
+        "Gives the share of a group of users another weight; `none` is that of users without one.";
+    REMOVE_GROUP_SHARE Delete "/api/v1/queue/group-shares/{group}" Controller Idempotent Operate
+        "Gives the share of a group the usual weight.";
     SET_WINDOW Put "/api/v1/queue/windows/{name}" Controller Idempotent Operate
         "Makes or changes a window: a time of the week in which other limits hold.";
     REMOVE_WINDOW Delete "/api/v1/queue/windows/{name}" Controller Idempotent Operate

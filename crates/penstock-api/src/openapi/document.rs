@@ -98,7 +98,7 @@ fn head(document: &mut Value) {
         {
             "url": "http://localhost",
             "description": "The Unix socket `penstock.sock` of the site directory, for root and \
-                            the user of the daemon.",
+                            the user of the daemon, or the one for accounts of the host.",
         },
     ]);
     let tags = TABLE.iter().map(|group| json!({ "name": group.name }));

@@ -45,6 +45,9 @@ pub struct BulkRequest {
     /// The transfers of this site that fit the action and this filter, the oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<BulkFilter>,
+    /// With a filter: the place behind which the action continues, `next` of the reply before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 /// What came of the action on one transfer.
@@ -67,6 +70,10 @@ pub struct BulkItem {
 pub struct BulkReply {
     /// Each transfer, in the order of the request.
     pub items: Vec<BulkItem>,
-    /// True if more than [`BULK_MAX`] fit the filter: the same request acts on the next ones.
+    /// True if more than [`BULK_MAX`] fit the filter.
     pub more: bool,
+    /// The place of the last transfer, if there are more. As `after` of the same request it leads
+    /// to the next ones, past those that were refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }

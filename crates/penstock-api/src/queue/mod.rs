@@ -9,8 +9,10 @@ mod view;
 
 pub use bulk::{BULK_MAX, BulkFilter, BulkItem, BulkReply, BulkRequest};
 pub use rule::{
-    Day, LimitKind, PauseRule, PauseRuleRequest, QueueFilter, QueueLimit, QueueLimitRequest,
-    QueueRule, QueueShare, QueueShareRequest, QueueWindow, QueueWindowRequest, TimeOfDay,
-    TimeOfDayError, WEIGHT_MAX,
+    Day, LimitKind, NO_GROUP, PauseRule, PauseRuleRequest, QueueFilter, QueueGroupShare,
+    QueueLimit, QueueLimitRequest, QueueRule, QueueShare, QueueShareRequest, QueueWindow,
+    QueueWindowRequest, TimeOfDay, TimeOfDayError, WEIGHT_MAX,
 };
-pub use view::{PauseRuleView, QueueEntry, QueueLimitView, QueueUserView, QueueView, WindowView};
+pub use view::{
+    PauseRuleView, QueueEntry, QueueGroupView, QueueLimitView, QueueUserView, QueueView, WindowView,
+};

@@ -10,6 +10,8 @@ use crate::timestamp::Timestamp;
 
 /// Greatest weight of a share.
 pub const WEIGHT_MAX: u32 = 1000;
+/// The group of all users that have none.
+pub const NO_GROUP: &str = "none";
 
 /// The kind of object that a limit holds for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -90,7 +92,7 @@ pub struct QueueLimit {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QueueShareRequest {
-    /// Weight beside those of other users, 1 to [`WEIGHT_MAX`]. A user without a share has 1.
+    /// Weight beside those of other users or groups, 1 to [`WEIGHT_MAX`]. What has no share has 1.
     pub weight: u32,
 }
 
@@ -100,6 +102,16 @@ pub struct QueueShareRequest {
 pub struct QueueShare {
     /// The user.
     pub user: String,
+    /// Its weight.
+    pub weight: u32,
+}
+
+/// The share of a group of users.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+pub struct QueueGroupShare {
+    /// The group; [`NO_GROUP`] for the users without one.
+    pub group: Name,
     /// Its weight.
     pub weight: u32,
 }
@@ -306,8 +318,10 @@ pub struct PauseRule {
 pub enum QueueRule {
     /// A limit.
     Limit(QueueLimit),
-    /// A share.
+    /// A share of a user.
     Share(QueueShare),
+    /// A share of a group.
+    GroupShare(QueueGroupShare),
     /// A window.
     Window(QueueWindow),
     /// A pause rule.
@@ -320,6 +334,7 @@ impl QueueRule {
         match self {
             Self::Limit(limit) => Self::limit_key(limit.kind, &limit.name),
             Self::Share(share) => Self::share_key(&share.user),
+            Self::GroupShare(share) => Self::group_share_key(&share.group),
             Self::Window(window) => Self::window_key(&window.name),
             Self::PauseRule(rule) => Self::pause_key(&rule.name),
         }
@@ -333,6 +348,11 @@ impl QueueRule {
     /// Returns the key of the share of a user.
     pub fn share_key(user: &str) -> String {
         format!("shares/{user}")
+    }
+
+    /// Returns the key of the share of a group.
+    pub fn group_share_key(group: &Name) -> String {
+        format!("group-shares/{group}")
     }
 
     /// Returns the key of a window.
@@ -383,6 +403,7 @@ mod tests {
                 rate_bits_per_s: Some(1_000_000),
             }),
             QueueRule::Share(QueueShare { user: "one".to_owned(), weight: 3 }),
+            QueueRule::GroupShare(QueueGroupShare { group: name.clone(), weight: 3 }),
             QueueRule::Window(QueueWindow { name: name.clone(), rule: window }),
             QueueRule::PauseRule(PauseRule {
                 name: name.clone(),

@@ -20,6 +20,9 @@ pub struct QueueView {
     /// The first of those that wait, in the order in which they would start; at most
     /// [`crate::rest::LIST_MAX`].
     pub transfers: Vec<QueueEntry>,
+    /// Groups that such users are in, or that have a share. `none` is that of all other users.
+    #[serde(default)]
+    pub groups: Vec<QueueGroupView>,
     /// Users that have transfers in the queue, were served lately, or have a share.
     #[serde(default)]
     pub users: Vec<QueueUserView>,
@@ -67,13 +70,34 @@ pub struct QueueEntry {
     pub forecast_end: Option<Timestamp>,
 }
 
+/// The share and the use of a group of users.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+pub struct QueueGroupView {
+    /// The group; `none` for the users without one.
+    pub group: String,
+    /// Weight of its share.
+    pub weight: u32,
+    /// Bytes that its users were served lately: a byte counts half after 12 hours.
+    pub served_bytes: u64,
+    /// Bytes that their running transfers still have to move.
+    pub expected_bytes: u64,
+    /// Number of their transfers that run.
+    pub running: u64,
+    /// Number of their transfers that wait.
+    pub waiting: u64,
+}
+
 /// The share and the use of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 pub struct QueueUserView {
     /// The user; `@SITE` for those that a paired site submits.
     pub user: String,
-    /// Weight of its share.
+    /// Its group; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Name>,
+    /// Weight of its share, within its group.
     pub weight: u32,
     /// Bytes that it was served lately: a byte counts half after 12 hours.
     pub served_bytes: u64,

@@ -257,6 +257,7 @@ mod tests {
             disabled: false,
             grants: [("raw".parse().unwrap(), Default::default())].into(),
             account: "anna".parse().ok(),
+            group: None,
             password: None,
         };
         let token = Token {

@@ -140,8 +140,8 @@ impl Caller {
     /// administrator of the host.
     pub(crate) fn owner(&self) -> Option<Name> {
         match self {
-            Self::User(Principal { via: Via::Token { .. }, user, .. }) => Some(user.clone()),
-            _ => None,
+            Self::User(Principal { via: Via::Socket { .. }, .. }) | Self::Site { .. } => None,
+            Self::User(user) => Some(user.user.clone()),
         }
     }
 

@@ -88,7 +88,10 @@ use self::events::TransferEvents;
 use self::journal_directory::JournalDirectory;
 use self::list::TransferList;
 use self::plans::Planner;
-use self::queue::{Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, chosen};
+use self::queue::{
+    Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, UserGroups, chosen,
+    parse_place, place_text,
+};
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
 use self::request_check::{check, not_paired, unknown};
@@ -221,6 +224,17 @@ impl Manager {
     /// The rule makes no sense (code `request`); there are too many.
     pub fn put_rule(&self, rule: QueueRule) -> Result<bool, Problem> {
         self.rule_book.put(rule)
+    }
+
+    /// Reads the groups of users again, by which they share the queue.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn follow_groups(&self) -> Result<(), Problem> {
+        let groups = UserGroups::of(&self.state.users()?);
+        self.table.lock().handle_groups(groups);
+        self.table.notify();
+        Ok(())
     }
 
     /// Removes the rule of a key ([`QueueRule::key`]), durably.
@@ -463,8 +477,8 @@ impl Manager {
     /// durably when this returns.
     ///
     /// # Errors
-    /// Neither ids nor a filter are given, or both; too many ids. What fails for one transfer is in
-    /// its item.
+    /// Neither ids nor a filter are given, or both; too many ids; code `cursor`. What fails for one
+    /// transfer is in its item.
     pub fn act_on_many(
         &self,
         request: &BulkRequest,
@@ -477,19 +491,22 @@ impl Manager {
         if request.ids.len() > BULK_MAX {
             return usage(format!("one request acts on up to {BULK_MAX} transfers"));
         }
-        let mut ids = request.ids.clone();
+        let (mut ids, mut next) = (request.ids.clone(), None);
         if let Some(filter) = &request.filter {
-            let parts = (&*self.table, &*self.state);
-            let wish = (request.action, filter);
-            ids = chosen(parts, wish, (caller, &self.site), BULK_MAX + 1)?;
+            let (parts, wish) = ((&*self.table, &*self.state), (request.action, filter));
+            let after = request.after.as_deref().map(parse_place).transpose()?;
+            let mut found = chosen(parts, wish, (caller, &self.site), (after, BULK_MAX + 1))?;
+            if found.len() > BULK_MAX {
+                found.truncate(BULK_MAX);
+                next = found.last().copied().map(place_text);
+            }
+            ids = found.into_iter().map(|(_, id)| id).collect();
         }
-        let more = ids.len() > BULK_MAX;
-        ids.truncate(BULK_MAX);
         let act = |id: TransferId| match self.act(id, request.action, caller) {
             Ok(report) => BulkItem { id, state: Some(report.state), problem: None },
             Err(problem) => BulkItem { id, state: None, problem: Some(problem.into()) },
         };
-        Ok(BulkReply { items: ids.into_iter().map(act).collect(), more })
+        Ok(BulkReply { items: ids.into_iter().map(act).collect(), more: next.is_some(), next })
     }
 
     /// Gives a transfer a deadline, or takes it away with `None`, durably.

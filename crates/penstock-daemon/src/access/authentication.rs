@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 /// Users, tokens and sessions, as this peer knows them.
 pub(crate) struct Authentication {
     directory: watch::Sender<Arc<Directory>>,
-    sessions: SessionLimits,
+    sessions: Mutex<SessionLimits>,
     places: Mutex<HashMap<Name, UserPlaces>>,
     /// Connections of programs that read metrics without a token.
     readers: Arc<Semaphore>,
@@ -82,6 +82,7 @@ impl Authentication {
         let (places, refusals) = Default::default();
         let readers = Arc::new(Semaphore::new(READER_CONNECTIONS_MAX));
         let directory = watch::Sender::new(Arc::new(directory));
+        let sessions = Mutex::new(sessions);
         Self { directory, sessions, places, readers, refusals }
     }
 
@@ -97,7 +98,13 @@ impl Authentication {
 
     /// Returns the limits of sessions.
     pub(crate) fn session_limits(&self) -> SessionLimits {
-        self.sessions
+        *self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Judges sessions by other limits from now on. One that has begun ends no later than it was
+    /// to.
+    pub(crate) fn set_session_limits(&self, limits: SessionLimits) {
+        *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// Waits until this peer knows a session or a token that the controller has just made, so that
@@ -140,6 +147,16 @@ impl Authentication {
         [("connection", read(connections)), ("request", read(requests))]
     }
 
+    /// Counts a request of an account of this host that no user stands for.
+    pub(crate) fn note_refused_account(&self) {
+        count(&self.refusals.refused);
+    }
+
+    /// Counts a connection of an account of this host that has too many.
+    pub(crate) fn note_crowded_account(&self) {
+        count(&self.refusals.connections);
+    }
+
     /// Returns a place for a connection that reads metrics without a token; `None` if there are too
     /// many.
     pub(crate) fn reader_place(&self) -> Option<OwnedSemaphorePermit> {
@@ -159,17 +176,25 @@ impl Authentication {
     /// Its token is not accepted here: code `unauthenticated`.
     pub(crate) fn renewed(&self, principal: Principal) -> Result<Principal, Problem> {
         let directory = self.directory();
-        let found = match principal.via {
+        let found = match &principal.via {
             Via::Socket { .. } => return Ok(principal),
+            Via::Account { role: None, .. } => {
+                directory.principal_of_user(&principal.user, principal.via.clone())
+            }
+            // A user of the site by that name may be another person.
+            Via::Account { role: Some(_), .. } => match directory.user(&principal.user) {
+                Some(_) => Err(TokenRefused::UserLocked),
+                None => return Ok(principal),
+            },
             Via::Token { id } => {
-                let digest = directory.token(id).map(|token| token.digest.clone());
+                let digest = directory.token(*id).map(|token| token.digest.clone());
                 directory.principal(&digest.unwrap_or_default(), now_seconds())
             }
-            Via::Session { id } => directory.principal_of_session_id(id),
+            Via::Session { id } => directory.principal_of_session_id(*id),
         };
         found.map_err(|refused| {
             tracing::debug!(why = refused.as_str(), "credentials of another peer were refused");
-            unauthenticated().because("the token or session is not accepted")
+            unauthenticated().because("the token, session or account is not accepted")
         })
     }
 
@@ -183,7 +208,8 @@ impl Authentication {
             return self.by_token(headers);
         }
         let Some(cookie) = cookie_of(headers) else { return Ok(None) };
-        let found = self.directory().principal_of_cookie(&cookie, now_seconds(), self.sessions);
+        let found =
+            self.directory().principal_of_cookie(&cookie, now_seconds(), self.session_limits());
         let log = |refused: &TokenRefused| {
             tracing::debug!(why = refused.as_str(), "a session was refused");
         };
@@ -194,11 +220,11 @@ impl Authentication {
     /// of use is old; `None` if it need not be set again. The time is renewed [`RENEWALS`] times
     /// within the longest idle time.
     pub(crate) fn renewed_cookie(&self, headers: &HeaderMap) -> Option<(SessionCookie, u64)> {
-        let (cookie, now) = (cookie_of(headers)?, now_seconds());
-        let is_old = now.saturating_sub(cookie.seen()) > self.sessions.idle_s / RENEWALS;
+        let (cookie, now, limits) = (cookie_of(headers)?, now_seconds(), self.session_limits());
+        let is_old = now.saturating_sub(cookie.seen()) > limits.idle_s / RENEWALS;
         let directory = self.directory();
         let session = directory.session_of(&cookie).filter(|_| is_old)?;
-        let is_good = session.accepts(&cookie, now, self.sessions);
+        let is_good = session.accepts(&cookie, now, limits);
         let left = session.expires.saturating_sub(now);
         is_good.then(|| (cookie.used(session, now), left))
     }
@@ -275,6 +301,7 @@ mod tests {
             disabled: false,
             grants: [].into(),
             account: None,
+            group: None,
             password: None,
         };
         let token = Token {
@@ -324,6 +351,7 @@ mod tests {
             disabled: false,
             grants: [].into(),
             account: None,
+            group: None,
             password: None,
         };
         let with = |cookie: &SessionCookie| {

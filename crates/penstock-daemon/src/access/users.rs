@@ -10,6 +10,7 @@ use penstock_api::access::{
     TokenView, User, UserRequest, UserView, Via,
 };
 use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
+use penstock_api::queue::NO_GROUP;
 use penstock_api::timestamp::Timestamp;
 use penstock_cluster::state::SiteState;
 use penstock_proto::id::Name;
@@ -88,9 +89,11 @@ impl Users {
             return Err(too_many(format!("a user has grants for {GRANTS_MAX} stores at most")));
         }
         let before = known.as_ref().and_then(|user| user.account.clone());
+        let group = known.as_ref().and_then(|user| user.group.clone());
         let user = User {
             name: name.clone(),
             account: account_of(request.account, before)?,
+            group: group_of(request.group, group)?,
             role: request.role,
             created: known.as_ref().map_or_else(now_seconds, |user| user.created),
             disabled: request.disabled,
@@ -271,6 +274,24 @@ fn account_of(
     }
 }
 
+/// Returns the group of a user after a request; `before` is the one that it had.
+///
+/// # Errors
+/// The text is no name of a group.
+fn group_of(asked: Option<String>, before: Option<Name>) -> Result<Option<Name>, Problem> {
+    match asked {
+        None => Ok(before),
+        Some(text) if text.is_empty() => Ok(None),
+        Some(text) if text == NO_GROUP => {
+            let title = format!("`{NO_GROUP}` is the group of the users that have none");
+            Err(Problem::new(ProblemCode::Name, title).hint("send an empty text for no group"))
+        }
+        Some(text) => text.parse().map(Some).map_err(|error| {
+            Problem::new(ProblemCode::Name, format!("`{text}` is no group")).because(error)
+        }),
+    }
+}
+
 /// Returns the scopes of a token, each once.
 fn scopes_of(request: &TokenRequest) -> Option<Vec<Scope>> {
     let scopes: BTreeSet<_> = request.scopes.as_ref()?.iter().copied().collect();
@@ -334,6 +355,7 @@ fn view_of(user: &User, directory: &Directory) -> UserView {
         disabled: user.disabled,
         grants: user.grants.clone(),
         account: user.account.clone(),
+        group: user.group.clone(),
         tokens: tokens.into_iter().filter(|token| token.is_valid(now)).count() as u32,
         sessions: sessions.into_iter().filter(|session| now < session.expires).count() as u32,
         has_password: user.password.is_some(),

@@ -88,7 +88,7 @@ pub enum WebConfigError {
 }
 
 /// A statement about log-ins that cannot be followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthConfigError {
     /// A number of seconds is too low or too high.
     #[error("`{key}` must be from 1 to {most}")]
@@ -98,6 +98,32 @@ pub enum AuthConfigError {
         /// Its highest value.
         most: u64,
     },
+    /// The path of the socket depends on where the daemon runs.
+    #[error("`socket` must be an absolute path")]
+    RelativeSocket,
+    /// Accounts are mapped, and none reaches a socket.
+    #[error("`unix` needs `socket_group`, the group whose accounts may connect")]
+    NoSocketGroup,
+    /// A key of `unix` is none.
+    #[error("`unix`: `{0}` is neither the name of an account nor `@` and the name of a group")]
+    AccountKey(String),
+}
+
+/// A word that names no user for an account.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MappedUserError {
+    /// It is no name of a user.
+    #[error("`{0}` is neither a user of the site, nor `self`, nor `role:` and a role")]
+    Word(String),
+    /// It names a role that there is not.
+    #[error("`{0}` is no role: `role:viewer`, `role:operator` or `role:administrator`")]
+    Role(String),
+    /// The role `user` does nothing without grants, which only a user of the site has.
+    #[error(
+        "the role `user` needs grants, which users of the site have: map the account to one of \
+         them, or to `self`"
+    )]
+    Grants,
 }
 
 /// A statement about `notify.command` that cannot be followed.

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use penstock_api::access::{AuditLine, Principal, SESSION_COOKIE, SessionCookie, Via};
 use penstock_api::endpoints::BODY_BYTES;
 use penstock_api::endpoints::GET_METRICS;
@@ -191,12 +192,7 @@ async fn run_without(site: &Site, mut request: Request, next: Next) -> Response 
 }
 
 /// Runs a request of a principal, within the places of its user.
-async fn run_as(
-    principal: Principal,
-    site: Arc<Site>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+async fn run_as(principal: Principal, site: Arc<Site>, request: Request, next: Next) -> Response {
     if let Some(client) = request.extensions().get::<WebClient>()
         && !client.proof.is_given()
     {
@@ -205,13 +201,14 @@ async fn run_as(
         };
         client.proof.give(place);
     }
-    let is_long = is_long(request.body().size_hint().upper());
-    let Some(place) = site.authentication.request_place(&principal.user, is_long) else {
-        return too_many("requests under way");
-    };
     let headers = request.headers().clone();
-    request.extensions_mut().insert(principal.clone());
-    let mut response = next.run(request).await;
+    let (judge, credentials, expected) = (Arc::clone(&site), headers.clone(), principal.clone());
+    let is_valid: IsValid = Box::new(move || {
+        let found = judge.authentication.prove(&credentials).ok().flatten();
+        let is_same = found.as_ref() == Some(&expected);
+        Box::pin(std::future::ready(is_same))
+    });
+    let mut response = run_within_places(principal.clone(), &site, request, next, is_valid).await;
     let by_session = matches!(principal.via, Via::Session { .. });
     if by_session
         && !response.headers().contains_key(header::SET_COOKIE)
@@ -219,7 +216,28 @@ async fn run_as(
     {
         response.headers_mut().insert(header::SET_COOKIE, set_cookie(&cookie, left));
     }
-    let mut response = while_valid(response, (site, headers), principal.clone(), place);
+    response
+}
+
+/// Checks whether the principal of a stream still has the rights that it had at its begin.
+pub(crate) type IsValid = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// Runs a request of a principal within the places of its user, and names the principal in the
+/// answer. A stream of events ends when `is_valid` says no.
+pub(crate) async fn run_within_places(
+    principal: Principal,
+    site: &Site,
+    mut request: Request,
+    next: Next,
+    is_valid: IsValid,
+) -> Response {
+    let is_long = is_long(request.body().size_hint().upper());
+    let Some(place) = site.authentication.request_place(&principal.user, is_long) else {
+        return too_many("requests under way");
+    };
+    request.extensions_mut().insert(principal.clone());
+    let response = next.run(request).await;
+    let mut response = while_valid(response, is_valid, place);
     // A log-in has a principal of its own.
     if response.extensions().get::<Principal>().is_none() {
         response.extensions_mut().insert(principal);
@@ -239,12 +257,7 @@ pub(crate) fn origin_of(request: &Request) -> ClientOrigin {
 
 /// Ends a stream of events when its principal has other rights than at its begin, or none. The
 /// place of the request among those of its user is held until the body is sent.
-fn while_valid(
-    response: Response,
-    (site, headers): (Arc<Site>, HeaderMap),
-    principal: Principal,
-    place: OwnedSemaphorePermit,
-) -> Response {
+fn while_valid(response: Response, is_valid: IsValid, place: OwnedSemaphorePermit) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.map_or(&b""[..], HeaderValue::as_bytes);
     let is_stream = [&b"text/event-stream"[..], b"application/jsonl"].contains(&kind);
@@ -255,7 +268,7 @@ fn while_valid(
         let _place = place;
         loop {
             tokio::time::sleep(TOKEN_LOOK).await;
-            if site.authentication.prove(&headers).ok().flatten().as_ref() != Some(&principal) {
+            if !is_valid().await {
                 return;
             }
         }
@@ -338,6 +351,7 @@ pub(crate) async fn record(
 fn via_text(via: &Via) -> String {
     match via {
         Via::Socket { uid } => format!("socket uid {uid}"),
+        Via::Account { uid, account, .. } => format!("socket uid {uid} ({account})"),
         Via::Token { id } => format!("token {id}"),
         Via::Session { id } => format!("session {id}"),
     }

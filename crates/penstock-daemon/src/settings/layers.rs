@@ -406,7 +406,7 @@ fn parsed(kind: Kind, text: &str) -> toml::Value {
     let text = text.trim();
     let kept = || toml::Value::String(text.to_owned());
     match kind {
-        Kind::Text => kept(),
+        Kind::Text | Kind::Table => kept(),
         Kind::Number => text.parse().map_or_else(|_| kept(), toml::Value::Integer),
         Kind::Switch => text.parse().map_or_else(|_| kept(), toml::Value::Boolean),
         Kind::List => {

@@ -50,12 +50,14 @@ pub(super) fn read<T: DeserializeOwned>(
             Segment::Enum { .. } | Segment::Unknown => None,
         };
         let path: Vec<Step> = error.path().iter().filter_map(step).collect();
+        let written = tree.as_written(&path);
         let inner: toml::de::Error = error.into_inner();
         let missing = quoted(inner.message(), "missing field ");
-        let field = missing.map(|key| [path.clone(), vec![Step::Key(key.to_owned())]].concat());
+        let field = missing.map(|key| [written.clone(), vec![Step::Key(key.to_owned())]].concat());
         // Its fault is listed already, and is not that it is missing.
         if field.is_none_or(|field| !removed.contains(&field)) {
-            faults.push(unreadable(tree, &path, inner.message().trim_end()));
+            let node = tree.nearest(&path);
+            faults.push(unreadable(node, &name_of(&written), inner.message().trim_end()));
         }
         match (path.is_empty(), missing) {
             // The two names that a configuration must have; any text is one until it is there.
@@ -65,16 +67,15 @@ pub(super) fn read<T: DeserializeOwned>(
                 if !tree.remove(&path) {
                     return None;
                 }
-                removed.push(path);
+                removed.push(written);
             }
         }
     }
     None
 }
 
-/// Returns the fault of a value that serde has rejected.
-fn unreadable(tree: &Node, path: &[Step], message: &str) -> SettingFault {
-    let node = tree.nearest(path);
+/// Returns the fault of a value that serde has rejected, of that name.
+fn unreadable(node: &Node, name: &str, message: &str) -> SettingFault {
     let error = |at: &Origin, message: String| fault(FaultLevel::Error, at, message);
     if let Some(key) = quoted(message, "unknown field ") {
         let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
@@ -86,11 +87,10 @@ fn unreadable(tree: &Node, path: &[Step], message: &str) -> SettingFault {
         return fault;
     }
     if let Some(key) = quoted(message, "missing field ") {
-        let at = name_of(path);
-        let within = if at.is_empty() { String::new() } else { format!(" in `{at}`") };
+        let within = if name.is_empty() { String::new() } else { format!(" in `{name}`") };
         return error(&node.key, format!("the key `{key}` is missing{within}"));
     }
-    error(&node.origin, format!("`{}`: {message}", name_of(path)))
+    error(&node.origin, format!("`{name}`: {message}"))
 }
 
 /// Returns the first word in back-quotes of a message that begins with a text.
@@ -98,8 +98,8 @@ fn quoted<'a>(message: &'a str, begin: &str) -> Option<&'a str> {
     message.strip_prefix(begin)?.strip_prefix('`')?.split('`').next()
 }
 
-/// Returns the known key that a wrong one is a misspelling of.
-pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the known word that a wrong one is a misspelling of.
+pub(crate) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let far = |known: &&str| strsim::damerau_levenshtein(key, known);
     let found = known.min_by_key(far)?;
     (far(&found) <= 1 + key.len() / 4).then_some(found)

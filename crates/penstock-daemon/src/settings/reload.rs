@@ -36,9 +36,11 @@ pub fn merge(now: &Config, next: &Config) -> Result<Merged, toml::ser::Error> {
         merged.taken.push("accounts".to_owned());
     }
     merged.take_stores(now, next)?;
-    let Config { advertise, running_max, log, networks, web, accounts, stores, .. } = merged.config;
+    let Config { advertise, running_max, log, networks, web, auth, accounts, stores, .. } =
+        merged.config;
     let kept = now.clone();
-    merged.config = Config { advertise, running_max, log, networks, web, accounts, stores, ..kept };
+    merged.config =
+        Config { advertise, running_max, log, networks, web, auth, accounts, stores, ..kept };
     Ok(merged)
 }
 
@@ -147,13 +149,13 @@ mod tests {
         let merged = merge(&toml::from_str(&one).unwrap(), &toml::from_str(&two).unwrap()).unwrap();
         assert_eq!(merged.kept, ["listen", "store[gone]", "store[raw].path", "store[new]"]);
         assert_eq!(merged.config.stores.len(), 2, "stores neither come nor go among peers");
-        let text = format!("{OLD}[accounts.hpc]\nall = \"xfer\"\n[auth]\npassword = false\n");
+        let text = format!("{OLD}[accounts.hpc]\nall = \"xfer\"\n[audit]\nkeep = \"9d\"\n");
+        let text = format!("{text}[auth]\npassword = false\n");
         let merged = merge(&old, &toml::from_str(&text).unwrap()).unwrap();
-        assert_eq!(
-            (merged.taken, merged.kept),
-            (vec!["accounts".into()], vec!["auth.password".into()])
-        );
-        assert!(merged.config.accounts.len() == 1 && merged.config.auth.password);
+        assert_eq!(merged.taken, ["auth.password", "accounts"]);
+        assert_eq!(merged.kept, ["audit.keep"]);
+        assert!(merged.config.accounts.len() == 1 && !merged.config.auth.password);
+        assert!(merged.config.audit.is_none());
         let same = merge(&old, &old).unwrap();
         assert_eq!((same.config, same.taken, same.kept), (old, Vec::new(), Vec::new()));
     }
@@ -168,11 +170,11 @@ mod tests {
         };
         assert_eq!(restart(""), ["site", "peer", "listen", "cpus", "cipher_suites"]);
         assert_eq!(restart("store[]."), ["path", "read_only", "allow_privileged", "io", "account"]);
-        for live in ["web.", "network[].", "accounts[]."] {
+        for live in ["web.", "auth.", "network[].", "accounts[]."] {
             assert!(restart(live).is_empty(), "{live}");
         }
         let reload = SETTINGS.iter().filter(|it| it.taken_by == TakenBy::Reload);
-        let tables = ["web.", "network[].", "accounts[].", "store[]."];
+        let tables = ["web.", "auth.", "network[].", "accounts[].", "store[]."];
         let of_root = reload.filter(|it| tables.iter().all(|table| !it.key.starts_with(table)));
         let of_root: Vec<_> = of_root.map(|it| it.key).collect();
         assert_eq!(of_root, ["advertise", "running_max", "log"]);

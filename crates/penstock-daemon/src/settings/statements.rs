@@ -9,8 +9,8 @@ use penstock_exit::{ExitCode, Failure};
 use penstock_proto::id::Name;
 
 use crate::config::{
-    AuthConfigError, ClusterConfig, ClusterConfigError, Config, ConfigError, NotifyConfig,
-    NotifyConfigError, StoreConfig, WebConfigError,
+    ClusterConfig, ClusterConfigError, Config, ConfigError, NotifyConfig, NotifyConfigError,
+    StoreConfig, WebConfigError,
 };
 use crate::networks;
 
@@ -51,10 +51,8 @@ impl Config {
             let key = if matches!(error, NotifyConfigError::Event(_)) { "on" } else { "command" };
             wrong.push((format!("notify.{key}"), error.into()));
         }
-        if let Err(error) = self.auth.check() {
-            let AuthConfigError::Seconds { key, .. } = error;
-            wrong.push((format!("auth.{key}"), error.into()));
-        }
+        let of_auth = self.auth.wrong_statements().into_iter();
+        wrong.extend(of_auth.map(|(key, error)| (format!("auth.{key}"), error.into())));
         let of_network = |(at, error): (usize, _)| (format!("network[{at}]"), error);
         let networks = networks::wrong_statements(&self.networks).into_iter();
         wrong.extend(networks.map(|(at, error)| of_network((at, ConfigError::Network(error)))));
@@ -227,6 +225,10 @@ pub(super) fn remarks(config: &Config, directory: &Path) -> Vec<Remark> {
             }
         }
     }
+    if config.auth.socket_group.is_some() && config.auth.unix.is_empty() {
+        let text = "`socket_group` without the table `auth.unix` lets nobody in".to_owned();
+        remarks.push(warning("auth.socket_group".to_owned(), text));
+    }
     let web = config.web.as_ref();
     let cluster = config.cluster.as_ref();
     // The daemon itself refuses a web key that its group may read.
@@ -292,6 +294,29 @@ pub(super) fn host_remarks(config: &Config, directory: &Path) -> Vec<Remark> {
         }
     }
     remarks.extend(address_remarks(config));
+    remarks.extend(account_remarks(config));
+    remarks
+}
+
+/// Returns remarks on accounts and groups of the socket that this host does not know. Blocks on the
+/// name service.
+fn account_remarks(config: &Config) -> Vec<Remark> {
+    let auth = &config.auth;
+    let has_group = |name: &str| !matches!(penstock_sys::find_group(name.as_bytes()), Ok(None));
+    let mut remarks = Vec::new();
+    if let Some(group) = auth.socket_group.as_ref().filter(|group| !has_group(group.as_str())) {
+        let text = format!("this host has no group `{group}`: `groupadd --system {group}`");
+        remarks.push(Remark { key: "auth.socket_group".to_owned(), text, is_error: true });
+    }
+    for (group, _) in auth.unix.groups().filter(|(group, _)| !has_group(group)) {
+        let text = format!("this host has no group `{group}`");
+        remarks.push(warning(format!("auth.unix.@{group}"), text));
+    }
+    let accounts = auth.unix.accounts();
+    for account in accounts.filter(|it| penstock_sys::user_number(it.as_bytes()).is_none()) {
+        let text = format!("this host has no account `{account}`");
+        remarks.push(warning(format!("auth.unix.{account}"), text));
+    }
     remarks
 }
 

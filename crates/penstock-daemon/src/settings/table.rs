@@ -18,6 +18,8 @@ pub enum Kind {
     Switch,
     /// As texts with commas between them.
     List,
+    /// It is a table, which no variable sets.
+    Table,
 }
 
 /// A setting.
@@ -36,10 +38,12 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns the variable of the environment that sets it. Keys of lists of tables have none.
+    /// Returns the variable of the environment that sets it. Tables and keys of lists of tables
+    /// have none.
     pub fn variable(&self) -> Option<String> {
         let name = self.key.replace('.', "__").to_uppercase();
-        (!name.contains('[')).then(|| format!("PENSTOCK_{name}"))
+        let has_one = self.kind != Kind::Table && !name.contains('[');
+        has_one.then(|| format!("PENSTOCK_{name}"))
     }
 
     /// Returns whether the value is a secret: it is not shown, and stands in no file.
@@ -58,7 +62,7 @@ const fn setting(
     Setting { key, kind, default, taken_by, what }
 }
 
-use Kind::{List, Number, Switch, Text};
+use Kind::{List, Number, Switch, Table, Text};
 use TakenBy::{Reload, Restart};
 
 /// All settings, in the order of the reference.
@@ -126,20 +130,42 @@ pub static SETTINGS: &[Setting] = &[
         Reload,
         "prefixes of proxies whose header `X-Forwarded-For` is believed",
     ),
-    setting("auth.password", Switch, "true", Restart, "log-in by name and password"),
+    setting("auth.password", Switch, "true", Reload, "log-in by name and password"),
     setting(
         "auth.session_idle_seconds",
         Number,
         "43200",
-        Restart,
+        Reload,
         "seconds without a request after which a browser session ends",
     ),
     setting(
         "auth.session_max_seconds",
         Number,
         "604800",
-        Restart,
+        Reload,
         "seconds after its log-in at which a browser session ends",
+    ),
+    setting(
+        "auth.socket_group",
+        Text,
+        "none: there is no socket for accounts",
+        Reload,
+        "group of this host whose accounts may connect to the socket for accounts",
+    ),
+    setting(
+        "auth.socket",
+        Text,
+        "/run/penstock/penstock.sock",
+        Reload,
+        "path of the socket for accounts of this host",
+    ),
+    setting(
+        "auth.unix",
+        Table,
+        "none",
+        Reload,
+        "users of the site for accounts of this host, and for its groups as `@GROUP`: a name, \
+         `self` or `role:ROLE`",
     ),
     setting("audit.keep", Text, "400d", Restart, "days after which audit logs are removed"),
     setting("webhook.allow", List, "none", Restart, "beginnings of the addresses of webhooks"),
@@ -229,7 +255,7 @@ pub static SETTINGS: &[Setting] = &[
         Reload,
         "account for users of a paired site, as `all` in the table `[accounts.SITE]`",
     ),
-    setting("accounts[].users", Text, "none", Reload, "accounts of single users of that site"),
+    setting("accounts[].users", Table, "none", Reload, "accounts of single users of that site"),
     setting(
         "accounts[].tell_users",
         Switch,

@@ -96,6 +96,9 @@ pub(super) enum Content {
     Plain(toml::Value),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
+    /// An element of a list that cannot be read. Its place in the list stays, so that the others
+    /// keep their numbers in the file.
+    Removed,
 }
 
 impl Node {
@@ -210,7 +213,9 @@ impl Node {
     pub(super) fn to_value(&self) -> toml::Value {
         match &self.value {
             Content::Plain(value) => value.clone(),
-            Content::List(items) => items.iter().map(Self::to_value).collect::<Vec<_>>().into(),
+            Content::List(items) => kept(items).map(Self::to_value).collect::<Vec<_>>().into(),
+            // It is an element of a list, and left out there.
+            Content::Removed => toml::Value::Table(toml::Table::new()),
             Content::Table(entries) => {
                 let entry = |(key, node): (&String, &Self)| (key.clone(), node.to_value());
                 toml::Value::Table(entries.iter().map(entry).collect())
@@ -219,14 +224,39 @@ impl Node {
     }
 
     /// Returns the value at the end of some steps; where there is none, the last one on the way.
+    /// Here and below the number of an element counts those before it that were not removed, as in
+    /// what [`Node::to_value`] returns.
     pub(super) fn nearest(&self, steps: &[Step]) -> &Self {
         let Some((first, rest)) = steps.split_first() else { return self };
         match (&self.value, first) {
             (Content::Table(entries), Step::Key(key)) => entries.get(key),
-            (Content::List(items), Step::At(at)) => items.get(*at),
+            (Content::List(items), Step::At(at)) => kept(items).nth(*at),
             _ => None,
         }
         .map_or(self, |next| next.nearest(rest))
+    }
+
+    /// Returns the same steps with the numbers of elements as the layer has them.
+    pub(super) fn as_written(&self, steps: &[Step]) -> Vec<Step> {
+        let mut written = Vec::new();
+        let mut node = Some(self);
+        for step in steps {
+            let (found, next) = match (node.map(|node| &node.value), step) {
+                (Some(Content::Table(entries)), Step::Key(key)) => (None, entries.get(key)),
+                (Some(Content::List(items)), Step::At(at)) => {
+                    let found = items.iter().enumerate().filter(|(_, it)| it.is_kept()).nth(*at);
+                    (found.map(|(at, _)| Step::At(at)), found.map(|(_, item)| item))
+                }
+                _ => (None, None),
+            };
+            written.push(found.unwrap_or_else(|| step.clone()));
+            node = next;
+        }
+        written
+    }
+
+    fn is_kept(&self) -> bool {
+        self.value != Content::Removed
     }
 
     /// Returns the layer that sets a value, or the default layer.
@@ -234,7 +264,7 @@ impl Node {
         let Some((first, rest)) = steps.split_first() else { return self.origin.clone() };
         match (&self.value, first) {
             (Content::Table(entries), Step::Key(key)) => entries.get(key),
-            (Content::List(items), Step::At(at)) => items.get(*at),
+            (Content::List(items), Step::At(at)) => kept(items).nth(*at),
             _ => None,
         }
         .map_or(Origin::Default, |next| next.origin_of(rest))
@@ -249,16 +279,25 @@ impl Node {
                 Some(next) => next.remove(rest),
                 None => false,
             },
-            (Content::List(items), Step::At(at)) if *at < items.len() => {
-                if rest.is_empty() {
-                    items.remove(*at);
-                    return true;
+            (Content::List(items), Step::At(at)) => {
+                let item = items.iter_mut().filter(|item| item.is_kept()).nth(*at);
+                match item {
+                    Some(item) if rest.is_empty() => {
+                        item.value = Content::Removed;
+                        true
+                    }
+                    Some(item) => item.remove(rest),
+                    None => false,
                 }
-                items[*at].remove(rest)
             }
             _ => false,
         }
     }
+}
+
+/// Returns the elements of a list that can be read.
+fn kept(items: &[Node]) -> impl Iterator<Item = &Node> {
+    items.iter().filter(|item| item.is_kept())
 }
 
 /// Returns the steps of a key, as `web.listen` or `store[1].path`.
@@ -306,6 +345,22 @@ mod tests {
         assert_eq!(at("web.listen[1]"), "high:4:3");
         assert_eq!(at("web.key"), "Environment(\"E\")");
         assert_eq!(at("web.none"), "Default");
+    }
+
+    /// Promise: where an element of a list is removed, the others keep their places and their
+    /// numbers in the file.
+    #[test]
+    fn elements_keep_their_numbers() {
+        let text = "[[s]]\nn = 1\n[[s]]\nn = 2\n[[s]]\nn = 3\n";
+        let mut tree = Node::parse(&file("f", text)).unwrap();
+        assert!(tree.remove(&steps("s[0]")) && tree.remove(&steps("s[1].n")));
+        let shown = toml::to_string(&tree.to_value()).unwrap();
+        assert_eq!(shown, "[[s]]\nn = 2\n\n[[s]]\n");
+        assert_eq!(tree.as_written(&steps("s[0].n")), steps("s[1].n"));
+        assert_eq!(tree.as_written(&steps("s[1].x")), steps("s[2].x"));
+        let Origin::File(place) = tree.origin_of(&steps("s[0].n")) else { panic!("no place") };
+        assert_eq!(place.line, 4);
+        assert!(!tree.remove(&steps("s[2]")));
     }
 
     /// Promise: all faults of the syntax are found, not only the first.

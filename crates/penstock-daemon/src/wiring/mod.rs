@@ -1,6 +1,7 @@
 //! Puts a daemon together: the data plane, the controller, and all that leads to them. No other
 //! module of the daemon names both the peer crate and the controller.
 
+mod account_socket;
 pub(crate) mod data_plane;
 mod service_manager;
 mod watched;
@@ -19,6 +20,7 @@ use penstock_api::fence::Fence;
 use penstock_api::rest::SOCKET_NAME;
 use penstock_cluster::state::SqliteState;
 
+use account_socket::AccountSocket;
 use penstock_net::trust::{PeerCertificate, Purpose, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
@@ -47,7 +49,8 @@ use crate::http::client::record;
 use crate::http::local::LocalApi;
 use crate::http::port::Port;
 use crate::http::router::ClusterRouter;
-use crate::http::socket;
+use crate::http::socket::accounts::AccountService;
+use crate::http::socket::{self, LocalUsers};
 use crate::operations::audit::AuditTrail;
 use crate::operations::stores::StoreBrowser;
 use crate::operations::{Operate, OperateParts};
@@ -196,7 +199,7 @@ pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<Exit
     let faces = Faces::open(controller_parts, state, parts.set_fence, operate, &watched, &stopped)?;
     let port = Port::new(port_tls, (faces.site, parts.lane), &site, watched.accepts("port"));
     let doors = ((own_users, socket), web);
-    let mut local = serve_users(&site, (faces.local, &watched), doors, &stopped)?;
+    let (mut local, accounts) = serve_users(&site, (faces.local, &watched), doors, &stopped)?;
     addresses::start(&site, told, &port, &stopped);
     watched.watch_stores(&site, &stopped);
     tokio::spawn(port.serve(listener, stopped.clone()));
@@ -209,28 +212,33 @@ pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<Exit
         Err(error) => Err(error.into()),
     };
     service_manager.stopping();
-    let left = end(faces.leave, stop, local).await;
+    let left = end(faces.leave, stop, (local, accounts)).await;
     let _ = fs::remove_file(directory.join(SOCKET_NAME));
     ended.and(left).map(|()| ExitCode::Done)
 }
 
-/// Serves the API to users: on the Unix socket, and over HTTPS while that is configured.
+/// Serves the API to users: on the Unix socket of the site directory, and, while these are
+/// configured, over HTTPS and on the socket for accounts.
 fn serve_users(
     site: &Arc<Site>,
     (router, watched): (Router, &Watched),
     ((runtime, socket), web): ((&'static Runtime, UnixListener), &'static Runtime),
     stopped: &watch::Receiver<bool>,
-) -> anyhow::Result<JoinHandle<std::io::Result<()>>> {
+) -> anyhow::Result<(JoinHandle<std::io::Result<()>>, Arc<AccountSocket>)> {
     let keep = site.config.audit.as_ref().map(|audit| audit.keep).unwrap_or_default();
     tokio::spawn(expire_audit(Arc::clone(&watched.audit), keep, stopped.clone()));
     web_api::start(site, (web, watched), &router, stopped)?;
-    let router = router.layer(from_fn_with_state(Arc::clone(&watched.audit), record));
-    let own_user = rustix::process::getuid().as_raw();
+    let users = LocalUsers::of_process();
+    let audit = || Arc::clone(&watched.audit);
+    let service = AccountService::new(router.clone(), site, users.clone(), audit());
+    let accounts = AccountSocket::start(site, service, (web, watched))?;
+    let router = router.layer(from_fn_with_state(audit(), record));
     let (mut stopped, heartbeat) = (stopped.clone(), watched.accepts("socket"));
-    Ok(runtime.spawn(socket::serve((socket, heartbeat), router, own_user, async move {
+    let local = socket::serve((socket, heartbeat), router, users, async move {
         // Either it was told, or the daemon is gone.
         let _ = stopped.changed().await;
-    })))
+    });
+    Ok((runtime.spawn(local), accounts))
 }
 
 /// Removes old files of the audit log, now and every hour, until `stopped` says so.
@@ -251,12 +259,14 @@ async fn expire_audit(log: Arc<AuditLog>, keep: KeepDays, mut stopped: watch::Re
     }
 }
 
-/// Exports the stores of each new configuration, and has the controller, while it is this peer,
-/// take its limit.
+/// Exports the stores of each new configuration, judges sessions by its limits, and has the
+/// controller, while it is this peer, take its own.
 fn follow_reloads(site: &Site, member: &Arc<Member>) {
     let (exports, member) = (site.exports.clone(), Arc::clone(member));
+    let authentication = Arc::clone(&site.authentication);
     site.settings.on_reload(Box::new(move |config| {
         exports.take(config);
+        authentication.set_session_limits(config.auth.session_limits());
         if let Some(controller) = member.controller() {
             controller.manager.set_running_max(config.running_max);
         }
@@ -323,7 +333,7 @@ fn watch_doors(
 async fn end(
     leave: Box<dyn FnOnce(Duration) -> bool + Send>,
     stop: watch::Sender<bool>,
-    local: JoinHandle<std::io::Result<()>>,
+    (local, accounts): (JoinHandle<std::io::Result<()>>, Arc<AccountSocket>),
 ) -> anyhow::Result<()> {
     let in_time = tokio::task::spawn_blocking(move || leave(STOP_DEADLINE)).await?;
     if !in_time {
@@ -333,6 +343,7 @@ async fn end(
         );
     }
     let _ = stop.send(true);
+    accounts.close();
     let served = async {
         // Each connection of another site or peer holds a receiver.
         stop.closed().await;

@@ -17,6 +17,16 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// Returns the weight of a group.
+    pub fn of_group(&self, name: &str) -> f64 {
+        Self::of(&self.groups, name)
+    }
+
+    /// Returns the weight of a user within its group.
+    pub fn of_user(&self, name: &str) -> f64 {
+        Self::of(&self.users, name)
+    }
+
     fn of(map: &BTreeMap<String, u32>, name: &str) -> f64 {
         f64::from(map.get(name).copied().unwrap_or(1).max(1))
     }
@@ -110,16 +120,24 @@ impl FairShare {
     pub(super) fn rank(&self, weights: &Weights, group: &str, user: &str, now: UnixMs) -> Rank {
         let of_group = self.groups.get(group).map_or(0.0, |served| served.load(now));
         let of_user = self.one(group, user).map_or(0.0, |served| served.load(now));
-        Rank(
-            of_group / Weights::of(&weights.groups, group),
-            of_user / Weights::of(&weights.users, user),
-        )
+        Rank(of_group / weights.of_group(group), of_user / weights.of_user(user))
     }
 
     /// Returns the decayed and the expected bytes of a user.
     pub(super) fn user(&self, group: &str, user: &str, now: UnixMs) -> (u64, u64) {
         let served = self.one(group, user);
         served.map_or((0, 0), |served| (served.decayed(now) as u64, served.expected))
+    }
+
+    /// Returns the decayed and the expected bytes of a group.
+    pub(super) fn group(&self, group: &str, now: UnixMs) -> (u64, u64) {
+        let served = self.groups.get(group);
+        served.map_or((0, 0), |served| (served.decayed(now) as u64, served.expected))
+    }
+
+    /// Returns the names of all groups in the ledger.
+    pub(super) fn group_names(&self) -> impl Iterator<Item = &str> {
+        self.groups.keys().map(String::as_str)
     }
 
     /// Returns the names of all users in the ledger.

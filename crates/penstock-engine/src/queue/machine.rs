@@ -221,6 +221,16 @@ impl Queue {
         self.shares.user(group, user, now)
     }
 
+    /// Returns the same of all users of a group.
+    pub fn served_group(&self, group: &str, now: UnixMs) -> (u64, u64) {
+        self.shares.group(group, now)
+    }
+
+    /// Returns the groups whose users were served lately or have running transfers.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.shares.group_names()
+    }
+
     /// Returns the users that were served lately or have running transfers.
     pub fn users(&self) -> impl Iterator<Item = &str> {
         self.shares.names()

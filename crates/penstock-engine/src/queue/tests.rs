@@ -92,6 +92,87 @@ fn served_bytes_follow_the_weights() {
     }
 }
 
+/// Promise: groups take turns before their users do. A user of a group that has moved less starts
+/// before one of another group, whatever each of them has moved alone.
+#[test]
+fn groups_take_turns_before_users() {
+    let mut queue = queue(1);
+    let of = |number: u32, group: &str, user: &str| Request {
+        group: group.to_owned(),
+        ..request(number, user)
+    };
+    queue.handle_past("beam", "anna", 8 << 30, 0);
+    queue.handle_past("beam", "bert", 1 << 30, 0);
+    queue.handle_past("tape", "cleo", 6 << 30, 0);
+    queue.handle_submitted(of(1, "beam", "dora"), 0);
+    queue.handle_submitted(of(2, "tape", "cleo"), 0);
+    queue.handle_submitted(of(3, "beam", "bert"), 0);
+    let mut started = Vec::new();
+    for _ in 0..3 {
+        let starts = queue.poll_starts(1);
+        assert_eq!(starts.len(), 1, "one place");
+        queue.handle_served(starts[0], 1 << 30, 1);
+        queue.handle_ended(starts[0]);
+        started.extend(starts);
+    }
+    assert_eq!(started, [2, 1, 3].map(id), "tape has moved less, then dora less than bert");
+    let (served, expected) = queue.served_group("beam", 1);
+    assert!((10 << 30..=11 << 30).contains(&served) && expected == 0, "{served} {expected}");
+}
+
+/// Promise: over 10,000 runs groups are served by their weights, and within a group its users by
+/// theirs, however many users a group has.
+#[test]
+// Its seed is printed.
+#[allow(clippy::print_stdout)]
+fn groups_are_served_by_their_weights() {
+    for seed in 0..3 {
+        println!("seed {seed}");
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let users = [
+            ("beam", 3, "anna", 1),
+            ("beam", 3, "bert", 2),
+            ("tape", 1, "cleo", 1),
+            ("tape", 1, "dora", 1),
+            ("tape", 1, "emil", 1),
+        ];
+        let mut queue = queue(4);
+        let mut limits = queue.limits.clone();
+        limits.weights.groups = users.map(|it| (it.0.to_owned(), it.1)).into();
+        limits.weights.users = users.map(|it| (it.2.to_owned(), it.3)).into();
+        queue.handle_limits(limits);
+        let mut served = BTreeMap::<String, u64>::new();
+        let mut running: Vec<(TransferId, String, String)> = Vec::new();
+        let mut number = 0;
+        for now in (0..10_000).map(|minute| minute * 60_000) {
+            for (group, _, user, _) in users {
+                let waits = queue.waiting.values().any(|it| it.request.user == user);
+                if !waits {
+                    number += 1;
+                    let bytes = Some(rng.random_range(1 << 28..1 << 32));
+                    let group = group.to_owned();
+                    let asked = Request { group, forecast_bytes: bytes, ..request(number, user) };
+                    queue.handle_submitted(asked, now);
+                }
+            }
+            for id in queue.poll_starts(now) {
+                let request = &queue.running[&id];
+                running.push((id, request.group.clone(), request.user.clone()));
+            }
+            let (id, group, user) = running.swap_remove(rng.random_range(0..running.len()));
+            let bytes = queue.running[&id].bytes();
+            queue.handle_served(id, bytes, now);
+            queue.handle_ended(id);
+            *served.entry(group).or_default() += bytes;
+            *served.entry(user).or_default() += bytes;
+        }
+        let near = |one: u64, other: u64| one.abs_diff(other) * 8 < one.max(other);
+        assert!(near(served["beam"], 3 * served["tape"]), "{served:?}");
+        assert!(near(2 * served["anna"], served["bert"]), "{served:?}");
+        assert!(near(served["cleo"], served["emil"]), "{served:?}");
+    }
+}
+
 /// Promise: an operator's urgent transfer and a deadline come before fair shares; priorities count
 /// within one user only; what comes back keeps its age.
 #[test]

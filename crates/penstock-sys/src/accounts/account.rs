@@ -8,10 +8,8 @@ use std::sync::Arc;
 use rustix::fs::Gid;
 
 use super::credentials::{Credentials, Own};
-use crate::users::{Lookup, look_up_user};
+use crate::users::{Lookup, groups_of, look_up_user};
 
-/// Groups of one user that the kernel takes (`NGROUPS_MAX`, linux/limits.h).
-const GROUPS_MAX: usize = 65_536;
 /// The account whose rights nothing limits. Another name of number 0 is rejected.
 const ROOT: &str = "root";
 
@@ -74,7 +72,9 @@ impl Account {
         if uid != own.uid() && !own.may_change() {
             return Err(AccountError::NotPermitted { own: own.uid() });
         }
-        let groups = groups_of(name, gid).map_err(unanswered)?;
+        let groups = CString::new(name).map_err(io::Error::from);
+        let groups = groups.and_then(|name| groups_of(&name, gid)).map_err(unanswered)?;
+        let groups = groups.into_iter().map(Gid::from_raw).collect();
         let credentials = Credentials { uid, gid, groups };
         Ok(Self(Arc::new(Known { name: name.to_owned(), credentials })))
     }
@@ -107,29 +107,6 @@ impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (uid, gid) = self.numbers();
         write!(f, "Account({} {uid}:{gid})", self.0.name)
-    }
-}
-
-/// All groups of a user.
-fn groups_of(name: &str, gid: u32) -> io::Result<Vec<Gid>> {
-    let name = CString::new(name)?;
-    let mut room = 64;
-    loop {
-        let mut groups: Vec<libc::gid_t> = vec![0; room];
-        let mut count = room as libc::c_int;
-        // SAFETY: `name` ends with a NUL, and `count` is the number of elements of `groups`
-        // (getgrouplist(3)); covered by `an_account_has_its_groups`.
-        let filled =
-            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
-        let count = usize::try_from(count).unwrap_or(0);
-        if filled >= 0 {
-            groups.truncate(count);
-            return Ok(groups.into_iter().map(Gid::from_raw).collect());
-        }
-        if room >= GROUPS_MAX {
-            return Err(io::Error::other("it has more groups than the system takes"));
-        }
-        room = count.max(room * 2).min(GROUPS_MAX);
     }
 }
 

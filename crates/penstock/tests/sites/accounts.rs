@@ -2,7 +2,8 @@
 //!
 //! The accounts are those of a passwd and a group file that lie over the host's within the mount
 //! namespace of each daemon: `anna`, who is in the group `team`, `ben`, `toor`, who is root by
-//! another name, and `xfer`, to whom a paired site is mapped.
+//! another name, `xfer`, to whom a paired site is mapped, and `olga`, `vera` and `boss`, who use
+//! the socket for accounts.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -13,24 +14,27 @@ use penstock_testkit::{Scratch, Site, Wait, is_root, penstock, program, told};
 
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nanna:x:61001:61001::/:/bin/sh\n\
                       ben:x:61002:61002::/:/bin/sh\ntoor:x:0:0::/root:/bin/sh\n\
-                      xfer:x:61003:61003::/:/bin/sh\n";
-const GROUP: &str = "root:x:0:\nanna:x:61001:\nben:x:61002:\nxfer:x:61003:\nteam:x:61010:anna\n";
-const ANNA: u32 = 61_001;
-const BEN: u32 = 61_002;
+                      xfer:x:61003:61003::/:/bin/sh\nolga:x:61004:61030::/:/bin/sh\n\
+                      vera:x:61005:61005::/:/bin/sh\nboss:x:61006:61006::/:/bin/sh\n";
+const GROUP: &str = "root:x:0:\nanna:x:61001:\nben:x:61002:\nxfer:x:61003:\nteam:x:61010:anna\n\
+                     penstock:x:61020:\nops:x:61030:\nlook:x:61040:vera\n\
+                     users:x:61050:anna,ben,boss\n";
+pub(super) const ANNA: u32 = 61_001;
+pub(super) const BEN: u32 = 61_002;
 const XFER: u32 = 61_003;
 const TEAM: u32 = 61_010;
 /// Exit status of a command that lacks a right.
-const NOT_AUTHORISED: i32 = 12;
+pub(super) const NOT_AUTHORISED: i32 = 12;
 
 /// Sites whose daemons know these accounts.
-struct World {
-    base: Scratch,
+pub(super) struct World {
+    pub(super) base: Scratch,
     passwd: PathBuf,
     group: PathBuf,
 }
 
 impl World {
-    fn new(test: &str) -> Option<Self> {
+    pub(super) fn new(test: &str) -> Option<Self> {
         if !is_root(test) {
             return None;
         }
@@ -43,7 +47,7 @@ impl World {
     }
 
     /// A site with an API over HTTPS and a mapped store `data`, not started.
-    fn site(&self, name: &'static str) -> Site {
+    pub(super) fn site(&self, name: &'static str) -> Site {
         let mut site = Site::init(self.base.path(), name, None);
         site.reconfigure("name = \"data\"\n", "name = \"data\"\naccount = \"mapped\"\n");
         site.set_config(&format!("{}\n[web]\nlisten = [\"127.0.0.1:0\"]\n", site.config()));
@@ -58,12 +62,12 @@ impl World {
     }
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub(super) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// Makes a file of a user, and its directory.
-fn give(path: &Path, content: &str, (uid, gid): (u32, u32), mode: u32) {
+pub(super) fn give(path: &Path, content: &str, (uid, gid): (u32, u32), mode: u32) {
     let directory = path.parent().unwrap();
     if !directory.exists() {
         fs::create_dir(directory).unwrap();
@@ -75,14 +79,14 @@ fn give(path: &Path, content: &str, (uid, gid): (u32, u32), mode: u32) {
 }
 
 /// A user of a site, who works over HTTPS.
-struct Person {
-    variables: Vec<(&'static str, String)>,
+pub(super) struct Person {
+    pub(super) variables: Vec<(&'static str, String)>,
     /// Where its commands run, and list what has failed.
     directory: PathBuf,
 }
 
 impl Person {
-    fn of(site: &Site, name: &str, account: &str) -> Self {
+    pub(super) fn of(site: &Site, name: &str, account: &str) -> Self {
         let grant = "data=list,read,write";
         site.ok(&["user", "set", name, "--role", "user", "--grant", grant, "--account", account]);
         let token = site.ok(&["token", "create", "--user", name]).trim().to_owned();
@@ -107,7 +111,7 @@ impl Person {
     }
 }
 
-fn start(site: &mut Site) {
+pub(super) fn start(site: &mut Site) {
     site.start();
     site.until_log("the API is served over HTTPS");
 }

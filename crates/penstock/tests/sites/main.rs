@@ -8,6 +8,7 @@
 
 mod accounts;
 mod cluster;
+mod local_accounts;
 mod metrics;
 mod openapi;
 mod remote_target;

@@ -11,6 +11,8 @@ _DIRECTORY = "/var/lib/penstock"
 """The site directory of a daemon that was started without `--dir`."""
 _SOCKET = "penstock.sock"
 """Name of the daemon's socket in its site directory."""
+_ACCOUNT_SOCKET = "/run/penstock/penstock.sock"
+"""The socket for accounts of the host, of a daemon that names no other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,25 @@ def _is_loopback(host: str) -> bool:
 def url_of(environment: Mapping[str, str], last: str | None = None) -> str:
     """Returns the URL that an environment names: `PENSTOCK_URL`, else of `PENSTOCK_DIR`.
 
-    Without both it is `last`, the address that the user has logged in to last.
+    Without both it is `last`, the address that the user has logged in to last; then the socket of
+    the default site directory, or the one for accounts where that directory is closed to the user.
     """
     url = environment.get("PENSTOCK_URL")
     if url:
         return url
     if last and not environment.get("PENSTOCK_DIR"):
         return last
-    directory = environment.get("PENSTOCK_DIR") or _DIRECTORY
-    return f"unix://{Path(directory).absolute() / _SOCKET}"
+    named = environment.get("PENSTOCK_DIR")
+    if not named and _is_closed(Path(_DIRECTORY) / _SOCKET) and Path(_ACCOUNT_SOCKET).exists():
+        return f"unix://{_ACCOUNT_SOCKET}"
+    return f"unix://{Path(named or _DIRECTORY).absolute() / _SOCKET}"
+
+
+def _is_closed(path: Path) -> bool:
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -82,6 +82,10 @@ QUEUE_SET_LIMIT = _operation("queue.set_limit", "PUT", "/queue/limits/{kind}/{na
 QUEUE_REMOVE_LIMIT = _operation("queue.remove_limit", "DELETE", "/queue/limits/{kind}/{name}")
 QUEUE_SET_SHARE = _operation("queue.set_share", "PUT", "/queue/shares/{user}")
 QUEUE_REMOVE_SHARE = _operation("queue.remove_share", "DELETE", "/queue/shares/{user}")
+QUEUE_SET_GROUP_SHARE = _operation("queue.set_group_share", "PUT", "/queue/group-shares/{group}")
+QUEUE_REMOVE_GROUP_SHARE = _operation(
+    "queue.remove_group_share", "DELETE", "/queue/group-shares/{group}"
+)
 QUEUE_SET_WINDOW = _operation("queue.set_window", "PUT", "/queue/windows/{name}")
 QUEUE_REMOVE_WINDOW = _operation("queue.remove_window", "DELETE", "/queue/windows/{name}")
 QUEUE_HOLD = _operation("queue.hold", "PUT", "/queue/pause-rules/{name}")

@@ -248,7 +248,7 @@ def _advice(address: Address, cause: Exception) -> str:
         return "check the address, and whether the daemon runs there"
     numbers = {error.errno for error in chain if isinstance(error, OSError)}
     if numbers & {errno.EACCES, errno.EPERM}:
-        return "only root and the daemon's own user may use its socket"
+        return "be in the group of the daemon's socket for accounts, or log in: `penstock login`"
     return (
         "start it with `penstock daemon --dir DIR`, or name another site directory by "
         "PENSTOCK_DIR, or another daemon by PENSTOCK_URL"

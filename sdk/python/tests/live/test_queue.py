@@ -16,6 +16,8 @@ def test_rules_are_set_shown_and_removed(hpc: Penstock) -> None:
     limit = queue.set_limit(LimitKind.PAIR, "lab", running=3, rate_bits_per_s=10**10)
     assert (limit.kind, limit.running) == ("pair", 3)
     assert queue.set_share("anna", 4).weight == 4
+    assert queue.set_group_share("beam", 2).weight == 2
+    assert hpc.users.set("anna", group="beam").group == "beam"
     window = queue.set_window(
         "night",
         days=[Day.SAT, "sun"],
@@ -29,13 +31,16 @@ def test_rules_are_set_shown_and_removed(hpc: Penstock) -> None:
     queue.hold("nothing", filter=QueueFilter(user="nobody"), reason="a test", until=2**32)
     view = queue.show()
     assert [(one.name, one.running) for one in view.limits if one.kind == "pair"] == [("lab", 3)]
-    assert [one.weight for one in view.users if one.user == "anna"] == [4]
+    assert [(one.weight, one.group) for one in view.users if one.user == "anna"] == [(4, "beam")]
+    assert [one.weight for one in view.groups if one.group == "beam"] == [2]
     assert [one.name for one in view.windows] == ["night"]
     assert [(one.reason, one.holds, one.in_force) for one in view.pause_rules] == [
         ("a test", 0, True)
     ]
     queue.remove_limit("pair", "lab")
     queue.remove_share("anna")
+    queue.remove_group_share("beam")
+    hpc.users.remove("anna")
     queue.remove_window("night")
     queue.release("nothing")
     with pytest.raises(ApiError) as raised:

@@ -1,10 +1,11 @@
 //! The choice of transfers for one action on many.
 
-use penstock_api::problem::Problem;
+use data_encoding::BASE64URL_NOPAD;
+use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::queue::BulkFilter;
 use penstock_api::rest::{Action, LIST_MAX};
 use penstock_api::transfer::TransferState;
-use penstock_cluster::state::{ListOrder, Listed, SiteState, TransferRecord, Wish};
+use penstock_cluster::state::{ListKey, ListOrder, Listed, SiteState, TransferRecord, Wish};
 use penstock_proto::id::{Name, TransferId};
 
 use super::transfer_table::TransferTable;
@@ -13,8 +14,35 @@ use crate::manager::caller::Caller;
 /// Most records of ended transfers that are looked through for those to retry.
 const ENDED_MAX: usize = 10_000;
 
+/// Bytes of the text of a place: seconds, id.
+const PLACE_BYTES: usize = 8 + 16;
+
+/// Returns the text of a place in the order of submissions.
+pub(crate) fn place_text((created, id): ListKey) -> String {
+    let mut bytes = created.to_be_bytes().to_vec();
+    bytes.extend(id.0);
+    BASE64URL_NOPAD.encode(&bytes)
+}
+
+/// Returns the place of a text.
+///
+/// # Errors
+/// Code `cursor`: the text is none that a reply gave.
+pub(crate) fn parse_place(text: &str) -> Result<ListKey, Problem> {
+    let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok();
+    let bytes = bytes.and_then(|bytes| <[u8; PLACE_BYTES]>::try_from(bytes).ok());
+    let bytes = bytes.ok_or_else(|| {
+        let title = "`after` is not the `next` of a reply";
+        Problem::new(ProblemCode::Cursor, title).at("/after")
+    })?;
+    let (mut created, mut id) = ([0; 8], [0; 16]);
+    created.copy_from_slice(&bytes[..8]);
+    id.copy_from_slice(&bytes[8..]);
+    Ok((u64::from_be_bytes(created), TransferId(id)))
+}
+
 /// Returns the transfers of the site `own` that fit an action and a filter, and that a caller may
-/// steer: the oldest first, up to `most`.
+/// steer, behind a place: the oldest first, up to `most`.
 ///
 /// # Errors
 /// The state cannot be read.
@@ -22,8 +50,8 @@ pub(crate) fn chosen(
     (table, state): (&TransferTable, &dyn SiteState),
     (action, filter): (Action, &BulkFilter),
     (caller, own): (&Caller, &Name),
-    most: usize,
-) -> Result<Vec<TransferId>, Problem> {
+    (after, most): (Option<ListKey>, usize),
+) -> Result<Vec<ListKey>, Problem> {
     let fits = |record: &TransferRecord| {
         fits_action(record, action)
             && fits(record, filter, own)
@@ -39,16 +67,17 @@ pub(crate) fn chosen(
             records.filter(|record| fits(record)).map(key).collect()
         }
     };
+    found.retain(|key| after.is_none_or(|after| *key > after));
     found.sort_unstable();
     found.truncate(most);
-    Ok(found.into_iter().map(|(_, id)| id).collect())
+    Ok(found)
 }
 
 /// Returns the failed transfers that fit, among the last [`ENDED_MAX`].
 fn failed(
     state: &dyn SiteState,
     fits: impl Fn(&TransferRecord) -> bool,
-) -> Result<Vec<(u64, TransferId)>, Problem> {
+) -> Result<Vec<ListKey>, Problem> {
     let (mut before, mut found) = (None, Vec::new());
     for _ in 0..ENDED_MAX / LIST_MAX {
         let part = state.overview(ListOrder::NewestFirst, before, LIST_MAX)?;
@@ -88,4 +117,19 @@ fn fits(record: &TransferRecord, filter: &BulkFilter, own: &Name) -> bool {
         && filter.site.as_ref().is_none_or(|site| source.site == *site && *site != *own)
         && filter.label.as_ref().is_none_or(|part| record.request.label.contains(part))
         && filter.state.is_none_or(|state| state == record.state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: the text of a place leads to it, and another text is refused.
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        let place = (1_795_342_649, TransferId([7; 16]));
+        assert_eq!(parse_place(&place_text(place)), Ok(place));
+        for bad in ["", "AAAA", &place_text(place)[1..]] {
+            assert_eq!(parse_place(bad).unwrap_err().code, ProblemCode::Cursor, "`{bad}`");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use penstock_api::queue::QueueRule;
+use penstock_api::access::User;
+use penstock_api::queue::{NO_GROUP, QueueRule};
 use penstock_api::transfer::{TransferRequest, TransferState};
 use penstock_cluster::state::{ListOrder, Listed, SiteState, StateError, TransferRecord};
 use penstock_proto::id::Name;
@@ -14,10 +15,12 @@ const RATE_BYTES_MIN: u64 = 16 << 20;
 /// Weight of the newest transfer in the typical duration, of 1.
 const NEWEST: f64 = 0.25;
 
-/// What a manager knows at its start: the rules, and the last transfers that have ended.
+/// What a manager knows at its start: the rules, the groups of users, and the last transfers that
+/// have ended.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(super) rules: Vec<QueueRule>,
+    pub(super) groups: UserGroups,
     /// The oldest first.
     pub(super) ended: Vec<TransferRecord>,
 }
@@ -33,7 +36,31 @@ impl Memory {
             Listed::Own(record) if record.state.is_ended() => Some(*record),
             _ => None,
         });
-        Ok(Self { rules: state.queue_rules()?, ended: ended.collect() })
+        let groups = UserGroups::of(&state.users()?);
+        Ok(Self { rules: state.queue_rules()?, groups, ended: ended.collect() })
+    }
+}
+
+/// The groups with which users share the queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UserGroups(HashMap<Name, Name>);
+
+impl UserGroups {
+    /// Returns those of the users of a site.
+    pub(crate) fn of(users: &[User]) -> Self {
+        let group = |user: &User| Some((user.name.clone(), user.group.clone()?));
+        Self(users.iter().filter_map(group).collect())
+    }
+
+    /// Returns the group of the user of a transfer; [`NO_GROUP`] if it has none, as all that is not
+    /// of a user of this site.
+    pub(super) fn of_record(&self, record: &TransferRecord) -> &str {
+        self.of_owner(record.owner.as_ref())
+    }
+
+    /// Returns the group of a user, by its name.
+    pub(super) fn of_owner(&self, owner: Option<&Name>) -> &str {
+        owner.and_then(|owner| self.0.get(owner)).map_or(NO_GROUP, Name::as_str)
     }
 }
 

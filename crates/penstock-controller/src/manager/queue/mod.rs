@@ -33,10 +33,10 @@ mod schedule;
 mod transfer_table;
 
 pub(super) use admission::Admission;
-pub(super) use bulk::chosen;
+pub(super) use bulk::{chosen, parse_place, place_text};
 pub(super) use figures::OutcomeTally;
 pub use figures::{ManagerFigures, Outcomes, RUNNING_SHOWN_MAX, RunningFigures, WaitFigures};
-pub(super) use history::Memory;
+pub(super) use history::{Memory, UserGroups};
 pub(super) use live::Live;
 pub(super) use rule_book::RuleBook;
 pub use transfer_table::LIVE_MAX;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_api::queue::{
-    PauseRule, PauseRuleView, QueueEntry, QueueLimit, QueueLimitView, QueueUserView, QueueView,
-    QueueWindow, WindowView,
+    NO_GROUP, PauseRule, PauseRuleView, QueueEntry, QueueGroupView, QueueLimit, QueueLimitView,
+    QueueUserView, QueueView, QueueWindow, WindowView,
 };
 use penstock_api::rest::WaitingView;
 use penstock_api::timestamp::Timestamp;
@@ -30,6 +30,7 @@ impl Table {
             running: running as u64,
             waiting: waiting as u64,
             transfers: order.into_iter().filter_map(entry).collect(),
+            groups: self.groups(now),
             users: self.users(now),
             limits: self.limits(site),
             windows: self.windows(now),
@@ -73,15 +74,43 @@ impl Table {
         let texts =
             of_owner.into_values().map(|(record, runs, waits)| (record.user_text(), (runs, waits)));
         let counts: BTreeMap<String, (u64, u64)> = texts.collect();
-        let weights = self.schedule.rules().weights();
+        let weights = &self.schedule.rules().weights().users;
         let named = self.schedule.users().chain(weights.keys().map(String::as_str));
         let names: BTreeSet<_> = named.chain(counts.keys().map(String::as_str)).collect();
         let view = |user: &str| {
-            let (served_bytes, expected_bytes) = self.schedule.served(user, now);
+            let name = user.parse::<Name>().ok();
+            let group = self.schedule.groups().of_owner(name.as_ref());
+            let (served_bytes, expected_bytes) = self.schedule.served(group, user, now);
             let (running, waiting) = counts.get(user).copied().unwrap_or_default();
-            let weight = weights.get(user).copied().unwrap_or(1);
-            let user = user.to_owned();
-            QueueUserView { user, weight, served_bytes, expected_bytes, running, waiting }
+            QueueUserView {
+                user: user.to_owned(),
+                group: group.parse().ok().filter(|_| group != NO_GROUP),
+                weight: weights.get(user).copied().unwrap_or(1),
+                served_bytes,
+                expected_bytes,
+                running,
+                waiting,
+            }
+        };
+        names.into_iter().map(view).collect()
+    }
+
+    fn groups(&self, now: UnixMs) -> Vec<QueueGroupView> {
+        let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for live in self.live.values() {
+            let count = counts.entry(self.schedule.groups().of_record(&live.record)).or_default();
+            count.0 += u64::from(live.run.is_some());
+            count.1 += u64::from(live.is_waiting());
+        }
+        let weights = &self.schedule.rules().weights().groups;
+        let named = self.schedule.served_groups().chain(weights.keys().map(String::as_str));
+        let names: BTreeSet<_> = named.chain(counts.keys().copied()).collect();
+        let view = |group: &str| {
+            let (served_bytes, expected_bytes) = self.schedule.served_group(group, now);
+            let (running, waiting) = counts.get(group).copied().unwrap_or_default();
+            let weight = weights.get(group).copied().unwrap_or(1);
+            let group = group.to_owned();
+            QueueGroupView { group, weight, served_bytes, expected_bytes, running, waiting }
         };
         names.into_iter().map(view).collect()
     }

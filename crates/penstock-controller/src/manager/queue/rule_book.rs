@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_api::limits::RATE_MIN;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::queue::{
-    LimitKind, PauseRule, QueueLimit, QueueRule, QueueShare, QueueWindow, WEIGHT_MAX,
+    LimitKind, PauseRule, QueueGroupShare, QueueLimit, QueueRule, QueueShare, QueueWindow,
+    WEIGHT_MAX,
 };
 use penstock_cluster::clock::now_seconds;
 use penstock_cluster::state::SiteState;
@@ -84,11 +85,10 @@ impl RuleBook {
         match rule {
             QueueRule::Limit(limit) => self.check_limit(limit),
             QueueRule::Share(QueueShare { user, weight }) => {
-                if !(1..=WEIGHT_MAX).contains(weight) {
-                    return Err(format!("a weight is from 1 to {WEIGHT_MAX}"));
-                }
+                check_weight(*weight)?;
                 check_user(user)
             }
+            QueueRule::GroupShare(QueueGroupShare { weight, .. }) => check_weight(*weight),
             QueueRule::Window(window) => check_window(window),
             QueueRule::PauseRule(rule) => check_pause(rule),
         }
@@ -112,6 +112,11 @@ impl RuleBook {
             LimitKind::User => check_user(name),
         }
     }
+}
+
+fn check_weight(weight: u32) -> Result<(), String> {
+    let is_one = (1..=WEIGHT_MAX).contains(&weight);
+    is_one.then_some(()).ok_or_else(|| format!("a weight is from 1 to {WEIGHT_MAX}"))
 }
 
 fn check_values(running: Option<u32>, rate: Option<u64>) -> Result<(), String> {

@@ -22,7 +22,7 @@ struct Window {
 #[derive(Default)]
 pub(super) struct Rules {
     limits: BTreeMap<Counter, QueueLimit>,
-    weights: BTreeMap<String, u32>,
+    weights: Weights,
     windows: BTreeMap<Name, Window>,
     pauses: BTreeMap<Name, PauseRule>,
 }
@@ -37,6 +37,11 @@ pub(super) struct InForce {
     pub(super) by_window: BTreeMap<Counter, Name>,
     /// The time until which this holds.
     pub(super) until: Option<UnixMs>,
+}
+
+/// Returns the key of the share of a group, whose name came from a rule.
+fn group_key(group: &str) -> String {
+    group.parse().map(|group| QueueRule::group_share_key(&group)).unwrap_or_default()
 }
 
 impl Rules {
@@ -55,7 +60,10 @@ impl Rules {
                     self.limits.insert(counter, limit);
                 }
             }
-            QueueRule::Share(share) => drop(self.weights.insert(share.user, share.weight)),
+            QueueRule::Share(share) => drop(self.weights.users.insert(share.user, share.weight)),
+            QueueRule::GroupShare(share) => {
+                self.weights.groups.insert(share.group.into(), share.weight);
+            }
             QueueRule::Window(window) => {
                 let times = WeekTimes::of(&window.rule);
                 if let Err(why) = &times {
@@ -71,7 +79,8 @@ impl Rules {
     pub(super) fn remove(&mut self, key: &str) -> bool {
         let before = self.count();
         self.limits.retain(|_, it| QueueRule::limit_key(it.kind, &it.name) != key);
-        self.weights.retain(|user, _| QueueRule::share_key(user) != key);
+        self.weights.users.retain(|user, _| QueueRule::share_key(user) != key);
+        self.weights.groups.retain(|group, _| group_key(group) != key);
         self.windows.retain(|name, _| QueueRule::window_key(name) != key);
         self.pauses.retain(|name, _| QueueRule::pause_key(name) != key);
         self.count() < before
@@ -80,18 +89,20 @@ impl Rules {
     /// Returns whether there is a rule of this key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.limits.values().any(|it| QueueRule::limit_key(it.kind, &it.name) == key)
-            || self.weights.keys().any(|user| QueueRule::share_key(user) == key)
+            || self.weights.users.keys().any(|user| QueueRule::share_key(user) == key)
+            || self.weights.groups.keys().any(|group| group_key(group) == key)
             || self.windows.keys().any(|name| QueueRule::window_key(name) == key)
             || self.pauses.keys().any(|name| QueueRule::pause_key(name) == key)
     }
 
     /// Number of all rules.
     pub(super) fn count(&self) -> usize {
-        self.limits.len() + self.weights.len() + self.windows.len() + self.pauses.len()
+        let shares = self.weights.users.len() + self.weights.groups.len();
+        self.limits.len() + shares + self.windows.len() + self.pauses.len()
     }
 
     /// The weights that an operator has set.
-    pub(super) fn weights(&self) -> &BTreeMap<String, u32> {
+    pub(super) fn weights(&self) -> &Weights {
         &self.weights
     }
 
@@ -107,9 +118,7 @@ impl Rules {
 
     /// Returns the limits in force at a time. `base` holds where no rule says otherwise.
     pub(super) fn at(&self, base: &Limits, now: UnixMs) -> InForce {
-        let users = self.weights.clone();
-        let weights = Weights { users, ..Weights::default() };
-        let mut limits = Limits { weights, ..base.clone() };
+        let mut limits = Limits { weights: self.weights.clone(), ..base.clone() };
         let (mut rates, mut by_window) = (BTreeMap::new(), BTreeMap::new());
         for (counter, limit) in &self.limits {
             if let Some(running) = limit.running {
@@ -206,7 +215,7 @@ fn pause_of(rule: &PauseRule) -> Pause {
 
 #[cfg(test)]
 mod tests {
-    use penstock_api::queue::{Day, QueueShare};
+    use penstock_api::queue::{Day, QueueGroupShare, QueueShare};
 
     use super::*;
 
@@ -253,6 +262,10 @@ mod tests {
         assert_eq!(noon.by_window[&pair].as_str(), "office");
         assert_eq!((noon.limits.running[&pair], noon.limits.running[&Counter::Site]), (3, 4));
         assert_eq!(noon.limits.weights.users["anna"], 4);
+        let group = QueueGroupShare { group: "beam".parse().unwrap(), weight: 2 };
+        rules.put(QueueRule::GroupShare(group));
+        assert_eq!(rules.at(&base, NOON).limits.weights.groups["beam"], 2);
+        assert!(rules.has("group-shares/beam") && rules.remove("group-shares/beam"));
         let evening = noon.until.unwrap();
         assert_eq!(evening, NOON + 6 * 3_600_000);
         assert_eq!(rules.at(&base, evening).rates[&pair], 9_000_000);

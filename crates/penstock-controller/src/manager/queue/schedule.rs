@@ -18,7 +18,7 @@ use penstock_engine::queue::{
 };
 use penstock_proto::id::{Name, TransferId};
 
-use super::history::{History, Memory};
+use super::history::{History, Memory, UserGroups};
 use super::live::Live;
 use super::rules::{InForce, Rules};
 
@@ -39,6 +39,8 @@ pub(crate) struct Schedule {
     /// The limits where no rule says otherwise.
     base: Limits,
     rules: Rules,
+    /// The groups with which users share the queue.
+    groups: UserGroups,
     /// The limits that follow from the rules now.
     in_force: InForce,
     history: History,
@@ -66,9 +68,11 @@ impl Schedule {
         for record in &ended {
             history.handle_ended(record);
             let (user, at) = (record.user_text(), ended_ms(record));
-            queue.handle_past("", &user, record.progress.bytes_durable, at);
+            let group = memory.groups.of_record(record);
+            queue.handle_past(group, &user, record.progress.bytes_durable, at);
         }
-        Self { queue, known: HashMap::new(), site, base, rules, in_force, history }
+        let (known, groups) = (HashMap::new(), memory.groups);
+        Self { queue, known, site, base, rules, groups, in_force, history }
     }
 
     /// Runs this many transfers of the site at a time from now on, where no rule says otherwise.
@@ -172,10 +176,34 @@ impl Schedule {
         self.queue.users()
     }
 
-    /// Returns the decayed bytes that a user was served, and those that its running transfers
-    /// still have to move.
-    pub(super) fn served(&self, user: &str, now_ms: UnixMs) -> (u64, u64) {
-        self.queue.served("", user, now_ms)
+    /// Returns the decayed bytes that a user of a group was served, and those that its running
+    /// transfers still have to move.
+    pub(super) fn served(&self, group: &str, user: &str, now_ms: UnixMs) -> (u64, u64) {
+        self.queue.served(group, user, now_ms)
+    }
+
+    /// Returns the same of all users of a group.
+    pub(super) fn served_group(&self, group: &str, now_ms: UnixMs) -> (u64, u64) {
+        self.queue.served_group(group, now_ms)
+    }
+
+    /// Returns the groups whose users were served lately or have transfers at work.
+    pub(super) fn served_groups(&self) -> impl Iterator<Item = &str> {
+        self.queue.groups()
+    }
+
+    /// The groups of users.
+    pub(super) fn groups(&self) -> &UserGroups {
+        &self.groups
+    }
+
+    /// Handles a change of groups. What waits takes turns by them from now on; what runs counts for
+    /// its former group to its end.
+    pub(crate) fn handle_groups(&mut self, groups: UserGroups, live: &HashMap<TransferId, Live>) {
+        if self.groups != groups {
+            self.groups = groups;
+            live.keys().for_each(|id| self.relearn(*id));
+        }
     }
 
     /// Returns the rates that limits leave to running transfers, in bits per second.
@@ -184,15 +212,26 @@ impl Schedule {
             return BTreeMap::new();
         }
         let runs = || live.values().filter(|live| live.run.is_some());
+        let weights = &self.in_force.limits.weights;
         let mut of_user = HashMap::<String, u32>::new();
-        runs().for_each(|live| *of_user.entry(live.record.user_text()).or_default() += 1);
-        let need = |live: &Live| {
+        // Weights of the users of a group that have running transfers.
+        let mut of_group = HashMap::<&str, f64>::new();
+        for live in runs() {
             let user = live.record.user_text();
-            let weight = self.in_force.limits.weights.users.get(&user).copied().unwrap_or(1);
+            let count = of_user.entry(user.clone()).or_default();
+            if *count == 0 {
+                let group = of_group.entry(self.groups.of_record(&live.record)).or_default();
+                *group += weights.of_user(&user);
+            }
+            *count += 1;
+        }
+        let need = |live: &Live| {
+            let (user, group) = (live.record.user_text(), self.groups.of_record(&live.record));
+            let in_group = weights.of_user(&user) / f64::from(of_user[&user]) / of_group[group];
             RateNeed {
                 id: live.record.id(),
                 counters: self.counters(&live.record),
-                weight: f64::from(weight) / f64::from(of_user[&user]),
+                weight: weights.of_group(group) * in_group,
                 most: live.record.request.options.limits.rate_bits_per_s,
                 need: live.run.as_ref().and_then(|run| need_of(&run.view().progress)),
             }
@@ -325,7 +364,7 @@ impl Schedule {
         Request {
             id: record.id(),
             user: record.user_text(),
-            group: String::new(),
+            group: self.groups.of_record(record).to_owned(),
             pair: (source.site != *own).then(|| source.site.clone()),
             source_store: at_own(&source.site, &source.store),
             target_store: at_own(&target.site, &target.store),

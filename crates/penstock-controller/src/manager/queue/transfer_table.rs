@@ -20,7 +20,7 @@ use penstock_cluster::state::{SiteState, TransferRecord, Wish};
 use penstock_engine::queue::{UnixMs, Unkeepable, WaitCode};
 use penstock_proto::id::{Name, TransferId};
 
-use super::history::Memory;
+use super::history::{Memory, UserGroups};
 use super::live::Live;
 use super::outlook::{news, outlook};
 use super::schedule::Schedule;
@@ -134,6 +134,12 @@ impl Table {
     /// Handles a rule of the queue that an operator has set.
     pub(crate) fn handle_rule(&mut self, rule: QueueRule) {
         self.schedule.handle_rule(rule, now_ms());
+        self.steer_rates();
+    }
+
+    /// Handles a change of the groups of users.
+    pub(crate) fn handle_groups(&mut self, groups: UserGroups) {
+        self.schedule.handle_groups(groups, &self.live);
         self.steer_rates();
     }
 

@@ -323,7 +323,8 @@ fn one_request_acts_on_many() {
     }
     submit(5, &ben, "beam");
     let act = |action, ids: Vec<TransferId>, filter: Option<BulkFilter>, caller: &Caller| {
-        world.manager.act_on_many(&BulkRequest { action, ids, filter }, caller)
+        let request = BulkRequest { action, ids, filter, after: None };
+        world.manager.act_on_many(&request, caller)
     };
     let beam = BulkFilter { label: Some("beam".to_owned()), ..BulkFilter::default() };
     let paused = act(Action::Pause, Vec::new(), Some(beam.clone()), &anna).unwrap();
@@ -340,6 +341,15 @@ fn one_request_acts_on_many() {
     let by_user = BulkFilter { user: Some("anna".to_owned()), ..BulkFilter::default() };
     let resumed = act(Action::Resume, Vec::new(), Some(by_user), &olga).unwrap();
     assert_eq!(ids(&resumed), [id(3), id(4)]);
+    let behind = |place: &str| {
+        let (ids, filter, after) = (Vec::new(), Some(beam.clone()), Some(place.to_owned()));
+        let request = BulkRequest { action: Action::Pause, ids, filter, after };
+        world.manager.act_on_many(&request, &olga)
+    };
+    assert!(ids(&behind(&place_text((u64::MAX, id(0)))).unwrap()).is_empty());
+    let paused = behind(&place_text((0, id(0)))).unwrap();
+    assert_eq!((ids(&paused), paused.more), (vec![id(3), id(4), id(5)], false));
+    assert_eq!(behind("AAAA").unwrap_err().code, ProblemCode::Cursor);
     for (ids, filter) in [(Vec::new(), None), (vec![id(1)], Some(beam)), (vec![id(1); 501], None)] {
         assert_eq!(act(Action::Pause, ids, filter, &olga).unwrap_err().code, ProblemCode::Request);
     }

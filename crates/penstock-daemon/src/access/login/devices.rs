@@ -280,8 +280,9 @@ impl Devices {
         if directory.user(user).is_some_and(|user| !user.disabled) {
             return Ok(());
         }
-        if matches!(caller.via, Via::Socket { .. }) && *user == caller.user {
-            let title = "`root` has no tokens";
+        let is_own = *user == caller.user;
+        if is_own && matches!(caller.via, Via::Socket { .. } | Via::Account { .. }) {
+            let title = format!("`{user}` is no user of the site, and has no tokens");
             return Err(Problem::new(ProblemCode::Request, title)
                 .hint("name the user that the program acts for, as with `--user anna`"));
         }

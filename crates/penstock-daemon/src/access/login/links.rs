@@ -93,6 +93,7 @@ impl Links {
                     disabled: false,
                     grants: [].into(),
                     account: None,
+                    group: None,
                     password: Some(hash),
                 };
                 // A crash in between leaves a used link, and never one that is good twice.

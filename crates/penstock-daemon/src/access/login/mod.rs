@@ -1,7 +1,9 @@
-//! Log-ins of people: passwords, browser sessions, one-time links, programs that a user lets in.
+//! Log-ins of people: accounts of the host, passwords, browser sessions, one-time links, programs
+//! that a user lets in.
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | `accounts` | accounts of the host at the socket, and the users that they stand for |
 //! | `hasher` | hashing passwords within a bound of memory |
 //! | `throttle` | the wait after log-ins that failed |
 //! | `passwords` | proving and setting a password |
@@ -10,6 +12,7 @@
 //! | `devices` | programs without a browser that ask to be let in (RFC 8628) |
 //! | `origin` | the client of a request, as it was seen |
 
+pub(crate) mod accounts;
 pub(crate) mod devices;
 mod hasher;
 pub(crate) mod links;

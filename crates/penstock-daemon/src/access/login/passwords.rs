@@ -143,7 +143,7 @@ impl Passwords {
         let hash = self.hash(request.password).await?;
         let own_session = match caller.via {
             Via::Session { id } => Some(id),
-            Via::Socket { .. } | Via::Token { .. } => None,
+            Via::Socket { .. } | Via::Account { .. } | Via::Token { .. } => None,
         };
         let (users, name) = (Arc::clone(&self.users), name.clone());
         blocking(move || {

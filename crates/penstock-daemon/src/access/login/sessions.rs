@@ -54,7 +54,7 @@ impl Sessions {
         request: SessionRequest,
         origin: ClientOrigin,
     ) -> Result<Begun, Problem> {
-        if !self.site.config.auth.password {
+        if !self.site.settings.now().auth.password {
             let title = "nobody logs in by a password at this site";
             return Err(Problem::new(ProblemCode::LoginOff, title));
         }
@@ -139,7 +139,7 @@ impl Sessions {
 fn session_of(caller: &Principal) -> Option<SessionId> {
     match caller.via {
         Via::Session { id } => Some(id),
-        Via::Socket { .. } | Via::Token { .. } => None,
+        Via::Socket { .. } | Via::Account { .. } | Via::Token { .. } => None,
     }
 }
 

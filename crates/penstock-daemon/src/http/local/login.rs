@@ -41,7 +41,7 @@ impl<S: Send + Sync> FromRequestParts<S> for CameFrom {
 }
 
 pub(super) async fn methods(State(logins): LoginsState) -> Json<AuthMethods> {
-    let password = logins.site.config.auth.password;
+    let password = logins.site.settings.now().auth.password;
     Json(AuthMethods { password, device: true, url: logins.site.web_url() })
 }
 

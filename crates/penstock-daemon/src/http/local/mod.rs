@@ -122,6 +122,8 @@ fn queue_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
         .on(&api::REMOVE_QUEUE_LIMIT, queue::remove_limit)
         .on(&api::SET_SHARE, queue::set_share)
         .on(&api::REMOVE_SHARE, queue::remove_share)
+        .on(&api::SET_GROUP_SHARE, queue::set_group_share)
+        .on(&api::REMOVE_GROUP_SHARE, queue::remove_group_share)
         .on(&api::SET_WINDOW, queue::set_window)
         .on(&api::REMOVE_WINDOW, queue::remove_window)
         .on(&api::SET_PAUSE_RULE, queue::set_pause_rule)

@@ -28,8 +28,8 @@ use penstock_api::outcome::FailedItem;
 use penstock_api::paths::{PairReport, PathsView};
 use penstock_api::plan::PlanLine;
 use penstock_api::queue::{
-    BulkReply, BulkRequest, LimitKind, PauseRule, PauseRuleRequest, QueueLimit, QueueLimitRequest,
-    QueueShare, QueueShareRequest, QueueView, QueueWindow, QueueWindowRequest,
+    BulkReply, BulkRequest, LimitKind, PauseRule, PauseRuleRequest, QueueGroupShare, QueueLimit,
+    QueueLimitRequest, QueueShare, QueueShareRequest, QueueView, QueueWindow, QueueWindowRequest,
 };
 use penstock_api::receipt::Receipt;
 use penstock_api::rest::{
@@ -116,6 +116,9 @@ operations! {
     SET_SHARE at(String) body(Json QueueShareRequest)
         => 200 Json QueueShare, 201 Json QueueShare;
     REMOVE_SHARE at(String) => 204;
+    SET_GROUP_SHARE at(Name) body(Json QueueShareRequest)
+        => 200 Json QueueGroupShare, 201 Json QueueGroupShare;
+    REMOVE_GROUP_SHARE at(Name) => 204;
     SET_WINDOW at(Name) body(Json QueueWindowRequest)
         => 200 Json QueueWindow, 201 Json QueueWindow;
     REMOVE_WINDOW at(Name) => 204;

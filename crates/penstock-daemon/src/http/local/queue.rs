@@ -6,8 +6,9 @@ use penstock_api::access::Principal;
 use penstock_api::deadline::Deadline;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::queue::{
-    BulkReply, BulkRequest, LimitKind, PauseRule, PauseRuleRequest, QueueLimit, QueueLimitRequest,
-    QueueRule, QueueShare, QueueShareRequest, QueueView, QueueWindow, QueueWindowRequest,
+    BulkReply, BulkRequest, LimitKind, PauseRule, PauseRuleRequest, QueueGroupShare, QueueLimit,
+    QueueLimitRequest, QueueRule, QueueShare, QueueShareRequest, QueueView, QueueWindow,
+    QueueWindowRequest,
 };
 use penstock_api::timestamp::Timestamp;
 use penstock_sys::now_seconds;
@@ -80,6 +81,22 @@ pub(super) async fn set_share(
 
 pub(super) async fn remove_share(leading: Leading, Path(user): Path<String>) -> Removed {
     remove(leading, move || Ok(QueueRule::share_key(&user))).await
+}
+
+pub(super) async fn set_group_share(
+    leading: Leading,
+    Path(group): Path<String>,
+    StrictBody(request): StrictBody<QueueShareRequest>,
+) -> RuleReply<QueueGroupShare> {
+    put(leading, move || {
+        let share = QueueGroupShare { group: parsed(&group)?, weight: request.weight };
+        Ok((QueueRule::GroupShare(share.clone()), share))
+    })
+    .await
+}
+
+pub(super) async fn remove_group_share(leading: Leading, Path(group): Path<String>) -> Removed {
+    remove(leading, move || Ok(QueueRule::group_share_key(&parsed(&group)?))).await
 }
 
 pub(super) async fn set_window(

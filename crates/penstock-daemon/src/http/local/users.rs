@@ -41,11 +41,11 @@ fn with_tag(view: UserView) -> Shown {
 }
 
 fn tag_of(view: &UserView) -> EntityTag {
-    EntityTag::of(&(view.role, view.disabled, &view.grants, &view.account))
+    EntityTag::of(&(view.role, view.disabled, &view.grants, &view.account, &view.group))
 }
 
 pub(super) async fn put(
-    _: Leading,
+    Leading(manager): Leading,
     State(users): State<Arc<Users>>,
     Path(name): Path<String>,
     condition: IfMatch,
@@ -53,18 +53,24 @@ pub(super) async fn put(
 ) -> Result<(StatusCode, Shown), ProblemReply> {
     let done = blocking(move || {
         let is_current = |known: Option<&UserView>| condition.is_met_by(known.map(tag_of).as_ref());
-        users.put(&parsed(&name)?, request, is_current)
+        let done = users.put(&parsed(&name)?, request, is_current)?;
+        manager.follow_groups()?;
+        Ok(done)
     });
     let (view, is_new) = done.await?;
     Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, with_tag(view)))
 }
 
 pub(super) async fn remove(
-    _: Leading,
+    Leading(manager): Leading,
     State(users): State<Arc<Users>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ProblemReply> {
-    blocking(move || users.remove(&parsed(&name)?)).await.map(|()| StatusCode::NO_CONTENT)
+    let remove = move || {
+        users.remove(&parsed(&name)?)?;
+        manager.follow_groups()
+    };
+    blocking(remove).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 #[derive(Deserialize, JsonSchema)]

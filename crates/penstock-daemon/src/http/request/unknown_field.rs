@@ -2,8 +2,7 @@
 
 use penstock_api::problem::{FieldFault, Problem, ProblemCode};
 
-/// Least likeness of a name that is suggested (Jaro-Winkler, 0 to 1).
-const LIKENESS_MIN: f64 = 0.8;
+use crate::settings::nearest;
 
 /// Returns the problem of a field that does not exist, if an error of serde tells of one. `pointer`
 /// places the field in the request.
@@ -15,20 +14,13 @@ pub(super) fn problem_of(error: &str, pointer: impl Fn(&str) -> String) -> Optio
     // The odd parts are the names in back-quotes.
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     let problem = Problem::new(ProblemCode::UnknownField, title);
-    let detail = match nearest(name, &known) {
+    let detail = match nearest(name, known.iter().copied()) {
         Some(meant) => format!("`{name}` does not exist; did you mean `{meant}`?"),
         None if known.is_empty() => format!("`{name}` does not exist"),
         None => format!("`{name}` does not exist; there are: {}", known.join(", ")),
     };
     let code = problem.code.as_str().to_owned();
     Some(problem.because(&detail).with_fault(FieldFault { pointer, code, detail }))
-}
-
-/// Returns the name that is most like another one.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let likeness = |known: &str| strsim::jaro_winkler(name, known);
-    let most = known.iter().copied().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    most.filter(|most| likeness(most) >= LIKENESS_MIN)
 }
 
 #[cfg(test)]

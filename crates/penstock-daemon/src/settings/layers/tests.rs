@@ -135,6 +135,26 @@ fn all_faults_are_listed_with_their_places() {
     assert_eq!(text, "the configuration has 10 faults");
 }
 
+/// Promise: an element of a list that cannot be read takes neither the fault of another one away,
+/// nor its place and number.
+#[test]
+fn faults_are_of_their_own_elements() {
+    let host = Host::new(
+        "site = \"lab\"\npeer = \"dtn1\"\n[[store]]\nname = \"a\"\npath = 5\n\
+         [[store]]\nname = \"b\"\n[[store]]\nname = \"c\"\npath = \"c\"\nio = 7\n",
+    );
+    let faults = host.faults();
+    let found: Vec<_> = faults
+        .iter()
+        .map(|fault| (fault.line.unwrap_or_default(), fault.message.as_str()))
+        .collect();
+    assert_eq!(found.len(), 4, "{found:#?}");
+    assert!(found[0].0 == 5 && found[0].1.starts_with("`store[0].path`"), "{found:#?}");
+    assert_eq!(found[1], (6, "the key `path` is missing in `store[1]`"));
+    assert!(found[2].0 == 10 && found[2].1.contains("neither an absolute path"), "{found:#?}");
+    assert!(found[3].0 == 11 && found[3].1.starts_with("`store[2].io`"), "{found:#?}");
+}
+
 /// Promise: keys that must be there are named all at once.
 #[test]
 fn what_is_missing_is_named() {

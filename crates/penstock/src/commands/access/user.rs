@@ -97,6 +97,10 @@ struct SetArgs {
     /// `none` takes it away
     #[arg(long)]
     account: Option<String>,
+    /// Group of users with which the user shares the queue: groups take turns before their users
+    /// do; `none` takes it away
+    #[arg(long)]
+    group: Option<String>,
     /// Lock the user out: no token, password or session of it is accepted
     #[arg(long, conflicts_with = "enable")]
     disable: bool,
@@ -193,12 +197,13 @@ fn request_of(args: &SetArgs, known: Option<&UserView>) -> UserRequest {
         }
     }
     let was_disabled = known.is_some_and(|user| user.disabled);
-    let account = args.account.clone();
+    let or_none = |text: &String| if text == "none" { String::new() } else { text.clone() };
     UserRequest {
         role: args.role.or(known.map(|user| user.role)).unwrap_or(Role::User),
         disabled: args.disable || (was_disabled && !args.enable),
         grants: Some(grants),
-        account: account.map(|account| if account == "none" { String::new() } else { account }),
+        account: args.account.as_ref().map(or_none),
+        group: args.group.as_ref().map(or_none),
     }
 }
 
@@ -219,7 +224,7 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let head = ["USER", "ROLE", "ACCOUNT", "PASSWORD", "TOKENS", "SESSIONS", "GRANTS"];
+    let head = ["USER", "ROLE", "GROUP", "ACCOUNT", "PASSWORD", "TOKENS", "SESSIONS", "GRANTS"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(users.iter().map(|user| {
         let locked = if user.disabled { ", locked" } else { "" };
@@ -228,6 +233,7 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
         [
             user.name.to_string(),
             format!("{}{locked}", user.role),
+            user.group.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             user.account.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             (if user.has_password { "yes" } else { "no" }).to_owned(),
             user.tokens.to_string(),
@@ -248,7 +254,13 @@ pub(super) fn me(view: &MeView, json: bool) -> anyhow::Result<()> {
         exit::print(&serde_json::to_string(view)?)?;
         return Ok(());
     }
-    exit::print(&format!("user {}, role {}, by {}", view.user, view.role, view.via))?;
+    let (via, id) = (view.via.as_str(), view.via_id.as_deref().unwrap_or_default());
+    let by = match (via, id) {
+        ("socket", "") => "by the socket of the host, as root or the daemon's own user".to_owned(),
+        ("socket", account) => format!("by the socket of the host, as its account `{account}`"),
+        _ => format!("by {via} {id}"),
+    };
+    exit::print(&format!("user {}, role {}, {}", view.user, view.role, by.trim_end()))?;
     exit::print(&format!("rights: {}", view.rights.join(", ")))?;
     if let Some(scopes) = &view.scopes {
         let scopes: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();

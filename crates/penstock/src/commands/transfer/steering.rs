@@ -1,11 +1,13 @@
 //! `penstock transfer pause|resume|cancel|retry|deadline|urgent`: what users ask of transfers.
 
+use std::collections::BTreeMap;
+
 use penstock_api::deadline::{Deadline, DeadlinePolicy};
 use penstock_api::endpoints::{
     ACT_ON_TRANSFERS, CANCEL_TRANSFER, PAUSE_TRANSFER, REMOVE_DEADLINE, REMOVE_URGENT,
     RESUME_TRANSFER, RETRY_TRANSFER, SET_DEADLINE, SET_URGENT,
 };
-use penstock_api::queue::{BulkFilter, BulkReply, BulkRequest};
+use penstock_api::queue::{BulkFilter, BulkItem, BulkReply, BulkRequest};
 use penstock_api::rest::{Action, TransferView};
 use penstock_api::timestamp::Timestamp;
 use penstock_exit::{self as exit, ExitCode};
@@ -55,33 +57,60 @@ impl ManyArgs {
         }
         let Self { user, site, store, label, .. } = self;
         let filter = Some(BulkFilter { user, store, site, label, state: None });
-        let request = BulkRequest { action, ids: Vec::new(), filter };
-        let (mut done, mut failed) = (0, 0);
+        let mut request = BulkRequest { action, ids: Vec::new(), filter, after: None };
+        let mut totals = Totals::default();
         loop {
             let reply: BulkReply = client.post(&ACT_ON_TRANSFERS.uri(&[]), &request)?;
-            let before = done;
             for item in &reply.items {
-                match &item.problem {
-                    None => done += 1,
-                    Some(problem) => {
-                        failed += 1;
-                        exit::warn(&format!("{} {}", item.id.short(), problem.detail));
-                    }
+                if let Some(line) = totals.add(item) {
+                    exit::warn(&line);
                 }
             }
-            // What fails is chosen again: without a success there is nothing more to do.
-            if !reply.more || done == before {
+            if reply.next.is_none() {
                 break;
             }
+            request.after = reply.next;
         }
+        exit::warn(&totals.text(action));
+        Ok(if totals.refused.is_empty() { ExitCode::Done } else { ExitCode::SomeFailed })
+    }
+}
+
+/// Refused transfers that are named; further ones are in the totals alone.
+const REFUSED_NAMED: u64 = 20;
+
+/// What came of an action on many transfers.
+#[derive(Default)]
+struct Totals {
+    done: u64,
+    /// Numbers of refused transfers by the code of the reason.
+    refused: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    /// Counts a transfer, and returns the line that names it if it is refused.
+    fn add(&mut self, item: &BulkItem) -> Option<String> {
+        let Some(problem) = &item.problem else {
+            self.done += 1;
+            return None;
+        };
+        *self.refused.entry(problem.code.as_str().to_owned()).or_default() += 1;
+        let is_named = self.refused.values().sum::<u64>() <= REFUSED_NAMED;
+        is_named.then(|| format!("{} {}", item.id.short(), problem.detail))
+    }
+
+    fn text(&self, action: Action) -> String {
         let past = match action {
             Action::Pause => "paused",
             Action::Resume => "resumed",
             Action::Cancel => "cancelled",
             Action::Retry => "to be retried",
         };
-        exit::warn(&format!("{done} transfers {past}, {failed} refused"));
-        Ok(if failed > 0 { ExitCode::SomeFailed } else { ExitCode::Done })
+        let codes = self.refused.iter().map(|(code, count)| format!("{count} {code}"));
+        let codes = codes.collect::<Vec<_>>().join(", ");
+        let codes = if codes.is_empty() { codes } else { format!(" ({codes})") };
+        let refused: u64 = self.refused.values().sum();
+        format!("{} transfers {past}, {refused} refused{codes}", self.done)
     }
 }
 
@@ -160,4 +189,33 @@ pub(crate) fn make_urgent(client: &Client, id: &str, undo: bool) -> anyhow::Resu
     let is = if view.urgent { "starts before all others" } else { "waits for its turn" };
     exit::warn(&format!("{} {is}", view.id.short()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_api::problem::{Problem, ProblemCode};
+    use penstock_api::transfer::TransferState;
+    use penstock_proto::id::TransferId;
+
+    use super::*;
+
+    /// Promise: totals count all transfers and the reasons of those that were refused; only the
+    /// first of these are named.
+    #[test]
+    fn totals_count_what_was_refused() {
+        let item = |problem: Option<Problem>| BulkItem {
+            id: TransferId([7; 16]),
+            state: problem.is_none().then_some(TransferState::Paused),
+            problem: problem.map(Into::into),
+        };
+        let mut totals = Totals::default();
+        assert_eq!(totals.add(&item(None)), None);
+        let busy = || Some(Problem::new(ProblemCode::TransferBusy, "its run ends"));
+        let named = (0..30).filter_map(|_| totals.add(&item(busy()))).count();
+        assert_eq!(named, 20);
+        let state = Problem::new(ProblemCode::WrongState, "it has ended").because("since noon");
+        assert_eq!(totals.add(&item(Some(state))), None);
+        let text = totals.text(Action::Pause);
+        assert_eq!(text, "1 transfers paused, 31 refused (30 transfer-busy, 1 wrong-state)");
+    }
 }

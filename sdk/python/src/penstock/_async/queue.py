@@ -10,6 +10,7 @@ from ..models.queue import (
     LimitKind,
     PauseRule,
     QueueFilter,
+    QueueGroupShare,
     QueueLimit,
     QueueShare,
     QueueView,
@@ -61,6 +62,20 @@ class AsyncQueue:
     async def remove_share(self, user: str) -> None:
         """Gives the share of a user the usual weight."""
         await self._connection.read(operations.QUEUE_REMOVE_SHARE, {"user": user})
+
+    async def set_group_share(self, group: str, weight: int) -> QueueGroupShare:
+        """Gives the share of a group of users a weight from 1 to 1000; others have 1.
+
+        `none` is the group of the users without one.
+        """
+        body = {"weight": weight}
+        return await self._connection.call(
+            operations.QUEUE_SET_GROUP_SHARE, QueueGroupShare, {"group": group}, json=body
+        )
+
+    async def remove_group_share(self, group: str) -> None:
+        """Gives the share of a group the usual weight."""
+        await self._connection.read(operations.QUEUE_REMOVE_GROUP_SHARE, {"group": group})
 
     async def set_window(
         self,

@@ -367,16 +367,20 @@ class AsyncTransfers:
         ids: Iterable[str] = (),
         filter: QueueFilter | None = None,
         state: TransferState | str | None = None,
+        after: str | None = None,
     ) -> BulkReply:
         """Pauses, resumes, cancels or retries up to 500 transfers.
 
         They are named by their whole `ids`, or are the oldest transfers of this site that fit the
-        action, `filter` and `state`. Call it again while the reply has `more`.
+        action, `filter` and `state`. With `after`, the `next` of a reply, it acts on those behind
+        them.
         """
         body: dict[str, object] = {"action": action, "ids": list(ids)}
         if filter is not None or state is not None:
             chosen = {} if filter is None else filter.model_dump(exclude_none=True)
             body["filter"] = chosen if state is None else {**chosen, "state": str(state)}
+        if after is not None:
+            body["after"] = after
         operation = operations.TRANSFERS_ACT_ON_MANY
         return await self._connection.call(operation, BulkReply, json=body)
 

@@ -100,8 +100,9 @@ class Penstock:
 
         `PENSTOCK_URL` is its URL. Without it `PENSTOCK_DIR` is the site directory that holds its
         socket; without that it is the daemon of the last `penstock login`, else the socket in
-        `/var/lib/penstock`. `PENSTOCK_TOKEN` is the token, and `PENSTOCK_CA` the file that `ca`
-        names otherwise; what is missing is taken from the log-in there.
+        `/var/lib/penstock`, or the one for accounts of the host where that is closed.
+        `PENSTOCK_TOKEN` is the token, and `PENSTOCK_CA` the file that `ca` names otherwise; what
+        is missing is taken from the log-in there.
 
         Raises:
             ValueError: The log-ins of this user cannot be read.

@@ -11,6 +11,7 @@ from ..models.queue import (
     LimitKind,
     PauseRule,
     QueueFilter,
+    QueueGroupShare,
     QueueLimit,
     QueueShare,
     QueueView,
@@ -60,6 +61,20 @@ class Queue:
     def remove_share(self, user: str) -> None:
         """Gives the share of a user the usual weight."""
         self._connection.read(operations.QUEUE_REMOVE_SHARE, {"user": user})
+
+    def set_group_share(self, group: str, weight: int) -> QueueGroupShare:
+        """Gives the share of a group of users a weight from 1 to 1000; others have 1.
+
+        `none` is the group of the users without one.
+        """
+        body = {"weight": weight}
+        return self._connection.call(
+            operations.QUEUE_SET_GROUP_SHARE, QueueGroupShare, {"group": group}, json=body
+        )
+
+    def remove_group_share(self, group: str) -> None:
+        """Gives the share of a group the usual weight."""
+        self._connection.read(operations.QUEUE_REMOVE_GROUP_SHARE, {"group": group})
 
     def set_window(
         self,

@@ -71,6 +71,8 @@ class UserView(View):
     """Rights in single stores, for the roles viewer and user."""
     account: str | None = None
     """Account of the hosts as which its transfers use mapped stores; none if it has none."""
+    group: str | None = None
+    """Group with which it shares the queue; none if it has none."""
     tokens: int = 0
     """Number of its tokens that are valid now."""
     sessions: int = 0
@@ -108,7 +110,8 @@ class MeView(View):
     via: str = ""
     """Way by which the caller proved its identity: `socket`, `token` or `session`."""
     via_id: str | None = None
-    """Identifier of the token or the session; none at the socket."""
+    """Identifier of the token or the session; at the socket the account of the host that is mapped
+    to the user, and none for root and the daemon's own user."""
     scopes: list[Scope] | None = None
     """Scopes of the token; none where nothing is taken away."""
     rights: list[str] = []

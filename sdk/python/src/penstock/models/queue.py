@@ -75,6 +75,15 @@ class QueueShare(View):
     """Its weight."""
 
 
+class QueueGroupShare(View):
+    """Share of a group of users."""
+
+    group: str
+    """The group; `none` for the users without one."""
+    weight: int
+    """Its weight."""
+
+
 class QueueWindow(View):
     """Time of the week in which other limits hold."""
 
@@ -148,13 +157,32 @@ class PauseRuleView(PauseRule):
     """Number of transfers that it holds."""
 
 
+class QueueGroupView(View):
+    """Share and use of a group of users."""
+
+    group: str
+    """The group; `none` for the users without one."""
+    weight: int = 1
+    """Weight of its share."""
+    served_bytes: int = 0
+    """Bytes that its users were served lately: a byte counts half after 12 hours."""
+    expected_bytes: int = 0
+    """Bytes that their running transfers still have to move."""
+    running: int = 0
+    """Number of their transfers that run."""
+    waiting: int = 0
+    """Number of their transfers that wait."""
+
+
 class QueueUserView(View):
     """Share and use of a user."""
 
     user: str
     """The user; `@SITE` for those that a paired site submits."""
+    group: str | None = None
+    """Its group; none if it has none."""
     weight: int = 1
-    """Weight of its share."""
+    """Weight of its share, within its group."""
     served_bytes: int = 0
     """Bytes that it was served lately: a byte counts half after 12 hours."""
     expected_bytes: int = 0
@@ -199,6 +227,8 @@ class QueueView(View):
     """Number of transfers that wait."""
     transfers: list[QueueEntry] = []
     """The first of those that wait, in the order in which they would start; at most 500."""
+    groups: list[QueueGroupView] = []
+    """Groups that such users are in, or that have a share. `none` is that of all other users."""
     users: list[QueueUserView] = []
     """Users that have transfers in the queue, were served lately, or have a share."""
     limits: list[QueueLimitView] = []
@@ -226,4 +256,6 @@ class BulkReply(View):
     items: list[BulkItem] = []
     """Each transfer, in the order of the request."""
     more: bool = False
-    """True if more than 500 fit the filter: the same request acts on the next ones."""
+    """True if more than 500 fit the filter."""
+    next: str | None = None
+    """Place of the last transfer, if there are more: as `after` it leads to the next ones."""

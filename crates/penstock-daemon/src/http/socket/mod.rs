@@ -1,11 +1,14 @@
-//! Serves the local API on a Unix socket, to root and the daemon's own user alone.
+//! Serves the local API on Unix sockets: on that of the site directory to root and the daemon's own
+//! user alone, and on another one to accounts of the host.
+
+pub(crate) mod accounts;
 
 use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
-use axum::extract::{Extension, Request};
+use axum::extract::{Extension, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::{IncomingStream, Listener};
@@ -21,6 +24,28 @@ use crate::metrics::heartbeat::Heartbeat;
 /// The user at the other end, according to the kernel (SO_PEERCRED, unix(7)).
 #[derive(Clone, Debug)]
 struct PeerUser(Option<u32>);
+
+/// Root and the daemon's own user, who have every right.
+#[derive(Clone)]
+pub(crate) struct LocalUsers(Arc<[(u32, Option<AccountName>)]>);
+
+impl LocalUsers {
+    /// Returns them, with their names. Blocks: the name service may ask a server.
+    pub(crate) fn of_process() -> Self {
+        let own_user = rustix::process::getuid().as_raw();
+        let account = |uid: u32| {
+            let name = String::from_utf8(penstock_sys::user_name(uid)?).ok()?;
+            name.parse().ok()
+        };
+        Self([0, own_user].map(|uid| (uid, account(uid))).into())
+    }
+
+    /// Returns the principal of a user number that is one of the two.
+    fn principal(&self, uid: u32) -> Option<Principal> {
+        let known = self.0.iter().find(|known| known.0 == uid);
+        known.map(|(uid, account)| Principal::local(*uid, account.clone()))
+    }
+}
 
 /// The listener, whose loop beats while it waits for connections.
 struct BeatingListener {
@@ -47,25 +72,17 @@ impl Connected<IncomingStream<'_, BeatingListener>> for PeerUser {
     }
 }
 
-/// Serves `router` until `shutdown` resolves; root and `own_user` alone are let in.
+/// Serves `router` until `shutdown` resolves; `users` alone are let in.
 ///
 /// # Errors
 /// The listener fails.
 pub(crate) async fn serve(
     (listener, heartbeat): (UnixListener, Heartbeat),
     router: Router,
-    own_user: u32,
+    users: LocalUsers,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let account = |uid: u32| {
-        let name = String::from_utf8(penstock_sys::user_name(uid)?).ok()?;
-        Some((uid, name.parse().ok()?))
-    };
-    let accounts: Arc<[(u32, AccountName)]> =
-        [0, own_user].into_iter().filter_map(account).collect();
-    let admission = middleware::from_fn(move |user, request, next| {
-        admit(user, request, next, own_user, Arc::clone(&accounts))
-    });
+    let admission = middleware::from_fn_with_state(users, admit);
     let guarded = router.layer(admission).layer(middleware::from_fn(identify));
     let listener = BeatingListener { inner: listener, heartbeat };
     axum::serve(listener, guarded.into_make_service_with_connect_info::<PeerUser>())
@@ -74,16 +91,13 @@ pub(crate) async fn serve(
 }
 
 async fn admit(
+    State(users): State<LocalUsers>,
     Extension(ConnectInfo(PeerUser(user))): Extension<ConnectInfo<PeerUser>>,
     mut request: Request,
     next: Next,
-    own_user: u32,
-    accounts: Arc<[(u32, AccountName)]>,
 ) -> Response {
-    if let Some(uid) = user.filter(|uid| *uid == 0 || *uid == own_user) {
-        let account = accounts.iter().find(|known| known.0 == uid);
-        let account = account.map(|(_, name)| name.clone());
-        request.extensions_mut().insert(Principal::local(uid, account));
+    if let Some(principal) = user.and_then(|uid| users.principal(uid)) {
+        request.extensions_mut().insert(principal);
         return next.run(request).await;
     }
     let title = "only root and the daemon's own user may use its socket";

@@ -1,24 +1,27 @@
 //! `penstock queue`: the order of the transfers that wait, and the rules of operators.
 
+mod shares;
+
 use std::fmt::Display;
 use std::str::FromStr;
 
 use penstock_api::deadline::{DeadlineView, Promise};
 use penstock_api::endpoints::{
-    Endpoint, REMOVE_PAUSE_RULE, REMOVE_QUEUE_LIMIT, REMOVE_SHARE, REMOVE_WINDOW, SET_PAUSE_RULE,
-    SET_QUEUE_LIMIT, SET_SHARE, SET_WINDOW, SHOW_QUEUE,
+    Endpoint, REMOVE_GROUP_SHARE, REMOVE_PAUSE_RULE, REMOVE_QUEUE_LIMIT, REMOVE_SHARE,
+    REMOVE_WINDOW, SET_GROUP_SHARE, SET_PAUSE_RULE, SET_QUEUE_LIMIT, SET_SHARE, SET_WINDOW,
+    SHOW_QUEUE,
 };
 use penstock_api::problem::ObjectKind;
 use penstock_api::queue::{
     Day, LimitKind, PauseRule, PauseRuleRequest, QueueFilter, QueueLimit, QueueLimitRequest,
-    QueueLimitView, QueueShare, QueueShareRequest, QueueView, QueueWindow, QueueWindowRequest,
-    TimeOfDay, WEIGHT_MAX, WindowView,
+    QueueLimitView, QueueShareRequest, QueueView, QueueWindow, QueueWindowRequest, TimeOfDay,
+    WEIGHT_MAX, WindowView,
 };
 use penstock_api::rest::WaitingView;
 use penstock_api::timestamp::Timestamp;
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::Name;
-use penstock_proto::units::{format_bytes, format_rate};
+use penstock_proto::units::format_rate;
 
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
@@ -47,13 +50,23 @@ enum QueueCommand {
     },
     /// Limits what the transfers of the site, or of a pair, store or user, use together
     Limit(LimitArgs),
-    /// Gives a user a greater share of the queue than others
+    /// Gives a user, or a group of users, a greater share of the queue than others
     Share {
-        /// The user; `@SITE` for those that a paired site submits
+        /// The user; `@SITE` for those that a paired site submits. With `--group` the group
         user: String,
         /// The weight, 1 to 1000, or `none` for the usual one, 1
         #[arg(value_name = "WEIGHT|none", value_parser = parse_weight)]
         weight: Weight,
+        /// It is a group, as `penstock user set --group` names it; `none` is that of all users
+        /// without one
+        #[arg(long)]
+        group: bool,
+    },
+    /// Shows the shares of groups and of users, and what each was served lately
+    Shares {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Makes or changes a window: a time of the week in which other limits hold
     Window(Box<WindowArgs>),
@@ -196,14 +209,8 @@ pub(crate) fn run(args: QueueArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         QueueCommand::Show { json } => show(&client, json)?,
         QueueCommand::Limit(args) => set_limit(&client, &args)?,
-        QueueCommand::Share { user, weight: Weight(Some(weight)) } => {
-            let request = QueueShareRequest { weight };
-            let share: QueueShare = client.post(&SET_SHARE.uri(&[&user]), &request)?;
-            exit::warn(&format!("user {} has the weight {}", share.user, share.weight));
-        }
-        QueueCommand::Share { user, weight: Weight(None) } => {
-            remove(&client, &REMOVE_SHARE, &[&user])?;
-        }
+        QueueCommand::Share { user, weight, group } => set_share(&client, &user, weight, group)?,
+        QueueCommand::Shares { json } => shares::show(&client, json)?,
         QueueCommand::Window(args) => set_window(&client, *args)?,
         QueueCommand::Hold(args) => hold(&client, args)?,
         QueueCommand::Release { name } => remove(&client, &REMOVE_PAUSE_RULE, &[&name])?,
@@ -217,6 +224,24 @@ fn remove(
     names: &[&dyn Display],
 ) -> anyhow::Result<()> {
     client.delete(&endpoint.uri(names)).map(drop)
+}
+
+fn set_share(
+    client: &Client,
+    name: &str,
+    Weight(weight): Weight,
+    is_group: bool,
+) -> anyhow::Result<()> {
+    let (set, unset, kind) = match is_group {
+        true => (&SET_GROUP_SHARE, &REMOVE_GROUP_SHARE, "group"),
+        false => (&SET_SHARE, &REMOVE_SHARE, "user"),
+    };
+    let Some(weight) = weight else { return remove(client, unset, &[&name]) };
+    let request = QueueShareRequest { weight };
+    // The answer repeats what was asked for.
+    let _: serde_json::Value = client.post(&set.uri(&[&name]), &request)?;
+    exit::warn(&format!("{kind} {name} has the weight {weight}"));
+    Ok(())
 }
 
 fn set_limit(client: &Client, args: &LimitArgs) -> anyhow::Result<()> {
@@ -365,18 +390,8 @@ fn show_rules(view: &QueueView) -> anyhow::Result<()> {
         true => Ok(()),
         false => exit::print(&format!("\n{}", rows.join("\n"))),
     };
-    let mut rows = vec![["USER", "WEIGHT", "SERVED", "RUNNING", "WAITING"].map(str::to_owned)];
-    rows.extend(view.users.iter().map(|user| {
-        [
-            user.user.clone(),
-            user.weight.to_string(),
-            format_bytes(user.served_bytes),
-            user.running.to_string(),
-            user.waiting.to_string(),
-        ]
-    }));
     if !view.users.is_empty() {
-        exit::print(&format!("\n{}", table(&rows)))?;
+        exit::print(&format!("\n{}", shares::text(view)))?;
     }
     section(view.limits.iter().map(limit_text).collect())?;
     section(view.windows.iter().map(window_line).collect())?;
