@@ -276,6 +276,7 @@ mod tests {
             grants: [].into(),
             account: None,
             password: None,
+            identity: None,
         };
         let token = Token {
             id: TokenId([9; 8]),
@@ -315,6 +316,7 @@ mod tests {
             expires: now + 1000,
             from: String::new(),
             client: String::new(),
+            at_provider: false,
         };
         session.digest = session.cookie(&[3; 32], now).digest();
         let mut user = User {
@@ -325,6 +327,7 @@ mod tests {
             grants: [].into(),
             account: None,
             password: None,
+            identity: None,
         };
         let with = |cookie: &SessionCookie| {
             let mut headers = HeaderMap::new();

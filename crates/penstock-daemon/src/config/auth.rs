@@ -4,6 +4,7 @@ use penstock_api::access::SessionLimits;
 use serde::{Deserialize, Serialize};
 
 use super::error::AuthConfigError;
+use super::oidc::OidcConfig;
 
 /// Longest time of a session that may be configured, in seconds.
 const SESSION_SECONDS_MAX: u64 = 90 * 24 * 3600;
@@ -21,6 +22,9 @@ pub struct AuthConfig {
     /// Seconds after its log-in at which a browser session ends. Default: 604800, 7 days.
     #[serde(default = "session_max_default", skip_serializing_if = "is_session_max_default")]
     pub session_max_seconds: u64,
+    /// Log-in at an OpenID provider. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcConfig>,
 }
 
 fn yes() -> bool {
@@ -57,6 +61,7 @@ impl Default for AuthConfig {
             password: yes(),
             session_idle_seconds: session_idle_default(),
             session_max_seconds: session_max_default(),
+            oidc: None,
         }
     }
 }

@@ -16,6 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use penstock_api::problem::{Problem, ProblemCode};
 
+use super::client::login_cookie;
 use super::reply::ProblemReply;
 use crate::access::login::ClientOrigin;
 use crate::networks::Prefix;
@@ -107,6 +108,7 @@ pub(crate) async fn admit(
         from: far_end.map(|far_end| door.client_of(far_end.0, headers)),
         url: Some(format!("https://{authority}")),
         agent: agent.unwrap_or_default().chars().take(AGENT_CHARS_MAX).collect(),
+        browser: login_cookie(headers),
     };
     request.extensions_mut().insert(origin);
     next.run(request).await

@@ -9,6 +9,7 @@
 mod accounts;
 mod cluster;
 mod metrics;
+mod oidc;
 mod openapi;
 mod remote_target;
 mod shared;

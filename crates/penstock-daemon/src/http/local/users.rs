@@ -41,7 +41,7 @@ fn with_tag(view: UserView) -> Shown {
 }
 
 fn tag_of(view: &UserView) -> EntityTag {
-    EntityTag::of(&(view.role, view.disabled, &view.grants, &view.account))
+    EntityTag::of(&(view.role, view.disabled, &view.grants, &view.account, &view.identity))
 }
 
 pub(super) async fn put(

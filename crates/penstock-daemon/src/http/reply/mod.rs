@@ -1,6 +1,7 @@
 //! Replies of handlers: problems, JSON bodies, files, blocking work.
 
 pub(crate) mod entity_tag;
+mod problem_page;
 pub(crate) mod problem_reply;
 
 use axum::extract::{Json, Request};

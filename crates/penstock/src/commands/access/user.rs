@@ -97,6 +97,10 @@ struct SetArgs {
     /// `none` takes it away
     #[arg(long)]
     account: Option<String>,
+    /// Identifier of the user at the site's OpenID provider (claim `sub`), by which it logs in
+    /// there from now on; `none` takes it away
+    #[arg(long)]
+    subject: Option<String>,
     /// Lock the user out: no token, password or session of it is accepted
     #[arg(long, conflicts_with = "enable")]
     disable: bool,
@@ -193,12 +197,13 @@ fn request_of(args: &SetArgs, known: Option<&UserView>) -> UserRequest {
         }
     }
     let was_disabled = known.is_some_and(|user| user.disabled);
-    let account = args.account.clone();
+    let or_empty = |text: String| if text == "none" { String::new() } else { text };
     UserRequest {
         role: args.role.or(known.map(|user| user.role)).unwrap_or(Role::User),
         disabled: args.disable || (was_disabled && !args.enable),
         grants: Some(grants),
-        account: account.map(|account| if account == "none" { String::new() } else { account }),
+        account: args.account.clone().map(or_empty),
+        subject: args.subject.clone().map(or_empty),
     }
 }
 
@@ -222,7 +227,12 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
     let head = ["USER", "ROLE", "ACCOUNT", "PASSWORD", "TOKENS", "SESSIONS", "GRANTS"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(users.iter().map(|user| {
-        let locked = if user.disabled { ", locked" } else { "" };
+        let lacks_role = user.identity.as_ref().is_some_and(|identity| !identity.has_role);
+        let locked = match (user.disabled, lacks_role) {
+            (true, _) => ", locked",
+            (false, true) => ", without a group",
+            (false, false) => "",
+        };
         let grants = user.grants.iter().map(|(store, grant)| format!("{store}={grant}"));
         let grants: Vec<_> = grants.collect();
         [

@@ -38,6 +38,7 @@ class Users:
         disabled: bool | None = None,
         grants: Mapping[str, StoreGrant] | None = None,
         account: str | None = None,
+        subject: str | None = None,
     ) -> UserView:
         """Makes a user, or changes one; what is not given stays as it is.
 
@@ -48,6 +49,8 @@ class Users:
             grants: All the rights in single stores; those in stores that it leaves out end.
             account: Account of the hosts as which its transfers use mapped stores. An empty text
                 takes it away.
+            subject: Identifier of the user at the site's OpenID provider, by which it logs in
+                there. An empty text takes it away.
         """
         if role is None or disabled is None:
             known = self._known(name)
@@ -59,6 +62,8 @@ class Users:
             body["grants"] = {store: grant.model_dump() for store, grant in grants.items()}
         if account is not None:
             body["account"] = account
+        if subject is not None:
+            body["subject"] = subject
         operation = operations.USERS_SET
         return self._connection.call(operation, UserView, {"name": name}, json=body)
 
