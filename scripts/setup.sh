@@ -191,8 +191,8 @@ want_moosefs() {
     fi
 }
 
-# An OpenID provider by other hands for the tests of log-ins, in target/oidc. They skip where there is
-# no Node.js 20, and in CI that is a failure.
+# An OpenID provider by other hands for the tests of log-ins, in target/oidc. They skip where there
+# is no Node.js 20, and in CI that is a failure.
 want_oidc_provider() {
     local from=crates/penstock/tests/oidc to=target/oidc major
     major=$(node --version 2>/dev/null | sed -n 's/^v\([0-9]*\)\..*/\1/p')

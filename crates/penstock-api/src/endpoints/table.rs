@@ -241,7 +241,7 @@ endpoints! {
 
     "Outside of /api/v1":
     BEGIN_OIDC Get "/auth/oidc/start" Controller Safe Public
-        "Sends a browser to the site's OpenID provider, to log in; `return` is where it returns to.";
+        "Sends a browser to the site's OpenID provider, to log in; `return` names its way back.";
     FINISH_OIDC Get "/auth/oidc/callback" Controller Once Public
         "Begins a session of the user whom the provider names; the provider sends a browser here.";
     END_OIDC Get "/auth/oidc/end" Controller Safe Public

@@ -265,7 +265,7 @@ problem_codes! {
         "Ask those who run the provider; the log of the daemon has the reason.";
     OidcAlgorithm "oidc-algorithm" 502 NotAuthorised AfterChange
         "The token of the provider is signed in a way that the site does not accept."
-        "Have the provider sign with RS256, ES256 or another public-key algorithm that it announces.";
+        "Have the provider sign with RS256, ES256 or another algorithm of public keys.";
     OidcKey "oidc-key" 502 NotAuthorised Later
         "The token of the provider is signed with a key that the provider does not publish."
         "Try again in a minute, if the provider has just changed its keys.";

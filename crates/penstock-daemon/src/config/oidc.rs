@@ -200,8 +200,8 @@ impl OidcConfig {
         }
     }
 
-    /// Returns the client's secret, if it has one. Relative paths are taken from the site directory.
-    /// Blocks on storage, and for up to 30 s on the command.
+    /// Returns the client's secret, if it has one. Relative paths are taken from the site
+    /// directory. Blocks on storage, and for up to 30 s on the command.
     ///
     /// # Errors
     /// The file cannot be read; the command fails, prints nothing, or does not end in time.

@@ -52,7 +52,7 @@ impl SecretPlaces<'_> {
             return Secret::read(&directory.join(file)).map(Some);
         }
         match self.command.split_first() {
-            Some((program, arguments)) => Secret::printed(self.key, program, arguments).map(Some),
+            Some((program, rest)) => Secret::printed(self.key, program, rest).map(Some),
             None => Ok(None),
         }
     }
@@ -79,8 +79,8 @@ impl Secret {
         Ok(Self::of(&text))
     }
 
-    /// Returns the secret of a key that a program prints. Its standard error goes to the log. Blocks for up
-    /// to 30 s.
+    /// Returns the secret of a key that a program prints. Its standard error goes to the log.
+    /// Blocks for up to 30 s.
     ///
     /// # Errors
     /// The program fails, prints nothing, or does not end in time.

@@ -16,7 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
-use penstock_api::access::{AuditLine, Principal, SESSION_COOKIE, Secret, SessionCookie, Via};
+use penstock_api::access::{AuditLine, Principal, SESSION_COOKIE, SessionCookie, Via};
 use penstock_api::endpoints::{BEGIN_OIDC, BODY_BYTES, END_OIDC, FINISH_OIDC, GET_METRICS};
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -48,14 +48,6 @@ const PATH_CHARS_MAX: usize = 256;
 /// Attributes of the cookie: no script reads it, it goes over HTTPS only, to this host only, and
 /// with requests of this site's own pages only (RFC 6265bis, 4.1.2).
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
-
-/// Name of the cookie of a browser that has begun a log-in at the provider.
-const LOGIN_COOKIE: &str = "__Host-penstock-login";
-/// Longest value of that cookie, in bytes.
-const LOGIN_COOKIE_MAX: usize = 64;
-/// Attributes of that cookie: as those of a session, but the browser also sends it when a page of
-/// the provider leads here.
-const LOGIN_ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
 /// The id of a request.
 #[derive(Clone, Debug)]
@@ -366,24 +358,6 @@ pub(crate) fn set_cookie(cookie: &SessionCookie, seconds: u64) -> HeaderValue {
     let mut value = value_of(&text);
     value.set_sensitive(true);
     value
-}
-
-/// Returns the value of `Set-Cookie` that marks a browser which begins a log-in at the provider.
-pub(crate) fn set_login_cookie(browser: &Secret, seconds: u64) -> HeaderValue {
-    let value = browser.expose();
-    let text = format!("{LOGIN_COOKIE}={value}; Max-Age={seconds}; {LOGIN_ATTRIBUTES}");
-    let mut value = value_of(&text);
-    value.set_sensitive(true);
-    value
-}
-
-/// Returns the mark of a browser that has begun a log-in at the provider.
-pub(super) fn login_cookie(headers: &HeaderMap) -> Option<Secret> {
-    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs =
-        values.flat_map(|value| value.split(';')).filter_map(|it| it.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| *name == LOGIN_COOKIE)?;
-    (value.len() <= LOGIN_COOKIE_MAX).then(|| Secret::new(value))
 }
 
 /// Returns the value of `Set-Cookie` that removes the cookie.

@@ -204,7 +204,7 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "none",
         Restart,
-        "roles of groups, as `{ \"dtn-ops\" = \"operator\" }`; a variable has `dtn-ops=operator,…`",
+        "roles of groups, as `{ dtn-ops = \"operator\" }`; a variable has `dtn-ops=operator,…`",
     ),
     setting(
         "auth.oidc.default",

@@ -8,18 +8,16 @@
 //   token   how the next ID tokens are wrong: issuer, audience, nonce, expired, none, hmac,
 //           signature; null for right ones
 //   subject the `sub` that further claims (userinfo) have; null for the right one
-//   slow    milliseconds that each further request takes
 
 import { createServer } from 'node:http';
 import { once } from 'node:events';
-import { setTimeout as delay } from 'node:timers/promises';
 import * as jose from 'jose';
 import { Provider } from 'oidc-provider';
 
 const CLIENT = 'penstock';
 const SECRET = 'a secret of the client: +/%&';
 
-const state = { sites: [], person: null, token: null, subject: null, slow: 0, keys: 0 };
+const state = { sites: [], person: null, token: null, subject: null, keys: 0 };
 const requests = {};
 let provider;
 let signing;
@@ -49,8 +47,8 @@ async function serve(issuer) {
     interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
     findAccount: (_, id) => ({
       accountId: id,
-      claims: (use) => ({
-        sub: use === 'userinfo' && state.subject ? state.subject : id,
+      claims: () => ({
+        sub: id,
         preferred_username: state.person?.name,
         groups: state.person?.groups,
       }),
@@ -68,10 +66,13 @@ async function serve(issuer) {
   provider.use(misbehave(issuer));
 }
 
-// Replaces the ID token of an answer by one that is wrong in one way.
+// Makes an answer wrong in one way: the ID token, or the person of further claims.
 function misbehave(issuer) {
   return async (context, next) => {
     await next();
+    if (context.path === '/me' && state.subject) {
+      context.body = { ...context.body, sub: state.subject };
+    }
     const how = state.token;
     if (context.path !== '/token' || !how || !context.body?.id_token) return;
     const claims = jose.decodeJwt(context.body.id_token);
@@ -125,7 +126,7 @@ const server = createServer((request, response) => {
   let answer;
   if (pathname === '/control') answer = control(request, response, issuer);
   else if (pathname.startsWith('/interaction/')) answer = interact(request, response);
-  else answer = delay(state.slow).then(() => provider.callback()(request, response));
+  else answer = provider.callback()(request, response);
   Promise.resolve(answer).catch((error) => {
     console.error(error);
     response.statusCode = 500;

@@ -23,7 +23,8 @@ use crate::access::login::devices::DeviceRefusal;
 use crate::access::login::oidc::{LOG_IN_MAX, ProviderAnswer};
 use crate::access::login::sessions::Begun;
 use crate::access::login::{ClientOrigin, Logins};
-use crate::http::client::{remove_cookie, set_cookie, set_login_cookie};
+use crate::http::client::{remove_cookie, set_cookie};
+use crate::http::origin::set_login_cookie;
 use crate::http::reply::{ProblemReply, Reply, blocking};
 use crate::http::request::{Params, StrictBody, parsed};
 

@@ -255,8 +255,8 @@ fn c8_keys_change_and_the_provider_goes_down() {
     assert_eq!(browser.open(&format!("{url}/auth/oidc/end")).location, "/");
 }
 
-/// Promise (C8): no name at the provider takes a user of the site over: an administrator binds them,
-/// by the subject. Who is locked out stays out, and a person without a name gets none.
+/// Promise (C8): no name at the provider takes a user of the site over: an administrator binds
+/// them, by the subject. Who is locked out stays out, and a person without a name gets none.
 #[test]
 fn c8_a_user_of_the_site_is_not_taken_over() {
     let Some(world) = World::start() else { return };

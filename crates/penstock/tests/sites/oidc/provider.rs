@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode, Url};
@@ -18,6 +18,7 @@ pub(super) const SECRET: &str = "a secret of the client: +/%&";
 /// A running provider; `oidc-provider` of npm with the ways to misbehave of `provider.mjs`.
 pub(super) struct Provider {
     child: Child,
+    _output: BufReader<ChildStdout>,
     pub(super) issuer: String,
     client: Client,
     runtime: Runtime,
@@ -43,13 +44,15 @@ impl Provider {
             .spawn();
         let mut child = node.unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        // Its end is held: a program that cannot print ends.
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
         let port = line.trim().strip_prefix("ready ").unwrap_or_else(|| panic!("`{line}`"));
         let issuer = format!("http://127.0.0.1:{port}");
         let tls = penstock_net::trust::web_client_config(None, None).unwrap();
         let client = Client::builder().tls_backend_preconfigured((*tls).clone()).no_proxy();
         let (client, runtime) = (client.build().unwrap(), Runtime::new().unwrap());
-        Some(Self { child, issuer, client, runtime })
+        Some(Self { child, _output: output, issuer, client, runtime })
     }
 
     /// Registers the addresses of sites, and signs with new keys from now on.

@@ -211,14 +211,17 @@ pub(super) fn claims_of(
     let mut validation = Validation::new(head.algorithm);
     validation.leeway = LEEWAY_S;
     validation.validate_nbf = true;
-    validation.set_issuer(&[expected.issuer]);
+    // The issuer is compared below: the library takes a list of them for one.
     validation.set_audience(&[expected.client_id]);
     validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
     let claims = jsonwebtoken::decode::<Claims>(token, &key, &validation).map_err(fault_of)?.claims;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     match text("iss") {
         Some(issuer) if issuer == expected.issuer => {}
-        other => return Err(TokenFault::Issuer(other.unwrap_or_default().to_owned())),
+        other => {
+            let shown = penstock_proto::text::field(other.unwrap_or_default());
+            return Err(TokenFault::Issuer(shown));
+        }
     }
     // One that is for several parties names the one that asked for it.
     let is_of_several = claims["aud"].as_array().is_some_and(|parties| parties.len() > 1);
@@ -236,7 +239,6 @@ pub(super) fn claims_of(
 fn fault_of(error: jsonwebtoken::errors::Error) -> TokenFault {
     match error.kind() {
         ErrorKind::InvalidSignature => TokenFault::Signature,
-        ErrorKind::InvalidIssuer => TokenFault::Issuer("another one".to_owned()),
         ErrorKind::InvalidAudience => TokenFault::Audience,
         ErrorKind::ExpiredSignature | ErrorKind::ImmatureSignature => TokenFault::Expired,
         ErrorKind::InvalidAlgorithm => TokenFault::Algorithm("another algorithm".to_owned()),

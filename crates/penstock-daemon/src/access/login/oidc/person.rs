@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::claims::{find, groups, user_name};
 use super::id_token::Claims;
 use super::refusal::{locked, name_taken, no_name, no_role};
-use crate::access::login::ClientOrigin;
+use crate::access::login::origin::ClientOrigin;
 use crate::access::login::sessions::{Proved, begin};
 use crate::access::users::{SUBJECT_BYTES_MAX, check_name, check_room, end_sessions};
 use crate::config::OidcConfig;
@@ -101,7 +101,8 @@ impl Person {
             None => self.new_user(directory, config, role)?,
         };
         if known != Some(&user) {
-            tracing::info!(user = %user.name, role = %user.role, "the provider gives a user its role");
+            let (name, role) = (&user.name, user.role);
+            tracing::info!(user = %name, %role, "the provider gives a user its role");
             state.put_user(&user)?;
         }
         begin(state, directory, &user.name, origin, limits, Proved::AtProvider)

@@ -227,8 +227,8 @@ impl Provider {
         read.await
     }
 
-    /// Returns further claims about the user of a log-in (OpenID Connect Core 1.0, 5.3); none if the
-    /// provider tells none.
+    /// Returns further claims about the user of a log-in (OpenID Connect Core 1.0, 5.3); none if
+    /// the provider tells none.
     ///
     /// # Errors
     /// The provider does not answer, or its claims are about another user.

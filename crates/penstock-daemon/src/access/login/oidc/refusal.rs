@@ -58,8 +58,8 @@ impl From<TokenFault> for Problem {
 pub(super) fn denied(error: &str, description: Option<&str>) -> Problem {
     let shown = |text: &str| penstock_proto::text::field(text);
     let why = match description.filter(|text| !text.is_empty()) {
-        Some(description) => format!("{}: {}", shown(error), shown(description)),
-        None => shown(error),
+        Some(description) => format!("it says `{}`: {}", shown(error), shown(description)),
+        None => format!("it says `{}`", shown(error)),
     };
     Problem::new(ProblemCode::OidcDenied, "the OpenID provider has refused the log-in")
         .because(why)
