@@ -5,8 +5,8 @@
 #
 #   build  a C compiler and Rust: all that the build needs, as SQLite, BLAKE3 and AWS-LC are
 #          compiled from source that their crates bring along
-#   test   also file systems to break, MooseFS, network namespaces, cargo-deny, and b3sum and
-#          others that judge checksums
+#   test   also file systems to break, MooseFS, network namespaces, cargo-deny, an OpenID provider,
+#          and b3sum and others that judge checksums
 #   demo   also b3sum, the verifier that is not ours
 #
 # May be run any number of times: what is there is left alone. Packages need root, or sudo.
@@ -192,6 +192,27 @@ want_moosefs() {
     fi
 }
 
+# An OpenID provider by other hands for the tests of log-ins, in target/oidc. They skip where there
+# is no Node.js 20, and in CI that is a failure.
+want_oidc_provider() {
+    local from=crates/penstock/tests/oidc to=target/oidc major
+    major=$(node --version 2>/dev/null | sed -n 's/^v\([0-9]*\)\..*/\1/p')
+    if [ "${major:-0}" -lt 20 ] || ! command -v npm >/dev/null 2>&1; then
+        say "no Node.js 20 with npm to be had; tests of log-ins at a provider are skipped"
+        return 0
+    fi
+    mkdir -p "$to"
+    if [ ! -d "$to/node_modules/oidc-provider" ] ||
+        ! cmp -s "$from/package-lock.json" "$to/package-lock.json"; then
+        say "installing oidc-provider into $to"
+        cp "$from/package.json" "$from/package-lock.json" "$to/"
+        if ! npm ci --prefix "$to" --ignore-scripts --no-audit --no-fund --silent >&2; then
+            rm -rf "$to"
+            say "oidc-provider cannot be installed; tests of log-ins at a provider are skipped"
+        fi
+    fi
+}
+
 case "${1:-test}" in
     build | test | demo) ;;
     *) by_hand "no such purpose: $1" "scripts/setup.sh [build|test|demo]" ;;
@@ -202,6 +223,7 @@ case "${1:-test}" in
     test)
         want_b3sum
         want_moosefs
+        want_oidc_provider
         # It runs for a second: to optimise it would take minutes and gain nothing.
         want_tool cargo-deny --debug || say "no cargo-deny to be had; dependencies stay unchecked"
         ;;

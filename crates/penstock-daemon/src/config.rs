@@ -20,6 +20,7 @@ mod audit;
 mod auth;
 mod destination;
 mod error;
+mod oidc;
 mod own_etcd;
 mod secret;
 mod unix_accounts;
@@ -31,16 +32,19 @@ pub use audit::{AuditConfig, KeepDays};
 pub use auth::{ACCOUNT_SOCKET_DEFAULT, AuthConfig};
 pub(crate) use destination::Destinations;
 pub use destination::EntryError;
+pub(crate) use oidc::is_private;
+pub use oidc::{DefaultRole, GroupRoles, OidcConfig};
 pub use webhook::{NotifyConfig, WebhookConfig};
 
 pub use error::{
     AuthConfigError, ClusterConfigError, ConfigError, MappedUserError, NotifyConfigError,
-    OwnEtcdError, WebConfigError,
+    OidcConfigError, OwnEtcdError, WebConfigError,
 };
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 pub use secret::Secret;
 pub(crate) use unix_accounts::MappedUser;
 pub use unix_accounts::UnixAccounts;
+use secret::SecretPlaces;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
@@ -165,11 +169,19 @@ pub fn lease_seconds_default() -> u64 {
 }
 
 impl ClusterConfig {
+    /// Returns the places of the password of etcd's user.
+    fn password_places(&self) -> SecretPlaces<'_> {
+        SecretPlaces {
+            key: "password",
+            itself: self.password.as_ref(),
+            file: self.password_file.as_deref(),
+            command: &self.password_command,
+        }
+    }
+
     /// Returns the number of places that give the password of etcd's user.
     pub(crate) fn passwords(&self) -> usize {
-        usize::from(self.password_file.is_some())
-            + usize::from(!self.password_command.is_empty())
-            + usize::from(self.password.is_some())
+        self.password_places().count()
     }
 
     /// Returns the password of etcd's user, if one is configured. Blocks on storage, and for up to
@@ -178,16 +190,7 @@ impl ClusterConfig {
     /// # Errors
     /// The file cannot be read; the command fails, prints nothing, or does not end in time.
     pub(crate) fn read_password(&self, directory: &Path) -> anyhow::Result<Option<Secret>> {
-        if let Some(secret) = &self.password {
-            return Ok(Some(secret.clone()));
-        }
-        if let Some(file) = &self.password_file {
-            return Secret::read(&directory.join(file)).map(Some);
-        }
-        match self.password_command.split_first() {
-            Some((program, arguments)) => Secret::printed(program, arguments).map(Some),
-            None => Ok(None),
-        }
+        self.password_places().read(directory)
     }
 }
 

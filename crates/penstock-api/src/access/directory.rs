@@ -151,7 +151,7 @@ impl Directory {
         via: Via,
         scopes: Option<Vec<Scope>>,
     ) -> Result<Principal, TokenRefused> {
-        let user = self.users.get(user).filter(|user| !user.disabled);
+        let user = self.users.get(user).filter(|user| !user.is_locked());
         let user = user.ok_or(TokenRefused::UserLocked)?;
         Ok(Principal {
             user: user.name.clone(),
@@ -180,21 +180,13 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{Right, Role, Scope};
+    use crate::access::{ProviderIdentity, Right, Role, Scope};
 
     fn user(name: &str, role: Role) -> User {
         let grants = BTreeMap::new();
         let (name, disabled) = (name.parse().unwrap(), false);
-        User {
-            name,
-            role,
-            created: 1,
-            disabled,
-            grants,
-            account: None,
-            group: None,
-            password: None,
-        }
+        let (account, group, password, identity) = (None, None, None, None);
+        User { name, role, created: 1, disabled, grants, account, group, password, identity }
     }
 
     fn token(user: &str, digest: &str, expires: u64) -> Token {
@@ -222,5 +214,19 @@ mod tests {
         assert_eq!(directory.principal("b", 1), Err(TokenRefused::UserLocked));
         assert_eq!(directory.principal("c", 1), Err(TokenRefused::UserLocked));
         assert_eq!(directory.principal("d", 1), Err(TokenRefused::Unknown));
+    }
+
+    /// Promise (C8): a token of a user whom the provider gives no role is not accepted, until the
+    /// provider gives one.
+    #[test]
+    fn c8_a_token_ends_with_the_role_at_the_provider() {
+        let with = |has_role: bool| {
+            let (issuer, subject) = ("https://sso.example.org".to_owned(), "7".to_owned());
+            let identity = ProviderIdentity { issuer, subject, has_role };
+            let anna = User { identity: Some(identity), ..user("anna", Role::User) };
+            Directory::new(vec![anna], vec![token("anna", "a", 100)], Vec::new())
+        };
+        assert_eq!(with(false).principal("a", 1), Err(TokenRefused::UserLocked));
+        assert!(with(true).principal("a", 1).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
 use super::account::AccountName;
-use super::login::PasswordHash;
+use super::login::{PasswordHash, ProviderIdentity};
 use super::role::Role;
 use crate::timestamp::Timestamp;
 
@@ -61,6 +61,17 @@ pub struct User {
     /// The hash of its password; a user without one logs in by tokens alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<PasswordHash>,
+    /// Its identity at the site's OpenID provider; `None` for a user that logs in otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<ProviderIdentity>,
+}
+
+impl User {
+    /// Returns whether no token, password or session of the user is accepted: an administrator has
+    /// locked it out, or the provider gave it no role at its last log-in.
+    pub fn is_locked(&self) -> bool {
+        self.disabled || self.identity.as_ref().is_some_and(|identity| !identity.has_role)
+    }
 }
 
 /// Request that makes or changes a user: `PUT /users/{name}`.
@@ -84,6 +95,10 @@ pub struct UserRequest {
     /// away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// Identifier of the user at the site's OpenID provider (claim `sub`), by which it logs in
+    /// there. `None` leaves it as it is, an empty text takes it away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
 }
 
 /// A user as an administrator sees it.
@@ -114,4 +129,7 @@ pub struct UserView {
     /// True if it has a password.
     #[serde(default)]
     pub has_password: bool,
+    /// Its identity at the site's OpenID provider; missing for a user that logs in otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<ProviderIdentity>,
 }

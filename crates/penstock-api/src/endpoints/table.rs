@@ -244,6 +244,12 @@ endpoints! {
         "Removes a host that will not return from the etcd of the site.";
 
     "Outside of /api/v1":
+    BEGIN_OIDC Get "/auth/oidc/start" Controller Safe Public
+        "Sends a browser to the site's OpenID provider, to log in; `return` names its way back.";
+    FINISH_OIDC Get "/auth/oidc/callback" Controller Once Public
+        "Begins a session of the user whom the provider names; the provider sends a browser here.";
+    END_OIDC Get "/auth/oidc/end" Controller Safe Public
+        "Sends a browser to the page of the provider that ends its log-in there, if it has one.";
     CHECK_LIFE Get "/healthz" ThisPeer Safe Public
         "Answers `ok` as long as the daemon answers at all.";
     GET_METRICS Get "/metrics" ThisPeer Safe Metrics

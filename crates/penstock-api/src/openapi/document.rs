@@ -178,6 +178,7 @@ fn responses(operation: &Operation, components: &mut Components) -> Map<String, 
         let description = match status {
             201 => "It is made.",
             204 => "It is done.",
+            303 => "The browser goes to the address in `Location`.",
             _ => "The answer.",
         };
         let mut response = json!({ "description": description });

@@ -242,6 +242,63 @@ problem_codes! {
     LoginOff "login-off" 403 NotAuthorised AfterChange
         "The site lets nobody log in this way."
         "Use another way to log in, or have an administrator change the table `auth`.";
+    OidcProviderDown "oidc-provider-down" 503 Temporary Later
+        "The site's OpenID provider cannot be reached, or does not answer in time."
+        "Try again in a minute; sessions that have begun continue meanwhile.";
+    OidcProviderWrong "oidc-provider-wrong" 502 Fatal AfterChange
+        "The site's OpenID provider answers in a way that the site cannot use."
+        "Compare the table `auth.oidc` with the client that is registered at the provider.";
+    OidcState "oidc-state" 403 NotAuthorised AfterChange
+        "The log-in at the provider was never begun here, is over, or was finished already."
+        "Begin the log-in again, from the page of this site.";
+    OidcBrowser "oidc-browser" 403 NotAuthorised Never
+        "The log-in at the provider was begun by another browser."
+        "Begin the log-in again, in this browser; follow no link that somebody sent.";
+    OidcDenied "oidc-denied" 403 NotAuthorised AfterChange
+        "The provider has refused the log-in, or its user has given it up."
+        "Begin the log-in again; ask those who run the provider, if it refuses again.";
+    OidcCode "oidc-code" 403 NotAuthorised AfterChange
+        "The provider does not accept the code of the log-in: it was used, or is too old."
+        "Begin the log-in again.";
+    OidcToken "oidc-token" 502 NotAuthorised AfterChange
+        "The token of the provider is damaged, or lacks a claim that it must have."
+        "Ask those who run the provider; the log of the daemon has the reason.";
+    OidcAlgorithm "oidc-algorithm" 502 NotAuthorised AfterChange
+        "The token of the provider is signed in a way that the site does not accept."
+        "Have the provider sign with RS256, ES256 or another algorithm of public keys.";
+    OidcKey "oidc-key" 502 NotAuthorised Later
+        "The token of the provider is signed with a key that the provider does not publish."
+        "Try again in a minute, if the provider has just changed its keys.";
+    OidcSignature "oidc-signature" 502 NotAuthorised Never
+        "The signature of the provider's token is wrong."
+        "Find out who answers at the address of the provider: the token is not of it.";
+    OidcIssuer "oidc-issuer" 502 NotAuthorised AfterChange
+        "The answer or the token is of another provider than the site's."
+        "Set `issuer` in the table `auth.oidc` exactly as the provider names itself.";
+    OidcAudience "oidc-audience" 502 NotAuthorised AfterChange
+        "The token of the provider is for another program than this site."
+        "Set `client_id` in the table `auth.oidc` as it is registered at the provider.";
+    OidcExpired "oidc-expired" 502 NotAuthorised AfterChange
+        "The token of the provider is not valid at this time."
+        "Compare the clocks of this host and of the provider.";
+    OidcNonce "oidc-nonce" 502 NotAuthorised Never
+        "The token of the provider belongs to another log-in."
+        "Begin the log-in again, in one window.";
+    OidcSubject "oidc-subject" 502 NotAuthorised Never
+        "The provider's facts about the user are about another one."
+        "Ask those who run the provider.";
+    OidcName "oidc-name" 403 NotAuthorised AfterChange
+        "The provider tells no name that a user of this site can have."
+        "Name a claim that has one as `user_claim` in the table `auth.oidc`.";
+    OidcNameTaken "oidc-name-taken" 403 NotAuthorised AfterChange
+        "The name is that of a user who is not bound to this person at the provider."
+        "Have an administrator bind them, by `penstock user set NAME --subject SUBJECT`.";
+    OidcRole "oidc-role" 403 NotAuthorised AfterChange
+        "No group of the user has a role at this site."
+        "Ask an administrator of the site for a group that is named in `auth.oidc.roles`.";
+    OidcLocked "oidc-locked" 403 NotAuthorised AfterChange
+        "An administrator of the site has locked the user out."
+        "Ask an administrator of the site; `penstock user set NAME --enable` ends the lock.";
     PasswordUnfit "password-unfit" 400 Usage AfterChange
         "The password is too short or too long."
         "Choose a password of at least 12 characters.";

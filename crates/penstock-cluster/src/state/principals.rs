@@ -224,6 +224,7 @@ mod tests {
             expires: 8,
             from: "10.0.0.1".to_owned(),
             client: "curl".to_owned(),
+            at_provider: true,
         };
         let link = |digest: &str| Link {
             purpose: LinkPurpose::SetUp,
@@ -259,6 +260,7 @@ mod tests {
             account: "anna".parse().ok(),
             group: None,
             password: None,
+            identity: None,
         };
         let token = Token {
             id: TokenId([1; 8]),

@@ -303,6 +303,7 @@ mod tests {
             account: None,
             group: None,
             password: None,
+            identity: None,
         };
         let token = Token {
             id: TokenId([9; 8]),
@@ -342,6 +343,7 @@ mod tests {
             expires: now + 1000,
             from: String::new(),
             client: String::new(),
+            at_provider: false,
         };
         session.digest = session.cookie(&[3; 32], now).digest();
         let mut user = User {
@@ -353,6 +355,7 @@ mod tests {
             account: None,
             group: None,
             password: None,
+            identity: None,
         };
         let with = |cookie: &SessionCookie| {
             let mut headers = HeaderMap::new();

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::access::{
-    AccountName, AccountNameError, Directory, LinkPurpose, Principal, Right, Scope, SessionId,
-    TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId, TokenRequest, TokenSecret, TokenText,
-    TokenView, User, UserRequest, UserView, Via,
+    AccountName, AccountNameError, Directory, LinkPurpose, Principal, ProviderIdentity, Right,
+    Scope, SessionId, TOKEN_DAYS_DEFAULT, TOKEN_DAYS_MAX, Token, TokenId, TokenRequest,
+    TokenSecret, TokenText, TokenView, User, UserRequest, UserView, Via,
 };
 use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
 use penstock_api::queue::NO_GROUP;
@@ -28,6 +28,8 @@ const TOKENS_OF_USER_MAX: usize = 100;
 const GRANTS_MAX: usize = 64;
 /// Longest label of a token, in characters.
 const LABEL_MAX: usize = 100;
+/// Longest identifier of a user at a provider, in bytes (OpenID Connect Core 1.0, 2).
+pub(super) const SUBJECT_BYTES_MAX: usize = 255;
 const DAY_SECONDS: u64 = 24 * 3600;
 
 /// Changes users and tokens. Its methods block on the site's state.
@@ -62,7 +64,8 @@ impl Users {
     /// as it is before the change; `None` stands for one that does not exist.
     ///
     /// # Errors
-    /// There are too many users or grants, the name is `root`, or the state cannot be written.
+    /// There are too many users or grants, the name is `root`, the subject cannot be its, or the
+    /// state cannot be written.
     /// Code `changed-meanwhile`: it is not current.
     pub(crate) fn put(
         &self,
@@ -99,6 +102,7 @@ impl Users {
             disabled: request.disabled,
             grants,
             password: known.as_ref().and_then(|user| user.password.clone()),
+            identity: self.identity_of(request.subject, known.as_ref(), &directory)?,
         };
         self.site.state().put_user(&user)?;
         let directory = self.read()?;
@@ -248,6 +252,47 @@ impl Users {
         self.read().map(drop)
     }
 
+    /// Returns the identity of a user at the site's provider after a request.
+    ///
+    /// # Errors
+    /// The site has no provider; the subject is that of another user.
+    fn identity_of(
+        &self,
+        asked: Option<String>,
+        known: Option<&User>,
+        directory: &Directory,
+    ) -> Result<Option<ProviderIdentity>, Problem> {
+        let before = known.and_then(|user| user.identity.clone());
+        let subject = match asked {
+            None => return Ok(before),
+            Some(text) if text.is_empty() => return Ok(None),
+            Some(text) if text.len() > SUBJECT_BYTES_MAX => {
+                let title = format!("a subject has at most {SUBJECT_BYTES_MAX} bytes");
+                return Err(Problem::new(ProblemCode::Request, title));
+            }
+            Some(text) => text,
+        };
+        let Some(oidc) = &self.site.config.auth.oidc else {
+            let title = "the site has no OpenID provider";
+            return Err(Problem::new(ProblemCode::Request, title)
+                .hint("set the table `auth.oidc` of penstock.toml"));
+        };
+        let is_it = |identity: &ProviderIdentity| identity.is_of(&oidc.issuer, &subject);
+        if before.as_ref().is_some_and(is_it) {
+            return Ok(before);
+        }
+        if let Some(other) =
+            directory.users().find(|user| user.identity.as_ref().is_some_and(is_it))
+        {
+            let title = format!("user `{}` has that subject", other.name);
+            return Err(Problem::new(ProblemCode::UserKnown, title).hint(format!(
+                "take it away first: `penstock user set {} --subject none`",
+                other.name
+            )));
+        }
+        Ok(Some(ProviderIdentity { issuer: oidc.issuer.clone(), subject, has_role: true }))
+    }
+
     /// Reads users, tokens and sessions from the state, and judges requests by them from now on.
     fn read(&self) -> Result<Directory, Problem> {
         let state = self.site.state();
@@ -359,6 +404,7 @@ fn view_of(user: &User, directory: &Directory) -> UserView {
         tokens: tokens.into_iter().filter(|token| token.is_valid(now)).count() as u32,
         sessions: sessions.into_iter().filter(|session| now < session.expires).count() as u32,
         has_password: user.password.is_some(),
+        identity: user.identity.clone(),
     }
 }
 

@@ -10,6 +10,7 @@ use super::unix_accounts::UnixAccounts;
 
 /// The socket for accounts of the host, unless configured.
 pub const ACCOUNT_SOCKET_DEFAULT: &str = "/run/penstock/penstock.sock";
+use super::oidc::OidcConfig;
 
 /// Longest time of a session that may be configured, in seconds.
 const SESSION_SECONDS_MAX: u64 = 90 * 24 * 3600;
@@ -39,6 +40,9 @@ pub struct AuthConfig {
     /// none.
     #[serde(default, skip_serializing_if = "UnixAccounts::is_empty")]
     pub unix: UnixAccounts,
+    /// Log-in at an OpenID provider. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcConfig>,
 }
 
 fn yes() -> bool {
@@ -86,6 +90,7 @@ impl Default for AuthConfig {
             socket_group: None,
             socket: socket_default(),
             unix: UnixAccounts::default(),
+            oidc: None,
         }
     }
 }

@@ -55,6 +55,9 @@ pub enum ConfigError {
     /// The table `auth` is wrong.
     #[error("`auth`: {0}")]
     Auth(#[from] AuthConfigError),
+    /// The table `auth.oidc` is wrong.
+    #[error("`auth.oidc`: {0}")]
+    Oidc(#[from] OidcConfigError),
     /// The table `cluster` is wrong.
     #[error("`cluster`: {0}")]
     Cluster(#[from] ClusterConfigError),
@@ -124,6 +127,28 @@ pub enum MappedUserError {
          them, or to `self`"
     )]
     Grants,
+}
+
+/// A statement about log-ins at an OpenID provider that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OidcConfigError {
+    /// The address of the provider is none.
+    #[error("`issuer`: `{0}` is not https://HOST[/PATH], nor http:// and an address of this host")]
+    Issuer(String),
+    /// A text that is needed is empty.
+    #[error("`{0}` is empty")]
+    Empty(&'static str),
+    /// The secret of the client comes from two places.
+    #[error(
+        "one of `client_secret_file`, `client_secret_command` and `client_secret` gives the secret"
+    )]
+    Secrets,
+    /// The name on the button is too long or empty.
+    #[error("`name` has 1 to {0} characters")]
+    Name(usize),
+    /// A scope is none (RFC 6749, 3.3).
+    #[error("`scopes`: `{0}` is not a scope: visible ASCII characters without space and quotes")]
+    Scope(String),
 }
 
 /// A statement about `notify.command` that cannot be followed.

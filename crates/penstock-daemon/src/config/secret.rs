@@ -18,6 +18,46 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of a secret at most.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
+/// The places that may give one secret.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SecretPlaces<'a> {
+    /// The key of the secret itself; those of the other places begin with it.
+    pub(super) key: &'static str,
+    /// The secret itself.
+    pub(super) itself: Option<&'a Secret>,
+    /// The file that holds it; a relative path is taken from the site directory.
+    pub(super) file: Option<&'a Path>,
+    /// The program that prints it, with its arguments.
+    pub(super) command: &'a [String],
+}
+
+impl SecretPlaces<'_> {
+    /// Returns the number of places that are configured.
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.file.is_some())
+            + usize::from(!self.command.is_empty())
+            + usize::from(self.itself.is_some())
+    }
+
+    /// Returns the secret, if a place is configured. Blocks on storage, and for up to 30 s on the
+    /// command.
+    ///
+    /// # Errors
+    /// The file cannot be read; the command fails, prints nothing, or does not end in time.
+    pub(super) fn read(&self, directory: &Path) -> anyhow::Result<Option<Secret>> {
+        if let Some(secret) = self.itself {
+            return Ok(Some(secret.clone()));
+        }
+        if let Some(file) = self.file {
+            return Secret::read(&directory.join(file)).map(Some);
+        }
+        match self.command.split_first() {
+            Some((program, rest)) => Secret::printed(self.key, program, rest).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
 /// A secret. Neither messages nor files show it.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -33,23 +73,23 @@ impl Secret {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+    fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::io(format!("read `{}`", path.display()), error))?;
         Ok(Self::of(&text))
     }
 
-    /// Returns the secret that a program prints. Its standard error goes to the log. Blocks for up
-    /// to 30 s.
+    /// Returns the secret of a key that a program prints. Its standard error goes to the log.
+    /// Blocks for up to 30 s.
     ///
     /// # Errors
     /// The program fails, prints nothing, or does not end in time.
-    pub(crate) fn printed(program: &str, arguments: &[String]) -> anyhow::Result<Self> {
+    fn printed(key: &str, program: &str, arguments: &[String]) -> anyhow::Result<Self> {
         let failed = |why: String| {
-            let message = format!("`{program}` does not print the password");
+            let message = format!("`{program}` does not print the secret `{key}`");
             Failure::new(ExitCode::Fatal, message)
                 .caused_by(why)
-                .hint("run the command of `password_command` as the daemon's user")
+                .hint(format!("run the command of `{key}_command` as the daemon's user"))
         };
         let mut child = Command::new(program)
             .args(arguments)

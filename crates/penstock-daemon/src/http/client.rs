@@ -18,8 +18,7 @@ use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use penstock_api::access::{AuditLine, Principal, SESSION_COOKIE, SessionCookie, Via};
-use penstock_api::endpoints::BODY_BYTES;
-use penstock_api::endpoints::GET_METRICS;
+use penstock_api::endpoints::{BEGIN_OIDC, BODY_BYTES, END_OIDC, FINISH_OIDC, GET_METRICS};
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -107,6 +106,7 @@ pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
         id: id.clone(),
         method: request.method().to_string(),
         path: request.uri().path().chars().take(PATH_CHARS_MAX).collect(),
+        wants_page: wants_page(&request),
     };
     if let Ok(value) = HeaderValue::from_str(&id) {
         // The controller logs the request under the same id.
@@ -126,6 +126,14 @@ pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     let never = HeaderValue::from_static("no-store");
     headers.entry(header::CACHE_CONTROL).or_insert(never);
     response
+}
+
+/// Returns whether a person reads the answer: a browser opens an address of a log-in.
+fn wants_page(request: &Request) -> bool {
+    let pages = [&BEGIN_OIDC, &FINISH_OIDC, &END_OIDC];
+    let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let accepts_page = accepts.is_some_and(|accepts| accepts.contains("text/html"));
+    accepts_page && pages.iter().any(|page| page.path == request.uri().path())
 }
 
 /// Checks that the head of a request is not too long.
@@ -302,8 +310,10 @@ pub(crate) async fn record(
     request: Request,
     next: Next,
 ) -> Response {
-    let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let path = request.uri().path();
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    // A browser comes back from the provider by a request that begins a session.
+    let changes = !reads || path == FINISH_OIDC.path;
     let path: String = path.chars().take(PATH_CHARS_MAX).collect();
     let text = format!("{} {path}", request.method());
     let from = origin_of(&request).address_text();

@@ -39,8 +39,8 @@ pub(crate) const PASSED_ON: [&str; 11] = [
     SPEAKS_HEADER,
     KEYS_HEADER,
 ];
-/// The header that is passed on with a reply only.
-const PASSED_BACK: [&str; 1] = ["set-cookie"];
+/// Headers that are passed on with a reply only.
+const PASSED_BACK: [&str; 3] = ["location", "referrer-policy", "set-cookie"];
 /// The path under which another peer of the own site hands requests of its users over, and the one
 /// for requests of paired sites.
 pub(crate) const LOCAL: &str = "/peer/v1/local";

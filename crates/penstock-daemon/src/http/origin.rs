@@ -4,16 +4,18 @@
 //! A browser sends the cookie of a session with requests of any page. Three things keep pages of
 //! other sites out. The cookie is `SameSite=Strict`. A request that changes something must come
 //! from the own page, as the browser says in `Sec-Fetch-Site` or `Origin`. And only the own names
-//! are served as `Host`, so that no foreign name that leads here (DNS rebinding) is an own page.
+//! are served as `Host`, so that no foreign name that leads here (DNS rebinding) is an own page. The
+//! cookie of a browser that logs in at the provider is `Lax`: it comes back from a page of that.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, Method, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use penstock_api::access::Secret;
 use penstock_api::problem::{Problem, ProblemCode};
 
 use super::reply::ProblemReply;
@@ -26,6 +28,14 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Longest name of a program that is taken over, in characters.
 const AGENT_CHARS_MAX: usize = 200;
+
+/// Name of the cookie of a browser that has begun a log-in at the provider.
+const LOGIN_COOKIE: &str = "__Host-penstock-login";
+/// Longest value of that cookie, in bytes.
+const LOGIN_COOKIE_MAX: usize = 64;
+/// Attributes of that cookie: as those of a session, but the browser also sends it when a page of
+/// the provider leads here.
+const LOGIN_ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
 /// The address at the other end of a connection: of the client, or of a proxy.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +117,7 @@ pub(crate) async fn admit(
         from: far_end.map(|far_end| door.client_of(far_end.0, headers)),
         url: Some(format!("https://{authority}")),
         agent: agent.unwrap_or_default().chars().take(AGENT_CHARS_MAX).collect(),
+        browser: login_cookie(headers),
     };
     request.extensions_mut().insert(origin);
     next.run(request).await
@@ -121,6 +132,26 @@ fn authority_of(request: &Request) -> Option<Authority> {
     // A name before the host, as in `user@host`, is no part of this header.
     let text = host.to_str().ok().filter(|text| !text.contains('@'))?;
     text.parse().ok()
+}
+
+/// Returns the value of `Set-Cookie` that marks a browser which begins a log-in at the provider.
+pub(crate) fn set_login_cookie(browser: &Secret, seconds: u64) -> HeaderValue {
+    let value = browser.expose();
+    let text = format!("{LOGIN_COOKIE}={value}; Max-Age={seconds}; {LOGIN_ATTRIBUTES}");
+    // Letters, digits and signs of ASCII are always a value.
+    let value = HeaderValue::from_str(&text);
+    let mut value = value.unwrap_or_else(|_| HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+/// Returns the mark of a browser that has begun a log-in at the provider.
+fn login_cookie(headers: &HeaderMap) -> Option<Secret> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        values.flat_map(|value| value.split(';')).filter_map(|it| it.trim().split_once('='));
+    let (_, value) = pairs.find(|(name, _)| *name == LOGIN_COOKIE)?;
+    (value.len() <= LOGIN_COOKIE_MAX).then(|| Secret::new(value))
 }
 
 /// Checks that a request which changes something comes from the own page, or from no page.
@@ -190,6 +221,23 @@ mod tests {
         for bad in ["", "a b", "x@dtn1.example.org", "a/b"] {
             assert_eq!(authority_of(&request("GET", &[("host", bad)])), None, "{bad}");
         }
+    }
+
+    /// Promise (C8): the browser that begins a log-in at the provider is known again, when a page of
+    /// the provider leads it here; a cookie that is too long is none.
+    #[test]
+    fn c8_a_browser_is_known_by_its_cookie() {
+        let set = set_login_cookie(&Secret::new("abc"), 600);
+        let set = set.to_str().unwrap();
+        assert!(set.starts_with("__Host-penstock-login=abc; ") && set.contains("SameSite=Lax"));
+        let read = |value: &str| {
+            let found = login_cookie(request("GET", &[("cookie", value)]).headers());
+            found.map(|found| found.expose().to_owned())
+        };
+        let value = "__Host-penstock=x; __Host-penstock-login=abc; a=b";
+        assert_eq!(read(value).as_deref(), Some("abc"));
+        assert_eq!(read(&format!("{LOGIN_COOKIE}={}", "x".repeat(65))), None);
+        assert_eq!(read("penstock-login=abc"), None);
     }
 
     /// Promise (C10): `X-Forwarded-For` counts only from proxies that are trusted, and no client

@@ -10,7 +10,7 @@ use penstock_proto::id::Name;
 
 use crate::config::{
     ClusterConfig, ClusterConfigError, Config, ConfigError, NotifyConfig, NotifyConfigError,
-    StoreConfig, WebConfigError,
+    OidcConfig, StoreConfig, WebConfigError,
 };
 use crate::networks;
 
@@ -53,6 +53,9 @@ impl Config {
         }
         let of_auth = self.auth.wrong_statements().into_iter();
         wrong.extend(of_auth.map(|(key, error)| (format!("auth.{key}"), error.into())));
+        for (key, error) in self.auth.oidc.iter().flat_map(OidcConfig::wrong_statements) {
+            wrong.push((format!("auth.oidc.{key}"), error.into()));
+        }
         let of_network = |(at, error): (usize, _)| (format!("network[{at}]"), error);
         let networks = networks::wrong_statements(&self.networks).into_iter();
         wrong.extend(networks.map(|(at, error)| of_network((at, ConfigError::Network(error)))));
@@ -229,13 +232,22 @@ pub(super) fn remarks(config: &Config, directory: &Path) -> Vec<Remark> {
         let text = "`socket_group` without the table `auth.unix` lets nobody in".to_owned();
         remarks.push(warning("auth.socket_group".to_owned(), text));
     }
-    let web = config.web.as_ref();
+    let (web, oidc) = (config.web.as_ref(), config.auth.oidc.as_ref());
+    if oidc.is_some_and(OidcConfig::admits_nobody) {
+        let text = "no group has a role in `roles`, and `default` is `none`: nobody can log in";
+        remarks.push(warning("auth.oidc".to_owned(), text.to_owned()));
+    }
+    if oidc.is_some() && web.is_none() {
+        let text = "without the table `web` no browser reaches the log-in at the provider";
+        remarks.push(warning("auth.oidc".to_owned(), text.to_owned()));
+    }
     let cluster = config.cluster.as_ref();
     // The daemon itself refuses a web key that its group may read.
     let secrets = [
         ("web.key", web.and_then(|web| web.key.as_ref()), 0o077),
         ("cluster.key", cluster.and_then(|cluster| cluster.key.as_ref()), 0o007),
         ("cluster.password_file", cluster.and_then(|it| it.password_file.as_ref()), 0o007),
+        ("auth.oidc.client_secret_file", oidc.and_then(|it| it.client_secret_file.as_ref()), 0o007),
     ];
     for (key, path, bits) in secrets {
         let Some(path) = path.map(|path| directory.join(path)) else { continue };

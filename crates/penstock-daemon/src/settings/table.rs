@@ -48,7 +48,7 @@ impl Setting {
 
     /// Returns whether the value is a secret: it is not shown, and stands in no file.
     pub fn is_secret(&self) -> bool {
-        self.key == "cluster.password"
+        ["cluster.password", "auth.oidc.client_secret"].contains(&self.key)
     }
 }
 
@@ -166,6 +166,78 @@ pub static SETTINGS: &[Setting] = &[
         Reload,
         "users of the site for accounts of this host, and for its groups as `@GROUP`: a name, \
          `self` or `role:ROLE`",
+    ),
+    setting(
+        "auth.oidc.issuer",
+        Text,
+        "none: it must be set",
+        Restart,
+        "address of the OpenID provider, as it names itself",
+    ),
+    setting(
+        "auth.oidc.client_id",
+        Text,
+        "none: it must be set",
+        Restart,
+        "name of this site as a client of the provider",
+    ),
+    setting("auth.oidc.client_secret_file", Text, "none", Restart, "file with the client's secret"),
+    setting(
+        "auth.oidc.client_secret_command",
+        List,
+        "none",
+        Restart,
+        "program, with its arguments, that prints the secret",
+    ),
+    setting(
+        "auth.oidc.client_secret",
+        Text,
+        "none",
+        Restart,
+        "the secret itself; in the environment only",
+    ),
+    setting(
+        "auth.oidc.ca",
+        Text,
+        "none",
+        Restart,
+        "file with further authorities of the provider's certificate",
+    ),
+    setting(
+        "auth.oidc.name",
+        Text,
+        "auto: the host of `issuer`",
+        Restart,
+        "name of the provider on the button of the page",
+    ),
+    setting("auth.oidc.scopes", List, "profile", Restart, "scopes that are asked for"),
+    setting(
+        "auth.oidc.user_claim",
+        Text,
+        "preferred_username",
+        Restart,
+        "claim that names the user at its first log-in",
+    ),
+    setting(
+        "auth.oidc.groups_claim",
+        Text,
+        "groups",
+        Restart,
+        "claim with the groups of the user; dots lead into objects",
+    ),
+    setting(
+        "auth.oidc.roles",
+        List,
+        "none",
+        Restart,
+        "roles of groups, as `{ dtn-ops = \"operator\" }`; a variable has `dtn-ops=operator,…`",
+    ),
+    setting(
+        "auth.oidc.default",
+        Text,
+        "none",
+        Restart,
+        "role of those whom no group gives one; `none` refuses them",
     ),
     setting("audit.keep", Text, "400d", Restart, "days after which audit logs are removed"),
     setting("webhook.allow", List, "none", Restart, "beginnings of the addresses of webhooks"),
@@ -349,8 +421,9 @@ mod tests {
     /// Promise: the table has each key of the types, and no other.
     #[test]
     fn the_table_has_the_keys_of_the_types() {
-        let one = ["", "web", "auth", "audit", "webhook", "notify", "cluster", "cluster.own_etcd"];
-        let tables = one.into_iter().chain(["network[]", "accounts[]", "store[]"]);
+        let one = ["", "web", "auth", "auth.oidc", "audit", "webhook", "notify", "cluster"];
+        let nested = ["cluster.own_etcd", "network[]", "accounts[]", "store[]"];
+        let tables = one.into_iter().chain(nested);
         for table in tables {
             let prefix = if table.is_empty() { String::new() } else { format!("{table}.") };
             let mut listed = BTreeSet::new();

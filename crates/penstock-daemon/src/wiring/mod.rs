@@ -406,7 +406,7 @@ impl Faces {
             member: Arc::clone(&member),
             admin,
             operate: operate_here,
-            logins: Arc::new(Logins::new(&member.parts.site, &users)),
+            logins: Arc::new(Logins::new(&member.parts.site, &users)?),
             users,
             stores: Arc::new(StoreBrowser::new(Arc::clone(&operate))),
             audit: AuditTrail(Arc::clone(&operate)),

@@ -10,6 +10,7 @@ mod accounts;
 mod cluster;
 mod local_accounts;
 mod metrics;
+mod oidc;
 mod openapi;
 mod remote_target;
 mod shared;

@@ -46,6 +46,7 @@ impl Api {
             .tls_backend_preconfigured(tls)
             .no_proxy()
             .unix_socket(site.dir.join("penstock.sock"))
+            .redirect(reqwest::redirect::Policy::none())
             .build()
             .unwrap();
         let runtime = Runtime::new().unwrap();
@@ -317,6 +318,10 @@ fn logins(daemon: &Api) {
     assert_eq!(form(api::GET_DEVICE_TOKEN.uri(&[]), ask).status, 400);
     let decision = json!({ "user_code": code, "user": "ben" });
     assert_eq!(daemon.post(api::APPROVE_DEVICE.uri(&[]), &decision).status, 204);
+    for endpoint in [&api::BEGIN_OIDC, &api::FINISH_OIDC] {
+        assert_eq!(daemon.get(endpoint.uri(&[])).status, 403, "there is no provider");
+    }
+    assert_eq!(daemon.get(api::END_OIDC.uri(&[])).status, 303);
 }
 
 /// Plans: made, and stored for a transfer to follow.

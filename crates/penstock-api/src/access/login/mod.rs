@@ -1,7 +1,8 @@
-//! The ways in which people prove who they are: passwords, browser sessions, one-time links, and
-//! the device grant of RFC 8628.
+//! The ways in which people prove who they are: passwords, browser sessions, one-time links, an
+//! OpenID provider, and the device grant of RFC 8628.
 
 mod device;
+mod identity;
 mod link;
 mod methods;
 mod secret;
@@ -12,8 +13,9 @@ pub use device::{
     DeviceError, DeviceErrorCode, DeviceRequest, DeviceToken, DeviceTokenRequest, DeviceView,
     UserCode,
 };
+pub use identity::ProviderIdentity;
 pub use link::{InvitationRequest, Link, LinkCode, LinkPurpose, LinkView, SetUpRequest};
-pub use methods::AuthMethods;
+pub use methods::{AuthMethods, ProviderMethod};
 pub use secret::{PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, PasswordHash, PasswordRequest, Secret};
 pub use session::{
     SESSION_COOKIE, SESSIONS_OF_USER_MAX, Session, SessionCookie, SessionLimits, SessionRequest,

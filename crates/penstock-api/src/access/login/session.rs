@@ -53,6 +53,9 @@ pub struct Session {
     pub from: String,
     /// The program that logged in, as it names itself.
     pub client: String,
+    /// True if its user logged in at the site's OpenID provider.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_provider: bool,
 }
 
 impl Session {
@@ -180,6 +183,10 @@ pub struct SessionView {
     /// True for the session of the request itself.
     #[serde(default)]
     pub is_current: bool,
+    /// True if its user logged in at the site's OpenID provider: `/auth/oidc/end` ends the log-in
+    /// there.
+    #[serde(default)]
+    pub at_provider: bool,
 }
 
 impl SessionView {
@@ -193,6 +200,7 @@ impl SessionView {
             from: session.from.clone(),
             client: session.client.clone(),
             is_current: current == Some(session.id),
+            at_provider: session.at_provider,
         }
     }
 }
@@ -213,6 +221,7 @@ mod tests {
             expires: 2000,
             from: String::new(),
             client: String::new(),
+            at_provider: false,
         }
     }
 

@@ -277,7 +277,7 @@ impl Devices {
 
     fn check_user(&self, caller: &Principal, user: &Name) -> Result<(), Problem> {
         let directory = self.site.authentication.directory();
-        if directory.user(user).is_some_and(|user| !user.disabled) {
+        if directory.user(user).is_some_and(|user| !user.is_locked()) {
             return Ok(());
         }
         let is_own = *user == caller.user;

@@ -16,7 +16,7 @@ use penstock_sys::now_seconds;
 
 use super::origin::ClientOrigin;
 use super::passwords::{Passwords, blocking};
-use super::sessions::{Begun, Sessions, begin};
+use super::sessions::{Begun, Proved, Sessions, begin};
 use crate::access::users::{Users, check_name, check_room, end_sessions, unknown_user};
 use crate::site::context::Site;
 
@@ -95,11 +95,12 @@ impl Links {
                     account: None,
                     group: None,
                     password: Some(hash),
+                    identity: None,
                 };
                 // A crash in between leaves a used link, and never one that is good twice.
                 state.put_link(&Link { used: true, ..link })?;
                 state.put_user(&user)?;
-                begin(state, directory, &user.name, &origin, limits)
+                begin(state, directory, &user.name, &origin, limits, Proved::Here)
             })
         })
         .await?;
@@ -126,12 +127,12 @@ impl Links {
                 let LinkPurpose::Password { user } = link.purpose.clone() else {
                     return Err(void("it is for another purpose"));
                 };
-                let user = directory.user(&user).filter(|user| !user.disabled);
+                let user = directory.user(&user).filter(|user| !user.is_locked());
                 let user = user.ok_or_else(|| void("its user is locked out"))?;
                 state.put_link(&Link { used: true, ..link })?;
                 state.put_user(&User { password: Some(hash), ..user.clone() })?;
                 end_sessions(state, directory, &user.name, None)?;
-                begin(state, directory, &user.name, &origin, limits)
+                begin(state, directory, &user.name, &origin, limits, Proved::Here)
             })
         })
         .await?;

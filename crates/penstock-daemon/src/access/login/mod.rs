@@ -9,6 +9,7 @@
 //! | `passwords` | proving and setting a password |
 //! | `sessions` | sessions, which begin and end at the controller |
 //! | `links` | one-time links, for the first administrator and for new passwords |
+//! | `oidc` | log-in at the site's OpenID provider |
 //! | `devices` | programs without a browser that ask to be let in (RFC 8628) |
 //! | `origin` | the client of a request, as it was seen |
 
@@ -16,6 +17,7 @@ pub(crate) mod accounts;
 pub(crate) mod devices;
 mod hasher;
 pub(crate) mod links;
+pub(crate) mod oidc;
 mod origin;
 pub(crate) mod passwords;
 pub(crate) mod sessions;
@@ -35,16 +37,22 @@ pub(crate) struct Logins {
     pub(crate) sessions: Arc<sessions::Sessions>,
     pub(crate) links: links::Links,
     pub(crate) devices: devices::Devices,
+    pub(crate) oidc: oidc::Oidc,
 }
 
 impl Logins {
-    pub(crate) fn new(site: &Arc<Site>, users: &Arc<Users>) -> Self {
+    /// Returns the log-ins of a site. Blocks on storage.
+    ///
+    /// # Errors
+    /// The configuration names a file that cannot be used.
+    pub(crate) fn new(site: &Arc<Site>, users: &Arc<Users>) -> anyhow::Result<Self> {
         let (site, users) = (|| Arc::clone(site), || Arc::clone(users));
         let passwords = Arc::new(passwords::Passwords::new(site(), users()));
         let own = || Arc::clone(&passwords);
         let sessions = Arc::new(sessions::Sessions::new(site(), users(), own()));
         let links = links::Links::new(site(), users(), own(), Arc::clone(&sessions));
         let devices = devices::Devices::new(site(), users(), own());
-        Self { site: site(), passwords, sessions, links, devices }
+        let oidc = oidc::Oidc::new(site(), users(), own(), Arc::clone(&sessions))?;
+        Ok(Self { site: site(), passwords, sessions, links, devices, oidc })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use penstock_api::access::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::access::admission::Source;
@@ -16,6 +17,9 @@ pub(crate) struct ClientOrigin {
     pub(crate) url: Option<String>,
     /// The program, as it names itself.
     pub(crate) agent: String,
+    /// Cookie of a browser that has begun a log-in at the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) browser: Option<Secret>,
 }
 
 impl ClientOrigin {

@@ -44,7 +44,7 @@ impl Passwords {
         let place = self.hasher.enter()?;
         let attempt = self.attempt(name.as_str(), origin)?;
         let directory = self.site.authentication.directory();
-        let user = directory.user(name).filter(|user| !user.disabled);
+        let user = directory.user(name).filter(|user| !user.is_locked());
         let stored = user.and_then(|user| user.password.clone());
         let is_it = self.hasher.verify(place, password, stored.clone()).await?;
         match stored.filter(|_| is_it) {

@@ -40,6 +40,15 @@ pub(crate) struct Begun {
     pub(crate) principal: Principal,
 }
 
+/// The place where a user has proved its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proved {
+    /// At this site, by a password or a link.
+    Here,
+    /// At the site's OpenID provider.
+    AtProvider,
+}
+
 impl Sessions {
     pub(crate) fn new(site: Arc<Site>, users: Arc<Users>, passwords: Arc<Passwords>) -> Self {
         Self { site, users, passwords }
@@ -63,10 +72,10 @@ impl Sessions {
         blocking(move || {
             users.change(|state, directory| {
                 // Password and user may have changed while the hash was computed.
-                let user = directory.user(&request.name).filter(|user| !user.disabled);
+                let user = directory.user(&request.name).filter(|user| !user.is_locked());
                 let user = user.filter(|user| user.password.as_ref() == Some(&hash));
                 let user = user.ok_or_else(login_refused)?;
-                begin(state, directory, &user.name, &origin, limits)
+                begin(state, directory, &user.name, &origin, limits, Proved::Here)
             })
         })
         .await
@@ -151,6 +160,7 @@ pub(super) fn begin(
     user: &Name,
     origin: &ClientOrigin,
     limits: SessionLimits,
+    proved: Proved,
 ) -> Result<(Session, SessionCookie), Problem> {
     let now = now_seconds();
     let all = directory.sessions_of(None);
@@ -173,6 +183,7 @@ pub(super) fn begin(
         expires: now + limits.age_s,
         from: origin.address_text(),
         client: client.take(CLIENT_CHARS_MAX).collect(),
+        at_provider: proved == Proved::AtProvider,
     };
     let cookie = session.cookie(&secret, now);
     session.digest = cookie.digest();
@@ -210,6 +221,7 @@ mod tests {
             expires: u64::MAX,
             from: String::new(),
             client: String::new(),
+            at_provider: false,
         }
     }
 

@@ -1,15 +1,15 @@
-//! Log-ins: passwords, sessions, one-time links, programs without a browser.
+//! Log-ins: passwords, sessions, one-time links, the provider, programs without a browser.
 
 use std::sync::Arc;
 
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, Form, FromRequestParts, Json, Path, State};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
 use penstock_api::access::{
     AuthMethods, DeviceApproval, DeviceError, DeviceErrorCode, DeviceRequest, DeviceTokenRequest,
-    DeviceView, InvitationRequest, LinkView, PasswordRequest, Principal, SessionRequest,
+    DeviceView, InvitationRequest, LinkView, PasswordRequest, Principal, Secret, SessionRequest,
     SessionView, SetUpRequest, UserCode, Via,
 };
 use penstock_api::problem::{Problem, ProblemCode};
@@ -20,9 +20,11 @@ use serde::Deserialize;
 
 use super::state::Leading;
 use crate::access::login::devices::DeviceRefusal;
+use crate::access::login::oidc::{LOG_IN_MAX, ProviderAnswer};
 use crate::access::login::sessions::Begun;
 use crate::access::login::{ClientOrigin, Logins};
 use crate::http::client::{remove_cookie, set_cookie};
+use crate::http::origin::set_login_cookie;
 use crate::http::reply::{ProblemReply, Reply, blocking};
 use crate::http::request::{Params, StrictBody, parsed};
 
@@ -42,7 +44,8 @@ impl<S: Send + Sync> FromRequestParts<S> for CameFrom {
 
 pub(super) async fn methods(State(logins): LoginsState) -> Json<AuthMethods> {
     let password = logins.site.settings.now().auth.password;
-    Json(AuthMethods { password, device: true, url: logins.site.web_url() })
+    let (oidc, url) = (logins.oidc.method(), logins.site.web_url());
+    Json(AuthMethods { password, device: true, oidc, url })
 }
 
 pub(super) async fn log_in(
@@ -72,12 +75,78 @@ pub(super) async fn accept_invitation(
     Ok(with_cookie(logins.links.accept(request, origin).await?))
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReturnQuery {
+    /// Path of the site at which the log-in ends. Default: `/`.
+    #[serde(rename = "return")]
+    return_to: Option<String>,
+}
+
+pub(super) async fn begin_oidc(
+    _: Leading,
+    State(logins): LoginsState,
+    CameFrom(origin): CameFrom,
+    Params(query): Params<ReturnQuery>,
+) -> Result<Response, ProblemReply> {
+    let departure = logins.oidc.begin(query.return_to, &origin).await?;
+    let mut response = leave_for(&departure.url);
+    let cookie = set_login_cookie(&departure.browser, LOG_IN_MAX.as_secs());
+    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    Ok(response)
+}
+
+/// The answer of a provider. It may have more parameters (RFC 6749, 4.1.2).
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct CallbackQuery {
+    /// The code, which is good once.
+    code: Option<String>,
+    /// The value by which the log-in was begun.
+    state: Option<String>,
+    /// The provider (RFC 9207).
+    iss: Option<String>,
+    /// The reason of a refusal.
+    error: Option<String>,
+    /// The reason in words.
+    error_description: Option<String>,
+}
+
+pub(super) async fn finish_oidc(
+    _: Leading,
+    State(logins): LoginsState,
+    CameFrom(origin): CameFrom,
+    Params(query): Params<CallbackQuery>,
+) -> Result<Response, ProblemReply> {
+    let CallbackQuery { code, state, iss: issuer, error, error_description } = query;
+    let code = code.map(Secret::new);
+    let answer = ProviderAnswer { code, state, issuer, error, error_description };
+    let (begun, return_to) = logins.oidc.finish(answer, origin).await?;
+    Ok(logged_in(leave_for(&return_to), begun))
+}
+
+pub(super) async fn end_oidc(
+    _: Leading,
+    State(logins): LoginsState,
+    CameFrom(origin): CameFrom,
+) -> Response {
+    leave_for(&logins.oidc.end(&origin).await)
+}
+
+/// Returns the answer that leads a browser elsewhere, without telling from where.
+fn leave_for(url: &str) -> Response {
+    let never = [(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"))];
+    (never, Redirect::to(url)).into_response()
+}
+
 /// Returns the answer to a log-in: the session, and its cookie.
 fn with_cookie(begun: Begun) -> Response {
+    logged_in((StatusCode::CREATED, Json(&begun.view)).into_response(), begun)
+}
+
+fn logged_in(mut response: Response, begun: Begun) -> Response {
     let view = &begun.view;
     let seconds = view.expires_at.seconds().saturating_sub(view.created_at.seconds());
     let cookie = set_cookie(&begun.cookie, seconds);
-    let mut response = (StatusCode::CREATED, Json(begun.view)).into_response();
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     response.extensions_mut().insert(begun.principal);
     response

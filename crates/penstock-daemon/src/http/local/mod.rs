@@ -164,6 +164,9 @@ fn login_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
         .on(&api::GET_DEVICE_TOKEN, login::device_token)
         .on(&api::SHOW_DEVICE, login::show_device)
         .on(&api::APPROVE_DEVICE, login::approve_device)
+        .on(&api::BEGIN_OIDC, login::begin_oidc)
+        .on(&api::FINISH_OIDC, login::finish_oidc)
+        .on(&api::END_OIDC, login::end_oidc)
 }
 
 #[cfg(test)]

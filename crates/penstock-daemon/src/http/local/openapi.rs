@@ -44,7 +44,7 @@ use penstock_proto::id::{Name, TransferId};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-use super::login::{DeviceQuery, SessionsQuery};
+use super::login::{CallbackQuery, DeviceQuery, ReturnQuery, SessionsQuery};
 use super::peers::EventsQuery;
 use super::transfers::{PathsQuery, ShowQuery};
 use super::users::TokensQuery;
@@ -198,6 +198,9 @@ operations! {
     RECOVER body(Json RecoverRequest) => 200 Json RecoveredView;
     REMOVE_HOST at(Name) => 204;
 
+    BEGIN_OIDC query(ReturnQuery) => 303;
+    FINISH_OIDC query(CallbackQuery) => 303;
+    END_OIDC => 303;
     CHECK_LIFE => 200 Text String;
     GET_METRICS => 200 Text String;
 }

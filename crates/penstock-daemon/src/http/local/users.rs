@@ -41,7 +41,8 @@ fn with_tag(view: UserView) -> Shown {
 }
 
 fn tag_of(view: &UserView) -> EntityTag {
-    EntityTag::of(&(view.role, view.disabled, &view.grants, &view.account, &view.group))
+    let UserView { role, disabled, grants, account, group, identity, .. } = view;
+    EntityTag::of(&(role, disabled, grants, account, group, identity))
 }
 
 pub(super) async fn put(

@@ -2,6 +2,7 @@
 
 pub(crate) mod entity_tag;
 pub(crate) mod held_body;
+mod problem_page;
 pub(crate) mod problem_reply;
 
 use axum::extract::{Json, Request};

@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use penstock_api::problem::{Problem, ProblemCode, ProblemDocument};
 use penstock_proto::text;
 
+use super::problem_page;
+
 /// The media type of problems (RFC 9457, 6.1).
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Longest problem of a peer that is read, in bytes.
@@ -45,6 +47,8 @@ pub(crate) struct Answered {
     pub(crate) method: String,
     /// Its path.
     pub(crate) path: String,
+    /// True if a person reads the answer, as a page.
+    pub(crate) wants_page: bool,
 }
 
 /// Turns an error into the problem details that a user gets, whoever wrote it: a handler, a layer
@@ -63,7 +67,7 @@ pub(crate) async fn detailed(response: Response, answered: &Answered) -> Respons
         Some(problem) => problem,
         None => read_problem(status, body).await,
     };
-    let Answered { id, method, path } = answered;
+    let Answered { id, method, path, wants_page } = answered;
     if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
         tracing::error!(request = id, method, path, %problem, "request failed");
     } else {
@@ -73,8 +77,11 @@ pub(crate) async fn detailed(response: Response, answered: &Answered) -> Respons
     if let Some(seconds) = document.retry_after_s {
         parts.headers.insert(header::RETRY_AFTER, seconds.into());
     }
-    parts.headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
     parts.headers.remove(header::CONTENT_LENGTH);
+    if *wants_page {
+        return problem_page::response(parts, &document.details, id);
+    }
+    parts.headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
     // Our own types always have a JSON form.
     let body = serde_json::to_vec(&document).unwrap_or_default();
     Response::from_parts(parts, Body::from(body))
@@ -106,7 +113,8 @@ mod tests {
     use super::*;
 
     fn answered() -> Answered {
-        Answered { id: "7f".into(), method: "GET".into(), path: "/x".into() }
+        let (id, method, path) = ("7f".into(), "GET".into(), "/x".into());
+        Answered { id, method, path, wants_page: false }
     }
 
     async fn document(response: Response) -> (Response, ProblemDocument) {

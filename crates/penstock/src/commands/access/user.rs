@@ -101,6 +101,10 @@ struct SetArgs {
     /// do; `none` takes it away
     #[arg(long)]
     group: Option<String>,
+    /// Identifier of the user at the site's OpenID provider (claim `sub`), by which it logs in
+    /// there from now on; `none` takes it away
+    #[arg(long)]
+    subject: Option<String>,
     /// Lock the user out: no token, password or session of it is accepted
     #[arg(long, conflicts_with = "enable")]
     disable: bool,
@@ -204,6 +208,7 @@ fn request_of(args: &SetArgs, known: Option<&UserView>) -> UserRequest {
         grants: Some(grants),
         account: args.account.as_ref().map(or_none),
         group: args.group.as_ref().map(or_none),
+        subject: args.subject.as_ref().map(or_none),
     }
 }
 
@@ -227,7 +232,12 @@ fn print(users: &[UserView], json: bool) -> anyhow::Result<()> {
     let head = ["USER", "ROLE", "GROUP", "ACCOUNT", "PASSWORD", "TOKENS", "SESSIONS", "GRANTS"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(users.iter().map(|user| {
-        let locked = if user.disabled { ", locked" } else { "" };
+        let lacks_role = user.identity.as_ref().is_some_and(|identity| !identity.has_role);
+        let locked = match (user.disabled, lacks_role) {
+            (true, _) => ", locked",
+            (false, true) => ", without a group",
+            (false, false) => "",
+        };
         let grants = user.grants.iter().map(|(store, grant)| format!("{store}={grant}"));
         let grants: Vec<_> = grants.collect();
         [

@@ -38,6 +38,7 @@ class AsyncUsers:
         grants: Mapping[str, StoreGrant] | None = None,
         account: str | None = None,
         group: str | None = None,
+        subject: str | None = None,
     ) -> UserView:
         """Makes a user, or changes one; what is not given stays as it is.
 
@@ -49,6 +50,8 @@ class AsyncUsers:
             account: Account of the hosts as which its transfers use mapped stores. An empty text
                 takes it away.
             group: Group with which it shares the queue. An empty text takes it away.
+            subject: Identifier of the user at the site's OpenID provider, by which it logs in
+                there. An empty text takes it away.
         """
         if role is None or disabled is None:
             known = await self._known(name)
@@ -62,6 +65,8 @@ class AsyncUsers:
             body["account"] = account
         if group is not None:
             body["group"] = group
+        if subject is not None:
+            body["subject"] = subject
         operation = operations.USERS_SET
         return await self._connection.call(operation, UserView, {"name": name}, json=body)
 

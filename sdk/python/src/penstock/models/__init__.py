@@ -1,6 +1,14 @@
 """Objects of the API."""
 
-from .access import MeView, Scope, StoreGrant, TokenView, UserRole, UserView
+from .access import (
+    MeView,
+    ProviderIdentity,
+    Scope,
+    StoreGrant,
+    TokenView,
+    UserRole,
+    UserView,
+)
 from .base import OpenEnum, View
 from .cluster import (
     ClusterView,
@@ -34,6 +42,7 @@ from .login import (
     DeviceToken,
     DeviceView,
     LinkView,
+    ProviderMethod,
     SessionView,
 )
 from .options import (
@@ -259,6 +268,8 @@ __all__ = [
     "ProgressSummary",
     "Promise",
     "Proof",
+    "ProviderIdentity",
+    "ProviderMethod",
     "QueueEntry",
     "QueueFilter",
     "QueueGroupShare",

@@ -56,6 +56,21 @@ class StoreGrant(View):
     """Writing files: transfers to the store."""
 
 
+class ProviderIdentity(View):
+    """The identity of a user at an OpenID provider.
+
+    Issuer and subject together name one person for good.
+    """
+
+    issuer: str
+    """The provider, as it names itself."""
+    subject: str
+    """The identifier of the person there."""
+    has_role: bool = True
+    """False after a log-in at which no group of the person had a role: until a later one gives a
+    role, no token, password or session of the user is accepted."""
+
+
 class UserView(View):
     """A user as an administrator sees it."""
 
@@ -79,6 +94,8 @@ class UserView(View):
     """Number of its sessions that are not over."""
     has_password: bool = False
     """True if it has a password."""
+    identity: ProviderIdentity | None = None
+    """Its identity at the site's OpenID provider; none for a user that logs in otherwise."""
 
 
 class TokenView(View):

@@ -8,6 +8,15 @@ from .access import Scope
 from .base import OpenEnum, View
 
 
+class ProviderMethod(View):
+    """Log-in at the site's OpenID provider, by a browser."""
+
+    name: str = ""
+    """Name of the provider, for the text of a button."""
+    start: str = ""
+    """Path that a browser opens to log in; `return` names the path of the site to return to."""
+
+
 class AuthMethods(View):
     """The ways to log in that a site offers."""
 
@@ -15,6 +24,8 @@ class AuthMethods(View):
     """Name and password."""
     device: bool = False
     """The device grant of RFC 8628."""
+    oidc: ProviderMethod | None = None
+    """The site's OpenID provider; none if it has none."""
     url: str | None = None
     """Address of the HTTPS API of the peer that answers; none if it serves none."""
 
@@ -36,6 +47,8 @@ class SessionView(View):
     """The program that logged in, as it names itself."""
     is_current: bool = False
     """True for the session of the request itself."""
+    at_provider: bool = False
+    """True if its user logged in at the site's OpenID provider."""
 
 
 class LinkView(View):
