@@ -89,6 +89,7 @@ run hpc transfer submit lab:raw/run7 hpc:scratch/before --wait >/dev/null
 run hpc site ca > "$work/ca.pem"
 address=$(sed -n 's/.*served over HTTPS.*address=\([0-9.:]*\).*/\1/p' "$work/hpc.log")
 
+faulty=()
 for role; do
     run hpc user set "$role" --role "$role" --grant scratch=list,read,write >/dev/null
     token=$(run hpc token create --user "$role")
@@ -100,5 +101,6 @@ for role; do
         --max-time "$seconds" --request-timeout 60 --continue-on-failure \
         --exclude-operation-id follow_transfers --exclude-operation-id rotate_keys \
         --checks all --exclude-checks positive_data_acceptance \
-        --no-color)
+        --no-color) || faulty+=("$role")
 done
+[ ${#faulty[@]} -eq 0 ] || { printf 'error: faults as %s\n' "${faulty[*]}" >&2; exit 1; }

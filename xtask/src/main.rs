@@ -41,7 +41,8 @@ Usage: cargo xtask <COMMAND>
                     docs deny fuzz bench
   verify long [STEP...]
                     checks what takes long, or the steps named: bare (the first minute on bare
-                    releases of Debian) schemathesis (all kinds of requests to a daemon)
+                    releases of Debian) schemathesis (all kinds of requests to a daemon) lowest
+                    (the Python client with the oldest libraries)
   fix               formats, wraps Markdown, and applies what clippy suggests
   wrap              wraps Markdown at 100 columns
   reference         writes docs/{reference,problems,api}.md, openapi/penstock-v1.json, and the
@@ -59,7 +60,7 @@ Usage: cargo xtask <COMMAND>
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 
 /// The steps of `verify long`, in the order they run.
-const LONG_STEPS: [&str; 2] = ["bare", "schemathesis"];
+const LONG_STEPS: [&str; 3] = ["bare", "schemathesis", "lowest"];
 /// The steps of `verify`, in the order they run.
 const STEPS: [&str; 10] =
     ["format", "tidy", "clippy", "test", "reference", "sdk", "docs", "deny", "fuzz", "bench"];
@@ -131,6 +132,7 @@ fn verify_long(steps: &[&str]) -> anyhow::Result<()> {
     Steps::named(steps, &LONG_STEPS)?
         .run("bare", || bare::check(&root()))
         .run("schemathesis", || schemathesis::check(&root()))
+        .run("lowest", || sdk::check_lowest(&root()))
         .finish()
 }
 

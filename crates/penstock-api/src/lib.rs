@@ -31,7 +31,7 @@
 //! | [`endpoints`] | users, daemon, its peers: the table of all endpoints of `/api/v1` |
 //! | [`queue`] | users, controller: rules of the queue, deadlines, actions on many transfers |
 //! | `openapi` | users, daemon: the OpenAPI document of `/api/v1`; with the feature `openapi` |
-//! | [`rest`] | users, daemon: events, sites, pairing, stores and their entries, audit log |
+//! | [`rest`] | users, daemon: events, sites, stores, audit log; reading of requests |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`settings`] | operators, daemon: the configuration and its faults |
 //! | [`site`] | sites: opening a data set, pairing |

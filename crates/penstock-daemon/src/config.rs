@@ -42,9 +42,9 @@ pub use error::{
 };
 pub use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 pub use secret::Secret;
+use secret::SecretPlaces;
 pub(crate) use unix_accounts::MappedUser;
 pub use unix_accounts::UnixAccounts;
-use secret::SecretPlaces;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.

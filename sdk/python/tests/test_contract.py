@@ -5,14 +5,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 import penstock
 from penstock import AsyncPenstock, Penstock, models
 from penstock._codes import AREAS
 from penstock._operations import OPERATIONS, Repeat
+from penstock._reply import api_error
 from penstock.errors import FAMILIES
 from penstock.models import OpenEnum, View
+from tests.samples import problem
 from tools import generate
 
 _API = "/api/v1"
@@ -93,11 +96,13 @@ def test_both_clients_have_the_same_methods() -> None:
         assert methods == _methods(other)
 
 
+@pytest.mark.tools
 def test_what_is_written_by_the_generator_is_as_it_would_write_it() -> None:
     """Promise: the synchronous client follows the asynchronous one."""
     assert generate.differing() == []
 
 
+@pytest.mark.tools
 def test_what_the_generator_does_not_write_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +117,21 @@ def test_what_the_generator_does_not_write_is_found(
 def test_every_area_of_problems_has_a_class() -> None:
     """Promise: each code of the registry becomes an error of its family."""
     assert set(AREAS.values()) == set(FAMILIES)
+
+
+def test_every_code_is_an_error_of_its_class() -> None:
+    """Promise: each code of the registry has the class of its area; an unknown one survives."""
+    listed = re.compile(r"^\| `([a-z0-9-]+)` \|", re.M)
+    codes = set(listed.findall((REPOSITORY / "docs/problems.md").read_text()))
+    assert len(codes) > 150
+    for code in codes:
+        error = api_error(problem(409, code))
+        assert (type(error), error.code) == (FAMILIES[AREAS[code]], code)
+    later = {"code": "molten", "exit": "melted", "detail": "too hot", "colour": "red"}
+    error = api_error(httpx2.Response(418, json=later))
+    assert type(error) is penstock.ApiError
+    assert (error.code, error.exit, error.exit.is_known) == ("molten", "melted", False)
+    assert error.problem.model_extra == {"colour": "red"}
 
 
 def _rust_items(kind: str) -> dict[str, list[set[str]]]:

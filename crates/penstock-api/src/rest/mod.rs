@@ -6,6 +6,7 @@
 
 mod audit;
 mod page;
+pub mod request_body;
 mod stores;
 mod transfer_request;
 mod transfer_view;

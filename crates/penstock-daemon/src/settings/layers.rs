@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use penstock_api::rest::request_body::nearest;
 use penstock_api::settings::{FaultLevel, SettingFault};
 use penstock_exit::{ExitCode, Failure};
 
-use super::reading::{FAULTS_MAX, fault, nearest, read};
+use super::reading::{FAULTS_MAX, fault, read};
 use super::statements::{Remark, host_remarks, remarks};
 use super::table::{Kind, SETTINGS};
 use super::tree::{Node, Origin, Place, SourceFile, steps};

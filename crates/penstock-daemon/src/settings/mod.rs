@@ -20,6 +20,5 @@ mod tree;
 
 pub(crate) use layers::Stamp;
 pub use layers::{Layers, LoadError, Loaded, listed};
-pub(crate) use reading::nearest;
 pub use reload::{Merged, merge};
 pub use table::{Kind, SETTINGS, Setting, find};

@@ -3,6 +3,7 @@
 //! serde stops at the first fault. So the value with the fault is taken out of the tree, and the
 //! rest is read again, until nothing is wrong any more. The types alone say which keys there are.
 
+use penstock_api::rest::request_body::nearest;
 use penstock_api::settings::{FaultLevel, SettingFault};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
@@ -96,13 +97,6 @@ fn unreadable(node: &Node, name: &str, message: &str) -> SettingFault {
 /// Returns the first word in back-quotes of a message that begins with a text.
 fn quoted<'a>(message: &'a str, begin: &str) -> Option<&'a str> {
     message.strip_prefix(begin)?.strip_prefix('`')?.split('`').next()
-}
-
-/// Returns the known word that a wrong one is a misspelling of.
-pub(crate) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let far = |known: &&str| strsim::damerau_levenshtein(key, known);
-    let found = known.min_by_key(far)?;
-    (far(&found) <= 1 + key.len() / 4).then_some(found)
 }
 
 /// Says where a key belongs that another table has, or else which keys there are.

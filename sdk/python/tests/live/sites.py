@@ -53,6 +53,11 @@ class Site:
     def client(self, **arguments: Any) -> Penstock:
         return Penstock(self.url, **arguments)
 
+    def configure(self, table: str) -> None:
+        """Adds a table to the configuration, for the next start."""
+        with (self.directory / "penstock.toml").open("a") as file:
+            file.write(f"\n{table}\n")
+
     def run(self, *arguments: str, stdin: str = "") -> str:
         """Runs a command of the program, and returns what it prints."""
         command = [program(), *arguments, "--dir", self.directory]

@@ -189,7 +189,7 @@ operations! {
     MAKE_SETUP_LINK => 201 Json LinkView;
     SET_UP body(Json SetUpRequest) => 201 Json SessionView;
     ACCEPT_INVITATION body(Json InvitationRequest) => 201 Json SessionView;
-    BEGIN_DEVICE body(Form DeviceRequest) => 200 Json DeviceAuthorization;
+    BEGIN_DEVICE body(Form DeviceRequest) => 200 Json DeviceAuthorization, 400 Json DeviceError;
     GET_DEVICE_TOKEN body(Form DeviceTokenRequest) => 200 Json DeviceToken, 400 Json DeviceError;
     SHOW_DEVICE query(DeviceQuery) => 200 Json DeviceView;
     APPROVE_DEVICE body(Json DeviceApproval) => 204;

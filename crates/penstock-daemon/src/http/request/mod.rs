@@ -1,12 +1,12 @@
 //! Bodies and parameters of requests.
 
 mod strict_body;
-mod unknown_field;
 
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Json, Query, Request};
 use axum::http::request::Parts;
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::request_body;
 use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
 use penstock_proto::id::Name;
 use schemars::JsonSchema;
@@ -47,7 +47,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         let Query(value) = query.map_err(|rejection: QueryRejection| {
             let why = rejection.body_text();
-            let known = unknown_field::problem_of(&why, |name| format!("?{name}"));
+            let known = request_body::unknown_field(&why, |name| format!("?{name}"));
             ProblemReply(known.unwrap_or_else(|| {
                 Problem::new(ProblemCode::Query, "the query is wrong").because(why)
             }))

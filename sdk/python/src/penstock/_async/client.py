@@ -70,21 +70,37 @@ class AsyncPenstock:
         )
         self._connection = AsyncConnection(settings, transport)
         self.transfers = AsyncTransfers(self._connection)
+        """Submits, follows and steers transfers."""
         self.plans = AsyncPlans(self._connection, self.transfers)
+        """Makes plans, and transfers that follow them."""
         self.stores = AsyncStores(self._connection)
+        """Stores of the own site."""
         self.sites = AsyncSites(self._connection)
+        """The own site's pairings, and stores of paired sites."""
         self.peers = AsyncPeers(self._connection)
+        """Peers of the own site."""
         self.site = AsyncSite(self._connection)
+        """State, health and events of the own site."""
         self.queue = AsyncQueue(self._connection)
+        """Order of the transfers that wait, and the rules of operators."""
         self.settings = AsyncConfiguration(self._connection)
+        """Configuration of the daemon that is asked."""
         self.users = AsyncUsers(self._connection)
+        """Users of the site."""
         self.tokens = AsyncTokens(self._connection)
+        """Tokens of users."""
         self.webhooks = AsyncWebhooks(self._connection)
+        """Webhooks of the site."""
         self.sessions = AsyncSessions(self._connection)
+        """Log-ins by name and password."""
         self.auth = AsyncAuth(self._connection)
+        """Other ways to log in."""
         self.audit = AsyncAudit(self._connection)
+        """Audit logs of all peers."""
         self.orphans = AsyncOrphans(self._connection)
+        """Leftovers of abandoned transfers."""
         self.cluster = AsyncCluster(self._connection)
+        """Recovery of a site that has lost hosts."""
 
     @classmethod
     def from_env(

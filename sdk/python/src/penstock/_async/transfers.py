@@ -1,6 +1,6 @@
 """Transfers: submits, follows and steers them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from typing import Self
@@ -117,7 +117,7 @@ class _AsyncBound(View):
         """Sets its rate limit, also while it runs; none removes it."""
         return await self._transfers.limit(self.id, rate_bits_per_s)
 
-    def failures(self) -> AsyncIterator[FailedItem]:
+    def failures(self) -> AsyncGenerator[FailedItem]:
         """Iterates over all failed items, however many they are."""
         return self._transfers.failures(self.id)
 
@@ -133,7 +133,7 @@ class _AsyncBound(View):
         """Returns the list of another checksum, if it was asked for."""
         return self._transfers.checksums(self.id, kind)
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> AsyncGenerator[Event]:
         """Iterates over its events until its end; see `transfers.events`."""
         return self._transfers.events(self.id)
 
@@ -408,7 +408,7 @@ class AsyncTransfers:
         """Has a transfer wait for its turn as others do. For operators."""
         return await self._one(operations.TRANSFERS_REMOVE_URGENT, id)
 
-    async def failures(self, id: str) -> AsyncIterator[FailedItem]:
+    async def failures(self, id: str) -> AsyncGenerator[FailedItem]:
         """Iterates over all failed items of a transfer, however many they are."""
         operation = operations.TRANSFERS_FAILURES
         async for line in self._connection.lines(operation, {"id": id}):
@@ -429,14 +429,14 @@ class AsyncTransfers:
         segments = {"id": id, "kind": str(kind)}
         return AsyncDocument(self._connection, operations.TRANSFERS_CHECKSUMS, segments)
 
-    def events(self, id: str) -> AsyncIterator[Event]:
+    def events(self, id: str) -> AsyncGenerator[Event]:
         """Iterates over the events of a transfer: its state, failures, and its summary at the end.
 
         A restart of the daemon is survived; the state after it follows at once.
         """
         return self._follow(id, Deadline(None))
 
-    def all_events(self, *, after: str | None = None) -> AsyncIterator[Event]:
+    def all_events(self, *, after: str | None = None) -> AsyncGenerator[Event]:
         """Iterates over the events of all transfers that the caller may see, without an end.
 
         It begins now, or after the event whose `event_id` is `after`. A connection that breaks is

@@ -71,21 +71,37 @@ class Penstock:
         )
         self._connection = Connection(settings, transport)
         self.transfers = Transfers(self._connection)
+        """Submits, follows and steers transfers."""
         self.plans = Plans(self._connection, self.transfers)
+        """Makes plans, and transfers that follow them."""
         self.stores = Stores(self._connection)
+        """Stores of the own site."""
         self.sites = Sites(self._connection)
+        """The own site's pairings, and stores of paired sites."""
         self.peers = Peers(self._connection)
+        """Peers of the own site."""
         self.site = Site(self._connection)
+        """State, health and events of the own site."""
         self.queue = Queue(self._connection)
+        """Order of the transfers that wait, and the rules of operators."""
         self.settings = Configuration(self._connection)
+        """Configuration of the daemon that is asked."""
         self.users = Users(self._connection)
+        """Users of the site."""
         self.tokens = Tokens(self._connection)
+        """Tokens of users."""
         self.webhooks = Webhooks(self._connection)
+        """Webhooks of the site."""
         self.sessions = Sessions(self._connection)
+        """Log-ins by name and password."""
         self.auth = Auth(self._connection)
+        """Other ways to log in."""
         self.audit = Audit(self._connection)
+        """Audit logs of all peers."""
         self.orphans = Orphans(self._connection)
+        """Leftovers of abandoned transfers."""
         self.cluster = Cluster(self._connection)
+        """Recovery of a site that has lost hosts."""
 
     @classmethod
     def from_env(

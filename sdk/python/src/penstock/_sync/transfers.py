@@ -2,7 +2,7 @@
 """Transfers: submits, follows and steers them."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from datetime import datetime
 from typing import Self
@@ -118,7 +118,7 @@ class _AsyncBound(View):
         """Sets its rate limit, also while it runs; none removes it."""
         return self._transfers.limit(self.id, rate_bits_per_s)
 
-    def failures(self) -> Iterator[FailedItem]:
+    def failures(self) -> Generator[FailedItem]:
         """Iterates over all failed items, however many they are."""
         return self._transfers.failures(self.id)
 
@@ -134,7 +134,7 @@ class _AsyncBound(View):
         """Returns the list of another checksum, if it was asked for."""
         return self._transfers.checksums(self.id, kind)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event]:
         """Iterates over its events until its end; see `transfers.events`."""
         return self._transfers.events(self.id)
 
@@ -405,7 +405,7 @@ class Transfers:
         """Has a transfer wait for its turn as others do. For operators."""
         return self._one(operations.TRANSFERS_REMOVE_URGENT, id)
 
-    def failures(self, id: str) -> Iterator[FailedItem]:
+    def failures(self, id: str) -> Generator[FailedItem]:
         """Iterates over all failed items of a transfer, however many they are."""
         operation = operations.TRANSFERS_FAILURES
         for line in self._connection.lines(operation, {"id": id}):
@@ -426,14 +426,14 @@ class Transfers:
         segments = {"id": id, "kind": str(kind)}
         return Document(self._connection, operations.TRANSFERS_CHECKSUMS, segments)
 
-    def events(self, id: str) -> Iterator[Event]:
+    def events(self, id: str) -> Generator[Event]:
         """Iterates over the events of a transfer: its state, failures, and its summary at the end.
 
         A restart of the daemon is survived; the state after it follows at once.
         """
         return self._follow(id, Deadline(None))
 
-    def all_events(self, *, after: str | None = None) -> Iterator[Event]:
+    def all_events(self, *, after: str | None = None) -> Generator[Event]:
         """Iterates over the events of all transfers that the caller may see, without an end.
 
         It begins now, or after the event whose `event_id` is `after`. A connection that breaks is
