@@ -1,0 +1,36 @@
+/** A link to a page that the caller may use; else its words alone. */
+
+import { createContext, type ReactNode, useContext } from "react";
+import { Link, matchRoute, useRouter } from "wouter";
+
+/** Paths of the pages that the caller may use. */
+export const Reachable = createContext<readonly string[]>([]);
+
+/** Returns a function that says whether a link leads to a page which the caller may use. */
+export function useReaches(): (to: string) => boolean {
+  const paths = useContext(Reachable);
+  const { parser } = useRouter();
+  return (to) => {
+    const path = to.split(/[?#]/)[0] ?? to;
+    return paths.some((route) => matchRoute(parser, route, path)[0]);
+  };
+}
+
+export function LinkTo({
+  to,
+  className,
+  children,
+}: {
+  to: string;
+  className?: string;
+  children: ReactNode;
+}) {
+  const reaches = useReaches();
+  return reaches(to) ? (
+    <Link href={to} className={className}>
+      {children}
+    </Link>
+  ) : (
+    <span className={className}>{children}</span>
+  );
+}
