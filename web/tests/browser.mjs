@@ -46,7 +46,7 @@ export async function openPage(browser, site, options = {}) {
   page.setDefaultTimeout(10_000);
   page.on("console", (message) => {
     const text = message.text();
-    if (message.type() !== "log" && !allowed.some((one) => one.test(text))) {
+    if (["error", "warning"].includes(message.type()) && !allowed.some((one) => one.test(text))) {
       faults.push(`${message.type()}: ${text}`);
     }
   });

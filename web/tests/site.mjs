@@ -16,6 +16,9 @@ const root = path.resolve(import.meta.dirname, "../..");
 export const BIN = process.env.PENSTOCK_BIN ?? path.join(root, "target/debug/penstock");
 export const PASSWORD = "four quiet blue pipes";
 
+/** A directory to serve the page from, such as `dist`, in place of the page in the program. */
+const WEB_DIR = process.env.PENSTOCK_WEB_DIR;
+
 /** Longest time for a daemon to be ready, in milliseconds. */
 const READY_MS = 20_000;
 
@@ -61,6 +64,15 @@ export class Site {
     return stdout.trim();
   }
 
+  /** Runs a command with `--json`, and returns the objects that it prints, one a line. */
+  async list(...words) {
+    const text = await this.penstock(...words, "--json");
+    return text
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line));
+  }
+
   /** Runs a command with a text as its standard input. */
   async penstockWith(input, ...words) {
     const env = { ...process.env, PENSTOCK_DIR: this.dir };
@@ -84,7 +96,8 @@ export class Site {
   /** Starts the daemon, and waits until it is ready. */
   async start() {
     const env = { ...process.env, PENSTOCK_DIR: this.dir };
-    const child = spawn(BIN, ["daemon"], { env, stdio: ["ignore", "pipe", "pipe"] });
+    const words = WEB_DIR ? ["--web-dir", path.resolve(WEB_DIR)] : [];
+    const child = spawn(BIN, ["daemon", ...words], { env, stdio: ["ignore", "pipe", "pipe"] });
     this.daemon = child;
     let log = "";
     child.stderr.on("data", (part) => {

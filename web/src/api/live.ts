@@ -131,9 +131,15 @@ export class Live {
         () => "lost" as const,
         (error) => (isElection(error) ? ("electing" as const) : error),
       );
-      if (signal.aborted || isLoggedOut(lost)) {
-        // The dialog of the session begins a new stream.
-        void this.queries.invalidateQueries({ queryKey: keys.me });
+      if (signal.aborted) {
+        return;
+      }
+      if (isLoggedOut(lost)) {
+        // The daemon is there. The gate learns that nobody is logged in, and asks for a log-in,
+        // which begins a new stream.
+        onlineManager.setOnline(true);
+        this.set({ contact: "live", since: Date.now(), nextTry: null });
+        void this.queries.refetchQueries({ queryKey: keys.me });
         return;
       }
       tries = this.state.contact === "live" || this.state.contact === "behind" ? 0 : tries + 1;

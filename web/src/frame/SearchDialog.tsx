@@ -25,17 +25,12 @@ interface Props {
 
 export function SearchDialog({ routes, opened, onClose }: Props) {
   return (
-    <Modal
-      opened={opened}
-      onClose={onClose}
-      withCloseButton={false}
-      lockScroll={false}
-      padding={0}
-      yOffset="12vh"
-      aria-label="Search"
-    >
-      <SearchBox routes={routes} onClose={onClose} />
-    </Modal>
+    <Modal.Root opened={opened} onClose={onClose} lockScroll={false} yOffset="12vh">
+      <Modal.Overlay />
+      <Modal.Content aria-label="Search">
+        <SearchBox routes={routes} onClose={onClose} />
+      </Modal.Content>
+    </Modal.Root>
   );
 }
 

@@ -1,6 +1,6 @@
 /** Lets in who is logged in, and asks for a log-in over the page when a session ends. */
 
-import { Button, Modal } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useEffect } from "react";
 import { Redirect, useLocation, useSearch } from "wouter";
@@ -9,6 +9,7 @@ import { LiveProvider } from "../api/live-context";
 import { isLoggedOut } from "../api/problem";
 import { type Me, useMe } from "../api/queries";
 import { LoginForm } from "../pages/access/LoginForm";
+import { Dialog } from "../ui/Dialog";
 import { ProblemBox } from "../ui/ProblemBox";
 import classes from "./SessionGate.module.css";
 
@@ -63,16 +64,7 @@ function SessionOver({ me, over }: { me: Me; over: boolean }) {
     navigate("/login");
   };
   return (
-    <Modal
-      opened={over}
-      onClose={() => {}}
-      withCloseButton={false}
-      closeOnEscape={false}
-      closeOnClickOutside={false}
-      lockScroll={false}
-      centered
-      title="Your session is over"
-    >
+    <Dialog opened={over} onClose={() => {}} closable={false} title="Your session is over">
       <p className={classes.why}>
         It was not used for long, or it was ended, or your rights have changed. Log in to go on:
         what you have typed is still here.
@@ -81,6 +73,6 @@ function SessionOver({ me, over }: { me: Me; over: boolean }) {
       <Button variant="subtle" color="gray" fullWidth mt="xs" onClick={leave}>
         Leave this page
       </Button>
-    </Modal>
+    </Dialog>
   );
 }

@@ -163,10 +163,9 @@ function UserMenu() {
   return (
     <Menu>
       <Menu.Target>
-        <button type="button" className={classes.user} aria-label={`User ${me?.user}`}>
-          <span className={classes.avatar} aria-hidden>
-            {me?.user.charAt(0).toUpperCase()}
-          </span>
+        <button type="button" className={classes.user}>
+          <span className={classes.avatar} data-letter={me?.user.charAt(0).toUpperCase()} />
+          <span className="for-readers">User </span>
           <span className={classes.name}>{me?.user}</span>
           <IconDown size={14} aria-hidden />
         </button>

@@ -1,6 +1,6 @@
 /** A question before what cannot be undone: it says the effect, and its button repeats the verb. */
 
-import { Button, Modal } from "@mantine/core";
+import { Button } from "@mantine/core";
 import {
   createContext,
   type ReactNode,
@@ -11,6 +11,7 @@ import {
   useState,
 } from "react";
 import { ActionButton } from "./ActionButton";
+import { Dialog } from "./Dialog";
 import { ProblemBox } from "./ProblemBox";
 
 interface Question {
@@ -71,7 +72,7 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
   return (
     <Confirm.Provider value={context}>
       {children}
-      <Modal opened={open} onClose={close} title={question?.title} lockScroll={false} centered>
+      <Dialog opened={open} onClose={close} title={question?.title}>
         <div>{question?.effect}</div>
         {error !== null && (
           <div style={{ marginTop: 12 }}>
@@ -90,7 +91,7 @@ export function ConfirmProvider({ children }: { children: ReactNode }) {
             {question?.verb}
           </ActionButton>
         </div>
-      </Modal>
+      </Dialog>
     </Confirm.Provider>
   );
 }

@@ -1,7 +1,7 @@
 /** Buttons and boxes that copy a text. */
 
 import { ActionIcon, Tooltip } from "@mantine/core";
-import { useEffect, useState } from "react";
+import { Fragment, useEffect, useState } from "react";
 import classes from "./Copy.module.css";
 import { IconCheck, IconCopy } from "./icons";
 
@@ -50,11 +50,30 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
   );
 }
 
+interface CommandProps {
+  command: string;
+  /** Where to type it, if that is not obvious: `at the other site`. */
+  where?: string;
+  label?: string;
+}
+
 /** A command of the shell, with a button that copies it. */
-export function CommandBox({ command, label }: { command: string; label?: string }) {
+export function CommandBox({ command, where, label }: CommandProps) {
+  // A line is broken between words only, so that no option is torn at its hyphens.
+  const words = command.split(" ").map((word, place) => ({ word, key: `${place} ${word}` }));
   return (
     <div className={classes.command}>
-      <code className={classes.text}>{command}</code>
+      <div className={classes.text}>
+        {where !== undefined && <span className={classes.where}>{where}</span>}
+        <code>
+          {words.map(({ word, key }, place) => (
+            <Fragment key={key}>
+              {place > 0 && " "}
+              <span className={classes.word}>{word}</span>
+            </Fragment>
+          ))}
+        </code>
+      </div>
       <CopyButton text={command} label={label ?? "Copy the command"} />
     </div>
   );

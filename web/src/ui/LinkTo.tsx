@@ -1,4 +1,4 @@
-/** A link to a page that the caller may use; else its words alone. */
+/** Links to pages that the caller may use. */
 
 import { createContext, type ReactNode, useContext } from "react";
 import { Link, matchRoute, useRouter } from "wouter";
@@ -16,15 +16,14 @@ export function useReaches(): (to: string) => boolean {
   };
 }
 
-export function LinkTo({
-  to,
-  className,
-  children,
-}: {
+interface Props {
   to: string;
   className?: string;
   children: ReactNode;
-}) {
+}
+
+/** A link, or its words alone. */
+export function LinkTo({ to, className, children }: Props) {
   const reaches = useReaches();
   return reaches(to) ? (
     <Link href={to} className={className}>
@@ -33,4 +32,9 @@ export function LinkTo({
   ) : (
     <span className={className}>{children}</span>
   );
+}
+
+/** A link whose words say nothing but that it is there: it is left out where it leads nowhere. */
+export function MoreLink(props: Props) {
+  return useReaches()(props.to) ? <LinkTo {...props} /> : null;
 }

@@ -3,6 +3,7 @@
 import { Button } from "@mantine/core";
 import { problemOf } from "../api/problem";
 import { copyWords, useCopied } from "./Copy";
+import { sentence } from "./format";
 import { IconCopy, IconFailed, IconRetry } from "./icons";
 import classes from "./ProblemBox.module.css";
 
@@ -10,11 +11,6 @@ interface Props {
   error: unknown;
   /** What to do again; offered where the same may succeed later. */
   onRetry?: () => void;
-}
-
-/** Returns the first letter as a capital one: the daemon writes errors as parts of a sentence. */
-export function sentence(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 export function ProblemBox({ error, onRetry }: Props) {

@@ -52,8 +52,13 @@ function options(props: Props, width: number): uPlot.Options {
     cursor: { y: false, points: { size: 6 } },
     padding: [8, 8, 0, 0],
     scales: {
-      x: { range: (_plot, min, max) => [Math.min(min, max - span), max] },
-      y: { range: (_plot, _min, max) => [0, Math.max(1_000, (max ?? 0) * 1.12)] },
+      x: {
+        range: (_plot, min, max) => {
+          const end = max ?? Date.now() / 1_000;
+          return [Math.min(min ?? end, end - span), end];
+        },
+      },
+      y: { range: (_plot, _min, max) => [0, Math.max(1_000_000, (max ?? 0) * 1.12)] },
     },
     axes: [
       {
@@ -63,7 +68,8 @@ function options(props: Props, width: number): uPlot.Options {
         font,
         size: 26,
         space: 90,
-        values: (_plot, ticks) => ticks.map((tick) => formatClock(tick * 1_000).slice(0, 5)),
+        values: (_plot, ticks, _axis, _space, step) =>
+          ticks.map((tick) => formatClock(tick * 1_000).slice(0, step < 60 ? 8 : 5)),
       },
       {
         stroke: dim,

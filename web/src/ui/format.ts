@@ -125,3 +125,8 @@ export function formatLocation(place: {
 export function shortId(id: string): string {
   return id.slice(0, 8);
 }
+
+/** Returns the first letter as a capital one: the daemon writes errors as parts of a sentence. */
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -25,7 +25,7 @@ export function AccessFrame({ title, subtitle, children }: Props) {
         {subtitle !== undefined && <div className={classes.subtitle}>{subtitle}</div>}
         {children}
       </main>
-      <p className={classes.host}>{window.location.host}</p>
+      <footer className={classes.host}>{window.location.host}</footer>
     </div>
   );
 }

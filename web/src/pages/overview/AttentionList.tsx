@@ -1,9 +1,9 @@
 /** What needs attention, or that nothing does. */
 
 import { useState } from "react";
+import { sentence } from "../../ui/format";
 import { IconAlert, IconFailed, IconOk } from "../../ui/icons";
 import { LinkTo, useReaches } from "../../ui/LinkTo";
-import { sentence } from "../../ui/ProblemBox";
 import classes from "./AttentionList.module.css";
 import type { Attention } from "./attention";
 
@@ -49,7 +49,7 @@ function Matter({ matter }: { matter: Attention }) {
     <li className={classes.matter} data-level={matter.level}>
       <Icon size={18} aria-label={matter.level === "bad" ? "bad" : "warning"} />
       <div className={classes.words}>
-        <p className={classes.what}>{sentence(matter.what)}.</p>
+        <p className={classes.what}>{matter.what}.</p>
         {matter.why !== "" && <p className="dim">{sentence(matter.why)}.</p>}
         {matter.action !== "" && <p>{sentence(matter.action)}.</p>}
       </div>

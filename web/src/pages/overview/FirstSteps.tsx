@@ -16,8 +16,8 @@ export function FirstSteps({ site }: { site: string }) {
           text="It prints a token, which the other site takes. Both show fingerprints: compare them."
           link={reaches("/sites") && <LinkTo to="/sites">Pair on the page</LinkTo>}
         >
-          <CommandBox command="penstock site pair" />
-          <CommandBox command="penstock site pair -       # at the other site" />
+          <CommandBox where="here" command="penstock site pair" />
+          <CommandBox where="at the other site" command="penstock site pair -" />
         </Step>
         <Step
           title="Check the paths"

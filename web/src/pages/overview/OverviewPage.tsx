@@ -5,7 +5,7 @@ import { api, unwrap } from "../../api/client";
 import { keys } from "../../api/keys";
 import { useLive } from "../../api/live-context";
 import { useActive, useHealth, useRight, useSites, useStatus } from "../../api/queries";
-import { LinkTo } from "../../ui/LinkTo";
+import { MoreLink } from "../../ui/LinkTo";
 import { Loaded } from "../../ui/Loaded";
 import { PageHeader } from "../../ui/PageHeader";
 import { Panel } from "../../ui/Panel";
@@ -53,7 +53,7 @@ export function OverviewPage() {
           <Panel
             title="Running"
             aside={running.length || undefined}
-            actions={<LinkTo to="/transfers">All transfers</LinkTo>}
+            actions={<MoreLink to="/transfers">All transfers</MoreLink>}
             flush
           >
             <Loaded query={active}>{() => <RunningList transfers={running} />}</Loaded>

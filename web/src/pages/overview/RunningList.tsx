@@ -69,8 +69,12 @@ function Running({ transfer }: { transfer: TransferSummary }) {
           </span>
         )}
         {errors > 0 && <span className={classes.errors}>{errors} failed</span>}
-        {limit ? <span>limited by {limit}</span> : reason && <span>{reason}</span>}
+        {limit ? <span>{limitWords(limit)}</span> : reason && <span>{reason}</span>}
       </div>
     </li>
   );
+}
+
+function limitWords(limit: string): string {
+  return limit.startsWith("the limit") ? "at its own limit" : `limited by ${limit}`;
 }

@@ -2,7 +2,7 @@
 
 import { useHealth, useSites } from "../../api/queries";
 import { formatCount } from "../../ui/format";
-import { LinkTo } from "../../ui/LinkTo";
+import { LinkTo, MoreLink } from "../../ui/LinkTo";
 import { Loaded } from "../../ui/Loaded";
 import { Panel } from "../../ui/Panel";
 import { ToneBadge } from "../../ui/StateBadge";
@@ -12,7 +12,7 @@ export function SiteFacts() {
   const health = useHealth();
   const sites = useSites();
   return (
-    <Panel title="Site" actions={<LinkTo to="/peers">Peers</LinkTo>}>
+    <Panel title="Site" actions={<MoreLink to="/peers">Peers</MoreLink>}>
       <Loaded query={health}>
         {(view) => (
           <ul className={classes.list}>

@@ -49,13 +49,13 @@ test("Promise: the worst comes first, and each matter once", () => {
   const waits = transfer({
     id: "b",
     state: "queued",
-    waiting: { code: "store-offline", since: "2026-11-26T11:00:00Z", text: "store is away" },
+    waiting: { code: "store-offline", since: "2026-11-26T11:00:00Z", text: "the store raw" },
   });
   const failed = transfer({ state: "failed", label: "run 7", failures: { count: 3 } });
   const found = attention({ ...QUIET, troubled: [waits, failed, failed] });
   expect(found.map((one) => [one.level, one.what])).toEqual([
     ["bad", "run 7 failed: 3 items failed"],
-    ["warning", "Transfer b waits: store is away"],
+    ["warning", "Transfer b waits for the store raw"],
   ]);
 });
 

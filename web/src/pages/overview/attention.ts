@@ -2,7 +2,7 @@
 
 import type { Schemas } from "../../api/client";
 import type { TransferSummary } from "../../api/queries";
-import { formatCount, formatLocation, shortId } from "../../ui/format";
+import { formatCount, formatLocation, sentence, shortId } from "../../ui/format";
 
 export interface Attention {
   key: string;
@@ -61,7 +61,7 @@ function ofFinding(finding: Schemas["Finding"]): Attention[] {
     {
       key: `finding ${finding.code} ${finding.peer} ${finding.what}`,
       level: finding.level,
-      what: where + finding.what,
+      what: where === "" ? sentence(finding.what) : where + finding.what,
       why: finding.why,
       action: finding.action,
       to: "/peers",
@@ -97,7 +97,7 @@ function ofTransfer(transfer: TransferSummary, now: number): Attention[] {
     {
       key: `waits ${transfer.id}`,
       level: "warning",
-      what: `${nameOf(transfer)} waits: ${text}`,
+      what: `${nameOf(transfer)} waits for ${text}`,
       why: way,
       action: "",
       to,
