@@ -53,16 +53,17 @@ export function TopBar({ routes }: { routes: PageRoute[] }) {
 }
 
 function SiteRates() {
-  const { rates } = useLive();
+  const { rates, contact } = useLive();
+  const known = contact === "live" || contact === "behind";
   return (
     <span className={classes.rates}>
       <span className={classes.rate} data-idle={rates.in === 0 || undefined}>
         <IconIn size={15} aria-label="in" />
-        <Rate value={rates.in} />
+        {known ? <Rate value={rates.in} /> : "–"}
       </span>
       <span className={classes.rate} data-idle={rates.out === 0 || undefined}>
         <IconOut size={15} aria-label="out" />
-        <Rate value={rates.out} />
+        {known ? <Rate value={rates.out} /> : "–"}
       </span>
     </span>
   );

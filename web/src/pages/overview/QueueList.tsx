@@ -90,8 +90,16 @@ function linesOf(transfers: TransferSummary[], entries: readonly Entry[]): Line[
     .map((one) => ({
       id: one.id,
       name: nameOf(one),
-      why: one.waiting?.text || one.reason || one.state,
+      why: whyOf(one),
       start: places.get(one.id)?.entry.forecast_start,
       paused: one.state === "paused",
     }));
+}
+
+function whyOf({ state, waiting, reason }: TransferSummary): string {
+  if (state === "paused" && waiting?.on?.kind === "user") {
+    return `Paused by ${waiting.on.name}`;
+  }
+  const text = waiting?.text || reason;
+  return text === "" ? state : `Waits for ${text}`;
 }
