@@ -9,7 +9,7 @@ import { chromium } from "playwright-core";
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 /** Where pictures go, if they are wanted: `PENSTOCK_WEB_PICTURES`. */
-const PICTURES = process.env.PENSTOCK_WEB_PICTURES;
+export const PICTURES = process.env.PENSTOCK_WEB_PICTURES;
 
 export const WIDE = { width: 1280, height: 800 };
 export const NARROW = { width: 390, height: 844 };

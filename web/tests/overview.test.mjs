@@ -2,8 +2,20 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { checkAccess, inspect, logIn, openBrowser, openPage, picture } from "./browser.mjs";
+import {
+  checkAccess,
+  inspect,
+  logIn,
+  openBrowser,
+  openPage,
+  PICTURES,
+  picture,
+} from "./browser.mjs";
 import { PASSWORD, pair, sites, until } from "./site.mjs";
+
+/** For pictures transfers run longer, so that there is a history to be seen. */
+const FILES = PICTURES ? 240 : 40;
+const HISTORY_MS = PICTURES ? 60_000 : 0;
 
 let all;
 let lab;
@@ -16,8 +28,8 @@ before(async () => {
   await pair(lab, hpc);
   await Promise.all([
     hpc.user("anna", "operator"),
-    lab.data("raw", "run7", 40, 1 << 20),
-    lab.data("raw", "run8", 40, 1 << 20),
+    lab.data("raw", "run7", FILES, 1 << 20),
+    lab.data("raw", "run8", FILES, 1 << 20),
     lab.data("raw", "run9", 4, 1 << 16),
   ]);
 });
@@ -31,7 +43,7 @@ const submit = (...words) => hpc.penstock("transfer", "submit", ...words);
 
 test("Promise: the overview tells what fails, what moves, and what waits and why", async () => {
   await submit("lab:raw/none", "hpc:scratch/none/", "--label", "calibration").catch(() => {});
-  await submit("lab:raw/run7", "hpc:scratch/", "--label", "run 7", "--bwlimit", "16Mbit/s");
+  await submit("lab:raw/run7", "hpc:scratch/", "--label", "run 7", "--bwlimit", "12Mbit/s");
   await submit("lab:raw/run8", "hpc:scratch/b/", "--label", "run 8", "--bwlimit", "8Mbit/s");
   const last = await submit(
     "lab:raw/run9",
@@ -52,6 +64,7 @@ test("Promise: the overview tells what fails, what moves, and what waits and why
   // The figures are of the stream: they move without a request of the list.
   const share = await running.getAttribute("aria-valuenow");
   await until("progress", async () => (await running.getAttribute("aria-valuenow")) !== share);
+  await new Promise((resolve) => setTimeout(resolve, HISTORY_MS));
   await inspect(tab, "overview", () => running.waitFor());
   await page.getByRole("button", { name: "As table" }).click();
   await page.getByRole("table").waitFor();

@@ -50,7 +50,7 @@ function options(props: Props, width: number): uPlot.Options {
     height,
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
-    padding: [8, 8, 0, 0],
+    padding: [8, 30, 0, 0],
     scales: {
       x: {
         range: (_plot, min, max) => {
@@ -68,8 +68,13 @@ function options(props: Props, width: number): uPlot.Options {
         font,
         size: 26,
         space: 90,
-        values: (_plot, ticks, _axis, _space, step) =>
-          ticks.map((tick) => formatClock(tick * 1_000).slice(0, step < 60 ? 8 : 5)),
+        values: (plot, ticks, _axis, _space, step) =>
+          ticks.map((tick) =>
+            // At the left end its words would lie over those of the other axis.
+            plot.valToPos(tick, "x") < 30
+              ? null
+              : formatClock(tick * 1_000).slice(0, step < 60 ? 8 : 5),
+          ),
       },
       {
         stroke: dim,
