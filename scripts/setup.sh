@@ -195,15 +195,16 @@ want_moosefs() {
 NODE_OLDEST=20.19.0
 NODE=22.23.3
 NPM=11.1.0
-NPM_SHA512='rPMBrZud26lI/LcjQeLw/K5Hf1apXMKgkpNNEzp0YQYmM877+T1ZNKPcB2hnTi7e6fBNz8xLtMMn/w46fVUqGw=='
+NPM_SHA256=0f144846f78cc0eb230b0e228f736d5c06362e4ea867c72f059790568454abb7
 
-# fetch_package NAME VERSION SHA512 DIRECTORY: unpacks a package of npm's registry, if it is that one.
+# fetch_package NAME VERSION SHA256 DIRECTORY: unpacks a package of npm's registry, if it is the
+# one of that digest.
 fetch_package() {
     local file sum
     file=$(mktemp)
     curl --proto '=https' --tlsv1.2 -fsS --retry 3 -o "$file" \
         "https://registry.npmjs.org/$1/-/$1-$2.tgz" || { rm -f "$file" && return 1; }
-    sum=$(openssl dgst -sha512 -binary "$file" | base64 -w 0)
+    sum=$(sha256sum <"$file" | cut -d ' ' -f 1)
     if [ "$sum" != "$3" ]; then
         say "$1 $2 is not the file that was tested"
         rm -f "$file"
@@ -228,11 +229,11 @@ want_node() {
     case "$(uname -m)" in
         x86_64)
             kind=x64
-            sum='qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng=='
+            sum=00b5c43d88958dbbf45339c4d5e9a76289c7e25876fd08270b379e485e151fc5
             ;;
         aarch64)
             kind=arm64
-            sum='l3DAHZreylo+p9QXDtsOrjG2JXJqVzYXnAGmIQNOUNARcMppTO2cmewVQP+36tjJnSE+dzpMNtgW+c3oiDvXtA=='
+            sum=894b9938b215d40b3a38db094ef436d02b3bc7dd16f04fca145a4735cd9e9035
             ;;
         *)
             say "no Node for this kind of CPU; the web page stays unchecked"
@@ -241,10 +242,11 @@ want_node() {
     esac
     say "fetching Node $NODE into target/tools"
     if fetch_package "node-linux-$kind" "$NODE" "$sum" "$to" &&
-        fetch_package npm "$NPM" "$NPM_SHA512" "$to/npm"; then
+        fetch_package npm "$NPM" "$NPM_SHA256" "$to/npm"; then
         mkdir -p target/tools/bin
         ln -sf "$PWD/$to/bin/node" target/tools/bin/node
-        printf '#!/bin/sh\nexec node "%s" "$@"\n' "$PWD/$to/npm/bin/npm-cli.js" >target/tools/bin/npm
+        printf '#!/bin/sh\nexec node "%s" "$@"\n' "$PWD/$to/npm/bin/npm-cli.js" \
+            >target/tools/bin/npm
         chmod +x target/tools/bin/npm
     else
         say "no Node to be had; the web page stays unchecked"

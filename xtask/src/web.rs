@@ -1,8 +1,8 @@
 //! The web page in `web/`: built by Node, packed here, and tested in a browser.
 //!
 //! Users build Penstock without Node: `web/dist.tar` is committed, and the daemon contains it. The
-//! gate builds the page anew and compares every byte, so that nothing else than what the sources say
-//! can get in. Its files are compressed here, as the zlib of Node differs between CPUs and releases.
+//! gate builds the page anew and compares every byte, so that nothing gets in but what the sources
+//! say. Its files are compressed here, as the zlib of Node differs between CPUs and releases.
 
 use std::fs;
 use std::io::Write as _;
