@@ -6,7 +6,7 @@
 #   build  a C compiler and Rust: all that the build needs, as SQLite, BLAKE3 and AWS-LC are
 #          compiled from source that their crates bring along
 #   test   also file systems to break, MooseFS, network namespaces, cargo-deny, an OpenID provider,
-#          and b3sum and others that judge checksums
+#          b3sum and others that judge checksums, and Node and Chromium for the web page
 #   demo   also b3sum, the verifier that is not ours
 #
 # May be run any number of times: what is there is left alone. Packages need root, or sudo.
@@ -213,6 +213,82 @@ want_oidc_provider() {
     fi
 }
 
+# What builds the web page (web/README.md). Neither a build of Penstock nor its use needs it.
+NODE_OLDEST=20.19.0
+NODE=22.23.3
+NPM=11.1.0
+NPM_SHA256=0f144846f78cc0eb230b0e228f736d5c06362e4ea867c72f059790568454abb7
+
+# fetch_package NAME VERSION SHA256 DIRECTORY: unpacks a package of npm's registry, if it is the
+# one of that digest.
+fetch_package() {
+    local file sum
+    file=$(mktemp)
+    curl --proto '=https' --tlsv1.2 -fsS --retry 3 -o "$file" \
+        "https://registry.npmjs.org/$1/-/$1-$2.tgz" || { rm -f "$file" && return 1; }
+    sum=$(sha256sum <"$file" | cut -d ' ' -f 1)
+    if [ "$sum" != "$3" ]; then
+        say "$1 $2 is not the file that was tested"
+        rm -f "$file"
+        return 1
+    fi
+    mkdir -p "$4"
+    tar -xzf "$file" -C "$4" --strip-components=1
+    rm -f "$file"
+}
+
+node_version() { node --version 2>/dev/null | sed -n 's/^v//p'; }
+
+# Node and npm from the PATH, from the release's packages, or from npm's registry, by their digests.
+want_node() {
+    local kind sum to=target/tools/node
+    at_least "$(node_version)" "$NODE_OLDEST" && command -v npm >/dev/null && return 0
+    apt_update
+    if at_least "$(apt_candidate nodejs)" "$NODE_OLDEST" && [ -n "$(apt_candidate npm)" ]; then
+        apt_install nodejs npm
+        return
+    fi
+    case "$(uname -m)" in
+        x86_64)
+            kind=x64
+            sum=00b5c43d88958dbbf45339c4d5e9a76289c7e25876fd08270b379e485e151fc5
+            ;;
+        aarch64)
+            kind=arm64
+            sum=894b9938b215d40b3a38db094ef436d02b3bc7dd16f04fca145a4735cd9e9035
+            ;;
+        *)
+            say "no Node for this kind of CPU; the web page stays unchecked"
+            return
+            ;;
+    esac
+    say "fetching Node $NODE into target/tools"
+    if fetch_package "node-linux-$kind" "$NODE" "$sum" "$to" &&
+        fetch_package npm "$NPM" "$NPM_SHA256" "$to/npm"; then
+        mkdir -p target/tools/bin
+        ln -sf "$PWD/$to/bin/node" target/tools/bin/node
+        printf '#!/bin/sh\nexec node "%s" "$@"\n' "$PWD/$to/npm/bin/npm-cli.js" \
+            >target/tools/bin/npm
+        chmod +x target/tools/bin/npm
+    else
+        say "no Node to be had; the web page stays unchecked"
+    fi
+}
+
+# A browser for the tests of the web page. Ubuntu has none as a package of its own.
+want_chromium() {
+    local name
+    for name in chromium chromium-browser google-chrome; do
+        command -v "$name" >/dev/null 2>&1 && return 0
+    done
+    apt_update
+    if [ -n "$(apt_candidate chromium)" ]; then
+        apt_install chromium
+    else
+        say "no Chromium to be had; pages are not tested"
+    fi
+}
+
 case "${1:-test}" in
     build | test | demo) ;;
     *) by_hand "no such purpose: $1" "scripts/setup.sh [build|test|demo]" ;;
@@ -223,6 +299,8 @@ case "${1:-test}" in
     test)
         want_b3sum
         want_moosefs
+        want_node
+        want_chromium
         want_oidc_provider
         # It runs for a second: to optimise it would take minutes and gain nothing.
         want_tool cargo-deny --debug || say "no cargo-deny to be had; dependencies stay unchecked"

@@ -1,5 +1,5 @@
-//! The one door to the project's own checks: `cargo xtask verify | fix | wrap | reference | man |
-//! tidy | fuzz | bench | lab`.
+//! The one door to the project's own checks: `cargo xtask verify | fix | wrap | reference | web |
+//! man | tidy | fuzz | bench | lab`.
 //!
 //! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
 //! machine can repair. Each step says its name before and its duration after; all steps run, and
@@ -26,6 +26,7 @@ mod source;
 mod step;
 mod suite;
 mod tidy;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -38,7 +39,7 @@ const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
   verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference sdk
-                    docs deny fuzz bench
+                    web docs deny fuzz bench
   verify long [STEP...]
                     checks what takes long, or the steps named: bare (the first minute on bare
                     releases of Debian) schemathesis (all kinds of requests to a daemon) lowest
@@ -47,6 +48,7 @@ Usage: cargo xtask <COMMAND>
   wrap              wraps Markdown at 100 columns
   reference         writes docs/{reference,problems,api}.md, openapi/penstock-v1.json, and the
                     codes of the Python client
+  web               builds the web page, and packs it into web/dist.tar
   man DIR           writes a man page for each command into DIR
   tidy [--places]   only the limits on sizes, on imports between crates and modules, on the
                     language of comments, and on Markdown; `--places` lists each place that
@@ -62,8 +64,19 @@ Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 /// The steps of `verify long`, in the order they run.
 const LONG_STEPS: [&str; 3] = ["bare", "schemathesis", "lowest"];
 /// The steps of `verify`, in the order they run.
-const STEPS: [&str; 10] =
-    ["format", "tidy", "clippy", "test", "reference", "sdk", "docs", "deny", "fuzz", "bench"];
+const STEPS: [&str; 11] = [
+    "format",
+    "tidy",
+    "clippy",
+    "test",
+    "reference",
+    "sdk",
+    "web",
+    "docs",
+    "deny",
+    "fuzz",
+    "bench",
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -74,6 +87,7 @@ fn main() -> ExitCode {
         ["fix"] => fix(),
         ["wrap"] => documents::wrap(&root()),
         ["reference"] => reference::write(&root()),
+        ["web"] => web::write(&root()),
         ["man", directory] => reference::man(&root(), directory),
         ["tidy"] => Steps::all().run("tidy", || tidy::check(&root(), false)).finish(),
         ["tidy", "--places"] => Steps::all().run("tidy", || tidy::check(&root(), true)).finish(),
@@ -118,6 +132,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
         .run("test", || suite::run(&root))
         .run("reference", || reference::check(&root))
         .run("sdk", || sdk::check(&root))
+        .run("web", || web::check(&root))
         .run("docs", || {
             let doc = ["doc", "--workspace", "--no-deps", "--locked"];
             cargo(&doc, &[("RUSTDOCFLAGS", "-D warnings")])

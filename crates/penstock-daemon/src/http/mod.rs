@@ -3,7 +3,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `port` | the data port: lanes and HTTP, told apart |
-//! | `web` | the HTTPS listener of the API |
+//! | `web` | the HTTPS listener of the API, and the web page |
 //! | `origin` | the address of a client, the host it asked for, the page that sent the request |
 //! | `client` | the principal and the id of a request |
 //! | `socket` | the Unix socket of the local API |
@@ -32,6 +32,6 @@ pub(crate) mod request_budget;
 pub(crate) mod router;
 pub(crate) mod site;
 pub(crate) mod socket;
-pub(crate) mod web;
+pub mod web;
 
 pub use exchange::{decode, encode, exchange, problem_of, read, send, send_as};

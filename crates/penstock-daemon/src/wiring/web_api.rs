@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::config::{Config, WebConfig};
 use crate::http::client::{authenticate, identify, record};
 use crate::http::origin::{Door, SharedDoor, admit};
-use crate::http::web::WebListener;
+use crate::http::web::{WebListener, WebPage, serve_page};
 use crate::metrics::heartbeat::Heartbeat;
 use crate::metrics::site::WebFigures;
 use crate::site::context::Site;
@@ -107,8 +107,8 @@ pub(super) fn runtime() -> anyhow::Result<&'static Runtime> {
     Ok(Box::leak(Box::new(runtime)))
 }
 
-/// Serves the API over HTTPS on the threads of `runtime`, if the configuration has the table `web`,
-/// and follows reloads.
+/// Serves the API and the web page over HTTPS on the threads of `runtime`, if the configuration has
+/// the table `web`, and follows reloads.
 ///
 /// # Errors
 /// An address is taken, or the certificate cannot be read.
@@ -119,10 +119,12 @@ pub(super) fn start(
     stopped: &watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let door = SharedDoor::default();
+    let page = Arc::new(WebPage::new()?);
     let router = router
         .clone()
         .layer(from_fn_with_state(Arc::clone(site), authenticate))
         .layer(from_fn_with_state(Arc::clone(&watched.audit), record))
+        .layer(from_fn_with_state(page, serve_page))
         .layer(from_fn_with_state(Arc::clone(&door), admit))
         .layer(from_fn(identify));
     let is_open = Arc::new(AtomicBool::default());

@@ -32,6 +32,11 @@ pub(crate) struct DaemonArgs {
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
     next_version: bool,
+    /// Serve the web page from DIR, as it is there now, for those who write it; no release has this
+    /// option
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true, value_name = "DIR")]
+    web_dir: Option<std::path::PathBuf>,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -42,6 +47,10 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     #[cfg(debug_assertions)]
     if args.next_version {
         penstock_proto::version::become_next();
+    }
+    #[cfg(debug_assertions)]
+    if let Some(directory) = args.web_dir {
+        daemon::http::web::serve_page_from(directory);
     }
     exit::start_log("info");
     let layers = Layers::of(&args.directory.directory)

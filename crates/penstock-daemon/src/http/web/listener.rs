@@ -19,10 +19,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::client::{Proof, WebClient};
-use super::origin::FarEnd;
 use crate::access::admission::RefusedKind;
 use crate::access::admission::{Admission, Stage};
+use crate::http::client::{Proof, WebClient};
+use crate::http::origin::FarEnd;
 use crate::metrics::heartbeat::Heartbeat;
 
 /// Connections at a time; further ones wait in the queue of the kernel.
