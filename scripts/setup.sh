@@ -196,6 +196,7 @@ want_moosefs() {
 # is no Node.js 20, and in CI that is a failure.
 want_oidc_provider() {
     local from=crates/penstock/tests/oidc to=target/oidc major
+    local PATH="$PWD/target/tools/bin:$PATH"
     major=$(node --version 2>/dev/null | sed -n 's/^v\([0-9]*\)\..*/\1/p')
     if [ "${major:-0}" -lt 20 ] || ! command -v npm >/dev/null 2>&1; then
         say "no Node.js 20 with npm to be had; tests of log-ins at a provider are skipped"
