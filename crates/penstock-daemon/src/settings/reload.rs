@@ -4,7 +4,7 @@ use penstock_api::settings::TakenBy;
 
 use super::effective::value_at;
 use super::table::{SETTINGS, find};
-use crate::config::{Config, StoreConfig};
+use crate::config::{AuthConfig, Config, StoreConfig};
 
 /// The configuration to be in force after a reload.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub fn merge(now: &Config, next: &Config) -> Result<Merged, toml::ser::Error> {
     let Config { advertise, running_max, log, networks, web, auth, accounts, stores, .. } =
         merged.config;
     let kept = now.clone();
+    // The client of the provider is made at the start.
+    let auth = AuthConfig { oidc: now.auth.oidc.clone(), ..auth };
     merged.config =
         Config { advertise, running_max, log, networks, web, auth, accounts, stores, ..kept };
     Ok(merged)
@@ -156,6 +158,10 @@ mod tests {
         assert_eq!(merged.kept, ["audit.keep"]);
         assert!(merged.config.accounts.len() == 1 && !merged.config.auth.password);
         assert!(merged.config.audit.is_none());
+        let oidc = "[auth.oidc]\nissuer = \"https://sso.lab\"\nclient_id = \"penstock\"\n";
+        let merged = merge(&old, &toml::from_str(&format!("{OLD}{oidc}")).unwrap()).unwrap();
+        assert!(merged.taken.is_empty() && merged.config.auth.oidc.is_none());
+        assert_eq!(merged.kept, ["auth.oidc.issuer", "auth.oidc.client_id"]);
         let same = merge(&old, &old).unwrap();
         assert_eq!((same.config, same.taken, same.kept), (old, Vec::new(), Vec::new()));
     }

@@ -2,8 +2,8 @@
 //!
 //! The kernel proves the user number of a process (SO_PEERCRED, unix(7)). The name service returns
 //! the account and its groups, and `[auth.unix]` names the user. Names of accounts are those of
-//! this host, and its root decides whose they are. Root and the daemon's own user are not judged here. A
-//! role never gives the rights of a user of the site.
+//! this host, and its root decides whose they are. Root and the daemon's own user are not judged
+//! here. A role never gives the rights of a user of the site.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -146,6 +146,7 @@ impl Person {
             disabled: false,
             grants: [].into(),
             account: None,
+            group: None,
             password: None,
             identity: Some(self.identity(config, true)),
         })
