@@ -92,6 +92,8 @@ impl Terminal {
     /// Runs a command to the end and waits for its exit code, which the shell prints, and for the
     /// modes of the terminal, which the program has to restore.
     fn until_ended(&self, code: i32) {
+        // A program that has not ended yet would take what is typed.
+        self.until_is("the shell", |screen| screen.trim_end().ends_with('%'));
         self.run("echo \"code $?\"; stty -a | tr ' ;' '\\n\\n' | grep -x -e -icanon -e -echo");
         let screen = self.until(&format!("code {code}"));
         assert!(!screen.contains("\n-icanon") && !screen.contains("\n-echo"), "{screen}");
