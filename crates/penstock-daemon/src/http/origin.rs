@@ -4,8 +4,8 @@
 //! A browser sends the cookie of a session with requests of any page. Three things keep pages of
 //! other sites out. The cookie is `SameSite=Strict`. A request that changes something must come
 //! from the own page, as the browser says in `Sec-Fetch-Site` or `Origin`. And only the own names
-//! are served as `Host`, so that no foreign name that leads here (DNS rebinding) is an own page. The
-//! cookie of a browser that logs in at the provider is `Lax`: it comes back from a page of that.
+//! are served as `Host`, so that no foreign name that leads here (DNS rebinding) is an own page.
+//! The cookie of a browser that logs in at the provider is `Lax`: it returns from a page of that.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -223,8 +223,8 @@ mod tests {
         }
     }
 
-    /// Promise (C8): the browser that begins a log-in at the provider is known again, when a page of
-    /// the provider leads it here; a cookie that is too long is none.
+    /// Promise (C8): the browser that begins a log-in at the provider is known again, when a page
+    /// of the provider leads it here; a cookie that is too long is none.
     #[test]
     fn c8_a_browser_is_known_by_its_cookie() {
         let set = set_login_cookie(&Secret::new("abc"), 600);
