@@ -35,11 +35,11 @@ autodoc_default_options = {
 
 
 def _read_sections(
-    app: Sphinx, what: Any, name: str, obj: Any, options: Any, lines: list[str]
+    _: Sphinx, what: Any, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
     """Turns the sections of a docstring, such as `Args:`, into fields. Attributes have none."""
     if what != "attribute":
-        lines[:] = GoogleDocstring(lines, None, app, what, name, obj, options).lines()
+        lines[:] = GoogleDocstring(lines, None, None, what, name, obj, options).lines()
 
 
 def _unlink_builtins(_: Sphinx, doctree: nodes.document) -> None:
