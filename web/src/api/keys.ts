@@ -16,6 +16,5 @@ export const keys = {
   transfers: ["transfers"],
   transferList: (filter: object) => ["transfers", "list", filter],
   transfer: (id: string) => ["transfers", "one", id],
-  active: ["transfers", "active"],
   attention: ["transfers", "attention"],
 } as const;

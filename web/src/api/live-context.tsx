@@ -2,7 +2,7 @@
 
 import { createContext, type ReactNode, useContext, useEffect, useSyncExternalStore } from "react";
 import type { Live, LiveState, TransferEvent } from "./live";
-import { useActive } from "./queries";
+import { useRunning } from "./queries";
 
 const LiveContext = createContext<Live | null>(null);
 
@@ -34,7 +34,7 @@ export function LiveProvider({ live, session, children }: Props) {
 }
 
 function Learn({ live }: { live: Live }) {
-  const { data } = useActive();
+  const { data } = useRunning();
   useEffect(() => {
     if (data) {
       live.learn(data.items);

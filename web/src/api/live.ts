@@ -43,6 +43,9 @@ const BROKEN_MS = 35_000;
 /** Longest wait between two tries. A daemon that is back is seen within three seconds. */
 const RETRY_MS_MAX = 2_000;
 const STORED = "penstock-rates";
+/** Wait until figures are shown, and until lists are fetched anew, so that many events are one. */
+const SHOW_MS = 200;
+const REFRESH_MS = 500;
 
 const NONE: Rates = { in: 0, out: 0, within: 0 };
 
@@ -52,11 +55,15 @@ export class Live {
   private readonly progress = new Map<string, TransferEvent>();
   private readonly heard = new Map<string, Heard>();
   private readonly directions = new Map<string, string>();
+  /** Transfers that no list had when they were heard of: asked for once. */
+  private readonly asked = new Set<string>();
   private readonly queries: QueryClient;
   private lastId = "";
   private lastByte = 0;
   private stop: AbortController | null = null;
   private wake: (() => void) | null = null;
+  private shows = false;
+  private refreshes = false;
 
   constructor(queries: QueryClient) {
     this.queries = queries;
@@ -119,8 +126,35 @@ export class Live {
 
   private set(change: Partial<LiveState>): void {
     this.state = { ...this.state, ...change };
+    this.tell();
+  }
+
+  private tell(): void {
     for (const listener of this.listeners) {
       listener();
+    }
+  }
+
+  /** Shows the figures of transfers, a moment later: a busy site has hundreds of events a second. */
+  private showSoon(): void {
+    if (!this.shows) {
+      this.shows = true;
+      window.setTimeout(() => {
+        this.shows = false;
+        this.tell();
+      }, SHOW_MS);
+    }
+  }
+
+  /** Fetches lists of transfers anew, a moment later: one that changes seldom changes alone. */
+  private refreshSoon(): void {
+    if (!this.refreshes) {
+      this.refreshes = true;
+      window.setTimeout(() => {
+        this.refreshes = false;
+        void this.queries.invalidateQueries({ queryKey: keys.transfers });
+        void this.queries.invalidateQueries({ queryKey: keys.queue });
+      }, REFRESH_MS);
     }
   }
 
@@ -235,11 +269,14 @@ export class Live {
     const running = told.state === "running";
     this.progress.set(told.id, told);
     this.heard.set(told.id, { rate: told.rate_bits_per_s, running, at: now });
-    if (before !== told.state || !this.directions.has(told.id)) {
-      void this.queries.invalidateQueries({ queryKey: keys.transfers });
-      void this.queries.invalidateQueries({ queryKey: keys.queue });
+    const isNew = running && !this.directions.has(told.id) && !this.asked.has(told.id);
+    if (isNew) {
+      this.asked.add(told.id);
     }
-    this.set({});
+    if (before !== told.state || isNew) {
+      this.refreshSoon();
+    }
+    this.showSoon();
   }
 
   private tick(): void {
@@ -255,6 +292,7 @@ export class Live {
       if (now - one.at > 60_000) {
         this.heard.delete(id);
         this.progress.delete(id);
+        this.asked.delete(id);
       }
     }
   }

@@ -7,10 +7,9 @@ import { keys } from "./keys";
 export type Me = Schemas["MeView"];
 export type TransferSummary = Schemas["TransferSummary"];
 
-/** States of a transfer that has not ended. */
-export const ACTIVE_STATES = "running,queued,paused";
-/** Most active transfers that the frame and the overview look at. */
-export const ACTIVE_MAX = 200;
+/** Most transfers that the frame and the overview look at: of those that run, and that wait. */
+export const RUNNING_MAX = 200;
+export const WAITING_MAX = 50;
 
 export function useMe() {
   return useQuery({
@@ -57,14 +56,32 @@ export function useSites() {
   });
 }
 
-/** Transfers that run, wait or are paused, the newest first. */
-export function useActive() {
+function useInState(state: string, limit: number) {
   return useQuery({
-    queryKey: keys.active,
+    queryKey: keys.transferList({ state, limit }),
     queryFn: ({ signal }) => {
-      const query = { state: ACTIVE_STATES, limit: ACTIVE_MAX } as never;
-      return unwrap(api.GET("/api/v1/transfers", { params: { query }, signal }));
+      const params = { query: { state, limit } };
+      return unwrap(api.GET("/api/v1/transfers", { params, signal }));
     },
     refetchInterval: 5_000,
   });
+}
+
+/** Transfers that run, the newest first. */
+export function useRunning() {
+  return useInState("running", RUNNING_MAX);
+}
+
+/** Transfers that wait or are paused, the newest first. */
+export function useWaiting() {
+  return useInState("queued,paused", WAITING_MAX);
+}
+
+/** Transfers that have not ended, as far as both lists have them. */
+export function useActive(): { data: { items: TransferSummary[] } | undefined } {
+  const running = useRunning().data;
+  const waiting = useWaiting().data;
+  return {
+    data: running && waiting && { items: [...running.items, ...waiting.items] },
+  };
 }

@@ -67,8 +67,9 @@ export function useWait(error: unknown): number {
   const [now, setNow] = useState(0);
   useEffect(() => {
     const seconds = error instanceof ProblemError ? (error.problem.retry_after_s ?? 0) : 0;
-    setNow(Date.now());
-    setUntil(Date.now() + seconds * 1_000);
+    const begun = Date.now();
+    setNow(begun);
+    setUntil(begun + seconds * 1_000);
     if (seconds > 0) {
       const timer = window.setInterval(() => setNow(Date.now()), 250);
       return () => window.clearInterval(timer);

@@ -4,7 +4,14 @@ import { useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
 import { keys } from "../../api/keys";
 import { useLive } from "../../api/live-context";
-import { useActive, useHealth, useRight, useSites, useStatus } from "../../api/queries";
+import {
+  useHealth,
+  useRight,
+  useRunning,
+  useSites,
+  useStatus,
+  useWaiting,
+} from "../../api/queries";
 import { MoreLink } from "../../ui/LinkTo";
 import { Loaded } from "../../ui/Loaded";
 import { PageHeader } from "../../ui/PageHeader";
@@ -22,7 +29,8 @@ import { SiteFacts } from "./SiteFacts";
 export function OverviewPage() {
   const status = useStatus().data;
   const sites = useSites();
-  const active = useActive();
+  const running = useRunning();
+  const waiting = useWaiting();
   const ended = useQuery({
     queryKey: keys.transferList({ limit: 1 }),
     queryFn: ({ signal }) =>
@@ -30,8 +38,6 @@ export function OverviewPage() {
   });
   const isFirstUse =
     ended.data?.items.length === 0 && sites.data?.items.every((site) => site.own) === true;
-  const running = active.data?.items.filter((one) => one.state === "running") ?? [];
-  const waiting = active.data?.items.filter((one) => one.state !== "running") ?? [];
   return (
     <>
       <PageHeader
@@ -52,22 +58,28 @@ export function OverviewPage() {
           <SiteRate />
           <Panel
             title="Running"
-            aside={running.length || undefined}
+            aside={countOf(running.data)}
             actions={<MoreLink to="/transfers">All transfers</MoreLink>}
             flush
           >
-            <Loaded query={active}>{() => <RunningList transfers={running} />}</Loaded>
+            <Loaded query={running}>{(list) => <RunningList transfers={list.items} />}</Loaded>
           </Panel>
         </div>
         <div className={classes.right}>
-          <Panel title="Waiting" aside={waiting.length || undefined} flush>
-            <Loaded query={active}>{() => <QueueList transfers={waiting} />}</Loaded>
+          <Panel title="Waiting" aside={countOf(waiting.data)} flush>
+            <Loaded query={waiting}>{(list) => <QueueList transfers={list.items} />}</Loaded>
           </Panel>
           <SiteFacts />
         </div>
       </div>
     </>
   );
+}
+
+/** The number of transfers in a list, or that there are more. */
+function countOf(list: { items: unknown[]; next?: string } | undefined): string | undefined {
+  const count = list?.items.length ?? 0;
+  return count === 0 ? undefined : `${count}${list?.next === undefined ? "" : "+"}`;
 }
 
 function Attention() {
