@@ -1,7 +1,7 @@
 /** What is around each page: the menu, the bar at the top, the state of the contact. */
 
-import { Suspense, useMemo } from "react";
-import { Route, Switch } from "wouter";
+import { useMemo } from "react";
+import { Route, Switch, useLocation } from "wouter";
 import { useLive } from "../api/live-context";
 import { useMe } from "../api/queries";
 import { type PageRoute, ROLE_OF_RIGHT } from "../routes";
@@ -12,11 +12,13 @@ import { PageHeader } from "../ui/PageHeader";
 import { ContactBanner } from "./ContactBanner";
 import classes from "./Frame.module.css";
 import { BottomBar, Rail } from "./Menu";
+import { PageFault } from "./PageFault";
 import { TopBar } from "./TopBar";
 
 export function Frame({ routes }: { routes: PageRoute[] }) {
   const rights = useMe().data?.rights;
   const { contact } = useLive();
+  const [path] = useLocation();
   const open = useMemo(
     () => routes.filter((route) => route.right === undefined || rights?.includes(route.right)),
     [routes, rights],
@@ -38,7 +40,7 @@ export function Frame({ routes }: { routes: PageRoute[] }) {
             tabIndex={-1}
             data-stale={contact === "lost" || contact === "electing" || undefined}
           >
-            <Suspense>
+            <PageFault path={path}>
               <Switch>
                 {routes.map((route) => (
                   <Route
@@ -49,7 +51,7 @@ export function Frame({ routes }: { routes: PageRoute[] }) {
                 ))}
                 <Route component={NoPage} />
               </Switch>
-            </Suspense>
+            </PageFault>
           </main>
         </div>
         <BottomBar routes={open} />

@@ -5,6 +5,7 @@ import { api, unwrap } from "../../api/client";
 import { keys } from "../../api/keys";
 import { useLive } from "../../api/live-context";
 import {
+  useActive,
   useHealth,
   useRight,
   useRunning,
