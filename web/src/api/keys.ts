@@ -12,9 +12,15 @@ export const keys = {
   sites: ["sites"],
   peers: ["peers"],
   stores: ["stores"],
+  siteStores: (site: string) => ["stores", "of", site],
+  entries: (place: object) => ["stores", "entries", place],
   queue: ["queue"],
   transfers: ["transfers"],
   transferList: (filter: object) => ["transfers", "list", filter],
   transfer: (id: string) => ["transfers", "one", id],
+  /** The parts of a list that were scrolled to: what is older changes by the stream alone. */
+  transferParts: (filter: object) => ["transfer-parts", filter],
+  failures: (id: string) => ["transfers", "one", id, "failures"],
+  receipt: (id: string) => ["transfers", "one", id, "receipt"],
   attention: ["transfers", "attention"],
 } as const;

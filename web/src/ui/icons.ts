@@ -15,6 +15,7 @@ export { default as IconNew } from "@tabler/icons-react/icons/IconCirclePlus";
 export { default as IconFailed } from "@tabler/icons-react/icons/IconCircleX";
 export { default as IconClock } from "@tabler/icons-react/icons/IconClock";
 export { default as IconCopy } from "@tabler/icons-react/icons/IconCopy";
+export { default as IconUp } from "@tabler/icons-react/icons/IconCornerLeftUp";
 export { default as IconStores } from "@tabler/icons-react/icons/IconDatabase";
 export { default as IconDevice } from "@tabler/icons-react/icons/IconDeviceDesktop";
 export { default as IconMore } from "@tabler/icons-react/icons/IconDots";
