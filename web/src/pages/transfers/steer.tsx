@@ -8,9 +8,8 @@ import { keys } from "../../api/keys";
 import { problemOf } from "../../api/problem";
 import type { TransferSummary } from "../../api/queries";
 import { useConfirm } from "../../ui/ConfirmDialog";
-import { formatBytes, formatCount } from "../../ui/format";
+import { formatBytes, formatCount, sentence } from "../../ui/format";
 import { Place } from "../../ui/Location";
-import { sentence } from "../../ui/ProblemBox";
 import { nameOf } from "../overview/attention";
 import classes from "./steer.module.css";
 

@@ -3,6 +3,7 @@
 import { NativeSelect, TextInput } from "@mantine/core";
 import { useEffect, useRef, useState } from "react";
 import { useSites } from "../../../api/queries";
+import { sentence } from "../../../ui/format";
 import { IconAlert, IconClose, IconSearch } from "../../../ui/icons";
 import { useOwnSite, useStoresOf } from "../new/browse";
 import classes from "./FilterBar.module.css";
@@ -48,7 +49,7 @@ export function FilterBar({ filter, onFilter, owners }: Props) {
           <Toggle
             key={state}
             on={filter.states.includes(state)}
-            label={state}
+            label={sentence(state)}
             onClick={() =>
               set({
                 states: filter.states.includes(state)

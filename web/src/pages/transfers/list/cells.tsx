@@ -1,7 +1,7 @@
 /** The cells of the list of transfers. Each follows the stream by itself. */
 
 import type { TransferSummary } from "../../../api/queries";
-import { formatCount, formatShare } from "../../../ui/format";
+import { formatCount, formatShare, limitWords } from "../../../ui/format";
 import { LinkTo } from "../../../ui/LinkTo";
 import { FromTo } from "../../../ui/Location";
 import { Meter } from "../../../ui/Meter";
@@ -34,7 +34,7 @@ function whyOf(row: TransferSummary): string {
   const items = `${formatCount(failed)} ${failed === 1 ? "item" : "items"} failed`;
   switch (row.state) {
     case "running":
-      return row.bottleneck ? `limited by ${row.bottleneck.text}` : row.reason;
+      return row.bottleneck ? limitWords(row.bottleneck) : row.reason;
     case "queued":
       return row.waiting ? `waits for ${row.waiting.text}` : row.reason;
     case "paused":

@@ -160,7 +160,7 @@ function Form({ name, begin }: { name: string; begin: Draft }) {
           />
         </div>
         {planning.isShown && (
-          <div className={classes.whole}>
+          <div className={`${classes.whole} ${classes.plan}`} ref={intoView}>
             <PlanPanel
               planning={planning.planning}
               onStop={planning.stop}
@@ -202,6 +202,11 @@ function Form({ name, begin }: { name: string; begin: Draft }) {
       </div>
     </>
   );
+}
+
+/** Shows what has just come to the page, as a reader of screens hears it. */
+function intoView(element: HTMLDivElement | null): void {
+  element?.scrollIntoView({ block: "end" });
 }
 
 /** What is about to move, in words. */

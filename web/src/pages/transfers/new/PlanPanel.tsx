@@ -2,10 +2,10 @@
 
 import { Button, Tabs } from "@mantine/core";
 import { useState } from "react";
-import { formatCount, formatRate } from "../../../ui/format";
+import { formatCount, formatRate, sentence } from "../../../ui/format";
 import { IconAlert } from "../../../ui/icons";
 import { Panel } from "../../../ui/Panel";
-import { ProblemBox, sentence } from "../../../ui/ProblemBox";
+import { ProblemBox } from "../../../ui/ProblemBox";
 import { Bytes, Count, Duration } from "../../../ui/Quantity";
 import classes from "./PlanPanel.module.css";
 import { KEPT_MAX, type Plan, type PlanEnd, type PlanItem } from "./plan";
@@ -153,7 +153,7 @@ function Items({ plan, shown, totals }: ItemsProps) {
         ))}
       </Tabs.List>
       {shown.map(([action]) => {
-        const items = plan.first.get(action) ?? [];
+        const items = (plan.first.get(action) ?? []).toSorted((a, b) => (a.path < b.path ? -1 : 1));
         const rest = (totals[action]?.items ?? 0) - items.length;
         return (
           <Tabs.Panel key={action} value={action}>
@@ -179,8 +179,8 @@ function Items({ plan, shown, totals }: ItemsProps) {
 function Item({ item }: { item: PlanItem }) {
   return (
     <li>
-      <span className={classes.path} title={item.path || "."}>
-        {item.path || "."}
+      <span className={classes.path} title={item.path}>
+        {item.path || <span className="dim">the directory itself</span>}
         {item.kind === "directory" && item.path !== "" && "/"}
       </span>
       {item.why && <span className="dim">{item.why}</span>}

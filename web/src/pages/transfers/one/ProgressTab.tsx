@@ -5,7 +5,7 @@ import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { useRight } from "../../../api/queries";
 import { DataTable } from "../../../ui/DataTable";
-import { formatBytes, formatCount, formatShare } from "../../../ui/format";
+import { formatBytes, formatCount, formatShare, limitWords } from "../../../ui/format";
 import { Panel } from "../../../ui/Panel";
 import { Bytes, Count, Duration, Rate } from "../../../ui/Quantity";
 import { RateChart, type RateLine } from "../../../ui/RateChart";
@@ -85,7 +85,7 @@ function Shares({ view }: { view: TransferView }) {
         {errors > 0 && `; ${formatCount(errors)} failed`}
         {view.bottleneck && view.state === "running" && (
           <>
-            . Limited by <b>{view.bottleneck.text}</b>
+            . It runs <b>{limitWords(view.bottleneck)}</b>
           </>
         )}
         .

@@ -219,7 +219,11 @@ function Figures({ view }: { view: TransferView }) {
         <dt>{running ? "Rate" : "Mean rate"}</dt>
         <dd>{running || mean > 0 ? <Rate value={running ? rate_bits_per_s : mean} /> : "–"}</dd>
         <dd className={classes.note}>
-          at most <Rate value={progress.rate_max_bits_per_s} />
+          {progress.rate_max_bits_per_s > 0 && (
+            <>
+              at most <Rate value={progress.rate_max_bits_per_s} />
+            </>
+          )}
         </dd>
       </div>
       <div>

@@ -1,7 +1,13 @@
 /** The state of a transfer as a sentence, and advice for what went wrong. */
 
 import type { Schemas } from "../../../api/client";
-import { formatBytes, formatCount, formatDuration, formatRate } from "../../../ui/format";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatRate,
+  limitWords,
+} from "../../../ui/format";
 import type { TransferView } from "./useTransfer";
 
 /** Returns the sentence below the name of a transfer. */
@@ -14,7 +20,7 @@ export function stateSentence(view: TransferView): string {
       if (!progress.scan_complete && progress.bytes_found === 0) {
         return stop(reason || "Looks at the source");
       }
-      return bottleneck ? `Runs, limited by ${bottleneck.text}.` : stop(reason || "Runs");
+      return bottleneck ? `Runs, ${limitWords(bottleneck)}.` : stop(reason || "Runs");
     case "paused": {
       const by = waiting?.on?.name;
       return `Paused${by ? ` by ${by}` : ""}. What is done stays, and it resumes from there.`;
@@ -112,7 +118,8 @@ const FAILURES: Record<string, Advice> = {
   },
   exists: {
     title: "The name is taken at the target",
-    advice: "As it was asked for, nothing was replaced. Move what is there, or submit it again.",
+    advice:
+      "As it was asked for, nothing was replaced. Move what is there and retry, or submit it again with another rule.",
   },
   link: {
     title: "Links that cannot be made",
