@@ -96,7 +96,10 @@ test("Promise: what was typed survives a log-in, and is the command that one cop
   await page.getByLabel("Rate", { exact: true }).fill("80 Mbit/s");
   await inspect(tab, "transfer-options");
   await page.evaluate(() => fetch("/api/v1/sessions/current", { method: "DELETE" }));
-  await page.getByRole("dialog").getByLabel("Password").fill(PASSWORD, { timeout: 30_000 });
+  await page
+    .getByRole("dialog")
+    .getByLabel("Password", { exact: true })
+    .fill(PASSWORD, { timeout: 30_000 });
   await page.getByRole("dialog").getByRole("button", { name: "Log in" }).click();
   await page.getByRole("dialog").waitFor({ state: "hidden" });
   assert.equal(await page.getByLabel("Label", { exact: true }).inputValue(), "two runs");
@@ -129,9 +132,9 @@ test("Promise: directories are made and found where they are, and errors are sai
   await crumbs.getByRole("button", { name: "anna" }).waitFor();
   await crumbs.getByRole("button", { name: "scratch", exact: true }).click();
   // The list works by the keyboard alone.
-  const list = page.getByRole("listbox", { name: "Entries of hpc:scratch/" });
+  const list = page.getByRole("region", { name: "To" }).getByRole("listbox");
   await page.getByLabel("Find in the target").fill("ann");
-  await page.getByRole("option", { name: "anna/" }).waitFor();
+  await list.getByRole("option", { name: "anna/" }).waitFor();
   await list.focus();
   await page.keyboard.press("Enter");
   await crumbs.getByRole("button", { name: "anna" }).waitFor();

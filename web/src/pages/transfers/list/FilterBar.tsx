@@ -1,6 +1,6 @@
 /** The filter of the list: states as chips, the rest as fields, all of it in the address. */
 
-import { NativeSelect, TextInput } from "@mantine/core";
+import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useEffect, useRef, useState } from "react";
 import { useSites } from "../../../api/queries";
 import { sentence } from "../../../ui/format";
@@ -30,6 +30,7 @@ export function FilterBar({ filter, onFilter, owners }: Props) {
       label: name,
     })),
   ];
+  const [open, setOpen] = useState(false);
   return (
     <div className={classes.bar}>
       <fieldset className={classes.states}>
@@ -60,8 +61,17 @@ export function FilterBar({ filter, onFilter, owners }: Props) {
           />
         ))}
       </fieldset>
-      <div className={classes.fields}>
+      <div className={classes.fields} data-open={open || undefined}>
         <LabelField value={filter.label} onValue={(label) => set({ label })} />
+        <Button
+          size="xs"
+          variant="default"
+          className={classes.more}
+          aria-expanded={open}
+          onClick={() => setOpen(!open)}
+        >
+          {open ? "Fewer filters" : "More filters"}
+        </Button>
         <NativeSelect
           size="xs"
           aria-label="Site"

@@ -152,7 +152,7 @@ function Entries(props: EntriesProps) {
         className={classes.frame}
         role="listbox"
         tabIndex={0}
-        aria-label={`Entries of ${place.site}:${place.store}/${place.path}`}
+        aria-label={`${chosen === undefined ? "Target" : "Source"}: ${place.store}/${place.path}`}
         aria-multiselectable={chosen !== undefined || undefined}
         aria-activedescendant={rows.length > 0 ? `${id}-${active}` : undefined}
         onKeyDown={press}

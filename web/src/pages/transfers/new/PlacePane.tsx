@@ -140,7 +140,7 @@ function Browser({ side, place, onPlace, chosen, onChosen }: Props) {
   return (
     <>
       <div className={classes.bar}>
-        <Crumbs place={place} onOpen={open} />
+        <Crumbs side={side} place={place} onOpen={open} />
         {side === "target" && <NewFolder place={place} onMade={open} />}
       </div>
       <div className={classes.find}>
@@ -175,10 +175,19 @@ function Browser({ side, place, onPlace, chosen, onChosen }: Props) {
   );
 }
 
-function Crumbs({ place, onOpen }: { place: PlaceDraft; onOpen: (path: string) => void }) {
+interface CrumbsProps {
+  side: Side;
+  place: PlaceDraft;
+  onOpen: (path: string) => void;
+}
+
+function Crumbs({ side, place, onOpen }: CrumbsProps) {
   const names = place.path === "" ? [] : place.path.split("/");
   return (
-    <nav aria-label={`Path in ${place.site}:${place.store}`} className={classes.crumbs}>
+    <nav
+      aria-label={side === "source" ? "Path of the source" : "Path of the target"}
+      className={classes.crumbs}
+    >
       <ol>
         <li>
           <button type="button" onClick={() => onOpen("")}>

@@ -93,12 +93,15 @@ function valueWords(field: Field, value: Value): string {
     return value === true ? "yes" : "no";
   }
   if (field.kind === "choice") {
-    return (field.choices?.find(([name]) => name === value)?.[1] ?? String(value)).toLowerCase();
+    return field.choices?.find(([name]) => name === value)?.[1] ?? String(value);
   }
   if (Array.isArray(value)) {
     const words = (field.choices ?? []).filter(([name]) => value.includes(name));
     const isAll = field.key === "options.preserve" && words.length === field.choices?.length;
     return isAll ? "all" : words.map(([, label]) => label).join(", ") || "none";
   }
-  return value === "" ? ((field.placeholder ?? "none").split("\n")[0] ?? "none") : String(value);
+  if (value === "") {
+    return field.kind === "lines" ? "none" : (field.placeholder ?? "any time");
+  }
+  return String(value);
 }
