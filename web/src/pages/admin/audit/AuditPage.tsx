@@ -8,8 +8,9 @@ import { keys } from "../../../api/keys";
 import { type Column, DataTable } from "../../../ui/DataTable";
 import { EmptyState } from "../../../ui/EmptyState";
 import { useFilters } from "../../../ui/filters";
-import { formatCount } from "../../../ui/format";
+import { formatCount, shortId } from "../../../ui/format";
 import { IconAudit } from "../../../ui/icons";
+import { LinkTo } from "../../../ui/LinkTo";
 import { Loading } from "../../../ui/Loaded";
 import { PageHeader } from "../../../ui/PageHeader";
 import { Panel } from "../../../ui/Panel";
@@ -162,6 +163,15 @@ function Filters({ filters, setFilter }: FilterProps) {
   );
 }
 
+/** A transfer by the begin of its id, as a link; another object by its name. */
+function ObjectName({ object }: { object: string }) {
+  return /^[0-9a-f]{32}$/.test(object) ? (
+    <LinkTo to={`/transfers/${object}`}>{shortId(object)}</LinkTo>
+  ) : (
+    object
+  );
+}
+
 /** Returns a way in without the rest of its id: `session 9591dbad`. */
 function viaWords(via: string): string {
   return via.replace(/([0-9a-f]{8})[0-9a-f]+$/, "$1");
@@ -185,7 +195,11 @@ const COLUMNS: Column<Entry>[] = [
     cell: (entry) => (
       <span title={`${entry.request}\nrequest ${entry.request_id}`}>
         {actionWords(entry)}
-        {entry.object !== "" && <span className={classes.object}>{entry.object}</span>}
+        {entry.object !== "" && (
+          <span className={classes.object} title={entry.object}>
+            <ObjectName object={entry.object} />
+          </span>
+        )}
       </span>
     ),
   },
@@ -205,7 +219,7 @@ const COLUMNS: Column<Entry>[] = [
     width: "170px",
     cell: (entry) => (
       <span>
-        {entry.from === "" ? "the socket" : entry.from}
+        {entry.from}
         <span className={classes.via} title={entry.via}>
           {viaWords(entry.via)}
         </span>
