@@ -20,6 +20,7 @@ const theme = createTheme({
   respectReducedMotion: true,
   components: {
     Tooltip: { defaultProps: { openDelay: 300, withArrow: true } },
+    Notification: { defaultProps: { closeButtonProps: { "aria-label": "Dismiss" } } },
     Menu: { defaultProps: { shadow: "md", position: "bottom-end" } },
   },
 });

@@ -9,7 +9,7 @@ import type { Schemas } from "./client";
 import { EventParser } from "./event-parser";
 import { keys } from "./keys";
 import { errorOf, isLoggedOut, ProblemError } from "./problem";
-import type { TransferSummary } from "./queries";
+import { ENDED_STATES, type TransferSummary } from "./queries";
 import {
   type Heard,
   heardOf,
@@ -19,6 +19,7 @@ import {
   sumRates,
   withSample,
 } from "./rates";
+import { SeriesBook } from "./series";
 
 export type TransferEvent = Schemas["EventStatus"] | Schemas["EventSummary"];
 type StreamEvent = Schemas["Event"];
@@ -46,6 +47,8 @@ const STORED = "penstock-rates";
 /** Wait until figures are shown, and until lists are fetched anew, so that many events are one. */
 const SHOW_MS = 200;
 const REFRESH_MS = 500;
+/** Most ends of transfers that are kept. */
+const ENDS_MAX = 2_000;
 
 const NONE: Rates = { in: 0, out: 0, within: 0 };
 
@@ -57,7 +60,11 @@ export class Live {
   private readonly directions = new Map<string, string>();
   /** Transfers that no list had when they were heard of: asked for once. */
   private readonly asked = new Set<string>();
+  /** Rates of each transfer, as long as the page has been open. */
+  readonly series = new SeriesBook();
   private readonly queries: QueryClient;
+  /** Transfers whose end is kept. */
+  private readonly ends = new Set<string>();
   private lastId = "";
   private lastByte = 0;
   private stop: AbortController | null = null;
@@ -269,6 +276,7 @@ export class Live {
     const running = told.state === "running";
     this.progress.set(told.id, told);
     this.heard.set(told.id, { rate: told.rate_bits_per_s, running, at: now });
+    this.series.note(told.id, now / 1_000, running ? told.rate_bits_per_s : null);
     const isNew = running && !this.directions.has(told.id) && !this.asked.has(told.id);
     if (isNew) {
       this.asked.add(told.id);
@@ -291,9 +299,27 @@ export class Live {
     for (const [id, one] of this.heard) {
       if (now - one.at > 60_000) {
         this.heard.delete(id);
-        this.progress.delete(id);
+        this.forget(id);
         this.asked.delete(id);
       }
+    }
+  }
+
+  /**
+   * Forgets old figures of a transfer. The end of one is kept: a list that was fetched before does
+   * not know of it.
+   */
+  private forget(id: string): void {
+    const state = this.progress.get(id)?.state;
+    if (state === undefined || !ENDED_STATES.has(state)) {
+      this.progress.delete(id);
+      return;
+    }
+    this.ends.add(id);
+    const oldest = this.ends.values().next().value;
+    if (this.ends.size > ENDS_MAX && oldest !== undefined) {
+      this.ends.delete(oldest);
+      this.progress.delete(oldest);
     }
   }
 

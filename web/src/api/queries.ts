@@ -7,6 +7,8 @@ import { keys } from "./keys";
 export type Me = Schemas["MeView"];
 export type TransferSummary = Schemas["TransferSummary"];
 
+/** States of a transfer that has ended: only `retry` begins it anew. */
+export const ENDED_STATES: ReadonlySet<string> = new Set(["done", "failed", "cancelled"]);
 /** Most transfers that the frame and the overview look at: of those that run, and that wait. */
 export const RUNNING_MAX = 200;
 export const WAITING_MAX = 50;

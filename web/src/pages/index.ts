@@ -3,6 +3,7 @@
 import type { PageRoute } from "../routes";
 import { aboutRoutes } from "./about/routes";
 import { accessRoutes } from "./access/routes";
+import { adminRoutes } from "./admin/routes";
 import { overviewRoutes } from "./overview/routes";
 import { siteRoutes } from "./site/routes";
 import { transferRoutes } from "./transfers/routes";
@@ -11,6 +12,7 @@ export const routes: PageRoute[] = [
   ...overviewRoutes,
   ...transferRoutes,
   ...siteRoutes,
+  ...adminRoutes,
   ...accessRoutes,
   ...aboutRoutes,
 ];

@@ -15,10 +15,15 @@ export interface Column<T> {
   align?: "right";
   /** As CSS has it: `30%`, `120px`. */
   width?: string;
-  /** In a card: `title` is its first line, `plain` has no heading, `hidden` is left out. */
-  card?: "title" | "plain" | "hidden";
+  /**
+   * In a card: `title` is its first line, `plain` has no heading, `corner` stands at its upper
+   * right, `hidden` is left out.
+   */
+  card?: "title" | "plain" | "corner" | "hidden";
   /** The heading is for readers of screens only: columns of buttons. */
   quiet?: boolean;
+  /** In place of the heading: a box that chooses all rows. */
+  head?: ReactNode;
 }
 
 interface Props<T> {
@@ -60,7 +65,12 @@ function Head<T>({ columns }: Pick<Props<T>, "columns">) {
             data-align={column.align}
             style={column.width ? { width: column.width } : undefined}
           >
-            {column.quiet ? <span className={classes.quiet}>{column.header}</span> : column.header}
+            {column.head ??
+              (column.quiet ? (
+                <span className={classes.quiet}>{column.header}</span>
+              ) : (
+                column.header
+              ))}
           </th>
         ))}
       </tr>

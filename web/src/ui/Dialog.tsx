@@ -10,17 +10,27 @@ interface Props {
   title: ReactNode;
   /** False where the page cannot be used until a decision: then Escape does nothing, either. */
   closable?: boolean;
+  /** True where a click beside it must not close it: it shows or holds what is there once. */
+  careful?: boolean;
   size?: ModalRootProps["size"];
   children: ReactNode;
 }
 
-export function Dialog({ opened, onClose, title, closable = true, size, children }: Props) {
+export function Dialog({
+  opened,
+  onClose,
+  title,
+  closable = true,
+  careful,
+  size,
+  children,
+}: Props) {
   return (
     <Modal.Root
       opened={opened}
       onClose={onClose}
       closeOnEscape={closable}
-      closeOnClickOutside={closable}
+      closeOnClickOutside={closable && !careful}
       lockScroll={false}
       centered
       size={size}

@@ -9,17 +9,20 @@ interface Props {
   aside?: ReactNode;
   /** At the right end of the heading. */
   actions?: ReactNode;
+  /** The heading is for readers of screens only: the page says it already. */
+  hidesTitle?: boolean;
   /** Without padding, for tables and lists. */
   flush?: boolean;
   className?: string;
   children: ReactNode;
 }
 
-export function Panel({ title, aside, actions, flush = false, className, children }: Props) {
+export function Panel(props: Props) {
+  const { title, aside, actions, hidesTitle = false, flush = false, className, children } = props;
   const id = useId();
   return (
     <section className={`${classes.panel} ${className ?? ""}`} aria-labelledby={id}>
-      <div className={classes.head}>
+      <div className={hidesTitle ? classes.hidden : classes.head}>
         <h2 className={classes.title} id={id}>
           {title}
         </h2>

@@ -68,13 +68,13 @@ export function useNow(): number {
 
 /** A time of the API, relative to now; the exact one is its title. */
 export function Moment({ at, exact = false }: { at: string | number; exact?: boolean }) {
-  const current = useNow();
+  useNow();
   const time = typeof at === "number" ? at : Date.parse(at);
   const iso = new Date(time).toISOString();
   const moment = formatMoment(time);
   return (
     <time className="nowrap" dateTime={iso} title={`${moment} (${iso})`}>
-      {exact ? moment : formatRelative(time, Math.max(current, Date.now() - 5_000))}
+      {exact ? moment : formatRelative(time, Date.now())}
     </time>
   );
 }

@@ -12,6 +12,8 @@ export interface RateLine {
   values: (number | null)[];
   /** A variable of the theme, as `--ps-chart-in`. */
   color: string;
+  /** A bound rather than a figure: dashed, without a fill. */
+  dashed?: boolean;
 }
 
 interface Props {
@@ -91,7 +93,9 @@ function options(props: Props, width: number): uPlot.Options {
       ...lines.map((line) => ({
         label: line.label,
         stroke: variable(line.color),
-        fill: `color-mix(in srgb, ${variable(line.color)} 14%, transparent)`,
+        ...(line.dashed
+          ? { dash: [6, 5] }
+          : { fill: `color-mix(in srgb, ${variable(line.color)} 14%, transparent)` }),
         width: 1.75,
         points: { show: false },
         spanGaps: false,

@@ -121,6 +121,11 @@ export function formatLocation(place: {
   return `${place.site}:${place.store}${path ? `/${path}` : ""}${place.slash ? "/" : ""}`;
 }
 
+/** Returns what limits a transfer, after its subject: `limited by reading at the source`. */
+export function limitWords(bottleneck: { code: string; text: string }): string {
+  return `${bottleneck.code === "limit" ? "at" : "limited by"} ${bottleneck.text}`;
+}
+
 /** The first digits of an id, as the command line shows them. */
 export function shortId(id: string): string {
   return id.slice(0, 8);
