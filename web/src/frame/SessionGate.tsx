@@ -8,7 +8,7 @@ import type { Live } from "../api/live";
 import { LiveProvider } from "../api/live-context";
 import { isLoggedOut } from "../api/problem";
 import { type Me, useMe } from "../api/queries";
-import { LoginForm } from "../pages/access/LoginForm";
+import { LoginWays } from "../pages/access/LoginWays";
 import { Dialog } from "../ui/Dialog";
 import { ProblemBox } from "../ui/ProblemBox";
 import classes from "./SessionGate.module.css";
@@ -69,7 +69,11 @@ function SessionOver({ me, over }: { me: Me; over: boolean }) {
         It was not used for long, or it was ended, or your rights have changed. Log in to go on:
         what you have typed is still here.
       </p>
-      <LoginForm name={me.user} onDone={entered} />
+      <LoginWays
+        name={me.user}
+        back={window.location.pathname + window.location.search}
+        onDone={entered}
+      />
       <Button variant="subtle" color="gray" fullWidth mt="xs" onClick={leave}>
         Leave this page
       </Button>

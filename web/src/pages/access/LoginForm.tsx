@@ -11,10 +11,12 @@ import classes from "./AccessFrame.module.css";
 interface Props {
   /** The name that is filled in. */
   name?: string;
+  /** True beside another way that is usual at this site. */
+  isSecond?: boolean;
   onDone: (user: string) => void;
 }
 
-export function LoginForm({ name: initial = "", onDone }: Props) {
+export function LoginForm({ name: initial = "", isSecond = false, onDone }: Props) {
   const [name, setName] = useState(initial);
   const [password, setPassword] = useState("");
   const logIn = useMutation({
@@ -54,7 +56,13 @@ export function LoginForm({ name: initial = "", onDone }: Props) {
         onChange={(event) => setPassword(event.currentTarget.value)}
       />
       {logIn.error !== null && <ProblemBox error={logIn.error} />}
-      <Button type="submit" loading={logIn.isPending} disabled={wait > 0} fullWidth>
+      <Button
+        type="submit"
+        variant={isSecond ? "default" : "filled"}
+        loading={logIn.isPending}
+        disabled={wait > 0}
+        fullWidth
+      >
         {wait > 0 ? `Log in, in ${wait} s` : "Log in"}
       </Button>
     </form>

@@ -7,7 +7,7 @@ import { useMethods } from "../../api/queries";
 import { ProblemBox } from "../../ui/ProblemBox";
 import { AccessFrame } from "./AccessFrame";
 import classes from "./AccessFrame.module.css";
-import { LoginForm } from "./LoginForm";
+import { LoginWays } from "./LoginWays";
 import { nextOf } from "./next";
 
 export function LoginPage() {
@@ -40,20 +40,20 @@ export function LoginPage() {
           <ProblemBox error={methods.error} onRetry={() => void methods.refetch()} />
         </div>
       )}
+      <LoginWays back={next} onDone={enter} />
       {methods.data?.password === false ? (
+        methods.data.oidc === undefined && (
         <p className={classes.foot}>
           This site takes no passwords. On a host of the site root can let you in by{" "}
           <code>penstock login</code> and <code>penstock auth approve</code>.
         </p>
+        )
       ) : (
-        <>
-          <LoginForm onDone={enter} />
           <p className={classes.foot}>
             No password yet, or lost? An administrator makes you a link:{" "}
             <code>penstock user invite NAME</code>. The first administrator begins with{" "}
             <code>penstock web setup</code> on a host of the site.
           </p>
-        </>
       )}
     </AccessFrame>
   );

@@ -268,6 +268,7 @@ mod tests {
             account: Some("am17".parse().unwrap()),
             group: None,
             password: None,
+            identity: None,
         }
     }
 

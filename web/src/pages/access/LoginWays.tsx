@@ -1,0 +1,37 @@
+/** The ways of a log-in that the site has: at its provider, and by name and password. */
+
+import { Button } from "@mantine/core";
+import { useMethods } from "../../api/queries";
+import classes from "./AccessFrame.module.css";
+import { LoginForm } from "./LoginForm";
+
+interface Props {
+  /** The name that is filled in. */
+  name?: string;
+  /** Path of this page to which the provider leads back. */
+  back: string;
+  onDone: (user: string) => void;
+}
+
+export function LoginWays({ name, back, onDone }: Props) {
+  const methods = useMethods().data;
+  const provider = methods?.oidc;
+  const takesPasswords = methods?.password !== false;
+  return (
+    <>
+      {provider && (
+        <div className={classes.form}>
+          <Button
+            component="a"
+            href={`${provider.start}?return=${encodeURIComponent(back)}`}
+            fullWidth
+          >
+            Log in with {provider.name}
+          </Button>
+        </div>
+      )}
+      {provider && takesPasswords && <p className={classes.or}>or with a password</p>}
+      {takesPasswords && <LoginForm name={name} onDone={onDone} isSecond={provider !== undefined} />}
+    </>
+  );
+}
