@@ -58,7 +58,7 @@ export function App() {
       withGlobalClasses={false}
       withStaticClasses={false}
     >
-      <Notifications position="bottom-right" autoClose={5_000} />
+      <Notifications className="notifications" position="bottom-right" autoClose={5_000} />
       <QueryClientProvider client={queries}>
         <Switch>
           <Route path="/login" component={LoginPage} />

@@ -281,7 +281,7 @@ step("Promise: operators see why each transfer waits, and change that", async ()
   await page.getByLabel("Name of the store").waitFor();
   await glance(atHpc, "window-new");
   await button(page, "Make window").click();
-  await page.getByText("none of transfers of the store scratch runs").waitFor();
+  await page.getByText("no transfer of the store scratch runs").waitFor();
 
   await button(page, "Hold transfers").click();
   await page.getByLabel("Name of the hold").fill("upgrade");
@@ -291,6 +291,8 @@ step("Promise: operators see why each transfer waits, and change that", async ()
   await page.getByText("detector calibration").first().waitFor();
   await page.getByText("pause-rule").waitFor();
   await inspect(atHpc, "queue", () => page.getByText("pause-rule").waitFor());
+  await page.getByRole("list", { name: "Windows" }).scrollIntoViewIfNeeded();
+  await glance(atHpc, "queue-windows");
   await button(page, "Release upgrade").click();
   await button(page, "Release").click();
   await page.getByText("pause-rule").waitFor({ state: "hidden" });

@@ -111,20 +111,20 @@ function Lane({ name, spans, closed }: LaneProps) {
 /** Returns what a window limits, in words. */
 function limitWords(window: Window): string {
   const of = window.pair
-    ? `transfers with ${window.pair}`
+    ? ` with ${window.pair}`
     : window.store
-      ? `transfers of the store ${window.store}`
+      ? ` of the store ${window.store}`
       : window.user
-        ? `transfers of ${window.user}`
-        : "all transfers";
+        ? ` of ${window.user}`
+        : "";
   if (window.running === 0) {
-    return `none of ${of} runs`;
+    return `no transfer${of} runs`;
   }
   const parts = [
     window.running === undefined ? "" : `${formatCount(window.running)} at a time`,
     window.rate_bits_per_s === undefined ? "" : `${formatRate(window.rate_bits_per_s)} together`,
   ];
-  return `${of}: ${parts.filter(Boolean).join(", ")}`;
+  return `transfers${of}: ${parts.filter(Boolean).join(", ")}`;
 }
 
 function WindowItem({ window, onChange }: { window: Window; onChange: () => void }) {
