@@ -74,6 +74,10 @@ export async function setDark(page, dark) {
   await page.emulateMedia({ colorScheme: dark ? "dark" : "light" });
   const scheme = dark ? "dark" : "light";
   await page.locator(`html[data-mantine-color-scheme="${scheme}"]`).waitFor();
+  // The colours of all elements are those of the next frame.
+  await page.evaluate(
+    () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
+  );
 }
 
 /** Fails if axe finds a fault of the page. */

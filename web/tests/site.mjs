@@ -60,7 +60,8 @@ export class Site {
   /** Runs a command of the site, and returns what it prints. */
   async penstock(...words) {
     const env = { ...process.env, PENSTOCK_DIR: this.dir };
-    const { stdout } = await run(BIN, words, { env });
+    // Lists of failed items are written where a command runs.
+    const { stdout } = await run(BIN, words, { env, cwd: this.base });
     return stdout.trim();
   }
 

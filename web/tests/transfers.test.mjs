@@ -189,6 +189,8 @@ test("Promise: a running transfer is limited, paused, resumed and proved where i
   await (await download).saveAs(file);
   clicks.atMost(3, "receipt to a file");
   assert.match(await hpc.penstock("receipt", "check", file), /^ok/m);
+  const notes = page.getByRole("button", { name: "Dismiss" });
+  await until("the end of the notes", async () => (await notes.count()) === 0);
   await inspect(tab, "transfer-proof", () => page.getByText("signed by both sites").waitFor());
   await page.getByRole("tab", { name: "Events" }).click();
   await page.getByText("anna paused it").waitFor();
