@@ -156,10 +156,10 @@ function UserMenu() {
   const [, navigate] = useLocation();
   const logOut = async () => {
     const params = { path: { id: "current" } };
-    const sessions = await unwrap(api.GET("/api/v1/sessions")).catch(() => []);
+    const sessions = await unwrap(api.GET("/api/v1/sessions")).catch(() => undefined);
     // Whatever comes of it, the page forgets what it knows.
     await unwrap(api.DELETE("/api/v1/sessions/{id}", { params })).catch(() => undefined);
-    if (sessions.some((session) => session.is_current && session.at_provider)) {
+    if (sessions?.items.some((session) => session.is_current && session.at_provider)) {
       // The session at the provider ends too, or the next log-in asks for nothing.
       window.location.assign(`/auth/oidc/end?return=${encodeURIComponent("/login?out=1")}`);
       return;

@@ -43,17 +43,17 @@ export function LoginPage() {
       <LoginWays back={next} onDone={enter} />
       {methods.data?.password === false ? (
         methods.data.oidc === undefined && (
-        <p className={classes.foot}>
-          This site takes no passwords. On a host of the site root can let you in by{" "}
-          <code>penstock login</code> and <code>penstock auth approve</code>.
-        </p>
+          <p className={classes.foot}>
+            This site takes no passwords. On a host of the site root can let you in by{" "}
+            <code>penstock login</code> and <code>penstock auth approve</code>.
+          </p>
         )
       ) : (
-          <p className={classes.foot}>
-            No password yet, or lost? An administrator makes you a link:{" "}
-            <code>penstock user invite NAME</code>. The first administrator begins with{" "}
-            <code>penstock web setup</code> on a host of the site.
-          </p>
+        <p className={classes.foot}>
+          No password yet, or lost? An administrator makes you a link:{" "}
+          <code>penstock user invite NAME</code>. The first administrator begins with{" "}
+          <code>penstock web setup</code> on a host of the site.
+        </p>
       )}
     </AccessFrame>
   );

@@ -31,7 +31,9 @@ export function LoginWays({ name, back, onDone }: Props) {
         </div>
       )}
       {provider && takesPasswords && <p className={classes.or}>or with a password</p>}
-      {takesPasswords && <LoginForm name={name} onDone={onDone} isSecond={provider !== undefined} />}
+      {takesPasswords && (
+        <LoginForm name={name} onDone={onDone} isSecond={provider !== undefined} />
+      )}
     </>
   );
 }
