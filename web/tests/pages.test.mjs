@@ -449,6 +449,7 @@ step(
     const { page } = atLab;
     await go(page, "/sites/hpc");
     await page.getByRole("heading", { level: 1, name: "hpc" }).waitFor();
+    await page.getByText("Certificate ends").first().waitFor();
     await button(page, "Unpair").click();
     const dialog = page.getByRole("dialog");
     await dialog.getByText(/Neither site accepts the other/).waitFor();

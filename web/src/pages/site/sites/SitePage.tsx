@@ -97,8 +97,11 @@ function Unpair({ site }: { site: Site }) {
       run: async () => {
         const params = { path: { site: site.name } };
         await unwrap(api.DELETE("/api/v1/sites/{site}", { params }));
-        void queries.invalidateQueries({ queryKey: keys.sites });
+        // What this page shows of the site must not be asked for any more.
         navigate("/sites");
+        queries.removeQueries({ queryKey: keys.site(site.name) });
+        queries.removeQueries({ queryKey: keys.pairedStores(site.name) });
+        void queries.invalidateQueries({ queryKey: keys.sites, exact: true });
       },
     });
   return (
