@@ -260,7 +260,7 @@ step("Promise: operators see why each transfer waits, and change that", async ()
   await submit("run8", "c", "run 8 again", "8Mbit/s");
   await page.getByText("run 8 again", { exact: true }).waitFor();
   await button(page, "Start first: run 8 again").click();
-  await button(page, "As others: run 8 again").waitFor();
+  await button(page, "Not urgent: run 8 again").waitFor();
 
   await button(page, "Window").click();
   await page.getByLabel("Name", { exact: true }).fill("office");

@@ -277,7 +277,7 @@ test("Promise: the list is filtered by its address, steered by rows and in bulk"
   const again = new Clicks(page);
   again.count = 1;
   await again.on(page.getByRole("button", { name: "Actions of calibration" }));
-  await again.on(page.getByRole("menuitem", { name: "Again" }));
+  await again.on(page.getByRole("menuitem", { name: "Submit again" }));
   await page.getByText("A different item of the same name: leave it, and count it as failed");
   await page.getByText("1 chosen").waitFor();
   await again.on(page.getByRole("button", { name: "Start", exact: true }));
@@ -298,7 +298,7 @@ test("Promise: who may not steer is offered nothing, and a user sees the own tra
   await checkAccess(viewer.page, "transfers of a viewer");
   await viewer.page.getByRole("link", { name: "run 9" }).click();
   await heading(viewer.page, "run 9").waitFor();
-  assert.equal(await viewer.page.getByRole("button", { name: "Again" }).count(), 0);
+  assert.equal(await viewer.page.getByRole("button", { name: "Submit again" }).count(), 0);
   await viewer.page.goto("/new");
   await viewer.page.getByText(/role/).first().waitFor();
   assert.deepEqual(viewer.faults, []);

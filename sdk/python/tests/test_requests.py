@@ -232,7 +232,11 @@ def test_a_closed_site_directory_leads_to_the_socket_for_accounts(
     """Promise: a user to whom the default site directory is closed has the socket for accounts."""
     socket = tmp_path / "penstock.sock"
     monkeypatch.setattr(address_module, "_ACCOUNT_SOCKET", str(socket))
-    monkeypatch.setattr(address_module, "_is_closed", lambda path: True)
+
+    def is_closed(_path: Path) -> bool:
+        return True
+
+    monkeypatch.setattr(address_module, "_is_closed", is_closed)
     assert url_of({}) == "unix:///var/lib/penstock/penstock.sock"
     socket.touch()
     assert url_of({}) == f"unix://{socket}"

@@ -9,7 +9,7 @@ import type { Schemas } from "./client";
 import { EventParser } from "./event-parser";
 import { keys } from "./keys";
 import { errorOf, isLoggedOut, ProblemError } from "./problem";
-import { ENDED_STATES, type TransferSummary } from "./queries";
+import type { TransferSummary } from "./queries";
 import {
   type Heard,
   heardOf,
@@ -46,7 +46,7 @@ const RETRY_MS_MAX = 2_000;
 const STORED = "penstock-rates";
 /** Wait until figures are shown, and until lists are fetched anew, so that many events are one. */
 const SHOW_MS = 200;
-const REFRESH_MS = 500;
+const REFRESH_MS = 1_000;
 /** Most ends of transfers that are kept. */
 const ENDS_MAX = 2_000;
 
@@ -159,8 +159,10 @@ export class Live {
       this.refreshes = true;
       window.setTimeout(() => {
         this.refreshes = false;
-        void this.queries.invalidateQueries({ queryKey: keys.transfers });
-        void this.queries.invalidateQueries({ queryKey: keys.queue });
+        // A list that is on its way may arrive, however slow it is.
+        const onItsWay = { cancelRefetch: false };
+        void this.queries.invalidateQueries({ queryKey: keys.transfers }, onItsWay);
+        void this.queries.invalidateQueries({ queryKey: keys.queue }, onItsWay);
       }, REFRESH_MS);
     }
   }
@@ -311,7 +313,8 @@ export class Live {
    */
   private forget(id: string): void {
     const state = this.progress.get(id)?.state;
-    if (state === undefined || !ENDED_STATES.has(state)) {
+    // What is paused or waits has no further events, and its list may be an old one.
+    if (state === undefined || state === "running") {
       this.progress.delete(id);
       return;
     }

@@ -27,4 +27,8 @@ test("Promise: the history is bounded, and shows the time without contact as a g
   expect(history.at).toHaveLength(SAMPLES_MAX);
   expect(history.at[0]).toBe(5);
   expect(history.in.slice(0, 2)).toEqual([1, null]);
+  history = withSample(history, SAMPLES_MAX + 100, { in: 3, out: 0, within: 0 });
+  expect(history.at.slice(-2)).toEqual([SAMPLES_MAX + 5, SAMPLES_MAX + 100]);
+  expect(history.in.slice(-2)).toEqual([null, 3]);
+  expect(history.at[0]).toBe(101);
 });

@@ -6,6 +6,8 @@ import type { TransferSummary } from "./queries";
 export const FRESH_MS = 3_000;
 /** Samples that are kept, one a second. */
 export const SAMPLES_MAX = 600;
+/** Seconds between two samples from which on the page was asleep. */
+const GAP_S = 8;
 
 /** Bits per second into the site, out of it, and between its own stores. */
 export interface Rates {
@@ -50,9 +52,19 @@ export function sumRates(
   return sum;
 }
 
-/** Returns the history with one more sample; a new object, so that a chart sees the change. */
+/**
+ * Returns the history with one more sample; a new object, so that a chart sees the change. Time
+ * that the page slept through is a gap.
+ */
 export function withSample(history: RateHistory, at: number, rates: Rates | null): RateHistory {
-  const add = <T>(column: T[], value: T) => [...column, value].slice(-SAMPLES_MAX);
+  const last = history.at.at(-1);
+  const slept = last !== undefined && at - last > GAP_S;
+  return appended(slept ? appended(history, last + 1, null) : history, at, rates);
+}
+
+function appended(history: RateHistory, at: number, rates: Rates | null): RateHistory {
+  const old = history.at.filter((time) => time <= at - SAMPLES_MAX).length;
+  const add = <T>(column: T[], value: T) => [...column.slice(old), value];
   return {
     at: add(history.at, at),
     in: add(history.in, rates?.in ?? null),

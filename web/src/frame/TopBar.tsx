@@ -1,12 +1,13 @@
 /** The bar at the top: the site, its rates, the stream, search, colours, and the user. */
 
 import { ActionIcon, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
+import { notifications } from "@mantine/notifications";
 import { useEffect, useState } from "react";
 import { useLocation } from "wouter";
 import { api, unwrap } from "../api/client";
 import type { Contact } from "../api/live";
 import { useLive } from "../api/live-context";
+import { isLoggedOut, problemOf } from "../api/problem";
 import { useMe, useStatus } from "../api/queries";
 import type { PageRoute } from "../routes";
 import { formatClock } from "../ui/format";
@@ -151,21 +152,32 @@ function ColourMenu() {
 
 function UserMenu() {
   const me = useMe().data;
-  const queries = useQueryClient();
   const reaches = useReaches();
   const [, navigate] = useLocation();
   const logOut = async () => {
     const params = { path: { id: "current" } };
     const sessions = await unwrap(api.GET("/api/v1/sessions")).catch(() => undefined);
-    // Whatever comes of it, the page forgets what it knows.
-    await unwrap(api.DELETE("/api/v1/sessions/{id}", { params })).catch(() => undefined);
+    try {
+      await unwrap(api.DELETE("/api/v1/sessions/{id}", { params }));
+    } catch (error) {
+      if (!isLoggedOut(error)) {
+        const { title, detail } = problemOf(error);
+        notifications.show({
+          color: "red",
+          title: "You are still logged in",
+          message: detail || title,
+        });
+        return;
+      }
+    }
+    // Drafts and figures are of the person that leaves.
+    sessionStorage.clear();
     if (sessions?.items.some((session) => session.is_current && session.at_provider)) {
       // The session at the provider ends too, or the next log-in asks for nothing.
-      window.location.assign(`/auth/oidc/end?return=${encodeURIComponent("/login?out=1")}`);
+      window.location.assign("/auth/oidc/end");
       return;
     }
-    navigate("/login?out=1");
-    queries.clear();
+    window.location.assign("/login?out=1");
   };
   return (
     <Menu>
@@ -187,7 +199,7 @@ function UserMenu() {
           </Menu.Item>
         )}
         <Menu.Item leftSection={<IconDevice size={16} />} onClick={() => navigate("/device")}>
-          Let a program in
+          Authorize a program
         </Menu.Item>
         <Menu.Divider />
         <Menu.Item leftSection={<IconLogOut size={16} />} onClick={() => void logOut()}>

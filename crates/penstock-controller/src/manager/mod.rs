@@ -231,8 +231,10 @@ impl Manager {
     /// # Errors
     /// The state cannot be read.
     pub fn follow_groups(&self) -> Result<(), Problem> {
-        let groups = UserGroups::of(&self.state.users()?);
-        self.table.lock().handle_groups(groups);
+        // Read under the lock, so that the groups of an earlier change do not come back.
+        let mut table = self.table.lock();
+        table.handle_groups(UserGroups::of(&self.state.users()?));
+        drop(table);
         self.table.notify();
         Ok(())
     }

@@ -79,11 +79,12 @@ impl Scheduler {
         let mut table = self.parts.table.lock();
         let deadlines = table.look_at_deadlines(&*self.parts.site.state, Instant::now());
         let (mut noted, running) = table.take_news();
+        // Under the lock of the table: an end that comes later is told later.
+        self.parts.events.tell_all(&running);
         drop(table);
         noted.extend(deadlines);
         for (id, owner, problem) in noted {
             self.parts.events.tell_problem(id, owner, &problem);
         }
-        self.parts.events.tell_all(&running);
     }
 }

@@ -93,16 +93,21 @@ impl Users {
         }
         let before = known.as_ref().and_then(|user| user.account.clone());
         let group = known.as_ref().and_then(|user| user.group.clone());
+        let identity = self.identity_of(request.subject, known.as_ref(), &directory)?;
+        // A user that its provider locks out is not let in by the loss of that record.
+        let of_provider = known.as_ref().and_then(|user| user.identity.as_ref());
+        let stays_locked =
+            of_provider.is_some_and(|it| !it.has_role && identity.as_ref() != Some(it));
         let user = User {
             name: name.clone(),
             account: account_of(request.account, before)?,
             group: group_of(request.group, group)?,
             role: request.role,
             created: known.as_ref().map_or_else(now_seconds, |user| user.created),
-            disabled: request.disabled,
+            disabled: request.disabled || stays_locked,
             grants,
             password: known.as_ref().and_then(|user| user.password.clone()),
-            identity: self.identity_of(request.subject, known.as_ref(), &directory)?,
+            identity,
         };
         self.site.state().put_user(&user)?;
         let directory = self.read()?;

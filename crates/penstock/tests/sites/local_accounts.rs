@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use penstock_api::access::{Principal, Right, Role, Via};
 use penstock_api::endpoints::{Endpoint, FOLLOW_TRANSFERS, ROTATE_KEYS, TABLE};
-use penstock_testkit::{Site, Wait, penstock, told};
+use penstock_testkit::{Site, Wait, penstock, program_of_others, told};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ struct Host {
     run: PathBuf,
     /// The lines that make the socket.
     lines: String,
-    _world: World,
+    world: World,
 }
 
 impl Host {
@@ -43,7 +43,7 @@ impl Host {
         );
         site.set_config(&format!("{}\n{lines}", site.config()));
         start(&mut site);
-        Some(Self { site, run, lines, _world: world })
+        Some(Self { site, run, lines, world })
     }
 
     fn socket(&self) -> PathBuf {
@@ -52,7 +52,8 @@ impl Host {
 
     /// A command of the command line as a user of the host, who is in a group.
     fn command(&self, (user, group): (u32, u32), args: &[&str]) -> Command {
-        let mut command = penstock();
+        let mut command = Command::new(program_of_others(self.world.base.path()));
+        command.env("NO_COLOR", "1").stdin(Stdio::null());
         command.args(args).uid(user).gid(group).current_dir("/");
         command.env("PENSTOCK_DIR", &self.run).env("HOME", "/nonexistent");
         command
@@ -174,7 +175,8 @@ fn other_accounts_are_refused() {
     host.site.ok(&["user", "set", "vera", "--role", "administrator"]);
     let taken = host.refused(VERA, &["whoami"]);
     assert!(taken.contains("may be another person"), "{taken}");
-    let own = penstock().args(["whoami", "--dir"]).arg(&host.site.dir).uid(ANNA).output().unwrap();
+    let mut own = host.command((ANNA, ANNA), &["whoami", "--dir"]);
+    let own = own.arg(&host.site.dir).output().unwrap();
     assert_eq!(own.status.code(), Some(NOT_AUTHORISED), "{}", told(&own));
 }
 

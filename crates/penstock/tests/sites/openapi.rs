@@ -227,13 +227,18 @@ fn queue(daemon: &Api) {
     let [start, end] = [1, 3].map(|hours| Timestamp::of_seconds(now + hours * 3600).to_string());
     let held = json!({ "label": "held", "not_before": start });
     let id = daemon.submit(5, "a:data/large", "b:data/held", &held);
-    let rules: [(EndpointUri, EndpointUri, Value); 4] = [
+    let rules: [(EndpointUri, EndpointUri, Value); 5] = [
         (
             api::SET_QUEUE_LIMIT.uri(&[&"store", &"data"]),
             api::REMOVE_QUEUE_LIMIT.uri(&[&"store", &"data"]),
             json!({ "running": 1 }),
         ),
         (api::SET_SHARE.uri(&[&"anna"]), api::REMOVE_SHARE.uri(&[&"anna"]), json!({ "weight": 2 })),
+        (
+            api::SET_GROUP_SHARE.uri(&[&"beam"]),
+            api::REMOVE_GROUP_SHARE.uri(&[&"beam"]),
+            json!({ "weight": 2 }),
+        ),
         (
             api::SET_WINDOW.uri(&[&"day"]),
             api::REMOVE_WINDOW.uri(&[&"day"]),

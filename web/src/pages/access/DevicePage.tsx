@@ -25,7 +25,7 @@ export function DevicePage() {
   return (
     <div className={classes.page}>
       <PageHeader
-        title="Let a program in"
+        title="Authorize a program"
         subtitle="A program that runs without a browser shows a code. It acts in your name once you allow it."
       />
       {code === "" ? <AskCode /> : <Decide code={code} key={code} />}
@@ -79,7 +79,7 @@ function Decide({ code }: { code: string }) {
     return <Decided decision={done} view={query.data} />;
   }
   return (
-    <Panel title="A program asks to be let in" flush>
+    <Panel title="Authorization request" flush>
       <Loaded query={query}>{(view) => <Question view={view} onDone={setDone} />}</Loaded>
     </Panel>
   );
@@ -149,7 +149,7 @@ function Decided({ decision, view }: { decision: Decision; view: DeviceView }) {
   const user = useMe().data?.user;
   const allowed = decision === "approve";
   return (
-    <Panel title={allowed ? "The program is let in" : "The program is refused"}>
+    <Panel title={allowed ? "The program is authorized" : "The program is refused"}>
       <p className={classes.decided} role="status" data-allowed={allowed || undefined}>
         {allowed ? <IconDone size={22} aria-hidden /> : <IconCancel size={22} aria-hidden />}
         {allowed

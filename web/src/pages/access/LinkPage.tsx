@@ -24,7 +24,7 @@ export function LinkPage({ kind }: { kind: Kind }) {
     return (
       <AccessFrame title={title}>
         <p className={classes.note}>
-          The link is not whole: the code behind <code>#</code> is missing. Copy all of it, or make
+          The link is incomplete: the code behind <code>#</code> is missing. Copy all of it, or make
           a new one with{" "}
           <code>{kind === "setup" ? "penstock web setup" : "penstock user invite NAME"}</code>.
         </p>
@@ -39,8 +39,8 @@ export function LinkPage({ kind }: { kind: Kind }) {
       title={title}
       subtitle={
         kind === "setup"
-          ? `You will manage the users of ${window.location.hostname}. The link is good once.`
-          : "It is for this site only, and the link is good once."
+          ? `You will manage the users of ${window.location.hostname}. The link can be used once.`
+          : "It is for this site only, and the link can be used once."
       }
     >
       <LinkForm kind={kind} code={code} />

@@ -14,9 +14,9 @@ interface Props {
 }
 
 export function LoginWays({ name, back, onDone }: Props) {
-  const methods = useMethods().data;
-  const provider = methods?.oidc;
-  const takesPasswords = methods?.password !== false;
+  const query = useMethods();
+  const provider = query.data?.oidc;
+  const takesPasswords = query.data?.password ?? query.isError;
   return (
     <>
       {provider && (

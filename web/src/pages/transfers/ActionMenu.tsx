@@ -61,7 +61,7 @@ export function ActionMenu({ transfer }: { transfer: Steered }) {
             leftSection={<IconNew size={16} />}
             onClick={() => navigate(`/new?again=${transfer.id}`)}
           >
-            Again
+            Submit again
           </Menu.Item>
         )}
         <Menu.Item

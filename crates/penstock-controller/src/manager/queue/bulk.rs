@@ -5,14 +5,13 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::queue::BulkFilter;
 use penstock_api::rest::{Action, LIST_MAX};
 use penstock_api::transfer::TransferState;
-use penstock_cluster::state::{ListKey, ListOrder, Listed, SiteState, TransferRecord, Wish};
+use penstock_cluster::state::{
+    ListKey, ListOrder, Listed, SiteState, StoredIn, TransferRecord, Wish,
+};
 use penstock_proto::id::{Name, TransferId};
 
 use super::transfer_table::TransferTable;
 use crate::manager::caller::Caller;
-
-/// Most records of ended transfers that are looked through for those to retry.
-const ENDED_MAX: usize = 10_000;
 
 /// Bytes of the text of a place: seconds, id.
 const PLACE_BYTES: usize = 8 + 16;
@@ -60,7 +59,7 @@ pub(crate) fn chosen(
     };
     let key = |record: &TransferRecord| (record.created, record.id());
     let mut found: Vec<_> = match action {
-        Action::Retry => failed(state, fits)?,
+        Action::Retry => failed(state, (after, most), fits)?,
         _ => {
             let table = table.lock();
             let records = table.live.values().map(|live| &live.record);
@@ -73,24 +72,25 @@ pub(crate) fn chosen(
     Ok(found)
 }
 
-/// Returns the failed transfers that fit, among the last [`ENDED_MAX`].
+/// Returns the failed transfers that fit behind a place, at least `most` if there are so many.
 fn failed(
     state: &dyn SiteState,
+    (mut after, most): (Option<ListKey>, usize),
     fits: impl Fn(&TransferRecord) -> bool,
 ) -> Result<Vec<ListKey>, Problem> {
-    let (mut before, mut found) = (None, Vec::new());
-    for _ in 0..ENDED_MAX / LIST_MAX {
-        let part = state.overview(ListOrder::NewestFirst, before, LIST_MAX)?;
-        before = part.last().map(Listed::key);
+    let stored = StoredIn { state: TransferState::Failed, own: true };
+    let mut found = Vec::new();
+    loop {
+        let part = state.overview_in(stored, ListOrder::OldestFirst, after, LIST_MAX)?;
+        after = part.last().map(Listed::key);
         found.extend(part.iter().filter_map(|listed| match listed {
             Listed::Own(record) if fits(record) => Some((record.created, record.id())),
             _ => None,
         }));
-        if part.len() < LIST_MAX {
-            break;
+        if part.len() < LIST_MAX || found.len() >= most {
+            return Ok(found);
         }
     }
-    Ok(found)
 }
 
 /// Returns whether an action would change something.

@@ -39,6 +39,8 @@ pub(crate) struct Schedule {
     /// The limits where no rule says otherwise.
     base: Limits,
     rules: Rules,
+    /// Number of changes of the rules in force.
+    rules_version: u64,
     /// The groups with which users share the queue.
     groups: UserGroups,
     /// The limits that follow from the rules now.
@@ -72,7 +74,7 @@ impl Schedule {
             queue.handle_past(group, &user, record.progress.bytes_durable, at);
         }
         let (known, groups) = (HashMap::new(), memory.groups);
-        Self { queue, known, site, base, rules, groups, in_force, history }
+        Self { queue, known, site, base, rules, rules_version: 0, groups, in_force, history }
     }
 
     /// Runs this many transfers of the site at a time from now on, where no rule says otherwise.
@@ -148,7 +150,13 @@ impl Schedule {
 
     fn follow_rules(&mut self, now_ms: UnixMs) {
         self.in_force = self.rules.at(&self.base, now_ms);
+        self.rules_version += 1;
         self.queue.handle_limits(self.in_force.limits.clone());
+    }
+
+    /// Returns the number of changes of the rules in force.
+    pub(crate) fn rules_version(&self) -> u64 {
+        self.rules_version
     }
 
     /// Handles the end of a transfer.

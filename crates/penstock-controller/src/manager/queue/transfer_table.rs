@@ -49,6 +49,8 @@ pub(crate) struct Table {
     /// Attempts that have a thread.
     running: usize,
     pub(super) schedule: Schedule,
+    /// Version of the rules by which the reasons of waits were told last.
+    rules_told: u64,
     /// Time of the last look at deadlines.
     deadlines_looked: Option<Instant>,
     /// Time of the last decision about the queue.
@@ -69,6 +71,7 @@ impl Table {
             busy: HashMap::new(),
             running: 0,
             schedule: Schedule::new(site, limits, memory, now_ms()),
+            rules_told: 0,
             deadlines_looked: None,
             looked: Instant::now(),
             is_stopping: false,
@@ -108,9 +111,12 @@ impl Table {
             let run = self.live.get(&id).filter(|live| live.record.wish == Wish::None);
             run.and_then(|live| live.run.as_ref()).inspect(|run| run.pause());
         }
+        // A mark says nothing of the names and the texts of rules.
+        let is_told = self.rules_told == self.schedule.rules_version();
+        self.rules_told = self.schedule.rules_version();
         for (id, mark) in self.schedule.wait_marks(now.1) {
             let Some(live) = self.live.get_mut(&id) else { continue };
-            if live.wait_mark == Some(mark) {
+            if is_told && live.wait_mark == Some(mark) {
                 continue;
             }
             (live.wait_mark, live.waiting) = (Some(mark), self.schedule.waiting(id, now.1));
@@ -297,7 +303,9 @@ impl Table {
             let notes = live.run.as_ref().map(|run| run.take_notes()).unwrap_or_default();
             noted.extend(notes.into_iter().map(|note| (*id, live.record.owner.clone(), note)));
         }
-        let running = self.live.values().filter(|live| live.run.is_some());
+        // The end of an attempt is told once, by the thread that stores it.
+        let runs = |live: &&Live| live.run.is_some() && !live.record.state.is_ended();
+        let running = self.live.values().filter(runs);
         (noted, running.map(Live::brief).collect())
     }
 }

@@ -58,8 +58,8 @@ enum Unmapped {
     /// The user is locked out.
     #[error("user `{0}` is locked out")]
     Locked(Name),
-    /// The account is mapped to a role, and its name is that of a user.
-    #[error("it is mapped to a role, and the site has a user `{0}`, who may be another person")]
+    /// The account is mapped by its name alone, and that is the name of a user of another way in.
+    #[error("the site has a user `{0}`, who may be another person")]
     NameTaken(Name),
     /// The name of the account is none of a user.
     #[error("its name is not one that a user of the site may have")]
@@ -233,7 +233,17 @@ fn principal_by(
     };
     let via = |role| Via::Account { uid, account: account.name.clone(), role };
     let user = match mapped {
-        MappedUser::Own => own_name()?,
+        MappedUser::Own => {
+            let user = own_name()?;
+            // That name was chosen at the provider: an administrator says whose account it is.
+            let is_strange = directory.user(&user).is_some_and(|user| {
+                user.identity.is_some() && user.account.as_ref() != Some(&account.name)
+            });
+            if is_strange {
+                return Err(Unmapped::NameTaken(user));
+            }
+            user
+        }
         MappedUser::User(user) => user.clone(),
         MappedUser::Role(role) => {
             let user = own_name()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_api::access::{
     PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, PasswordHash, PasswordRequest, Principal, Right,
-    Secret, Via,
+    Secret, User, Via,
 };
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::Name;
@@ -125,6 +125,9 @@ impl Passwords {
         check_unscoped(caller)?;
         let known = self.site.authentication.directory();
         let user = known.user(name).ok_or_else(|| unknown_user(name))?;
+        if is_own && user.password.is_none() {
+            check_first_password(caller, user)?;
+        }
         if is_own && user.password.is_some() {
             let current = request.current.ok_or_else(|| {
                 let title = "the present password is missing";
@@ -156,6 +159,23 @@ impl Passwords {
         })
         .await
     }
+}
+
+/// Checks whether a caller may give itself its first password.
+///
+/// # Errors
+/// The site's provider says who the user is, so that its role would outlive its groups there; or
+/// the caller is one of several accounts that stand for the user.
+fn check_first_password(caller: &Principal, user: &User) -> Result<(), Problem> {
+    let shares = matches!(&caller.via, Via::Account { account, .. }
+        if account.as_str() != user.name.as_str());
+    let title = match (&user.identity, shares) {
+        (None, false) => return Ok(()),
+        (Some(_), _) => "a user of the site's provider has no password here",
+        (None, true) => "an account that stands for another user sets no password",
+    };
+    Err(Problem::new(ProblemCode::NotAuthorised, title)
+        .hint(format!("an administrator makes a link: `penstock user invite {}`", user.name)))
 }
 
 /// Runs a change on a thread that may block, to its end even if nobody waits for it.

@@ -6,6 +6,7 @@ use axum::extract::{Extension, Json, Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use penstock_api::access::{MeView, Principal, TokenRequest, TokenView, UserRequest, UserView};
 use penstock_api::rest::Page;
+use penstock_controller::manager::Manager;
 use penstock_proto::id::Name;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -55,7 +56,7 @@ pub(super) async fn put(
     let done = blocking(move || {
         let is_current = |known: Option<&UserView>| condition.is_met_by(known.map(tag_of).as_ref());
         let done = users.put(&parsed(&name)?, request, is_current)?;
-        manager.follow_groups()?;
+        follow_groups(&manager);
         Ok(done)
     });
     let (view, is_new) = done.await?;
@@ -69,9 +70,17 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, ProblemReply> {
     let remove = move || {
         users.remove(&parsed(&name)?)?;
-        manager.follow_groups()
+        follow_groups(&manager);
+        Ok(())
     };
     blocking(remove).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Has the queue follow a change of users that is stored already: it cannot fail any more.
+fn follow_groups(manager: &Manager) {
+    if let Err(problem) = manager.follow_groups() {
+        tracing::warn!(%problem, "the queue does not know the groups of users");
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -10,10 +10,12 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Extension, Request, State};
+use axum::http::Method;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::{IncomingStream, Listener};
 use penstock_api::access::Principal;
+use penstock_api::endpoints::LOG_IN;
 use penstock_api::problem::{Problem, ProblemCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::SocketAddr;
@@ -109,20 +111,29 @@ async fn authenticate(
             return ProblemReply(problem).into_response();
         }
     };
-    let is_valid = still_is(&judge.accounts, uid, &principal);
+    // Tries at passwords are bounded by the address that they come from, and there is none here.
+    if request.method() == Method::POST && request.uri().path() == LOG_IN.path {
+        let title = "nobody logs in by a password at this socket";
+        return ProblemReply(Problem::new(ProblemCode::LoginOff, title)).into_response();
+    }
+    let is_valid = still_is(&judge, uid, &principal);
     run_within_places(principal, &judge.site, request, next, is_valid).await
 }
 
-/// Returns a check whether a user number still stands for a principal. A name service that does not
-/// answer ends nothing.
-fn still_is(accounts: &Arc<LocalAccounts>, uid: u32, principal: &Principal) -> IsValid {
-    let (accounts, principal) = (Arc::clone(accounts), principal.clone());
+/// Returns a check whether a user number still stands for a principal. While the name service does
+/// not answer, the rights of the user count alone.
+fn still_is(judge: &Judge, uid: u32, principal: &Principal) -> IsValid {
+    let (judge, principal) = (judge.clone(), principal.clone());
     Box::new(move || {
-        let (accounts, principal) = (Arc::clone(&accounts), principal.clone());
+        let (judge, principal) = (judge.clone(), principal.clone());
         Box::pin(async move {
-            match accounts.principal_of(uid).await {
+            match judge.accounts.principal_of(uid).await {
                 Ok(found) => found == principal,
-                Err(problem) => problem.code == ProblemCode::AccountUnknown,
+                Err(problem) if problem.code == ProblemCode::AccountUnknown => {
+                    let renewed = judge.site.authentication.renewed(principal.clone());
+                    renewed.is_ok_and(|renewed| renewed == principal)
+                }
+                Err(_) => false,
             }
         })
     })

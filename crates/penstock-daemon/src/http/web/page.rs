@@ -113,7 +113,9 @@ fn file_answer(name: &str, file: &PageFile, headers: &HeaderMap) -> Response {
     let is_gzip = lists(headers, &header::ACCEPT_ENCODING, "gzip");
     // Two forms of a file are two representations (RFC 9110, 8.8.3).
     let tag = format!("\"{}{}\"", file.digest, if is_gzip { "-gzip" } else { "" });
-    let is_known = lists(headers, &header::IF_NONE_MATCH, &tag);
+    // A proxy may weaken a tag (RFC 9110, 13.1.2).
+    let tags = [tag.clone(), format!("W/{tag}"), "*".to_owned()];
+    let is_known = tags.iter().any(|tag| lists(headers, &header::IF_NONE_MATCH, tag));
     let body = match (is_known, is_gzip) {
         (true, _) => Ok(Bytes::new()),
         (false, true) => Ok(file.gzip.clone()),

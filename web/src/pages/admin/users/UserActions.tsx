@@ -9,6 +9,7 @@ import { useConfirm } from "../../../ui/ConfirmDialog";
 import { formatCount } from "../../../ui/format";
 import { IconDelete, IconLink, IconLock, IconMore } from "../../../ui/icons";
 import type { User } from "./UsersPage";
+import { unchanged } from "./unchanged";
 
 interface Props {
   user: User;
@@ -30,20 +31,21 @@ export function UserActions({ user, onEdit, onInvite }: Props) {
   const held = `${some(user.sessions, "session")} and ${some(user.tokens, "token")}`;
   const lock = async (disabled: boolean) => {
     const body = { role: user.role as "viewer", disabled };
-    await unwrap(api.PUT("/api/v1/users/{name}", { params: { path }, body }));
+    const headers = await unchanged(user);
+    await unwrap(api.PUT("/api/v1/users/{name}", { params: { path }, body, headers }));
     refresh();
   };
   const askLock = () =>
     confirm({
-      title: user.disabled ? `Let ${user.name} in again?` : `Lock ${user.name} out?`,
+      title: user.disabled ? `Enable ${user.name}?` : `Disable ${user.name}?`,
       effect: user.disabled ? (
         <p>The password and the tokens count again.</p>
       ) : (
         <p>
-          {held} are refused within two seconds. Transfers of {user.name} go on.
+          {held} are refused within two seconds. Transfers of {user.name} continue.
         </p>
       ),
-      verb: user.disabled ? "Let in" : "Lock out",
+      verb: user.disabled ? "Enable" : "Disable",
       keep: "Leave it",
       danger: !user.disabled,
       run: () => lock(!user.disabled),
@@ -53,7 +55,7 @@ export function UserActions({ user, onEdit, onInvite }: Props) {
       title: `Remove ${user.name}?`,
       effect: (
         <p>
-          The user is removed with {held}, and its grants. Transfers that run go on, and its name
+          The user is removed with {held}, and its grants. Running transfers continue, and its name
           stays in the audit log.
         </p>
       ),
@@ -87,7 +89,7 @@ export function UserActions({ user, onEdit, onInvite }: Props) {
           {!isMe && (
             <>
               <Menu.Item leftSection={<IconLock size={16} />} onClick={askLock}>
-                {user.disabled ? "Let in again" : "Lock out"}
+                {user.disabled ? "Enable" : "Disable"}
               </Menu.Item>
               <Menu.Divider />
               <Menu.Item color="red" leftSection={<IconDelete size={16} />} onClick={askRemove}>

@@ -12,6 +12,7 @@ import { ProblemBox } from "../../../ui/ProblemBox";
 import { roleWords } from "../../../words";
 import type { User } from "./UsersPage";
 import classes from "./UsersPage.module.css";
+import { unchanged } from "./unchanged";
 
 type Role = Schemas["RoleInput"];
 type Grant = Schemas["StoreGrant"];
@@ -46,14 +47,6 @@ interface FormProps extends Omit<Props, "user"> {
   user?: User;
 }
 
-/** Returns the tag of a user as it was read, so that changes of others are not lost. */
-async function tagOf(user: User): Promise<string | null> {
-  const params = { path: { name: user.name } };
-  const answer = await api.GET("/api/v1/users/{name}", { params });
-  await unwrap(Promise.resolve(answer));
-  return answer.response.headers.get("etag");
-}
-
 function UserForm({ user, onClose, onMade }: FormProps) {
   const [name, setName] = useState(user?.name ?? "");
   const [role, setRole] = useState<Role>((user?.role as Role | undefined) ?? "user");
@@ -62,8 +55,7 @@ function UserForm({ user, onClose, onMade }: FormProps) {
   const queries = useQueryClient();
   const save = useMutation({
     mutationFn: async () => {
-      const tag = user === undefined ? null : await tagOf(user);
-      const headers = tag === null ? {} : { "If-Match": tag };
+      const headers = user === undefined ? {} : await unchanged(user);
       const given = Object.entries(grants).filter(([, one]) => one.list || one.read || one.write);
       const params = { path: { name: name.trim() } };
       const body = {

@@ -91,7 +91,7 @@ export function WebhookState({ webhook }: { webhook: Webhook }) {
     return <ToneBadge tone="dim" label="off" />;
   }
   return webhook.error === undefined ? (
-    <ToneBadge tone="ok" label="in order" />
+    <ToneBadge tone="ok" label="no failures" />
   ) : (
     <ToneBadge tone="bad" label="last one failed" />
   );

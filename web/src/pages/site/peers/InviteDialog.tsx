@@ -21,7 +21,8 @@ function Invitation({ onClose }: { onClose: () => void }) {
   const invitation = useQuery({
     queryKey: ["peer-invitation"],
     queryFn: () => unwrap(api.POST("/api/v1/peer-invitations")),
-    staleTime: Number.POSITIVE_INFINITY,
+    // A second one would replace the code that was perhaps sent already.
+    staleTime: "static",
     gcTime: 0,
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
@@ -33,7 +34,7 @@ function Invitation({ onClose }: { onClose: () => void }) {
           <p>On the other host, with Penstock installed, and the token as its input:</p>
           <CommandBox command="penstock site join - --peer NAME" />
           <p>
-            The token: whoever has it can join the site. It is good once, and expires{" "}
+            The token: whoever has it can join the site. It can be used once, and expires{" "}
             <Moment at={expires_at} />.
           </p>
           <CommandBox command={token} label="Copy the token" />

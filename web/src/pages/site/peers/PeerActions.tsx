@@ -70,9 +70,9 @@ export function PeerActions({ peer, all }: { peer: Peer; all: readonly Peer[] })
           size="xs"
           variant="default"
           onClick={peer.draining ? askUndo : askDrain}
-          aria-label={peer.draining ? `Give work again to ${peer.peer}` : `Drain ${peer.peer}`}
+          aria-label={peer.draining ? `End the drain of ${peer.peer}` : `Drain ${peer.peer}`}
         >
-          {peer.draining ? "Give work again" : "Drain"}
+          {peer.draining ? "End drain" : "Drain"}
         </ActionButton>
       )}
       {mayForget && (

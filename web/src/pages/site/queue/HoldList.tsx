@@ -67,7 +67,7 @@ function Hold({ rule }: { rule: Rule }) {
           <ToneBadge
             tone={rule.in_force ? "warn" : "dim"}
             icon={IconHold}
-            label={rule.in_force ? `holds ${formatCount(rule.holds)}` : "over"}
+            label={rule.in_force ? `holds ${formatCount(rule.holds)}` : "expired"}
           />
         </p>
         <p>

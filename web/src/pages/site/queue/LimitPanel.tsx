@@ -10,11 +10,12 @@ import { ActionButton } from "../../../ui/ActionButton";
 import { useConfirm } from "../../../ui/ConfirmDialog";
 import { type Column, DataTable } from "../../../ui/DataTable";
 import { Dialog } from "../../../ui/Dialog";
-import { formatCount, formatRate } from "../../../ui/format";
+import { formatCount } from "../../../ui/format";
 import { IconAdd } from "../../../ui/icons";
 import { Panel } from "../../../ui/Panel";
 import { ProblemBox } from "../../../ui/ProblemBox";
 import { Rate } from "../../../ui/Quantity";
+import { rateText } from "../../transfers/new/parse";
 import classes from "./QueuePage.module.css";
 import { parseRate } from "./rate";
 
@@ -120,7 +121,7 @@ function Actions({ limit, edit }: { limit: Limit; edit: (draft: Draft) => void }
       kind: limit.kind as Kind,
       name: limit.name,
       running: limit.running ?? "",
-      rate: limit.rate_bits_per_s === undefined ? "" : formatRate(limit.rate_bits_per_s),
+      rate: limit.rate_bits_per_s === undefined ? "" : rateText(limit.rate_bits_per_s),
     });
   const remove = () =>
     confirm({
@@ -142,14 +143,17 @@ function Actions({ limit, edit }: { limit: Limit; edit: (draft: Draft) => void }
     });
   return (
     <div className="cell-actions">
-      <Button
-        size="compact-sm"
-        variant="default"
-        aria-label={`Change the limit of ${name}`}
-        onClick={change}
-      >
-        Change
-      </Button>
+      {/* What a window sets for now is not what would be changed. */}
+      {limit.by_window === undefined && (
+        <Button
+          size="compact-sm"
+          variant="default"
+          aria-label={`Change the limit of ${name}`}
+          onClick={change}
+        >
+          Change
+        </Button>
+      )}
       {limit.kind !== "site" && (
         <ActionButton
           size="compact-sm"

@@ -130,9 +130,9 @@ function Actions({ entry }: { entry: Entry }) {
         size="compact-sm"
         variant="default"
         onClick={() => void turn()}
-        aria-label={`${entry.urgent ? "As others" : "Start first"}: ${name}`}
+        aria-label={`${entry.urgent ? "Not urgent" : "Start first"}: ${name}`}
       >
-        {entry.urgent ? "As others" : "Start first"}
+        {entry.urgent ? "Not urgent" : "Start first"}
       </ActionButton>
     </div>
   );

@@ -23,9 +23,9 @@ export function ShareList({ users }: { users: Schemas["QueueUserView"][] }) {
   const [changed, setChanged] = useState<Share | null>(null);
   const shares = sharesOf(users);
   return (
-    <Panel title="Users" aside="use of late against share" flush>
+    <Panel title="Users" aside="recent use against share" flush>
       {shares.length === 0 ? (
-        <EmptyState icon={IconUsers} title="Nobody has used the queue of late" />
+        <EmptyState icon={IconUsers} title="Nobody has used the queue recently" />
       ) : (
         <>
           <ul className={classes.list} aria-label="Shares">
@@ -74,7 +74,7 @@ function ShareBar({ share, onChange }: { share: Share; onChange: () => void }) {
         <div className={classes.due} style={{ left: `calc(${share.due * 100}% - 1px)` }} />
       </div>
       <span className="dim">
-        <Bytes value={share.served} /> of late ({formatShare(share.used)}), share{" "}
+        <Bytes value={share.served} /> recently ({formatShare(share.used)}), share{" "}
         {formatShare(share.due)}
         {share.expected > 0 && (
           <>

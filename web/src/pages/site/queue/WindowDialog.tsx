@@ -7,8 +7,8 @@ import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { ActionButton } from "../../../ui/ActionButton";
 import { Dialog } from "../../../ui/Dialog";
-import { formatRate } from "../../../ui/format";
 import { ProblemBox } from "../../../ui/ProblemBox";
+import { rateText } from "../../transfers/new/parse";
 import classes from "./QueuePage.module.css";
 import { parseRate } from "./rate";
 import { DAY_NAMES, DAYS, type Day } from "./week";
@@ -54,7 +54,7 @@ export function draftOf(window: Schemas["QueueWindow"]): Draft {
     scope: pair ? "pair" : store ? "store" : user ? "user" : "site",
     object: pair ?? store ?? user ?? "",
     running: window.running ?? "",
-    rate: window.rate_bits_per_s === undefined ? "" : formatRate(window.rate_bits_per_s),
+    rate: window.rate_bits_per_s === undefined ? "" : rateText(window.rate_bits_per_s),
   };
 }
 

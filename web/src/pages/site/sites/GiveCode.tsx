@@ -35,7 +35,8 @@ export function GiveCode({ onClose }: { onClose: () => void }) {
   const offer = useQuery({
     queryKey: ["pairing-offer"],
     queryFn: () => unwrap(api.POST("/api/v1/pairing-offers")),
-    staleTime: Number.POSITIVE_INFINITY,
+    // A second one would replace the code that was perhaps sent already.
+    staleTime: "static",
     gcTime: 0,
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,

@@ -26,7 +26,7 @@ function PairForm({ onClose }: { onClose: () => void }) {
   return (
     <>
       <p className="dim">
-        One site gives a code, the other enters it. A code is good once, for 15 minutes.
+        One site gives a code, the other enters it. A code can be used once, for 15 minutes.
       </p>
       <SegmentedControl
         fullWidth

@@ -66,7 +66,7 @@ function Pairings({ sites, mayPair }: { sites: Site[]; mayPair: boolean }) {
         <EmptyState icon={IconSites} title="No other site is paired">
           {mayPair
             ? "Give the other site a code, or enter one of its codes."
-            : "An administrator pairs sites, by codes that are good once."}
+            : "An administrator pairs sites, by codes that can be used once."}
         </EmptyState>
       }
       columns={[

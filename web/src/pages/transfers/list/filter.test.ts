@@ -17,7 +17,7 @@ test("Promise: the API is asked for what the filter says, and the key is stable 
   expect(morning).toEqual({
     state: "queued",
     attention: true,
-    since: "2026-11-26T00:00:00.000Z",
+    since: "2026-11-25T00:00:00.000Z",
   });
   expect(queryOf(filter, Date.parse("2026-11-26T23:00:00Z"))).toEqual(morning);
 });

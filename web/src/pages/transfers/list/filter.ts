@@ -66,10 +66,8 @@ export function queryOf(filter: Filter, now: number): Record<string, string | nu
     ...(filter.site !== "" ? { site: filter.site } : {}),
     ...(filter.store !== "" ? { store: filter.store } : {}),
     ...(filter.owner !== "" ? { owner: filter.owner } : {}),
-    // A whole day, so that the same list has the same key.
-    ...(days === undefined
-      ? {}
-      : { since: new Date(midnight - (days - 1) * 86_400_000).toISOString() }),
+    // From a midnight on, so that the same list has the same key for a day.
+    ...(days === undefined ? {} : { since: new Date(midnight - days * 86_400_000).toISOString() }),
     ...(filter.oldest ? { sort: "created" } : {}),
   };
 }

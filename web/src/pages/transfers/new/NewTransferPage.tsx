@@ -129,7 +129,8 @@ function Form({ name, begin }: { name: string; begin: Draft }) {
     (change: Partial<Draft>) => setDraft((before) => ({ ...before, ...change })),
     [setDraft],
   );
-  const onSource = useCallback((source: PlaceDraft) => set({ source }), [set]);
+  // Names that were chosen are those of the former place.
+  const onSource = useCallback((source: PlaceDraft) => set({ source, chosen: [] }), [set]);
   const onTarget = useCallback((target: PlaceDraft) => set({ target }), [set]);
   const obstacle = obstacleOf(draft);
   const outlook = start.error === null ? undefined : problemOf(start.error).deadline;

@@ -13,15 +13,15 @@ export function parseSize(text: string): number | undefined {
   return whole(Number(figure) * base ** (BINARY[unit.toLowerCase()] ?? 0));
 }
 
-/** Returns the bits per second of `500 Mbit/s`, `60MB/s` or `10MiB/s`. */
+/** Returns the bits per second of `500 Mbit/s`, `500 Mbps`, `60MB/s` or `10MiB/s`: `B` is bytes. */
 export function parseRate(text: string): number | undefined {
-  const found = /^(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(bit|b)(?:\/s|ps)?$/i.exec(text.trim());
+  const found = /^(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)(bit|bps|B)(?:\/s)?$/.exec(text.trim());
   if (found === null) {
     return undefined;
   }
   const [, figure = "", unit = "", binary = "", kind = ""] = found;
   const base = binary === "" ? 1000 : 1024;
-  const bits = kind.toLowerCase() === "bit" ? 1 : 8;
+  const bits = kind === "B" ? 8 : 1;
   return whole(Number(figure) * bits * base ** (BINARY[unit.toLowerCase()] ?? 0));
 }
 

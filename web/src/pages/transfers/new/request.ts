@@ -264,7 +264,8 @@ export function draftOf(view: Schemas["TransferView"]): Draft {
   for (const field of FIELDS) {
     const json = at(asked, field.key);
     known.add(field.key);
-    const isAbsent = json === undefined || json === null || json === 0;
+    const isAbsent =
+      json === undefined || json === null || (json === 0 && !KEEPS_ZERO.has(field.key));
     if (!isAbsent && !field.key.startsWith("deadline") && field.key !== "not_before") {
       const value = field.form(json);
       draft.values = isSame(value, "") ? draft.values : withValue(draft.values, field, value);
@@ -273,6 +274,9 @@ export function draftOf(view: Schemas["TransferView"]): Draft {
   draft.rest = restOf(options as unknown as Record<string, unknown>, known);
   return draft;
 }
+
+/** Options of which 0 is a value: nothing may be deleted, and the lowest priority. */
+const KEEPS_ZERO: ReadonlySet<string> = new Set(["options.update.max_delete", "priority"]);
 
 /** Returns the options beyond those of the form that say something. */
 function restOf(options: Record<string, unknown>, known: Set<string>): Record<string, unknown> {

@@ -3,7 +3,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { Schemas } from "../../../api/client";
-import { keys } from "../../../api/keys";
 import { readLines } from "../../../api/lines";
 import { problemOf } from "../../../api/problem";
 import { useRight } from "../../../api/queries";
@@ -50,7 +49,12 @@ async function readFailures(id: string, signal: AbortSignal): Promise<Group[]> {
 export function FailuresTab({ view }: { view: TransferView }) {
   const count = Math.max(view.failures.count, isEnded(view) ? 0 : view.progress.errors);
   const query = useQuery({
-    queryKey: [...keys.failures(view.id), view.attempt, count],
+    queryKey: ["failures", view.id, view.attempt, isEnded(view)],
+    // The whole list is read each time.
+    refetchInterval: isEnded(view) ? false : 15_000,
+    refetchOnWindowFocus: false,
+    staleTime: 10_000,
+    gcTime: 10_000,
     queryFn: ({ signal }) =>
       readFailures(view.id, signal).catch((error) => {
         // A transfer that has listed nothing yet has no list.

@@ -29,7 +29,7 @@ export function OptionsTab({ view }: { view: TransferView }) {
             <Panel title="As it was asked for">
               <Facts draft={draft} count={data.files_from_count} />
             </Panel>
-            <Panel title="The same once more">
+            <Panel title="Repeat this transfer">
               <div className={classes.programs}>
                 <CommandBox command={commandOf(draft)} />
                 <CommandBox command={pythonOf(draft)} label="Copy the program" />

@@ -21,7 +21,7 @@ export function ProgressTab({ view }: { view: TransferView }) {
   return (
     <div className={classes.grid} data-one={!steers || undefined}>
       <div className={classes.column}>
-        <Panel title="Done, in hand, left">
+        <Panel title="Progress by data">
           <Shares view={view} />
         </Panel>
         <RatePanel view={view} />
@@ -212,10 +212,10 @@ function Paths({ view }: { view: TransferView }) {
 function Details({ view }: { view: TransferView }) {
   const { progress } = view;
   const bytes: [string, number][] = [
-    ["Taken over from before", progress.bytes_resumed],
-    ["There already", progress.bytes_skipped],
-    ["Sent once more", progress.bytes_resent],
-    ["Read back and right", progress.bytes_read_back],
+    ["Resumed", progress.bytes_resumed],
+    ["Already at the target", progress.bytes_skipped],
+    ["Resent", progress.bytes_resent],
+    ["Read back and verified", progress.bytes_read_back],
   ];
   const counts: [string, number][] = [
     ["Entries found", progress.entries_found],

@@ -37,7 +37,7 @@ function patch(id: string, body: Patch): Promise<TransferView> {
 
 export function SteerPanel({ view }: { view: TransferView }) {
   return (
-    <Panel title="Steer">
+    <Panel title="Controls">
       <RateLimit view={view} key={String(view.limits.rate_bits_per_s)} />
       <Turn view={view} />
       <DeadlineForm view={view} />
@@ -268,7 +268,7 @@ function DeadlineForm({ view }: { view: TransferView }) {
           aria-expanded={open}
           onClick={() => setOpen(!open)}
         >
-          {open ? "Leave" : "Change"}
+          {open ? "Cancel" : "Change"}
         </Button>
       </div>
       {deadline && (
@@ -309,11 +309,11 @@ function DeadlineForm({ view }: { view: TransferView }) {
                 onClick={() =>
                   void run(
                     unwrap(api.DELETE("/api/v1/transfers/{id}/deadline", { params })),
-                    "The deadline is taken away.",
+                    "The deadline is removed.",
                   )
                 }
               >
-                Take it away
+                Remove the deadline
               </ActionButton>
             )}
           </div>

@@ -177,7 +177,7 @@ function Actions({ view }: { view: TransferView }) {
           leftSection={<IconNew size={17} />}
           onClick={() => navigate(`/new?again=${view.id}`)}
         >
-          Again
+          Submit again
         </Button>
       )}
       <ActionMenu transfer={view} />
@@ -221,7 +221,7 @@ function Figures({ view }: { view: TransferView }) {
         <dd className={classes.note}>
           {progress.rate_max_bits_per_s > 0 && (
             <>
-              at most <Rate value={progress.rate_max_bits_per_s} />
+              peak <Rate value={progress.rate_max_bits_per_s} />
             </>
           )}
         </dd>

@@ -162,10 +162,13 @@ impl Oidc {
         origin: ClientOrigin,
     ) -> Result<(Begun, String), Problem> {
         let provider = self.provider.as_ref().ok_or_else(off)?;
+        // Nobody guesses a state, so a page of another site cannot make a try fail.
+        let state = answer.state.as_deref().unwrap_or_default();
+        let pending = self.pending().take(state, origin.browser.as_ref(), boottime_now())?;
         let attempt =
             self.passwords.attempt(&format!("oidc {}", origin.address_text()), &origin)?;
         let from = origin.from;
-        match self.prove(provider, answer, origin).await {
+        match self.prove(provider, (answer, pending), origin).await {
             Ok(done) => {
                 self.passwords.succeeded(attempt);
                 Ok(done)
@@ -174,8 +177,8 @@ impl Oidc {
                 if let Some(from) = from {
                     self.site.admission.note_refused(from, RefusedKind::Login, &problem);
                 }
-                // The provider is at fault, not whoever logs in.
-                if problem.code == ProblemCode::OidcProviderDown {
+                // The provider or this daemon is at fault, not the person that logs in.
+                if matches!(problem.code, ProblemCode::OidcProviderDown | ProblemCode::Busy) {
                     self.passwords.succeeded(attempt);
                 }
                 Err(problem)
@@ -186,11 +189,9 @@ impl Oidc {
     async fn prove(
         &self,
         provider: &Provider,
-        answer: ProviderAnswer,
+        (answer, pending): (ProviderAnswer, Pending),
         origin: ClientOrigin,
     ) -> Result<(Begun, String), Problem> {
-        let state = answer.state.as_deref().unwrap_or_default();
-        let pending = self.pending().take(state, origin.browser.as_ref(), boottime_now())?;
         let proving = async {
             self.check_answer(provider, &answer).await?;
             let code = answer.code.as_ref().ok_or_else(|| wrong("it sent no code"))?;
