@@ -337,6 +337,16 @@ pub struct Progress {
     pub limit: String,
 }
 
+impl Progress {
+    /// Returns the bytes that need not be moved any more. The verified parts of files that are not
+    /// whole count too.
+    pub fn bytes_settled(&self) -> u64 {
+        let come = self.bytes_resumed + self.bytes_verified;
+        let come = come.saturating_sub(self.bytes_resent).max(self.bytes);
+        (come + self.bytes_skipped).min(self.bytes_found)
+    }
+}
+
 /// Part of a target peer in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]

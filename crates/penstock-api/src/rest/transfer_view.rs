@@ -52,6 +52,9 @@ pub struct ProgressSummary {
     pub bytes: u64,
     /// Bytes durable under the stated policy.
     pub bytes_durable: u64,
+    /// Bytes that need not be moved any more: verified, parts of files too, or left as they are.
+    #[serde(default)]
+    pub bytes_settled: u64,
     /// Items that failed.
     pub errors: u64,
     /// Bits per second now, over the last second or so; 0 if it does not run.
@@ -73,6 +76,7 @@ impl ProgressSummary {
             files: progress.files,
             bytes: progress.bytes,
             bytes_durable: progress.bytes_durable,
+            bytes_settled: progress.bytes_settled(),
             errors: progress.errors,
             rate_bits_per_s: if runs { progress.rate_bits_per_s } else { 0.0 },
             seconds: progress.seconds,
@@ -86,7 +90,7 @@ fn eta_seconds(progress: &Progress) -> Option<u64> {
     if !progress.scan_complete || progress.rate_bits_per_s <= 0.0 {
         return None;
     }
-    let left = progress.bytes_found.saturating_sub(progress.bytes);
+    let left = progress.bytes_found.saturating_sub(progress.bytes_settled());
     // A cast of a float saturates.
     Some((left as f64 * 8.0 / progress.rate_bits_per_s).ceil() as u64)
 }

@@ -27,7 +27,7 @@ impl Pace {
     /// Adds the figures of a moment.
     pub(crate) fn add(&mut self, now: Instant, progress: &Progress) {
         let before = self.settled;
-        self.settled = settled(progress).max(before);
+        self.settled = progress.bytes_settled().max(before);
         let Some(seen) = self.seen.replace(now) else { return };
         let seconds = now.saturating_duration_since(seen).as_secs_f64();
         if seconds <= 0.0 {
@@ -60,14 +60,6 @@ impl Pace {
         let rest = progress.bytes_found.saturating_sub(self.settled);
         (progress.scan_complete && rate >= 1.0).then(|| (rest as f64 / rate) as u64)
     }
-}
-
-/// Bytes that need not be moved any more. What has come of pieces that are not whole counts too:
-/// it is verified and written, and will be counted with its piece.
-pub(crate) fn settled(progress: &Progress) -> u64 {
-    let come = progress.bytes_resumed + progress.bytes_verified;
-    let come = come.saturating_sub(progress.bytes_resent).max(progress.bytes);
-    (come + progress.bytes_skipped).min(progress.bytes_found)
 }
 
 /// Whole seconds as `5 s`, `3:20 min` or `2:05 h`.

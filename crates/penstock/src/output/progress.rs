@@ -361,7 +361,6 @@ fn summary_text(event: &TransferEvent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::pace::settled;
     use penstock_api::rest::EVENT_VERSION;
     use penstock_api::transfer::Progress;
     use penstock_proto::id::TransferId;
@@ -380,7 +379,7 @@ mod tests {
     }
 
     fn pace_of(progress: &Progress) -> Pace {
-        Pace::known(settled(progress), 0.0)
+        Pace::known(progress.bytes_settled(), 0.0)
     }
 
     /// Promise (f): a line says how far it is and what it waits for, and never 100 % too early.
@@ -422,7 +421,7 @@ mod tests {
             scan_complete: true,
             ..Progress::default()
         };
-        let pace = Pace::known(settled(&progress), 1e6);
+        let pace = Pace::known(progress.bytes_settled(), 1e6);
         let event = event(progress, "the source has been silent for quite a while now");
         for columns in [20, 40, 60, 80, 200] {
             let drawn = drawing(&event, &pace, columns, false);

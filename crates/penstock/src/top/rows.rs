@@ -13,7 +13,7 @@ use penstock_proto::id::{Name, TransferId};
 
 use super::moment::Moment;
 use super::rate_history::RateHistory;
-use crate::output::pace::{Pace, settled};
+use crate::output::pace::Pace;
 
 /// Ended transfers that are kept.
 const ENDED_MAX: usize = 50;
@@ -63,6 +63,7 @@ impl Row {
             files: progress.files,
             bytes: progress.bytes,
             bytes_durable: progress.bytes_durable,
+            bytes_settled: progress.bytes_settled(),
             errors: progress.errors,
             rate_bits_per_s: progress.rate_bits_per_s,
             seconds: progress.seconds,
@@ -235,7 +236,7 @@ impl Rows {
 /// Returns the seconds until the end at the rate of one moment.
 fn eta_seconds(progress: &Progress) -> Option<u64> {
     let is_known = progress.scan_complete && progress.rate_bits_per_s > 0.0;
-    let rest = progress.bytes_found.saturating_sub(settled(progress));
+    let rest = progress.bytes_found.saturating_sub(progress.bytes_settled());
     is_known.then(|| (rest as f64 * 8.0 / progress.rate_bits_per_s).ceil() as u64)
 }
 

@@ -2,6 +2,7 @@
 
 import { useProgress } from "../../api/live-context";
 import type { TransferSummary } from "../../api/queries";
+import { settledOf, shareOf } from "../../api/settled";
 import { EmptyState } from "../../ui/EmptyState";
 import { formatShare } from "../../ui/format";
 import { IconTransfers } from "../../ui/icons";
@@ -35,9 +36,10 @@ export function RunningList({ transfers }: { transfers: TransferSummary[] }) {
 function Running({ transfer }: { transfer: TransferSummary }) {
   const told = useProgress(transfer.id);
   const progress = told ?? transfer.progress;
-  const { bytes, bytes_found, scan_complete, rate_bits_per_s, errors } = progress;
-  const share = bytes_found > 0 ? bytes / bytes_found : null;
-  const left = Math.max(0, bytes_found - bytes);
+  const { bytes_found, scan_complete, rate_bits_per_s, errors } = progress;
+  const settled = settledOf(progress);
+  const share = shareOf(progress, "running");
+  const left = bytes_found - settled;
   const eta = scan_complete && rate_bits_per_s > 0 ? (left * 8) / rate_bits_per_s : undefined;
   const name = nameOf(transfer);
   const reason = told?.reason || transfer.reason;
@@ -60,7 +62,7 @@ function Running({ transfer }: { transfer: TransferSummary }) {
       <div className={classes.facts}>
         <span>
           {share !== null && <b>{formatShare(share)} </b>}
-          <Bytes value={bytes} /> of {!scan_complete && "at least "}
+          <Bytes value={settled} /> of {!scan_complete && "at least "}
           <Bytes value={bytes_found} />
         </span>
         {eta !== undefined && (

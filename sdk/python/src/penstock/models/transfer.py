@@ -281,6 +281,8 @@ class ProgressSummary(View):
     """Bytes verified and written, in this run and before."""
     bytes_durable: int = 0
     """Bytes durable under the stated policy."""
+    bytes_settled: int = 0
+    """Bytes that need not be moved any more: verified, parts of files too, or left as they are."""
     errors: int = 0
     """Items that failed."""
     rate_bits_per_s: float = 0.0

@@ -1,6 +1,7 @@
 /** The cells of the list of transfers. Each follows the stream by itself. */
 
 import type { TransferSummary } from "../../../api/queries";
+import { settledOf, shareOf } from "../../../api/settled";
 import { formatCount, formatShare, limitWords } from "../../../ui/format";
 import { LinkTo } from "../../../ui/LinkTo";
 import { FromTo } from "../../../ui/Location";
@@ -71,11 +72,11 @@ const TONES: Record<string, "ok" | "warn" | "bad" | "dim"> = {
 
 export function ProgressCell({ row }: Props) {
   const { state, progress } = useFresh(row);
-  const { bytes, bytes_found, scan_complete } = progress;
+  const { bytes_found, scan_complete } = progress;
   if (bytes_found === 0 && state !== "running") {
     return <span className="dim">{state === "done" ? "nothing to move" : "–"}</span>;
   }
-  const share = bytes_found > 0 ? bytes / bytes_found : null;
+  const share = shareOf(progress, state);
   return (
     <div className={classes.progress}>
       <Meter share={share} label={`Progress of ${nameOf(row)}`} tone={TONES[state] ?? "accent"} />
@@ -103,7 +104,7 @@ export function RateCell({ row }: Props) {
 export function TimeCell({ row }: Props) {
   const { state, progress, ended_at, created_at, not_before } = useFresh(row);
   if (state === "running") {
-    const left = Math.max(0, progress.bytes_found - progress.bytes) * 8;
+    const left = (progress.bytes_found - settledOf(progress)) * 8;
     const rate = progress.rate_bits_per_s;
     const seconds = progress.scan_complete && rate > 0 ? left / rate : progress.eta_seconds;
     return seconds === undefined ? (

@@ -6,6 +6,7 @@ import { api, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { useProgress } from "../../../api/live-context";
 import type { TransferSummary } from "../../../api/queries";
+import { settledOf } from "../../../api/settled";
 import { type Filter, mergedRows, queryOf } from "./filter";
 
 /** Transfers of the first part, which is fetched anew when one changes its state. */
@@ -62,6 +63,6 @@ export function useFresh(row: TransferSummary): TransferSummary {
     reason: told.reason || (sameState ? row.reason : ""),
     waiting: sameState ? row.waiting : undefined,
     failures: { count: Math.max(row.failures.count, sameState ? told.errors : 0) },
-    progress: { ...told, eta_seconds },
+    progress: { ...told, bytes_settled: settledOf(told), eta_seconds },
   };
 }

@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { useRight } from "../../../api/queries";
+import { settledOf } from "../../../api/settled";
 import { DataTable } from "../../../ui/DataTable";
 import { formatBytes, formatCount, formatShare, limitWords } from "../../../ui/format";
 import { Panel } from "../../../ui/Panel";
@@ -43,13 +44,19 @@ interface Part {
 
 /** Parts of the data as far as it was found, each in bytes. */
 function partsOf({ progress }: TransferView): Part[] {
-  const { bytes, bytes_durable, bytes_found } = progress;
-  const durable = Math.min(bytes_durable, bytes_found);
-  const hand = Math.max(0, Math.min(bytes, bytes_found) - durable);
+  const { bytes_durable, bytes_found, bytes_skipped = 0 } = progress;
+  const durable = Math.min(bytes_durable, bytes_found - bytes_skipped);
+  const hand = Math.max(0, settledOf(progress) - bytes_skipped - durable);
+  const kept = { key: "kept", label: "Unchanged at the target", bytes: bytes_skipped };
   return [
+    ...(bytes_skipped > 0 ? [kept] : []),
     { key: "durable", label: "Verified and durable", bytes: durable },
     { key: "hand", label: "Verified, not yet durable", bytes: hand },
-    { key: "left", label: "Left", bytes: Math.max(0, bytes_found - durable - hand) },
+    {
+      key: "left",
+      label: "Left",
+      bytes: Math.max(0, bytes_found - bytes_skipped - durable - hand),
+    },
   ];
 }
 

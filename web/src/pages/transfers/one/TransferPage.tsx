@@ -5,6 +5,7 @@ import type { ComponentType } from "react";
 import { useLocation, useParams, useSearch } from "wouter";
 import { problemOf } from "../../../api/problem";
 import { useRight } from "../../../api/queries";
+import { settledOf, shareOf } from "../../../api/settled";
 import { ActionButton } from "../../../ui/ActionButton";
 import { EmptyState } from "../../../ui/EmptyState";
 import { formatCount, formatShare, shortId } from "../../../ui/format";
@@ -189,8 +190,8 @@ function Figures({ view }: { view: TransferView }) {
   const { progress, state } = view;
   const { bytes, bytes_found, files, files_found, rate_bits_per_s, seconds } = progress;
   const running = state === "running";
-  const share = bytes_found > 0 ? bytes / bytes_found : null;
-  const left = Math.max(0, bytes_found - bytes) * 8;
+  const share = shareOf(progress, state);
+  const left = (bytes_found - settledOf(progress)) * 8;
   const isKnown = running && progress.scan_complete && rate_bits_per_s > 0;
   const eta = isKnown ? left / rate_bits_per_s : undefined;
   const failed = Math.max(view.failures.count, progress.errors);
@@ -201,7 +202,7 @@ function Figures({ view }: { view: TransferView }) {
         <dt>Done</dt>
         <dd>{share === null ? (state === "done" ? "all" : "–") : formatShare(share)}</dd>
         <dd className={classes.note}>
-          <Bytes value={bytes} /> of {!progress.scan_complete && "at least "}
+          <Bytes value={settledOf(progress)} /> of {!progress.scan_complete && "at least "}
           <Bytes value={bytes_found} />
         </dd>
       </div>
