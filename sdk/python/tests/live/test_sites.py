@@ -102,7 +102,7 @@ def test_no_view_loses_a_field(sites: Pair, hpc: Penstock, run7: Path) -> None:
 def test_the_daemon_has_every_operation(hpc: Penstock) -> None:
     """Promise: no method asks for a path that the daemon does not have."""
     connection = hpc.site.__dict__["_connection"]
-    names = ("id", "kind", "site", "peer", "host", "name", "user", "store")
+    names = ("id", "kind", "site", "peer", "host", "name", "user", "group", "store")
     not_to_be_called = {"orphans.remove", "site.rotate_keys", "transfers.all_events"}
     missing: list[str] = []
     for name, operation in OPERATIONS.items():
