@@ -8,6 +8,9 @@ import { chromium } from "playwright-core";
 
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+/** Looks of axe at a page that is on the way to its next state. */
+const LOOKS = 5;
+
 /** Where pictures go, if they are wanted: `PENSTOCK_WEB_PICTURES`. */
 export const PICTURES = process.env.PENSTOCK_WEB_PICTURES;
 
@@ -80,12 +83,21 @@ export async function setDark(page, dark) {
   );
 }
 
-/** Fails if axe finds a fault of the page. */
+/** Fails if axe finds a fault of the page that is still there when a window has opened or closed. */
 export async function checkAccess(page, where) {
   if (!(await page.evaluate(() => "axe" in window))) {
     await page.evaluate(await readFile(axe, "utf8"));
   }
-  const found = await page.evaluate(async () => {
+  let found = await faultsOf(page);
+  for (let look = 0; found.length > 0 && look < LOOKS; look += 1) {
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(done)));
+    found = await faultsOf(page);
+  }
+  assert.deepEqual(found, [], `axe at ${where}`);
+}
+
+function faultsOf(page) {
+  return page.evaluate(async () => {
     const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
     const result = await window.axe.run(document, { runOnly: { type: "tag", values: tags } });
     return result.violations.map((one) => ({
@@ -95,7 +107,6 @@ export async function checkAccess(page, where) {
         .map((node) => `${node.html.slice(0, 160)} ${node.failureSummary}`),
     }));
   });
-  assert.deepEqual(found, [], `axe at ${where}`);
 }
 
 /** Takes a picture, if pictures are wanted. */
