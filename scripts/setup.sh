@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test or demonstrate Penstock on Debian and Ubuntu.
 #
-# Usage: scripts/setup.sh [build|test|demo]    (default: test)
+# Usage: scripts/setup.sh [build|packages|test|demo]    (default: test)
 #
 #   build  a C compiler and Rust: all that the build needs, as SQLite, BLAKE3 and AWS-LC are
 #          compiled from source that their crates bring along
+#   packages
+#          also what makes packages of Debian and Red Hat, and a Rust that builds for other hosts
 #   test   also file systems to break, MooseFS, network namespaces, cargo-deny, an OpenID provider,
 #          b3sum and others that judge checksums, and Node and Chromium for the web page
 #   demo   also b3sum, the verifier that is not ours
@@ -74,6 +76,13 @@ want_packages() {
     want make build-essential
     want curl curl
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+    if [ "$1" = test ] || [ "$1" = packages ]; then
+        want dpkg-deb dpkg
+        want readelf binutils
+        want rpmbuild rpm
+        want python3 python3
+        python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+    fi
     if [ "$1" = test ]; then
         want mkfs.xfs xfsprogs
         want mkfs.ext4 e2fsprogs
@@ -88,8 +97,6 @@ want_packages() {
         want setfacl acl
         want setfattr attr
         want getcap libcap2-bin
-        want python3 python3
-        python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         want openssl openssl
         want diff diffutils
         want rsync rsync
@@ -114,9 +121,7 @@ want_rust() {
     if ! at_least "$(cargo_version)" "$needed"; then
         command -v rustup >/dev/null 2>&1 || want_rust_packages "$needed"
         if command -v rustup >/dev/null 2>&1; then
-            say "installing Rust $RUST_TESTED with rustup"
-            rustup toolchain install "$RUST_TESTED" --profile minimal -c clippy -c rustfmt >&2
-            export RUSTUP_TOOLCHAIN=$RUST_TESTED
+            install_toolchain
         fi
     fi
     at_least "$(cargo_version)" "$needed" ||
@@ -127,6 +132,12 @@ want_rust() {
             by_hand "clippy or rustfmt is missing" "install them as your Rust was installed"
         rustup component add clippy rustfmt >&2
     fi
+}
+
+install_toolchain() {
+    say "installing Rust $RUST_TESTED with rustup"
+    rustup toolchain install "$RUST_TESTED" --profile minimal -c clippy -c rustfmt >&2
+    export RUSTUP_TOOLCHAIN=$RUST_TESTED
 }
 
 # want_rust_packages NEEDED: a cargo of that version or a rustup, from the release if it has one.
@@ -140,6 +151,7 @@ want_rust_packages() {
     elif [ -n "$(apt_candidate rustup)" ]; then
         apt_install rustup
     else
+        say "this release has neither Rust $1 nor rustup as a package"
         want_rustup "$1"
     fi
     hash -r
@@ -148,7 +160,6 @@ want_rust_packages() {
 # want_rustup NEEDED: installs rustup as its authors say, without a change to the user's profile.
 want_rustup() {
     local home=${CARGO_HOME:-$HOME/.cargo} script
-    say "this release has neither Rust $1 nor rustup as a package"
     say "installing rustup into $home, by the script of https://sh.rustup.rs"
     script=$(mktemp)
     if ! curl --proto '=https' --tlsv1.2 -fsS --retry 3 https://sh.rustup.rs -o "$script" ||
@@ -158,6 +169,28 @@ want_rustup() {
             "install Rust $1 or later by another way, so that PATH has its cargo; then again"
     fi
     rm -f "$script"
+}
+
+# Makes sure of the standard libraries that packages are built with. The Rust of Debian has none for
+# static programs; that of rustup, whose directory comes first in the PATH, gets them.
+want_libraries() {
+    local target lacking=()
+    for target in x86_64-unknown-linux-gnu {x86_64,aarch64}-unknown-linux-musl; do
+        [ -d "$(rustc --print target-libdir --target "$target")" ] || lacking+=("$target")
+    done
+    [ "${#lacking[@]}" -gt 0 ] || return 0
+    if ! command -v rustup >/dev/null 2>&1; then
+        want_rustup "$(rust_needed)"
+        hash -r
+        install_toolchain
+    fi
+    say "adding Rust's libraries for ${lacking[*]}"
+    rustup target add "${lacking[@]}" >&2
+    for target in "${lacking[@]}"; do
+        [ -d "$(rustc --print target-libdir --target "$target")" ] ||
+            by_hand "$(command -v rustc) has no library for $target, and rustup's is not in use" \
+                "put ${CARGO_HOME:-$HOME/.cargo}/bin first in the PATH"
+    done
 }
 
 # want_tool CRATE [OPTION...]: installs a program from crates.io into target/tools if it is missing.
@@ -291,8 +324,8 @@ want_chromium() {
 }
 
 case "${1:-test}" in
-    build | test | demo) ;;
-    *) by_hand "no such purpose: $1" "scripts/setup.sh [build|test|demo]" ;;
+    build | packages | test | demo) ;;
+    *) by_hand "no such purpose: $1" "scripts/setup.sh [build|packages|test|demo]" ;;
 esac
 want_packages "${1:-test}"
 want_rust
@@ -306,6 +339,7 @@ case "${1:-test}" in
         # It runs for a second: to optimise it would take minutes and gain nothing.
         want_tool cargo-deny --debug || say "no cargo-deny to be had; dependencies stay unchecked"
         ;;
+    packages) want_libraries ;;
     demo) want_b3sum ;;
 esac
 say "everything for ${1:-test} is there (cargo $(cargo_version))"

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// The comparison with rivals.
-const LOOPBACK: &str = "bench/loopback.py";
-/// The load of a site by many clients.
-const LOAD: &str = "bench/load.py";
+/// The program of all benchmarks.
+const PROGRAM: &str = "bench/penstock-bench";
+/// The commands of a smoke run: rivals on one host, our targets, the load of many clients.
+const SMOKE: [&str; 3] = ["rivals", "loopback", "load"];
 
 /// Builds the release binary and runs the comparison with it; `arguments` are the harness's own.
 ///
@@ -20,15 +20,15 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     super::cargo(&[primitives.as_slice(), &["--example", "primitives"]].concat(), &[])?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    harness(root, LOOPBACK, &root.join(target).join("release/penstock"), arguments)
+    harness(root, "loopback", &root.join(target).join("release/penstock"), arguments)
 }
 
-/// A few MiB through every mode, once, and a small load of a site, so that the harnesses keep
+/// Runs the unit tests of the benchmarks, and moves a few MiB with each of three, so that they keep
 /// working. Builds what the tests have built already. Skipped on a machine without Python, except
 /// in CI, where a check that does not run must not look like one that passed.
 ///
 /// # Errors
-/// As for [`run`].
+/// As for [`run`]; or a unit test failed.
 pub(crate) fn smoke(root: &Path) -> anyhow::Result<()> {
     let python = Command::new("python3").arg("--version").output();
     if !python.is_ok_and(|output| output.status.success()) {
@@ -39,22 +39,27 @@ pub(crate) fn smoke(root: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let binary = crate::suite::program_under_test(root)?;
-    [LOOPBACK, LOAD].iter().try_for_each(|script| harness(root, script, &binary, &["--quick"]))
+    let tests = ["-B", "-m", "unittest", "discover", "--start-directory", "bench/tests"];
+    python3(root, &[&tests[..], &["--top-level-directory", "."]].concat())?;
+    SMOKE.iter().try_for_each(|command| harness(root, command, &binary, &["--quick"]))
 }
 
-/// Runs a harness with a binary, its output shown.
-fn harness(root: &Path, script: &str, binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    println!("$ {script} --penstock {} {}", binary.display(), arguments.join(" "));
+/// Runs a benchmark with a binary, its output shown.
+fn harness(root: &Path, command: &str, binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let binary = binary.to_str().context("the path of the binary is no UTF-8")?;
+    python3(root, &[&[PROGRAM, command, "--penstock", binary], arguments].concat())
+}
+
+/// Runs Python in the root of the project, its output shown.
+fn python3(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    println!("$ python3 {}", arguments.join(" "));
     let status = Command::new("python3")
-        .arg(script)
-        .arg("--penstock")
-        .arg(binary)
         .args(arguments)
         .current_dir(root)
         .status()
         .context("start python3")?;
     if !status.success() {
-        bail!("`{script}` failed: {status}");
+        bail!("`python3 {}` failed: {status}", arguments.join(" "));
     }
     Ok(())
 }

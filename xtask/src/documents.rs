@@ -67,7 +67,7 @@ fn is_written_by_bench(name: &Path) -> bool {
 
 fn documents(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut documents = Vec::new();
-    for part in ["", "docs", "bench", "crates", "lab", "fuzz", "sdk", "xtask"] {
+    for part in ["", "docs", "bench", "crates", "lab", "fuzz", "packaging", "sdk", "xtask"] {
         collect(&root.join(part), !part.is_empty(), &mut documents)?;
     }
     documents.sort();

@@ -1,5 +1,5 @@
 //! The one door to the project's own checks: `cargo xtask verify | fix | wrap | reference | web |
-//! man | tidy | fuzz | bench | lab`.
+//! man | package | stage | release | tidy | fuzz | bench | lab`.
 //!
 //! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
 //! machine can repair. Each step says its name before and its duration after; all steps run, and
@@ -7,16 +7,21 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "talking to the person at the terminal is its job")]
 
+mod ansible;
 mod bare;
 mod bench;
 mod dependencies;
 mod documents;
 mod fuzz;
+mod keycloak;
 mod lab;
 mod language;
 mod layers;
 mod markdown;
 mod modules;
+mod package;
+mod packaging;
+mod python;
 mod ratchet;
 mod reference;
 mod remarks;
@@ -39,17 +44,31 @@ const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
   verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference sdk
-                    web docs deny fuzz bench
+                    web docs deny packages fuzz bench
   verify long [STEP...]
                     checks what takes long, or the steps named: bare (the first minute on bare
                     releases of Debian) schemathesis (all kinds of requests to a daemon) lowest
-                    (the Python client with the oldest libraries)
+                    (the Python client with the oldest libraries) keycloak (a log-in there) otlp
+                    (clippy with the feature of that name) system (the service under a systemd)
+                    container (the image, and two sites of it) packages (installs, upgrades and
+                    removes them on hosts of Debian, and by dnf, and runs the quickstart) ansible
+                    (the playbooks, on hosts of real systemd)
   fix               formats, wraps Markdown, and applies what clippy suggests
   wrap              wraps Markdown at 100 columns
   reference         writes docs/{reference,problems,api}.md, openapi/penstock-v1.json, and the
                     codes of the Python client
   web               builds the web page, and packs it into web/dist.tar
   man DIR           writes a man page for each command into DIR
+  package [--program FILE] [--out DIR] [--papers FILE] [--version VERSION] [--level N]
+                    makes the packages of a release in target/packages, or those of one program;
+                    `--papers` prints manual and completions where FILE is for other machines,
+                    `--version` names a build between releases, and `--level 0` compresses fast
+  package --contents [PENSTOCK]
+                    writes packaging/contents.txt, the lists of files in packages; PENSTOCK is a
+                    program that prints manual and completions, the one under test unless given
+  stage [--prefix DIR] [--program FILE] [--out DIR]
+                    writes the tree of target/release/penstock, or FILE, for `make install`
+  release --check   lists the parts of a release, and what each lacks
   tidy [--places]   only the limits on sizes, on imports between crates and modules, on the
                     language of comments, and on Markdown; `--places` lists each place that
                     the figures count
@@ -62,9 +81,25 @@ Usage: cargo xtask <COMMAND>
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 
 /// The steps of `verify long`, in the order they run.
-const LONG_STEPS: [&str; 3] = ["bare", "schemathesis", "lowest"];
+const LONG_STEPS: [&str; 9] = [
+    "bare",
+    "schemathesis",
+    "lowest",
+    "keycloak",
+    "otlp",
+    "system",
+    "container",
+    "packages",
+    "ansible",
+];
+/// Clippy of the program with the export of logs and spans.
+const OTLP_CLIPPY: [&str; 9] =
+    ["clippy", "-p", "penstock", "--all-targets", "--features", "otlp", "--", "-D", "warnings"];
+/// Files of tests of the step `system`.
+const SYSTEM_TESTS: [&str; 4] =
+    ["test_lab.py", "test_system.py", "test_firewall.py", "test_selinux.py"];
 /// The steps of `verify`, in the order they run.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     "format",
     "tidy",
     "clippy",
@@ -74,6 +109,7 @@ const STEPS: [&str; 11] = [
     "web",
     "docs",
     "deny",
+    "packages",
     "fuzz",
     "bench",
 ];
@@ -89,6 +125,11 @@ fn main() -> ExitCode {
         ["reference"] => reference::write(&root()),
         ["web"] => web::write(&root()),
         ["man", directory] => reference::man(&root(), directory),
+        ["package", "--contents"] => package::write_contents(&root(), None),
+        ["package", "--contents", papers] => package::write_contents(&root(), Some(papers)),
+        ["package", arguments @ ..] => package::run(&root(), arguments),
+        ["stage", arguments @ ..] => package::stage(&root(), arguments),
+        ["release", "--check"] => package::check_release(&root()),
         ["tidy"] => Steps::all().run("tidy", || tidy::check(&root(), false)).finish(),
         ["tidy", "--places"] => Steps::all().run("tidy", || tidy::check(&root(), true)).finish(),
         ["fuzz"] => Steps::all().run("fuzz", || fuzz::smoke(&root(), 10)).finish(),
@@ -138,6 +179,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
             cargo(&doc, &[("RUSTDOCFLAGS", "-D warnings")])
         })
         .run("deny", || dependencies::check(&root))
+        .run("packages", || package::check(&root))
         .run("fuzz", || fuzz::smoke(&root, 10))
         .run("bench", || bench::smoke(&root))
         .finish()
@@ -148,6 +190,15 @@ fn verify_long(steps: &[&str]) -> anyhow::Result<()> {
         .run("bare", || bare::check(&root()))
         .run("schemathesis", || schemathesis::check(&root()))
         .run("lowest", || sdk::check_lowest(&root()))
+        .run("keycloak", || keycloak::check(&root()))
+        .run("otlp", || cargo(&OTLP_CLIPPY, &[]))
+        .run("system", || {
+            packaging::check_types(&root())?;
+            packaging::check(&root(), &SYSTEM_TESTS)
+        })
+        .run("container", || packaging::check(&root(), &["test_container.py"]))
+        .run("packages", || package::check_in_roots(&root()))
+        .run("ansible", || ansible::check(&root()))
         .finish()
 }
 

@@ -1,42 +1,82 @@
-//! The Python client in `sdk/python`: checks and tests, with tools in an environment of their own.
+//! The Python client in `sdk/python` and the report of sweeps in `sdk/eval`: checks and tests, with
+//! tools in environments of their own.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::python;
+
 /// The project, below the root.
 const PROJECT: &str = "sdk/python";
-/// The pinned tools and libraries, within the project.
+/// The report of sweeps, below the root.
+const EVALUATION: &str = "sdk/eval";
+/// The pinned tools and libraries, within a project.
 const PINNED: &str = "requirements-dev.txt";
 /// The oldest libraries that it works with, and the tool that tests it, within the project.
 const LOWEST: &str = "requirements-lowest.txt";
+/// Tests of packages and of the service, written by the same rules, from the project.
+const PACKAGING: &str = "../../packaging/tests";
+/// The benchmarks, checked by most of the same rules.
+const BENCH: &str = "../../bench";
 /// What is made of the project, below the root.
 const BUILT: &str = "target/sdk";
+/// What is installed, in words.
+const TOOLS: &str = "the tools of the Python client";
+/// What is installed for the report, in words.
+const EVALUATION_TOOLS: &str = "the tools of penstock-eval";
 /// Text of pip where a file is another than the pinned one.
 const OTHER_FILE: &str = "DO NOT MATCH THE HASHES";
 
-/// Checks the format, the rules and the types of the client, runs its tests, those against daemons
-/// included, and makes its documentation. Skipped where the pinned packages cannot be installed,
-/// except in CI.
+/// Checks the format, the rules and the types of the client and of the report, and runs their
+/// tests. Skipped where the pinned packages cannot be installed, except in CI.
 ///
 /// # Errors
 /// A check or a test failed; its output has been printed. In CI also if they cannot run.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
+    check_evaluation(root)?;
+    check_client(root)
+}
+
+/// Checks the report of sweeps. Its tests need no daemon.
+fn check_evaluation(root: &Path) -> anyhow::Result<()> {
+    let project = root.join(EVALUATION);
+    let built = root.join(BUILT).join("eval");
+    let environment = built.join("venv");
+    let pinned = project.join(PINNED);
+    let wheels = built.join("wheels");
+    if let Err(error) = python::install(EVALUATION_TOOLS, &pinned, &environment, &wheels) {
+        return skip_or_fail(error);
+    }
+    let python = environment.join("bin/python");
+    let python = text(&python)?;
+    let run = |arguments: &[&str]| run(&project, python, Path::new(""), arguments);
+    run(&["ruff", "format", "--check", "--quiet", "."])?;
+    run(&["ruff", "check", "--quiet", "."])?;
+    run(&["pyright", "--pythonpath", python])?;
+    run(&["pytest"])
+}
+
+/// Checks the client, runs its tests, those against daemons included, and makes its documentation.
+fn check_client(root: &Path) -> anyhow::Result<()> {
     let program = crate::suite::program_under_test(root)?;
     let built = root.join(BUILT);
     let environment = built.join("venv");
     let wheels = built.join("wheels");
-    if let Err(error) = install(&root.join(PROJECT).join(PINNED), &environment, &wheels) {
+    if let Err(error) =
+        python::install(TOOLS, &root.join(PROJECT).join(PINNED), &environment, &wheels)
+    {
         return skip_or_fail(error);
     }
     let python = environment.join("bin/python");
     let (docs, trees) = (built.join("docs"), built.join("doctrees"));
     let [python, docs, trees] = [text(&python)?, text(&docs)?, text(&trees)?];
-    let run = |arguments: &[&str]| run(root, python, &program, arguments);
-    run(&["ruff", "format", "--check", "--quiet", "."])?;
-    run(&["ruff", "check", "--quiet", "."])?;
+    let project = root.join(PROJECT);
+    let run = |arguments: &[&str]| run(&project, python, &program, arguments);
+    run(&["ruff", "format", "--check", "--quiet", ".", PACKAGING, BENCH])?;
+    run(&["ruff", "check", "--quiet", ".", PACKAGING, BENCH])?;
     run(&["pyright", "--pythonpath", python])?;
     let sphinx = ["sphinx", "--fail-on-warning", "--keep-going", "--quiet", "--fresh-env"];
     run(&[&sphinx[..], &["-d", trees, "docs", docs]].concat())?;
@@ -52,25 +92,75 @@ pub(crate) fn check_lowest(root: &Path) -> anyhow::Result<()> {
     let program = crate::suite::program_under_test(root)?;
     let built = root.join(BUILT).join("lowest");
     let environment = built.join("venv");
-    if let Err(error) =
-        install(&root.join(PROJECT).join(LOWEST), &environment, &built.join("wheels"))
-    {
+    if let Err(error) = python::install(
+        TOOLS,
+        &root.join(PROJECT).join(LOWEST),
+        &environment,
+        &built.join("wheels"),
+    ) {
         return skip_or_fail(error);
     }
-    run(root, text(&environment.join("bin/python"))?, &program, &["pytest", "-m", "not tools"])
+    let python = environment.join("bin/python");
+    run(&root.join(PROJECT), text(&python)?, &program, &["pytest", "-m", "not tools"])
 }
 
-/// Runs a module of Python in the project, against a program.
+/// Runs a tool that the project pins. Skipped where it cannot be installed, except in CI.
+///
+/// # Errors
+/// It fails; its output has been printed. In CI also if it cannot run.
+pub(crate) fn tool(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let built = root.join(BUILT);
+    let environment = built.join("venv");
+    let pinned = root.join(PROJECT).join(PINNED);
+    if let Err(error) = python::install(TOOLS, &pinned, &environment, &built.join("wheels")) {
+        return skip_or_fail(error);
+    }
+    let python = environment.join("bin/python");
+    run(&root.join(PROJECT), text(&python)?, Path::new(""), arguments)
+}
+
+/// Makes wheel and source archive of the client in a directory, with the time of `epoch`, and
+/// returns their paths.
+///
+/// # Errors
+/// The tools cannot be installed, or hatchling fails: it has printed why.
+pub(crate) fn package(root: &Path, out: &Path, epoch: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let built = root.join(BUILT);
+    let environment = built.join("venv");
+    let pinned = root.join(PROJECT).join(PINNED);
+    python::install(TOOLS, &pinned, &environment, &built.join("wheels"))?;
+    let made = built.join("dist");
+    let status = Command::new(environment.join("bin/python"))
+        .args(["-m", "hatchling", "build", "--clean", "--directory", text(&made)?])
+        .env("SOURCE_DATE_EPOCH", epoch)
+        .current_dir(root.join(PROJECT))
+        .status()
+        .context("start hatchling")?;
+    if !status.success() {
+        bail!("hatchling failed: {status}");
+    }
+    let failed = || format!("list {}", made.display());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(&made).with_context(failed)? {
+        let entry = entry.with_context(failed)?;
+        let path = out.join(entry.file_name());
+        fs::copy(entry.path(), &path).with_context(|| format!("write {}", path.display()))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Runs a module of Python in a project, against a program.
 ///
 /// # Errors
 /// It fails; its output has been printed.
-fn run(root: &Path, python: &str, program: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+fn run(project: &Path, python: &str, program: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     println!("$ python -m {}", arguments.join(" "));
     let status = Command::new(python)
         .arg("-m")
         .args(arguments)
         .env("PENSTOCK_BIN", program)
-        .current_dir(root.join(PROJECT))
+        .current_dir(project)
         .status()
         .context("start python")?;
     if !status.success() {
@@ -87,63 +177,10 @@ fn text(path: &Path) -> anyhow::Result<&str> {
 ///
 /// # Errors
 /// In CI, or where the index has another file than the pinned one: the error itself.
-fn skip_or_fail(error: anyhow::Error) -> anyhow::Result<()> {
+pub(crate) fn skip_or_fail(error: anyhow::Error) -> anyhow::Result<()> {
     if super::is_ci() || format!("{error:#}").contains(OTHER_FILE) {
         return Err(error);
     }
     println!("SKIPPED: {error:#}");
     Ok(())
-}
-
-/// Installs the pinned packages into an environment, unless they are there, from a folder of wheels
-/// that it fills first.
-///
-/// # Errors
-/// There is no Python with `venv`, or pip fails: the message has the last lines of its output.
-fn install(pinned: &Path, environment: &Path, wheels: &Path) -> anyhow::Result<()> {
-    let wanted = fs::read(pinned).with_context(|| format!("read {}", pinned.display()))?;
-    let marker = environment.join("installed");
-    let python = environment.join("bin/python");
-    let is_there = fs::read(&marker).is_ok_and(|installed| installed == wanted);
-    if is_there && wheels.is_dir() && works(&python) {
-        return Ok(());
-    }
-    let hint = "the tools of the Python client cannot be installed; `scripts/setup.sh test` \
-                installs python3-venv, and pip needs an index";
-    if wheels.is_dir() {
-        fs::remove_dir_all(wheels).with_context(|| format!("remove {}", wheels.display()))?;
-    }
-    output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(environment))
-        .context(hint)?;
-    let pip = |arguments: &[&str]| {
-        let mut command = Command::new(&python);
-        command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]).args(arguments);
-        command.args(["--require-hashes", "--only-binary", ":all:", "-r"]).arg(pinned);
-        command
-    };
-    output(&mut pip(&["download", "--dest", text(wheels)?])).context(hint)?;
-    output(&mut pip(&["install", "--no-index", "--find-links", text(wheels)?])).context(hint)?;
-    fs::write(&marker, wanted).with_context(|| format!("write {}", marker.display()))
-}
-
-/// Returns whether an environment works: it does not after an upgrade of the Python it is made of.
-fn works(python: &Path) -> bool {
-    let output = Command::new(python).args(["-c", "import pytest"]).output();
-    output.is_ok_and(|output| output.status.success())
-}
-
-/// Runs a command silently.
-///
-/// # Errors
-/// The command fails; the message has the end of what it printed.
-fn output(command: &mut Command) -> anyhow::Result<()> {
-    const LINES_SHOWN: usize = 20;
-    let output = command.output().context("start python3")?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let printed = [output.stdout, output.stderr].concat();
-    let printed = String::from_utf8_lossy(&printed);
-    let lines: Vec<_> = printed.lines().collect();
-    bail!("{}", lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n"))
 }

@@ -45,7 +45,7 @@ const TESTED: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"]
 /// Something is over its limit; each place has been printed as `path:line: what`.
 pub(crate) fn check(root: &Path, with_places: bool) -> anyhow::Result<()> {
     let mut files = Vec::new();
-    for part in ["crates", "lab", "xtask", "fuzz", "scripts"] {
+    for part in ["crates", "lab", "packaging", "xtask", "fuzz", "scripts"] {
         collect(&root.join(part), &mut files)?;
     }
     files.sort();
