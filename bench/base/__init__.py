@@ -1,0 +1,1 @@
+"""What benchmarks are made of: processes, control groups, memory, trees, arguments, facts."""

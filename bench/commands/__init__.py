@@ -1,0 +1,1 @@
+"""The commands, a module each: its text is its help, and `main` takes the arguments."""

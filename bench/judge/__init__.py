@@ -1,0 +1,1 @@
+"""Targets, the judging of a run by them, and tables."""

@@ -1,0 +1,1 @@
+"""Tests of the benchmarks; `cargo xtask verify bench` runs them."""
