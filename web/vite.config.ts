@@ -17,20 +17,39 @@ const proxy = {
 
 export default defineConfig({
   plugins: [react(), licencesPlugin()],
+  // Names of files are relative, so that a proxy may serve the page below a path (`src/base.ts`).
+  base: "./",
   build: {
     target: "es2022",
     // Everything is a file of its own: the policy of the page allows no data in its code.
     assetsInlineLimit: 0,
+    // One style sheet: Vite never loads that of a page again which has failed once.
+    cssCodeSplit: false,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // The libraries are one file of 160 kB, compressed; the bound of the archive is in xtask.
+    // The bounds of what is loaded first, and of all, are in xtask.
     chunkSizeWarningLimit: 1_000,
     rolldownOptions: {
       output: {
-        // Libraries change seldom: a browser keeps them over many versions of the page.
-        codeSplitting: { groups: [{ name: "vendor", test: /node_modules/ }] },
+        // What the first load needs is two files: libraries, which change seldom, so that a browser
+        // keeps them over many versions of the page, and the frame. Each page is a file of its own,
+        // and what pages share is in few files, so that none is loaded for a line of code.
+        codeSplitting: {
+          groups: [
+            { name: "vendor", test: /node_modules/, tags: ["$initial"], priority: 3 },
+            { name: "frame", tags: ["$initial"], priority: 2 },
+            {
+              name: "shared",
+              minShareCount: 2,
+              entriesAware: true,
+              entriesAwareMergeThreshold: 20_000,
+              priority: 1,
+            },
+          ],
+        },
         entryFileNames: "assets/[name]-[hash].js",
-        chunkFileNames: "assets/[name]-[hash].js",
+        // A shared file has the names of all pages that use it, behind the first `~`.
+        chunkFileNames: ({ name }) => `assets/${name.split("~")[0]}-[hash].js`,
         assetFileNames: "assets/[name]-[hash][extname]",
       },
     },

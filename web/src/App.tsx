@@ -3,10 +3,11 @@
 import { createTheme, MantineProvider } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
 import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { Route, Switch } from "wouter";
+import { Route, Router, Switch } from "wouter";
 import { keys } from "./api/keys";
 import { Live } from "./api/live";
 import { ContactError, isLoggedOut } from "./api/problem";
+import { BASE } from "./base";
 import { Frame } from "./frame/Frame";
 import { SessionGate } from "./frame/SessionGate";
 import { routes } from "./pages";
@@ -60,22 +61,24 @@ export function App() {
     >
       <Notifications className="notifications" position="bottom-right" autoClose={5_000} />
       <QueryClientProvider client={queries}>
-        <Switch>
-          <Route path="/login" component={LoginPage} />
-          <Route path="/setup">
-            <LinkPage kind="setup" />
-          </Route>
-          <Route path="/invitation">
-            <LinkPage kind="invitation" />
-          </Route>
-          <Route>
-            <SessionGate live={live}>
-              <ConfirmProvider>
-                <Frame routes={routes} />
-              </ConfirmProvider>
-            </SessionGate>
-          </Route>
-        </Switch>
+        <Router base={BASE}>
+          <Switch>
+            <Route path="/login" component={LoginPage} />
+            <Route path="/setup">
+              <LinkPage kind="setup" />
+            </Route>
+            <Route path="/invitation">
+              <LinkPage kind="invitation" />
+            </Route>
+            <Route>
+              <SessionGate live={live}>
+                <ConfirmProvider>
+                  <Frame routes={routes} />
+                </ConfirmProvider>
+              </SessionGate>
+            </Route>
+          </Switch>
+        </Router>
       </QueryClientProvider>
     </MantineProvider>
   );

@@ -40,6 +40,9 @@ test("Promise: a link makes the first administrator, once", async () => {
   await page.getByRole("button", { name: "User anna" }).click();
   await page.getByRole("menuitem", { name: "Log out" }).click();
   await page.getByText("You have logged out.").waitFor();
+  // Not only the page has forgotten the session.
+  await page.goto(`${lab.url}/`);
+  await page.getByRole("heading", { name: "Log in" }).waitFor();
   await tab.context.close();
 
   const again = await openPage(browser, lab, { path: pathname + hash });
@@ -51,6 +54,27 @@ test("Promise: a link makes the first administrator, once", async () => {
   await again.page.getByRole("alert").waitFor();
   assert.deepEqual(again.faults, []);
   await again.context.close();
+});
+
+test("Promise: a log-out that fails says so, and nobody believes to be out", async () => {
+  const tab = await openPage(browser, lab);
+  const { page } = tab;
+  await logIn(page, anna.name, anna.password);
+  tab.expectLoss();
+  await page.route("**/api/v1/sessions/current", (route) =>
+    route.fulfill({
+      status: 503,
+      contentType: "application/problem+json",
+      body: JSON.stringify({ type: "about:blank", status: 503, code: "busy", title: "busy" }),
+    }),
+  );
+  await page.getByRole("button", { name: "User anna" }).click();
+  await page.getByRole("menuitem", { name: "Log out" }).click();
+  await page.getByText("You are still logged in").waitFor();
+  await page.unroute("**/api/v1/sessions/current");
+  await page.goto(`${lab.url}/`);
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  await tab.context.close();
 });
 
 test("Promise: whoever comes by a link to a page gets there by the log-in, and no one else", async () => {

@@ -307,6 +307,11 @@ step(
     const card = page.getByRole("list", { name: "Peers" }).getByRole("listitem").first();
     await card.getByText("Transfers that it writes").waitFor();
     await inspect(atHpc, "peers", () => card.getByText("Transfers that it writes").waitFor());
+    await button(page, "Examine this host").click();
+    const report = page.getByRole("region", { name: /^Doctor of / });
+    await report.getByRole("list", { name: "Findings" }).getByText(/clock/).first().waitFor();
+    await report.scrollIntoViewIfNeeded();
+    await inspect(atHpc, "peers-doctor", () => report.getByText("examined").waitFor());
     await flow.click(page.getByRole("button", { name: /^Drain / }));
     const dialog = page.getByRole("dialog");
     await dialog.getByText(/No other peer can take over/).waitFor();

@@ -46,13 +46,35 @@ test("Promise: the page shadows no path of the API, and other names get nothing"
   assert.equal((await get("/api/v1/none", { accept: "text/html" })).status, 404);
   assert.equal((await get("/api/v1/me", { accept: "text/html" })).status, 401);
   assert.equal((await get("/healthz")).text.trim(), "ok");
-  assert.equal((await get("/assets/none.js")).status, 404);
+  for (const accept of ["*/*", "text/html"]) {
+    const missing = await get("/assets/none.js", { accept });
+    assert.equal(missing.status, 404);
+    assert.equal(missing.headers["cache-control"], "no-store");
+  }
   assert.equal((await get("/", { host: "evil.example" })).status, 421);
+});
+
+test("Promise: each file that a script or an index names is there, and is kept", async () => {
+  const names = new Set();
+  const look = (text) => {
+    for (const [, name] of text.matchAll(/[/"`]([\w-]+-[\w-]{8}\.(?:js|css))["`]/g)) {
+      names.add(name);
+    }
+  };
+  look((await get("/")).text);
+  for (const name of names) {
+    const file = await get(`/assets/${name}`);
+    assert.equal(file.status, 200, name);
+    assert.match(file.headers["cache-control"], /immutable/, name);
+    assert.match(file.headers["content-security-policy"], /default-src 'none'/, name);
+    look(file.text);
+  }
+  assert.ok(names.size > 20, `${names.size} files`);
 });
 
 test("Promise: a browser keeps what never changes, and asks about the rest", async () => {
   const index = await get("/");
-  const script = /src="(\/assets\/[^"]+)"/.exec(index.text)[1];
+  const script = /src="\.(\/assets\/[^"]+)"/.exec(index.text)[1];
   const answer = await get(script, { "accept-encoding": "gzip" });
   assert.match(answer.headers["cache-control"], /immutable/);
   assert.equal(answer.headers["content-encoding"], "gzip");

@@ -22,13 +22,23 @@ const WEB_DIR = process.env.PENSTOCK_WEB_DIR;
 /** Longest time for a daemon to be ready, in milliseconds. */
 const READY_MS = 20_000;
 
-/** Returns a port that nobody listens at now. */
+/**
+ * Returns a port that nobody listens at now, below the range of outgoing connections of Linux: a
+ * daemon that starts again wants the same.
+ */
 async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (;;) {
+    const port = 12_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer();
+    const free = await new Promise((resolve) => {
+      server.once("error", () => resolve(false));
+      server.listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (free) {
+      await new Promise((resolve) => server.close(resolve));
+      return port;
+    }
+  }
 }
 
 /** Waits until `look` returns something; fails with `what` after `ms`. */

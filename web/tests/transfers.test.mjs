@@ -192,6 +192,11 @@ test("Promise: a running transfer is limited, paused, resumed and proved where i
   const notes = page.getByRole("button", { name: "Dismiss" });
   await until("the end of the notes", async () => (await notes.count()) === 0);
   await inspect(tab, "transfer-proof", () => page.getByText("signed by both sites").waitFor());
+  await page.getByRole("tab", { name: "Statistics" }).click();
+  await page.getByRole("row", { name: /^CPU 0 / }).waitFor();
+  await page.locator("canvas").waitFor();
+  await page.getByText("All figures").waitFor();
+  await inspect(tab, "transfer-statistics", () => page.locator("canvas").waitFor());
   await page.getByRole("tab", { name: "Events" }).click();
   await page.getByText("anna paused it").waitFor();
   await inspect(tab, "transfer-events");
@@ -244,7 +249,7 @@ test("Promise: the list is filtered by its address, steered by rows and in bulk"
 
   // Pause from the menu of a row; the row follows.
   await clicks.on(page.getByRole("button", { name: "Actions of night 3" }));
-  await clicks.on(page.getByRole("menuitem", { name: "Pause" }));
+  await clicks.on(page.getByRole("menuitem", { name: "Pause", exact: true }));
   clicks.atMost(3, "pause");
   await table.getByText("by anna").waitFor();
 
@@ -257,6 +262,27 @@ test("Promise: the list is filtered by its address, steered by rows and in bulk"
   await page.getByText("No transfer matches").waitFor();
   await checkAccess(page, "an empty list");
   await page.getByRole("button", { name: "Clear the filter" }).click();
+
+  // A filter has a name in this browser, for this user.
+  await page.getByRole("button", { name: "Failed", exact: true }).click();
+  await page.getByRole("button", { name: "Views" }).click();
+  await page.getByRole("menuitem", { name: "Save this filter" }).click();
+  await page.getByLabel("Name of the view").fill("to mend");
+  await inspect(tab, "transfers-view-save", () => page.getByRole("dialog").waitFor());
+  await page.getByRole("button", { name: "Save the view" }).click();
+  await page.getByRole("button", { name: "All", exact: true }).click();
+  await page.waitForURL("**/transfers");
+  await page.reload();
+  await page.getByRole("button", { name: "Views" }).click();
+  await page.getByRole("menuitem", { name: "Save this filter" }).waitFor();
+  await picture(page, "transfers-views");
+  await page.getByRole("menuitem", { name: "to mend" }).click();
+  await page.waitForURL("**/transfers?state=failed");
+  await page.getByRole("button", { name: "to mend" }).click();
+  await page.getByRole("menuitem", { name: "Remove" }).click();
+  await page.getByRole("button", { name: "Views" }).waitFor();
+  await page.getByRole("button", { name: "All", exact: true }).click();
+  await table.getByRole("link", { name: "night 3" }).waitFor();
 
   // In bulk: the dialog says the effect in numbers.
   for (const name of ["night 1", "night 2", "night 3"]) {

@@ -4,12 +4,13 @@
  */
 
 import createClient from "openapi-fetch";
+import { at } from "../base";
 import { ContactError, errorOf } from "./problem";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
 
-export const api = createClient<paths>({ baseUrl: "/" });
+export const api = createClient<paths>({ baseUrl: at("/") });
 
 interface Answer<T> {
   data?: T;

@@ -8,9 +8,11 @@ export const keys = {
   device: (code: string) => ["auth", "device", code],
   status: ["status"],
   health: ["site", "health"],
+  doctor: ["doctor"],
   history: (filter: object = {}) => ["site", "events", filter],
   sites: ["sites"],
   peers: ["peers"],
+  peerStatistics: ["peers", "statistics"],
   stores: ["stores"],
   siteStores: (site: string) => ["stores", "of", site],
   entries: (place: object) => ["stores", "entries", place],
@@ -31,6 +33,9 @@ export const keys = {
   /** The parts of a list that were scrolled to: what is older changes by the stream alone. */
   transferParts: (filter: object) => ["transfer-parts", filter],
   failures: (id: string) => ["transfers", "one", id, "failures"],
+  statistics: (id: string) => ["transfers", "one", id, "statistics"],
+  series: (id: string) => ["transfers", "one", id, "series"],
+  pieces: (id: string) => ["transfers", "one", id, "pieces"],
   receipt: (id: string) => ["transfers", "one", id, "receipt"],
   attention: ["transfers", "attention"],
 } as const;

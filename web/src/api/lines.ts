@@ -1,5 +1,6 @@
 /** Bodies of lines, which may be long: each line as it arrives. */
 
+import { at } from "../base";
 import { ContactError, errorOf } from "./problem";
 
 /**
@@ -15,7 +16,7 @@ export async function readLines(
   const lost = (error: unknown): never => {
     throw error instanceof TypeError ? new ContactError() : error;
   };
-  const response = await fetch(path, init).catch(lost);
+  const response = await fetch(at(path), init).catch(lost);
   if (!response.ok || response.body === null) {
     throw errorOf(response, await response.json().catch(() => null));
   }

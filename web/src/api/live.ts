@@ -5,6 +5,7 @@
 
 import type { QueryClient } from "@tanstack/react-query";
 import { onlineManager } from "@tanstack/react-query";
+import { at } from "../base";
 import type { Schemas } from "./client";
 import { EventParser } from "./event-parser";
 import { keys } from "./keys";
@@ -220,7 +221,7 @@ export class Live {
         headers["last-event-id"] = this.lastId;
       }
       const init = { headers, signal: one.signal, cache: "no-store" as const };
-      const response = await fetch("/api/v1/events", init);
+      const response = await fetch(at("/api/v1/events"), init);
       if (!response.ok || response.body === null) {
         throw errorOf(response, await response.json().catch(() => null));
       }

@@ -1,6 +1,6 @@
 /** What is around each page: the menu, the bar at the top, the state of the contact. */
 
-import { useMemo } from "react";
+import { Suspense, useEffect, useMemo } from "react";
 import { Route, Switch, useLocation } from "wouter";
 import { useLive } from "../api/live-context";
 import { useMe } from "../api/queries";
@@ -8,9 +8,11 @@ import { type PageRoute, ROLE_OF_RIGHT } from "../routes";
 import { EmptyState } from "../ui/EmptyState";
 import { IconKey, IconSearch } from "../ui/icons";
 import { LinkTo, Reachable } from "../ui/LinkTo";
-import { PageHeader } from "../ui/PageHeader";
+import { Loading } from "../ui/Loaded";
+import { PageHeader, useFirstPath } from "../ui/PageHeader";
 import { ContactBanner } from "./ContactBanner";
 import classes from "./Frame.module.css";
+import { fetchAhead } from "./fetch-ahead";
 import { BottomBar, Rail } from "./Menu";
 import { PageFault } from "./PageFault";
 import { TopBar } from "./TopBar";
@@ -19,11 +21,13 @@ export function Frame({ routes }: { routes: PageRoute[] }) {
   const rights = useMe().data?.rights;
   const { contact } = useLive();
   const [path] = useLocation();
+  useFirstPath();
   const open = useMemo(
     () => routes.filter((route) => route.right === undefined || rights?.includes(route.right)),
     [routes, rights],
   );
   const paths = useMemo(() => open.map((route) => route.path), [open]);
+  useEffect(() => fetchAhead(open.map((route) => route.page)), [open]);
   return (
     <Reachable.Provider value={paths}>
       <a className={classes.skip} href="#main">
@@ -41,22 +45,35 @@ export function Frame({ routes }: { routes: PageRoute[] }) {
             data-stale={contact === "lost" || contact === "electing" || undefined}
           >
             <PageFault path={path}>
-              <Switch>
-                {routes.map((route) => (
-                  <Route
-                    key={route.path}
-                    path={route.path}
-                    component={open.includes(route) ? route.page : () => <NoRight route={route} />}
-                  />
-                ))}
-                <Route component={NoPage} />
-              </Switch>
+              <Suspense fallback={<OnItsWay />}>
+                <Switch>
+                  {routes.map((route) => (
+                    <Route
+                      key={route.path}
+                      path={route.path}
+                      component={
+                        open.includes(route) ? route.page : () => <NoRight route={route} />
+                      }
+                    />
+                  ))}
+                  <Route component={NoPage} />
+                </Switch>
+              </Suspense>
             </PageFault>
           </main>
         </div>
         <BottomBar routes={open} />
       </div>
     </Reachable.Provider>
+  );
+}
+
+/** The place of a page whose program is being fetched: as high as most, so that nothing jumps. */
+function OnItsWay() {
+  return (
+    <div className={classes.wait}>
+      <Loading lines={8} />
+    </div>
   );
 }
 

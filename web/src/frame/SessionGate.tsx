@@ -8,6 +8,7 @@ import type { Live } from "../api/live";
 import { LiveProvider } from "../api/live-context";
 import { isLoggedOut } from "../api/problem";
 import { type Me, useMe } from "../api/queries";
+import { at } from "../base";
 import { LoginWays } from "../pages/access/LoginWays";
 import { Dialog } from "../ui/Dialog";
 import { ProblemBox } from "../ui/ProblemBox";
@@ -56,17 +57,19 @@ function SessionOver({ me, over }: { me: Me; over: boolean }) {
       void queries.invalidateQueries();
     } else {
       // Another person: nothing of the former one may stay in sight.
-      window.location.assign("/");
+      sessionStorage.clear();
+      window.location.assign(at("/"));
     }
   };
   const leave = () => {
     queries.clear();
+    sessionStorage.clear();
     navigate("/login");
   };
   return (
     <Dialog opened={over} onClose={() => {}} closable={false} title="Your session is over">
       <p className={classes.why}>
-        It was not used for long, or it was ended, or your rights have changed. Log in to go on:
+        It was not used for long, or it was ended, or your rights have changed. Log in to continue:
         what you have typed is still here.
       </p>
       <LoginWays

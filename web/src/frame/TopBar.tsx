@@ -9,6 +9,7 @@ import type { Contact } from "../api/live";
 import { useLive } from "../api/live-context";
 import { isLoggedOut, problemOf } from "../api/problem";
 import { useMe, useStatus } from "../api/queries";
+import { at } from "../base";
 import type { PageRoute } from "../routes";
 import { formatClock } from "../ui/format";
 import {
@@ -174,10 +175,10 @@ function UserMenu() {
     sessionStorage.clear();
     if (sessions?.items.some((session) => session.is_current && session.at_provider)) {
       // The session at the provider ends too, or the next log-in asks for nothing.
-      window.location.assign("/auth/oidc/end");
+      window.location.assign(at("/auth/oidc/end"));
       return;
     }
-    window.location.assign("/login?out=1");
+    window.location.assign(at("/login?out=1"));
   };
   return (
     <Menu>

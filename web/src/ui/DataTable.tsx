@@ -42,6 +42,11 @@ interface Props<T> {
   isMarked?: (row: T) => boolean;
 }
 
+/**
+ * Rows that a list fetches at most. As cards of 150 pixels they are as high as a browser can show:
+ * Firefox ends at 17.9 million pixels, Chromium at 33.5. And they fit in the memory of a tab.
+ */
+export const ROWS_MAX = 100_000;
 /** Rows up to which all are in the document. */
 const WHOLE_MAX = 100;
 

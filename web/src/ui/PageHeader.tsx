@@ -1,6 +1,6 @@
 /** The head of a page: its name, what it is about, and what can be done. */
 
-import { type ReactNode, useEffect, useRef } from "react";
+import { type ReactNode, useEffect, useLayoutEffect, useRef } from "react";
 import { useLocation } from "wouter";
 import classes from "./PageHeader.module.css";
 
@@ -18,13 +18,21 @@ interface Props {
 /** The path for which the focus has been moved, so that a page which renders anew keeps it. */
 let focused: string | null = null;
 
+/** Notes the path at which a browser came: its page may be on its way when one goes elsewhere. */
+export function useFirstPath(): void {
+  const [path] = useLocation();
+  useLayoutEffect(() => {
+    focused ??= path;
+  }, [path]);
+}
+
 export function PageHeader({ title, tab, above, subtitle, actions }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   const [path] = useLocation();
   useEffect(() => {
     document.title = `${tab ?? title} · Penstock`;
   }, [tab, title]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // Readers of screens learn that a new page is there; the first one they read anyway.
     if (focused !== null && focused !== path) {
       heading.current?.focus({ preventScroll: true });

@@ -26,6 +26,7 @@ export { default as IconFile } from "@tabler/icons-react/icons/IconFile";
 export { default as IconAudit } from "@tabler/icons-react/icons/IconFileCertificate";
 export { default as IconSymlink } from "@tabler/icons-react/icons/IconFileSymlink";
 export { default as IconOther } from "@tabler/icons-react/icons/IconFileUnknown";
+export { default as IconFilter } from "@tabler/icons-react/icons/IconFilter";
 export { default as IconFingerprint } from "@tabler/icons-react/icons/IconFingerprint";
 export { default as IconBrowse, default as IconFolder } from "@tabler/icons-react/icons/IconFolder";
 export { default as IconFolderAdd } from "@tabler/icons-react/icons/IconFolderPlus";

@@ -2,6 +2,7 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { useStatus } from "../../api/queries";
+import { at, PROGRAM_URL } from "../../base";
 import { Loaded } from "../../ui/Loaded";
 import { PageHeader } from "../../ui/PageHeader";
 import { Panel } from "../../ui/Panel";
@@ -17,7 +18,7 @@ export function AboutPage() {
   const status = useStatus();
   const licences = useQuery({
     queryKey: ["page", "licences"],
-    queryFn: async () => (await (await fetch("/licences.json")).json()) as Licence[],
+    queryFn: async () => (await (await fetch(at("/licences.json"))).json()) as Licence[],
     staleTime: Number.POSITIVE_INFINITY,
   });
   return (
@@ -47,13 +48,13 @@ export function AboutPage() {
         <Panel title="For programs">
           <ul className={classes.links}>
             <li>
-              <a href="/api/v1/openapi.json">The API as an OpenAPI document</a>
+              <a href={at("/api/v1/openapi.json")}>The API as an OpenAPI document</a>
               <p className="dim">All that this page does, your programs can do too.</p>
             </li>
             <li>
               <code>penstock --help</code>
               <p className="dim">
-                The command line, on any host: <code>penstock login {window.location.origin}</code>
+                The command line, on any host: <code>penstock login {PROGRAM_URL}</code>
               </p>
             </li>
             <li>

@@ -1,11 +1,10 @@
-import type { PageRoute } from "../../routes";
+import { type PageRoute, pageOf } from "../../routes";
 import { IconAbout } from "../../ui/icons";
-import { AboutPage } from "./AboutPage";
 
 export const aboutRoutes: PageRoute[] = [
   {
     path: "/about",
-    page: AboutPage,
+    page: pageOf(() => import("./AboutPage"), "AboutPage"),
     menu: { label: "About", icon: IconAbout, group: "admin", order: 100 },
   },
 ];

@@ -7,6 +7,7 @@ import { useLocation, useSearch } from "wouter";
 import { api, type Schemas, unwrap } from "../../api/client";
 import { keys } from "../../api/keys";
 import { useMe } from "../../api/queries";
+import { PROGRAM_URL } from "../../base";
 import { ActionButton } from "../../ui/ActionButton";
 import { IconAlert, IconCancel, IconDone } from "../../ui/icons";
 import { Loaded } from "../../ui/Loaded";
@@ -60,7 +61,7 @@ function AskCode() {
         </Button>
       </form>
       <p className="dim">
-        On the other host: <code>penstock login {window.location.origin}</code>
+        On the other host: <code>penstock login {PROGRAM_URL}</code>
       </p>
     </Panel>
   );

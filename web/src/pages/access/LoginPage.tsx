@@ -4,6 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useLocation, useSearch } from "wouter";
 import { keys } from "../../api/keys";
 import { useMethods } from "../../api/queries";
+import { at } from "../../base";
 import { ProblemBox } from "../../ui/ProblemBox";
 import { AccessFrame } from "./AccessFrame";
 import classes from "./AccessFrame.module.css";
@@ -40,7 +41,7 @@ export function LoginPage() {
           <ProblemBox error={methods.error} onRetry={() => void methods.refetch()} />
         </div>
       )}
-      <LoginWays back={next} onDone={enter} />
+      <LoginWays back={at(next)} onDone={enter} />
       {methods.data?.password === false ? (
         methods.data.oidc === undefined && (
           <p className={classes.foot}>

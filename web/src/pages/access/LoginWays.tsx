@@ -2,13 +2,14 @@
 
 import { Button } from "@mantine/core";
 import { useMethods } from "../../api/queries";
+import { at } from "../../base";
 import classes from "./AccessFrame.module.css";
 import { LoginForm } from "./LoginForm";
 
 interface Props {
   /** The name that is filled in. */
   name?: string;
-  /** Path of this page to which the provider leads back. */
+  /** Path of the host to which the provider leads back. */
   back: string;
   onDone: (user: string) => void;
 }
@@ -23,7 +24,7 @@ export function LoginWays({ name, back, onDone }: Props) {
         <div className={classes.form}>
           <Button
             component="a"
-            href={`${provider.start}?return=${encodeURIComponent(back)}`}
+            href={`${at(provider.start)}?return=${encodeURIComponent(back)}`}
             fullWidth
           >
             Log in with {provider.name}

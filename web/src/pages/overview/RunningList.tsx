@@ -43,7 +43,7 @@ function Running({ transfer }: { transfer: TransferSummary }) {
   const eta = scan_complete && rate_bits_per_s > 0 ? (left * 8) / rate_bits_per_s : undefined;
   const name = nameOf(transfer);
   const reason = told?.reason || transfer.reason;
-  const limit = told?.limit || transfer.bottleneck?.text;
+  const limit = told?.bottleneck?.text || transfer.bottleneck?.text;
   return (
     <li className={classes.item}>
       <div className={classes.line}>

@@ -1,11 +1,10 @@
-import type { PageRoute } from "../../routes";
+import { type PageRoute, pageOf } from "../../routes";
 import { IconOverview } from "../../ui/icons";
-import { OverviewPage } from "./OverviewPage";
 
 export const overviewRoutes: PageRoute[] = [
   {
     path: "/",
-    page: OverviewPage,
+    page: pageOf(() => import("./OverviewPage"), "OverviewPage"),
     right: "see-transfers",
     menu: { label: "Overview", icon: IconOverview, group: "work", order: 0 },
   },

@@ -1,22 +1,23 @@
-import type { PageRoute } from "../../routes";
+import { type PageRoute, pageOf } from "../../routes";
 import { IconNew, IconTransfers } from "../../ui/icons";
-import { TransfersPage } from "./list/TransfersPage";
-import { NewTransferPage } from "./new/NewTransferPage";
-import { TransferPage } from "./one/TransferPage";
 
 /** Transfers: the list, a new one, a single one. */
 export const transferRoutes: PageRoute[] = [
   {
     path: "/transfers",
-    page: TransfersPage,
+    page: pageOf(() => import("./list/TransfersPage"), "TransfersPage"),
     right: "see-transfers",
     menu: { label: "Transfers", icon: IconTransfers, group: "work", order: 10 },
   },
   {
     path: "/new",
-    page: NewTransferPage,
+    page: pageOf(() => import("./new/NewTransferPage"), "NewTransferPage"),
     right: "submit",
     menu: { label: "New", icon: IconNew, group: "work", order: 20 },
   },
-  { path: "/transfers/:id", page: TransferPage, right: "see-transfers" },
+  {
+    path: "/transfers/:id",
+    page: pageOf(() => import("./one/TransferPage"), "TransferPage"),
+    right: "see-transfers",
+  },
 ];

@@ -17,7 +17,7 @@ export type Action = Schemas["Action"];
 
 /** What an action needs to know of a transfer: both forms of the API have it. */
 export type Steered = Pick<TransferSummary, "id" | "label" | "state" | "target"> & {
-  waiting?: { code: string };
+  waiting?: { code: string; until?: string };
   progress: Pick<TransferSummary["progress"], "bytes" | "bytes_found" | "files" | "files_found">;
 };
 

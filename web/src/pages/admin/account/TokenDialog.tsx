@@ -4,6 +4,7 @@ import { Button, Checkbox, NativeSelect, Switch, TextInput } from "@mantine/core
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, type Schemas, unwrap } from "../../../api/client";
+import { PROGRAM_URL } from "../../../base";
 import { ActionButton } from "../../../ui/ActionButton";
 import { CommandBox } from "../../../ui/Copy";
 import { Dialog } from "../../../ui/Dialog";
@@ -121,9 +122,7 @@ function NewToken({ token, onClose }: { token: Schemas["TokenView"]; onClose: ()
       </p>
       <CommandBox command={token.token ?? ""} label="Copy the token" />
       <p className="dim">A program takes it by its environment:</p>
-      <CommandBox
-        command={`export PENSTOCK_URL=${window.location.origin} PENSTOCK_TOKEN_FILE=token`}
-      />
+      <CommandBox command={`export PENSTOCK_URL=${PROGRAM_URL} PENSTOCK_TOKEN_FILE=token`} />
       <div className="dialog-actions">
         <Button onClick={onClose}>Done</Button>
       </div>

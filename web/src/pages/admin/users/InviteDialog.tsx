@@ -3,6 +3,7 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { api, unwrap } from "../../../api/client";
+import { at } from "../../../base";
 import { ActionButton } from "../../../ui/ActionButton";
 import { CommandBox } from "../../../ui/Copy";
 import { Dialog } from "../../../ui/Dialog";
@@ -43,7 +44,7 @@ function Invitation({ user, onClose }: { user: string; onClose: () => void }) {
       </div>
     );
   }
-  const link = `${window.location.origin}${invite.data.link}`;
+  const link = `${window.location.origin}${at(invite.data.link)}`;
   return (
     <div className="dialog-form">
       <p>

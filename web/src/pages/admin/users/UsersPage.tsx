@@ -90,7 +90,7 @@ function columns(edit: (user: User) => void, invite: (name: string) => void): Co
       cell: (user) => (
         <span className={classes.name}>
           {user.name}
-          {user.disabled && <ToneBadge tone="bad" label="locked out" />}
+          {user.disabled && <ToneBadge tone="bad" label="disabled" />}
           {!user.has_password && !user.disabled && <ToneBadge tone="dim" label="no password" />}
         </span>
       ),

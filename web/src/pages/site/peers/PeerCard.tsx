@@ -8,6 +8,7 @@ import { LinkTo } from "../../../ui/LinkTo";
 import { Moment, Rate } from "../../../ui/Quantity";
 import { type Tone, ToneBadge } from "../../../ui/StateBadge";
 import { PeerActions } from "./PeerActions";
+import { PeerHistory } from "./PeerHistory";
 import classes from "./PeersPage.module.css";
 
 type Load = Schemas["PeerLoad"];
@@ -31,6 +32,7 @@ export function PeerCard({ peer, all }: { peer: Peer; all: readonly Peer[] }) {
         {peer.trouble !== "" && <p className={classes.trouble}>{sentence(peer.trouble)}</p>}
         {load ? <Figures load={load} /> : <p className="dim">It does not answer now.</p>}
         {load && load.tasks.length > 0 && <Tasks tasks={load.tasks} />}
+        {load && <PeerHistory peer={peer.peer} />}
         <Facts
           facts={[
             ["Release", peer.version],

@@ -4,12 +4,13 @@ import { Button } from "@mantine/core";
 import { useState } from "react";
 import { useHealth, useRight } from "../../../api/queries";
 import { usePeers } from "../../../api/site-queries";
+import { FindingList } from "../../../ui/FindingList";
 import { sentence } from "../../../ui/format";
 import { IconAdd } from "../../../ui/icons";
 import { Loaded } from "../../../ui/Loaded";
 import { PageHeader } from "../../../ui/PageHeader";
 import { Panel } from "../../../ui/Panel";
-import { LevelBadge } from "../../../ui/StateBadge";
+import { DoctorPanel } from "./DoctorPanel";
 import { InviteDialog } from "./InviteDialog";
 import { PeerCard } from "./PeerCard";
 import classes from "./PeersPage.module.css";
@@ -47,6 +48,7 @@ export function PeersPage() {
           )}
         </Loaded>
         <Cluster />
+        <DoctorPanel />
       </div>
       <InviteDialog opened={inviting} onClose={() => setInviting(false)} />
     </>
@@ -60,21 +62,7 @@ function Findings() {
   }
   return (
     <Panel title="Findings" aside={findings.length} flush>
-      <ul className={classes.findings}>
-        {findings.map((finding) => (
-          <li key={finding.code + finding.peer + finding.what}>
-            <LevelBadge level={finding.level} />
-            <div>
-              <p className={classes.what}>
-                {finding.peer !== "" && `${finding.peer}: `}
-                {finding.peer === "" ? sentence(finding.what) : finding.what}
-              </p>
-              {finding.why !== "" && <p className="dim">{sentence(finding.why)}</p>}
-              {finding.action !== "" && <p>{sentence(finding.action)}</p>}
-            </div>
-          </li>
-        ))}
-      </ul>
+      <FindingList findings={findings} />
     </Panel>
   );
 }

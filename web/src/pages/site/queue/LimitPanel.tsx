@@ -10,14 +10,13 @@ import { ActionButton } from "../../../ui/ActionButton";
 import { useConfirm } from "../../../ui/ConfirmDialog";
 import { type Column, DataTable } from "../../../ui/DataTable";
 import { Dialog } from "../../../ui/Dialog";
+import { parseRate, rateText } from "../../../ui/field-text";
 import { formatCount } from "../../../ui/format";
 import { IconAdd } from "../../../ui/icons";
 import { Panel } from "../../../ui/Panel";
 import { ProblemBox } from "../../../ui/ProblemBox";
 import { Rate } from "../../../ui/Quantity";
-import { rateText } from "../../transfers/new/parse";
 import classes from "./QueuePage.module.css";
-import { parseRate } from "./rate";
 
 type Limit = Schemas["QueueLimitView"];
 type Kind = Schemas["LimitKindInput"];
@@ -172,7 +171,7 @@ function LimitForm({ initial, onClose }: { initial: Draft; onClose: () => void }
   const [draft, setDraft] = useState(initial);
   const own = useStatus().data?.site.name ?? "";
   const queries = useQueryClient();
-  const rate = parseRate(draft.rate);
+  const rate = draft.rate.trim() === "" ? null : parseRate(draft.rate);
   const name = draft.kind === "site" ? own : draft.name.trim();
   const running = draft.running === "" ? null : Number(draft.running);
   const save = useMutation({

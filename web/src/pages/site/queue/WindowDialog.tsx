@@ -7,10 +7,9 @@ import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { ActionButton } from "../../../ui/ActionButton";
 import { Dialog } from "../../../ui/Dialog";
+import { parseRate, rateText } from "../../../ui/field-text";
 import { ProblemBox } from "../../../ui/ProblemBox";
-import { rateText } from "../../transfers/new/parse";
 import classes from "./QueuePage.module.css";
-import { parseRate } from "./rate";
 import { DAY_NAMES, DAYS, type Day } from "./week";
 
 type Scope = "site" | "pair" | "store" | "user";
@@ -88,7 +87,7 @@ function WindowForm({ initial, onClose }: { initial: Draft; onClose: () => void 
   const [draft, setDraft] = useState(initial);
   const change = (part: Partial<Draft>) => setDraft({ ...draft, ...part });
   const queries = useQueryClient();
-  const rate = parseRate(draft.rate);
+  const rate = draft.rate.trim() === "" ? null : parseRate(draft.rate);
   const save = useMutation({
     mutationFn: () => {
       const params = { path: { name: draft.name.trim() } };

@@ -5,12 +5,13 @@ import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { ActionButton } from "../../../ui/ActionButton";
 import { type Column, DataTable } from "../../../ui/DataTable";
+import { FindingList } from "../../../ui/FindingList";
 import { sentence } from "../../../ui/format";
 import { IconReload } from "../../../ui/icons";
 import { Loaded } from "../../../ui/Loaded";
 import { Panel } from "../../../ui/Panel";
 import { Moment, Rate } from "../../../ui/Quantity";
-import { LevelBadge, type Tone, ToneBadge } from "../../../ui/StateBadge";
+import { type Tone, ToneBadge } from "../../../ui/StateBadge";
 import classes from "./SitesPage.module.css";
 
 type Path = Schemas["PathView"];
@@ -65,20 +66,7 @@ function ReportView({ report, site }: { report: Report; site: string }) {
   const peers = [...ours.peers, ...(theirs?.peers ?? [])];
   return (
     <>
-      {findings.length > 0 && (
-        <ul className={classes.findings} aria-label="Findings">
-          {findings.map((finding) => (
-            <li key={finding.code + finding.peer + finding.what}>
-              <LevelBadge level={finding.level} />
-              <div>
-                <p className={classes.what}>{sentence(finding.what)}</p>
-                {finding.why !== "" && <p className="dim">{sentence(finding.why)}</p>}
-                {finding.action !== "" && <p>{sentence(finding.action)}</p>}
-              </div>
-            </li>
-          ))}
-        </ul>
-      )}
+      {findings.length > 0 && <FindingList findings={findings} />}
       <h3 className={classes.direction}>From here to {site}</h3>
       <PathTable label={`Paths to ${site}`} paths={paths.outward} />
       <h3 className={classes.direction}>From {site} to here</h3>

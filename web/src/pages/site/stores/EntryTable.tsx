@@ -7,7 +7,7 @@ import { Link } from "wouter";
 import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { useStatus } from "../../../api/queries";
-import { type Column, DataTable } from "../../../ui/DataTable";
+import { type Column, DataTable, ROWS_MAX } from "../../../ui/DataTable";
 import { formatCount } from "../../../ui/format";
 import { IconFile, IconFolder, IconOther, IconSymlink } from "../../../ui/icons";
 import { Loading } from "../../../ui/Loaded";
@@ -76,7 +76,8 @@ export function EntryTable(props: Props) {
     return <Loading lines={6} />;
   }
   const unsorted = query.data?.pages.some((part) => !part.sorted);
-  const more = query.hasNextPage && !query.isFetchingNextPage && !query.isError;
+  const isFull = query.hasNextPage && rows.length >= ROWS_MAX;
+  const more = query.hasNextPage && !isFull && !query.isFetchingNextPage && !query.isError;
   return (
     <>
       {query.isError && (
@@ -106,8 +107,10 @@ export function EntryTable(props: Props) {
       )}
       {rows.length > 0 && (
         <p className={classes.count} aria-live="polite">
+          {isFull && "The first "}
           {formatCount(rows.length)} {rows.length === 1 ? "entry" : "entries"}
-          {query.hasNextPage && " so far"}
+          {isFull && ". Type how a name begins to see others."}
+          {query.hasNextPage && !isFull && " so far"}
         </p>
       )}
     </>

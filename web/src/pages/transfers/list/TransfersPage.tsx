@@ -5,7 +5,7 @@ import { useCallback, useMemo, useState } from "react";
 import { useLocation, useSearch } from "wouter";
 import { useLiveSource } from "../../../api/live-context";
 import { type TransferSummary, useMe, useRight } from "../../../api/queries";
-import { type Column, DataTable } from "../../../ui/DataTable";
+import { type Column, DataTable, ROWS_MAX } from "../../../ui/DataTable";
 import { EmptyState } from "../../../ui/EmptyState";
 import { formatCount } from "../../../ui/format";
 import { IconNew, IconTransfers } from "../../../ui/icons";
@@ -23,6 +23,7 @@ import { FilterBar } from "./FilterBar";
 import { addressOf, chipsOf, type Filter, filterOf } from "./filter";
 import classes from "./TransfersPage.module.css";
 import { useFresh, useRows } from "./useRows";
+import { ViewMenu } from "./ViewMenu";
 
 /** Rows that one tick chooses at most: what is done to them is done by id. */
 const CHOICE_MAX = 5_000;
@@ -41,11 +42,12 @@ export function TransfersPage() {
     navigate(addressOf(next), { replace: true });
   };
   const { fetchNextPage, hasNextPage, isFetching, isError } = parts;
+  const isFull = rows.length >= ROWS_MAX;
   const onEnd = useCallback(() => {
-    if (hasNextPage && !isFetching && !isError) {
+    if (hasNextPage && !isFull && !isFetching && !isError) {
       void fetchNextPage();
     }
-  }, [fetchNextPage, hasNextPage, isFetching, isError]);
+  }, [fetchNextPage, hasNextPage, isFull, isFetching, isError]);
   const columns = useColumns(rows, chosen, setChosen, maySteer);
   const picked = useMemo(() => rows.filter((row) => chosen.has(row.id)), [rows, chosen]);
   const owners = useOwners(rows);
@@ -57,11 +59,17 @@ export function TransfersPage() {
         title="Transfers"
         subtitle={head.data && `${count} ${rows.length === 1 ? "transfer" : "transfers"}`}
         actions={
-          reaches("/new") && (
-            <LinkTo to="/new" className={classes.new}>
-              <IconNew size={17} aria-hidden /> New transfer
-            </LinkTo>
-          )
+          <>
+            <ViewMenu
+              address={addressOf(filter)}
+              onOpen={(address) => onFilter(filterOf(address.split("?")[1] ?? ""))}
+            />
+            {reaches("/new") && (
+              <LinkTo to="/new" className={classes.new}>
+                <IconNew size={17} aria-hidden /> New transfer
+              </LinkTo>
+            )}
+          </>
         }
       />
       <FilterBar filter={filter} onFilter={onFilter} owners={owners} />
@@ -98,7 +106,11 @@ export function TransfersPage() {
         )}
         {more && rows.length > 0 && (
           <p className={classes.more} role="status">
-            {isFetching ? "Older transfers are on the way." : "Scroll for older transfers."}
+            {isFull
+              ? "These are all that fit here: filter to see others."
+              : isFetching
+                ? "Older transfers are on the way."
+                : "Scroll for older transfers."}
           </p>
         )}
       </Panel>

@@ -9,6 +9,7 @@ test("Promise: a filter is the same after its address was sent to a colleague", 
   expect(addressOf(filter)).toBe(address);
   expect(addressOf(filterOf(""))).toBe("/transfers");
   expect(filterOf("since=never").since).toBe("");
+  expect(filterOf("since=constructor").since).toBe("");
 });
 
 test("Promise: the API is asked for what the filter says, and the key is stable over a day", () => {

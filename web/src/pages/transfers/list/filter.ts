@@ -34,7 +34,7 @@ export function filterOf(search: string): Filter {
     site: text("site"),
     store: text("store"),
     owner: text("owner"),
-    since: text("since") in TIMES ? text("since") : "",
+    since: Object.hasOwn(TIMES, text("since")) ? text("since") : "",
     oldest: text("sort") === "created",
   };
 }

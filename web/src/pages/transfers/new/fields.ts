@@ -3,7 +3,7 @@
  * on the command line. The form, the request, the command and the program are made from them.
  */
 
-import { localOf, parseRate, parseSize, rateText, sizeText, timeOf } from "./parse";
+import { localOf, parseRate, parseSize, rateText, sizeText, timeOf } from "../../../ui/field-text";
 
 export type Value = string | boolean | string[];
 /** Values that differ from their defaults, by the key of their field. */

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../../../api/client";
+import { parseRate, parseSize, rateText, sizeText } from "../../../ui/field-text";
 import { FIELDS, withValue } from "./fields";
-import { parseRate, parseSize, rateText, sizeText } from "./parse";
 import {
   bodyOf,
   commandOf,
@@ -159,7 +159,11 @@ test("Promise: sizes and rates are read as the command line reads them", () => {
   expect(parseRate("500 Mbit/s")).toBe(500_000_000);
   expect(parseRate("60MB/s")).toBe(480_000_000);
   expect(parseRate("10MiB/s")).toBe(83_886_080);
-  expect(parseRate("10")).toBeUndefined();
+  expect(parseRate("1.5 Gbit")).toBe(1_500_000_000);
+  expect(parseRate("800kbps")).toBe(800_000);
+  for (const text of ["10", "500M", "60 mb/s", "60Mb/s", "fast", "-1bit", "1,5Gbit/s"]) {
+    expect(parseRate(text), text).toBeUndefined();
+  }
   for (const rate of [500_000, 8_000_000, 93_100_000_000, 83_886_080]) {
     expect(parseRate(rateText(rate))).toBe(rate);
   }

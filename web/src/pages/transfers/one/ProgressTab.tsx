@@ -1,20 +1,28 @@
 /** How far a transfer is and how fast: the rate over time, what is done, in hand and left. */
 
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { useRight } from "../../../api/queries";
 import { settledOf } from "../../../api/settled";
 import { DataTable } from "../../../ui/DataTable";
 import { formatBytes, formatCount, formatShare, limitWords } from "../../../ui/format";
+import { Loading } from "../../../ui/Loaded";
 import { Panel } from "../../../ui/Panel";
 import { Bytes, Count, Duration, Rate } from "../../../ui/Quantity";
 import { RateChart, type RateLine } from "../../../ui/RateChart";
 import { ToneBadge } from "../../../ui/StateBadge";
 import classes from "./ProgressTab.module.css";
 import { SteerPanel } from "./SteerPanel";
+import { TimePanel } from "./TimePanel";
 import { isEnded, type TransferView, useSeries } from "./useTransfer";
 import { notKeptWords } from "./words";
+
+/** A part of its own: the figures above are there first. */
+const PiecePanel = lazy(() =>
+  import("./PiecePanel").then((panel) => ({ default: panel.PiecePanel })),
+);
 
 export function ProgressTab({ view }: { view: TransferView }) {
   const maySteer = useRight("steer");
@@ -25,7 +33,11 @@ export function ProgressTab({ view }: { view: TransferView }) {
         <Panel title="Progress by data">
           <Shares view={view} />
         </Panel>
+        <Suspense fallback={<Loading lines={5} />}>
+          <PiecePanel view={view} />
+        </Suspense>
         <RatePanel view={view} />
+        <TimePanel view={view} />
         <Paths view={view} />
       </div>
       <div className={classes.column}>

@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 import { api, type Schemas, unwrap } from "../../../api/client";
 import { keys } from "../../../api/keys";
 import { problemOf } from "../../../api/problem";
+import { at } from "../../../base";
 import { CommandBox, CopyButton } from "../../../ui/Copy";
 import { EmptyState } from "../../../ui/EmptyState";
 import { formatBytes, formatCount } from "../../../ui/format";
@@ -89,7 +90,7 @@ function Shown({ view, receipt }: { view: TransferView; receipt: Receipt }) {
       title="Receipt"
       aside={`signed by ${receipt.signatures.length === 1 ? "one site" : "both sites"}`}
       actions={
-        <Download href={`/api/v1/transfers/${view.id}/receipt`} name={name}>
+        <Download href={at(`/api/v1/transfers/${view.id}/receipt`)} name={name}>
           Download the receipt
         </Download>
       }
@@ -172,7 +173,7 @@ function Lists({ view }: { view: TransferView }) {
   const { digest_list, proof, digest } = view.options;
   const kinds = proof.also_digests as string[];
   const short = view.id.slice(0, 8);
-  const base = `/api/v1/transfers/${view.id}`;
+  const base = at(`/api/v1/transfers/${view.id}`);
   const ready = isEnded(view);
   const has = digest_list || kinds.length > 0;
   return (

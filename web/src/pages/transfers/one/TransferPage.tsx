@@ -1,7 +1,7 @@
 /** One transfer: its state in a sentence, its figures, and everything about it in tabs. */
 
 import { Button, Tabs } from "@mantine/core";
-import type { ComponentType } from "react";
+import { type ComponentType, lazy, Suspense } from "react";
 import { useLocation, useParams, useSearch } from "wouter";
 import { problemOf } from "../../../api/problem";
 import { useRight } from "../../../api/queries";
@@ -11,7 +11,7 @@ import { EmptyState } from "../../../ui/EmptyState";
 import { formatCount, formatShare, shortId } from "../../../ui/format";
 import { IconNew, IconTransfers } from "../../../ui/icons";
 import { LinkTo, useReaches } from "../../../ui/LinkTo";
-import { Loaded } from "../../../ui/Loaded";
+import { Loaded, Loading } from "../../../ui/Loaded";
 import { FromTo } from "../../../ui/Location";
 import { PageHeader } from "../../../ui/PageHeader";
 import { Bytes, Count, Duration, Moment, Rate } from "../../../ui/Quantity";
@@ -32,8 +32,14 @@ interface TabProps {
   view: TransferView;
 }
 
+/** Loaded when it is shown: few look at it. */
+const StatisticsTab = lazy(() =>
+  import("./StatisticsTab").then((tab) => ({ default: tab.StatisticsTab })),
+);
+
 const TABS: [string, string, ComponentType<TabProps>][] = [
   ["progress", "Progress", ProgressTab],
+  ["statistics", "Statistics", StatisticsTab],
   ["failures", "Failures", FailuresTab],
   ["events", "Events", EventsTab],
   ["options", "Options", OptionsTab],
@@ -124,7 +130,9 @@ function Shown({ fetched }: { fetched: TransferView }) {
         </Tabs.List>
         {TABS.map(([name, , Tab]) => (
           <Tabs.Panel key={name} value={name}>
-            <Tab view={view} />
+            <Suspense fallback={<Loading lines={6} />}>
+              <Tab view={view} />
+            </Suspense>
           </Tabs.Panel>
         ))}
       </Tabs>
@@ -135,15 +143,16 @@ function Shown({ fetched }: { fetched: TransferView }) {
 /** What to do about a wait, beside its sentence. */
 function Wait({ view }: { view: TransferView }) {
   const advice = view.waiting && waitAdvice(view.waiting.code);
-  if (advice === undefined || isEnded(view)) {
+  const until = view.waiting?.until;
+  if ((advice === undefined && until === undefined) || isEnded(view)) {
     return null;
   }
   return (
     <p className={classes.advice}>
       {advice}{" "}
-      {view.waiting?.until !== undefined && (
+      {until !== undefined && (
         <>
-          The wait ends <Moment at={view.waiting.until} />.
+          The wait ends <Moment at={until} />.
         </>
       )}
     </p>

@@ -39,10 +39,7 @@ export function useFreshView(view: TransferView): TransferView {
     durable_by: durable_by || view.durable_by,
     waiting: same ? view.waiting : undefined,
     progress: { ...view.progress, ...told },
-    bottleneck:
-      same && state === "running" && view.bottleneck && told.limit
-        ? { ...view.bottleneck, text: told.limit }
-        : view.bottleneck,
+    bottleneck: same && told.bottleneck ? told.bottleneck : view.bottleneck,
   };
 }
 

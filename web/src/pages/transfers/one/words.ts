@@ -23,7 +23,8 @@ export function stateSentence(view: TransferView): string {
       return bottleneck ? `Runs, ${limitWords(bottleneck)}.` : stop(reason || "Runs");
     case "paused": {
       const by = waiting?.on?.name;
-      return `Paused${by ? ` by ${by}` : ""}. What is done stays, and it resumes from there.`;
+      const end = waiting?.until === undefined ? "it resumes from there" : "it resumes by itself";
+      return `Paused${by ? ` by ${by}` : ""}. What is done stays, and ${end}.`;
     }
     case "done":
       return doneSentence(view);
@@ -75,7 +76,7 @@ const WAITS: Record<string, string> = {
   room: "Free space at the target store, and it continues by itself.",
   "store-offline": "The store is not mounted, or is another one. penstock doctor names the cause.",
   "store-hung": "The file system of the store does not answer on the named peer.",
-  "site-unreachable": "The other site does not answer. penstock site doctor tests both ends.",
+  "site-unreachable": "The other site does not answer. penstock doctor --pair tests both ends.",
   "no-path": "No address of the other site is reached. The data port must be open.",
   "no-peer": "No peer can take part: start a daemon, or end a drain.",
   certificate: "A certificate has ended. penstock doctor names it.",

@@ -1,4 +1,4 @@
-/** Sizes and rates as people type them; the command line takes the same forms. */
+/** Sizes, rates and times as people type them into fields; the command line reads the same forms. */
 
 const BINARY: Record<string, number> = { "": 0, k: 1, m: 2, g: 3, t: 4, p: 5 };
 
@@ -13,16 +13,20 @@ export function parseSize(text: string): number | undefined {
   return whole(Number(figure) * base ** (BINARY[unit.toLowerCase()] ?? 0));
 }
 
-/** Returns the bits per second of `500 Mbit/s`, `500 Mbps`, `60MB/s` or `10MiB/s`: `B` is bytes. */
+/**
+ * Returns the bits per second of `500 Mbit/s`, `500 Mbps`, `60MB/s` or `10MiB/s`; undefined if the
+ * text is no rate. A number alone is none, nor is `b`, which people write for bits and for bytes.
+ */
 export function parseRate(text: string): number | undefined {
-  const found = /^(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)(bit|bps|B)(?:\/s)?$/.exec(text.trim());
+  const found = /^(\d+(?:\.\d+)?)\s*(?:([kKMGT])|([KMG])i)?(bit|bps|B)(?:\/s)?$/.exec(text.trim());
   if (found === null) {
     return undefined;
   }
-  const [, figure = "", unit = "", binary = "", kind = ""] = found;
+  const [, figure = "", decimal = "", binary = "", kind = ""] = found;
   const base = binary === "" ? 1000 : 1024;
   const bits = kind === "B" ? 8 : 1;
-  return whole(Number(figure) * bits * base ** (BINARY[unit.toLowerCase()] ?? 0));
+  const unit = (decimal || binary).toLowerCase();
+  return whole(Number(figure) * bits * base ** (BINARY[unit] ?? 0));
 }
 
 /** Returns a rate in a form that `parseRate` takes, without loss. */
