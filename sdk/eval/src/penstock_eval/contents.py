@@ -1,0 +1,44 @@
+"""What a report has, in its order, and what it cannot have."""
+
+from penstock_eval import appendix, tables
+from penstock_eval.drawing import FigureOf
+from penstock_eval.figures import processors, rates, setup, traffic, work
+from penstock_eval.tables import TableOf
+
+FIGURES = (
+    FigureOf("F15", "Transfers beside measured storage", rates.beside_storage),
+    FigureOf("F0", "What the pair of sites carries", work.capacity),
+    FigureOf("F1", "Set-up", setup.drawing),
+    FigureOf("F14", "All data sets", rates.by_dataset),
+    FigureOf("F6", "Rate by file size and volume", rates.by_volume),
+    FigureOf("F4", "A single file", rates.single_file),
+    FigureOf("F5", "A single file, linear", rates.single_file_linear),
+    FigureOf("F12", "Storage and transfer, layer by layer", work.layers),
+    FigureOf("F19", "Where the time goes", work.where_time_goes),
+    FigureOf("F10", "Traffic by card", traffic.cards),
+    FigureOf("F11", "Bytes by disk", traffic.disks),
+    FigureOf("F16", "Over time", traffic.over_time),
+    FigureOf("F2", "Which cores work", processors.core_heat),
+    FigureOf("F3", "Use of each core", processors.core_boxes),
+    FigureOf("F7", "Use of processors, cumulative", processors.distribution),
+    FigureOf("F8", "Use of processors, by mode", processors.boxes),
+    FigureOf("F20", "Energy by mode", processors.energy),
+    FigureOf("F13", "Files and bytes by size", work.histogram),
+    FigureOf("F17", "Lanes and piece size", work.tuning),
+    FigureOf("F18", "Rate by round-trip time", work.round_trips),
+)
+
+TABLES = (
+    TableOf("T1", "Results", tables.results),
+    TableOf("T2", "Use of processors", tables.use_of_processors),
+    TableOf("T3", "Data sets", tables.data_sets),
+    TableOf("T4", "Modes and ciphers", tables.by_suite),
+    TableOf("T5", "Evenness of cards", tables.evenness),
+    TableOf("T6", "Layers", tables.layers),
+    TableOf("T7", "Runs of storage", appendix.storage_runs),
+    TableOf("T8", "Data sets by class", appendix.classes),
+    TableOf("T9", "Counters of cards", appendix.counters),
+    TableOf("T10", "Settings and findings", appendix.settings),
+    TableOf("T13", "Ends of runs", appendix.tails),
+    TableOf("T14", "Flagged and failed runs", appendix.odd_runs),
+)

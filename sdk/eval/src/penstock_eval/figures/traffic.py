@@ -1,0 +1,213 @@
+"""Rates over time: of cards, of disks, and of the whole sweep."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from matplotlib.axes import Axes
+
+from penstock_eval import measures, stats, style, units
+from penstock_eval.drawing import Drawn, LeftOutError, Request
+from penstock_eval.rundir import Cell, Run, Sample
+
+SENT = ("source", "card_out_bits_per_s")
+RECEIVED = ("target", "card_in_bits_per_s")
+IDLE_SHARE = 0.02
+"""Share of the traffic below which a card is not for data: it would blur the evenness."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Values of devices over time, on one grid of seconds."""
+
+    seconds: list[float]
+    devices: dict[str, list[float]]
+    """Values by `host device`, 0 where there is none."""
+
+
+def history(samples: list[Sample], role: str, figure: str, duration: float) -> History:
+    """Values of a figure by device at the hosts of a role, while the transfer ran."""
+    grid: dict[int, dict[str, float]] = {}
+    names: set[str] = set()
+    for sample in samples:
+        if sample.role != role or not -1 < sample.t <= duration:
+            continue
+        for device, value in sample.devices(figure).items():
+            name = f"{sample.peer} {device}"
+            names.add(name)
+            grid.setdefault(round(sample.t), {})[name] = value
+    seconds = sorted(grid)
+    return History(
+        [float(second) for second in seconds],
+        {name: [grid[second].get(name, 0.0) for second in seconds] for name in sorted(names)},
+    )
+
+
+def for_data(found: History) -> History:
+    """History of the devices that carried a share of it worth the name."""
+    totals = {name: sum(values) for name, values in found.devices.items()}
+    least = IDLE_SHARE * sum(totals.values())
+    kept = {name: found.devices[name] for name, total in totals.items() if total > least}
+    return History(found.seconds, kept)
+
+
+def example(run: Run) -> Cell:
+    """Cell for pictures over time: the median run of the data set with the most bytes."""
+    for way in run.directions:
+        if cells := [c for c in measures.largest(run, way) if run.series(c)]:
+            return measures.typical(cells)
+    raise LeftOutError("no time series (`series/`) of the largest data set is in the run")
+
+
+def _stack(axes: Axes, found: History, title: str, factor: float, label: str) -> None:
+    layers = [[value * factor for value in values] for values in found.devices.values()]
+    tints = [style.colour(i) for i in range(len(layers))]
+    axes.stackplot(found.seconds, layers, colors=tints, alpha=0.85, lw=0.4, edgecolor="white")
+    axes.set_title(title)
+    axes.set_xlim(found.seconds[0], found.seconds[-1])
+    style.time_axis(axes, "")
+    style.from_zero(axes, label, max(map(sum, zip(*layers, strict=True))))
+    if len(layers) > 8:
+        return
+    # A label in the middle of each layer, at the end of the time.
+    labels: list[tuple[float, str, str]] = []
+    below = 0.0
+    tail = max(1, len(found.seconds) // 5)
+    for name, values, tint in zip(found.devices, layers, tints, strict=True):
+        mean = sum(values[-tail:]) / tail
+        labels.append((below + mean / 2, name, tint))
+        below += mean
+    style.end_labels(axes, labels, 0.085)
+
+
+def cards(request: Request) -> Drawn:
+    """F10: traffic of each card, stacked, of the sending and the receiving side."""
+    run = request.run
+    cell = example(run)
+    samples = run.series(cell)
+    sides = [
+        (role, for_data(history(samples, role, figure, cell.duration)))
+        for role, figure in (SENT, RECEIVED)
+    ]
+    sides = [(role, found) for role, found in sides if found.devices]
+    if not sides:
+        raise LeftOutError(f"the series of {cell.id} has no traffic of cards")
+    made, panels = style.figure(len(sides), 1, (11, 2.2 + 2.5 * len(sides)), sharex=True)
+    words = {"source": "Sent by the source", "target": "Received by the target"}
+    for row, (role, found) in zip(panels, sides, strict=True):
+        _stack(row[0], found, words[role], 1e-9, "Gbit/s")
+    panels[-1][0].set_xlabel("Time since submission, min:s")
+    caption = (
+        f"Traffic of each card, stacked, while {cell.id} ran: the median run of the largest data "
+        "set in the first mode. Bits that the kernel counts at the card, so with headers, and all "
+        "that other programs sent. T5 says how even it is."
+    )
+    return Drawn(made, caption)
+
+
+def disks(request: Request) -> Drawn:
+    """F11: bytes that disks read and wrote, by device."""
+    run = request.run
+    cell = example(run)
+    samples = run.series(cell)
+    wanted = [
+        ("source", "disk_read_bytes_per_s", "Read by the source"),
+        ("target", "disk_written_bytes_per_s", "Written by the target"),
+    ]
+    sides = [
+        (title, for_data(history(samples, role, figure, cell.duration)))
+        for role, figure, title in wanted
+    ]
+    sides = [(title, found) for title, found in sides if found.devices]
+    if not sides:
+        raise LeftOutError(f"the series of {cell.id} has no disks")
+    made, panels = style.figure(len(sides), 1, (11, 2.2 + 2.5 * len(sides)), sharex=True)
+    for row, (title, found) in zip(panels, sides, strict=True):
+        _stack(row[0], found, title, 1e-9, "GB/s")
+    panels[-1][0].set_xlabel("Time since submission, min:s")
+    caption = (
+        f"Bytes by disk, stacked, while {cell.id} ran, as the kernel counts them. What the cache "
+        "of the source had in it is not read from disks. The daemon keeps neither the share of "
+        "time that disks are busy nor the length of their queues."
+    )
+    return Drawn(made, caption)
+
+
+def _begin(cell: Cell) -> float:
+    text = cell.raw["t"].get("submitted")
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _totals(run: Run, cell: Cell) -> list[tuple[float, float]]:
+    """Rate at the target by second since submission, in bits per second."""
+    totals: dict[int, float] = {}
+    for sample in run.series(cell):
+        value = sample.values.get("rate_bits_per_s")
+        if sample.role == "target" and value is not None and 0 <= sample.t < cell.duration:
+            totals[round(sample.t)] = totals.get(round(sample.t), 0.0) + value
+    return [(float(second), value) for second, value in sorted(totals.items())]
+
+
+def _long_run(axes: Axes, rows: list[tuple[float, float]], cell: Cell) -> str:
+    width = max(1.0, min(60.0, cell.duration / 240))
+    windows: dict[int, list[float]] = {}
+    for at, value in rows:
+        windows.setdefault(int(at // width), []).append(value * 1e-9)
+    x = [(key + 0.5) * width for key in windows]
+    low, high = [min(w) for w in windows.values()], [max(w) for w in windows.values()]
+    axes.fill_between(x, low, high, color=style.colour(0), alpha=0.25, lw=0)
+    axes.plot(x, [sum(w) / len(w) for w in windows.values()], color=style.colour(0), lw=1.8)
+    axes.set_xlim(0, x[-1] + width / 2)
+    style.from_zero(axes, "Gbit/s", max(high))
+    style.time_axis(axes, _since("submission", cell.duration))
+    axes.set_title(f"The longest run: {cell.id}")
+    return f"means of windows of {units.seconds(width)} with the least and greatest second"
+
+
+def _since(what: str, length: float) -> str:
+    return f"Time since {what}, {'h:min:s' if length >= 3600 else 'min:s'}"
+
+
+def _drift(axes: Axes, run: Run) -> None:
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in run.counted:
+        groups.setdefault((cell.dataset, cell.mode, cell.direction), []).append(cell)
+    begin = min(_begin(cell) for cell in run.cells)
+    blocks: dict[int, list[tuple[float, float]]] = {}
+    for cells in groups.values():
+        middle = stats.median([cell.effective for cell in cells])
+        for cell in cells:
+            place = (_begin(cell) - begin, 100 * cell.effective / middle)
+            blocks.setdefault(cell.block, []).append(place)
+            tint, mark = (style.WARN, "v") if cell.flags else (style.STORAGE, "o")
+            size = 8 if cell.flags else 4
+            axes.plot(*place, ls="", color=tint, marker=mark, ms=size, alpha=0.75)
+    for places in blocks.values():
+        ends = [min(x for x, _ in places), max(x for x, _ in places)]
+        axes.plot(ends, [stats.median([y for _, y in places])] * 2, color=style.colour(1), lw=3)
+    for cell in (cell for cell in run.cells if cell.error):
+        axes.plot(_begin(cell) - begin, axes.get_ylim()[0], "x", color=style.WARN, ms=9, mew=2,
+                  clip_on=False)  # fmt: skip
+    length = max(_begin(cell) - begin for cell in run.cells)
+    style.time_axis(axes, _since("the first run", length))
+    axes.set_ylabel("% of its median")
+    axes.set_title("All runs in their order")
+
+
+def over_time(request: Request) -> Drawn:
+    """F16: the longest run over time, and all runs of the sweep beside their medians."""
+    run = request.run
+    rows = [(cell, found) for cell in run.counted if len(found := _totals(run, cell)) >= 5]
+    made, panels = style.figure(2 if rows else 1, 1, style.TALL if rows else style.WIDE)
+    words = ""
+    if rows:
+        cell, found = max(rows, key=lambda row: row[0].duration)
+        words = f"Above, {_long_run(panels[0][0], found, cell)}. Below, each"
+    _drift(panels[-1][0], run)
+    flagged = sum(bool(cell.flags) for cell in run.counted)
+    failed = sum(cell.error is not None for cell in run.cells)
+    caption = (
+        f"{words or 'Each'} run as its rate in percent of the median of all runs of its data set, "
+        "mode and direction; bars are medians of blocks. A slope, or a block apart, is drift of "
+        f"the machines. Triangles: {flagged} flagged runs; crosses: {failed} that failed."
+    )
+    return Drawn(made, caption)

@@ -1,0 +1,312 @@
+"""Run directories of `penstock bench sweep`, read into records."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from penstock_eval import formats
+
+FORWARD = "forward"
+_UNIFORM = re.compile(r"[0-9]+x[0-9]+[KMGTP]?(iB|B)?")
+Json = dict[str, Any]
+
+
+def inner(record: Json, key: str) -> Json:
+    """Record within a record; empty where it is null or missing."""
+    return record.get(key) or {}
+
+
+def many(record: Json, key: str) -> list[Any]:
+    """List within a record; empty where it is null or missing."""
+    return record.get(key) or []
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set of the matrix."""
+
+    name: str
+    files: int
+    bytes: int
+    histogram: tuple[tuple[int, int, int], ...] = ()
+    """Classes by powers of two: least size, files, bytes."""
+
+    @property
+    def is_uniform(self) -> bool:
+        """True if all files have one size."""
+        return _UNIFORM.fullmatch(self.name) is not None
+
+    @property
+    def file_size(self) -> float:
+        """Mean size of its files in bytes."""
+        return self.bytes / max(self.files, 1)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A combination of options that a cell was run with."""
+
+    name: str
+    lanes: int | None = None
+    piece_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A run of one data set in one mode and direction, once in a block."""
+
+    id: str
+    block: int
+    order: int
+    warmup: bool
+    dataset: str
+    direction: str
+    mode: str
+    raw: Json = field(repr=False)
+
+    @property
+    def error(self) -> str | None:
+        """Text of the error that ended it."""
+        error: Json | None = self.raw.get("error")
+        return error["text"] if error else None
+
+    @property
+    def counts(self) -> bool:
+        """True if figures use it: it succeeded, moved bytes, and was no warm-up."""
+        return self.error is None and not self.warmup and self.bytes > 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that it moved."""
+        return self.raw.get("bytes") or 0
+
+    @property
+    def effective(self) -> float:
+        """Effective rate in bytes per second: all bytes by the time from submission to the end."""
+        return self.raw["rate"]["effective"]
+
+    @property
+    def greatest(self) -> float | None:
+        """Greatest rate over a second, in bytes per second."""
+        return self.raw["rate"].get("max_1s")
+
+    @property
+    def steady(self) -> float | None:
+        """Rate between 20 % and 80 % of the bytes, in bytes per second."""
+        return self.raw["rate"].get("steady_20_80")
+
+    @property
+    def duration(self) -> float:
+        """Seconds from submission to the end."""
+        return self.raw["t"]["done"]
+
+    @property
+    def files_per_s(self) -> float:
+        """Files by the time from submission to the end."""
+        return self.raw["files"] / self.duration
+
+    @property
+    def flags(self) -> list[str]:
+        """Sentences on what may have disturbed it."""
+        return self.raw.get("flags") or []
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Figures of one peer over a second, or some where points were put together."""
+
+    site: str
+    peer: str
+    role: str
+    at: float
+    t: float
+    seconds: float
+    values: dict[str, float | None]
+
+    @property
+    def host(self) -> str:
+        """Site and peer."""
+        return f"{self.site}/{self.peer}"
+
+    def devices(self, figure: str) -> dict[str, float]:
+        """Values of a figure by device: `card_in_bits_per_s` has `eth0` and so on."""
+        head = f"{figure}:"
+        return {
+            name.removeprefix(head): value
+            for name, value in self.values.items()
+            if name.startswith(head) and value is not None
+        }
+
+
+class Run:
+    """A run directory. Cells are read at once, series and statistics when asked for."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads what was planned and the cells.
+
+        Raises:
+            BrokenFileError: `run.json` or `cells.jsonl` is missing or broken.
+        """
+        self.path = path
+        self._series: dict[str, list[Sample]] = {}
+        self._statistics: dict[str, Json | None] = {}
+        if not path.is_dir():
+            raise formats.BrokenFileError(f"{path}: no such directory; name one of a sweep's --out")
+        self.about: Json = formats.document(path / "run.json", "run")
+        self.datasets = [_dataset(item) for item in self.about["datasets"]]
+        self.modes = [_mode(item) for item in self.about["modes"]]
+        self.cells = [_cell(item) for item in formats.lines(path / "cells.jsonl", "cell")]
+        self.cells.sort(key=lambda cell: cell.order)
+        names = {item.name for item in self.datasets} | {item.name for item in self.modes}
+        for cell in self.cells:
+            if unknown := {cell.dataset, cell.mode} - names:
+                raise formats.BrokenFileError(
+                    f"{path / 'cells.jsonl'}: cell {cell.id}: `{unknown.pop()}` is not in run.json"
+                )
+
+    @property
+    def title(self) -> str:
+        """Title of the matrix, or its two ends."""
+        return self.about.get("title") or f"{self.about.get('source')} → {self.about.get('target')}"
+
+    @property
+    def baseline(self) -> Mode:
+        """Mode that ratios are to."""
+        return self.modes[0]
+
+    @property
+    def counted(self) -> list[Cell]:
+        """Cells that figures use."""
+        return [cell for cell in self.cells if cell.counts]
+
+    @cached_property
+    def directions(self) -> list[str]:
+        """Directions in which any cell succeeded, forward first."""
+        return sorted({cell.direction for cell in self.counted})
+
+    @cached_property
+    def facts(self) -> Json | None:
+        """Facts of both sites; None without the file."""
+        path = self.path / "facts.json"
+        return formats.document(path, "facts") if path.exists() else None
+
+    def dataset(self, name: str) -> Dataset:
+        """Data set of that name."""
+        return next(item for item in self.datasets if item.name == name)
+
+    def ends(self, direction: str) -> tuple[str, str]:
+        """Stores that bytes come from and go to, as `site:store`."""
+        ends = [str(self.about.get(end) or "?").partition("/")[0] for end in ("source", "target")]
+        return (ends[0], ends[1]) if direction == FORWARD else (ends[1], ends[0])
+
+    def select(self, dataset: str, mode: str, direction: str) -> list[Cell]:
+        """Cells that count, of one data set, mode and direction."""
+        return [
+            cell
+            for cell in self.counted
+            if (cell.dataset, cell.mode, cell.direction) == (dataset, mode, direction)
+        ]
+
+    def series(self, cell: Cell) -> list[Sample]:
+        """Samples of a cell; empty without the file."""
+        if cell.id not in self._series:
+            path = self.path / "series" / f"{cell.id}.jsonl"
+            if not path.exists():
+                return []
+            self._series[cell.id] = [_sample(item, path) for item in formats.lines(path)]
+        return self._series[cell.id]
+
+    def statistics(self, cell: Cell) -> Json | None:
+        """Quantiles of a cell by site and peer; None without the file."""
+        if cell.id not in self._statistics:
+            path = self.path / "statistics" / f"{cell.id}.json"
+            found = formats.document(path, "statistics") if path.exists() else None
+            self._statistics[cell.id] = found
+        return self._statistics[cell.id]
+
+    def benchmarks(self, store: str) -> list[Json]:
+        """Results of `penstock bench storage` of a store (`site:store`): those of this sweep.
+
+        Without these the newest kept one that was completed.
+        """
+        stem = store.replace(":", "-")
+        folder = self.path / "storage"
+        own = [folder / f"{stem}.{when}.json" for when in ("before", "after")]
+        measured = [formats.document(path, "benchmark") for path in own if path.exists()]
+        measured = [item for item in measured if item["points"]]
+        kept = folder / f"{stem}.json"
+        if measured or not kept.exists():
+            return measured
+        items: list[Json] = formats.document(kept, "benchmarks")["items"]
+        return [item for item in items if item["state"] == "done"][:1]
+
+
+def complaints(path: Path) -> list[str]:
+    """Sentences on all that breaks the schema in a run directory, each with its place."""
+    found: list[str] = []
+
+    def look(file: Path, part: str) -> None:
+        try:
+            if file.suffix == ".jsonl":
+                for _ in formats.lines(file, part):
+                    pass
+            else:
+                formats.document(file, part)
+        except formats.BrokenFileError as error:
+            found.append(str(error))
+
+    look(path / "run.json", "run")
+    look(path / "cells.jsonl", "cell")
+    if (path / "facts.json").exists():
+        look(path / "facts.json", "facts")
+    for file in sorted(path.glob("series/*.jsonl")):
+        look(file, "sample")
+    for file in sorted(path.glob("statistics/*.json")):
+        look(file, "statistics")
+    for file in sorted(path.glob("storage/*.json")):
+        single = file.stem.endswith((".before", ".after"))
+        look(file, "benchmark" if single else "benchmarks")
+    return found
+
+
+def _dataset(item: Json) -> Dataset:
+    classes: list[Json] = item.get("histogram") or []
+    histogram = tuple((c["from_bytes"], c["files"], c["bytes"]) for c in classes)
+    return Dataset(item["name"], item["files"], item["bytes"], histogram)
+
+
+def _mode(item: Json) -> Mode:
+    return Mode(item["name"], item.get("lanes"), item.get("piece_size"))
+
+
+def _cell(item: Json) -> Cell:
+    return Cell(
+        id=item["id"],
+        block=item["block"],
+        order=item["order"],
+        warmup=item["warmup"],
+        dataset=item["dataset"]["name"],
+        direction=item["direction"],
+        mode=item["mode"]["name"],
+        raw=item,
+    )
+
+
+def _sample(item: Any, path: Path) -> Sample:
+    # The schema would take ten times as long as all figures: `penstock-eval check` has it.
+    try:
+        return Sample(
+            site=item["site"],
+            peer=item["peer"],
+            role=item.get("role") or "?",
+            at=float(item["at"]),
+            t=float(item["t"]),
+            seconds=float(item["seconds"]),
+            values=dict(item["values"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise formats.BrokenFileError(
+            f"{path}: no sample of a peer; `penstock-eval check` names the line"
+        ) from error

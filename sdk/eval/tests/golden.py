@@ -1,0 +1,306 @@
+"""A run directory with known answers, made by arithmetic and a seed.
+
+The rate of a cell is that of storage at its size of files, times a share of the mode, times a
+factor of its block, so ratios within blocks are exact, and medians can be computed by hand.
+"""
+
+import json
+import math
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+GBIT = 1e9 / 8
+BLOCKS = [1.00, 0.97, 1.03, 0.99, 1.02, 0.90]
+"""Factors of the six blocks: one is an hour in which the machines were slow."""
+SHARES = {"off-blake3": 0.95, "tls-blake3": 0.90}
+"""Share of measured storage that each mode gets."""
+SIZES = [(1 << 20, 4 << 10), (1 << 16, 64 << 10), (1 << 12, 1 << 20), (1 << 8, 16 << 20),
+         (1 << 4, 256 << 20), (1 << 16, 1 << 20), (1 << 12, 16 << 20), (1 << 8, 256 << 20),
+         (1 << 6, 1 << 30)]  # fmt: skip
+"""Numbers and sizes of files: 4 GiB and 64 GiB, each in files of several sizes."""
+SINGLES = [1 << 28, 1 << 30, 1 << 32, 1 << 34, 1 << 36]
+START = 0.6
+"""Seconds that each transfer takes before it moves."""
+MIXED = [(0, 12, 0), (1024, 52000, 78_000_000), (1 << 14, 21000, 500_000_000),
+         (1 << 20, 3400, 5_200_000_000), (1 << 28, 22, 8_900_000_000),
+         (1 << 31, 3, 9_400_000_000)]  # fmt: skip
+BEGUN = datetime(2026, 11, 26, 20, 40, tzinfo=UTC)
+STORAGE_RUNS = [82.4, 80.0, 84.0]
+"""Runs of storage that a published report prints, in Gbit/s; it gives their mean as 82.67."""
+Json = dict[str, Any]
+
+
+def storage_rate(size: float) -> float:
+    """Rate of storage in bytes per second by size of files: slow for small ones."""
+    return 40 * GBIT / (1 + (600_000 / size) ** 0.8)
+
+
+def _name(size: int) -> str:
+    power = int(math.log2(size)) // 10
+    return f"{size >> 10 * power}{['B', 'KiB', 'MiB', 'GiB'][power]}"
+
+
+def datasets() -> list[Json]:
+    """Data sets: six of one size of files, single files, and one of many sizes."""
+    pairs = [*SIZES, *((1, size) for size in SINGLES)]
+    found: list[Json] = [
+        {"name": f"{files}x{_name(size)}", "files": files, "bytes": files * size,
+         "histogram": [{"from_bytes": size, "files": files, "bytes": files * size}]}
+        for files, size in pairs
+    ]  # fmt: skip
+    classes = [{"from_bytes": low, "files": n, "bytes": total} for low, n, total in MIXED]
+    found.append(
+        {"name": "esnet@24GB", "files": sum(n for _, n, _ in MIXED),
+         "bytes": sum(total for *_, total in MIXED), "histogram": classes}
+    )  # fmt: skip
+    return found
+
+
+def modes() -> list[Json]:
+    """Two modes; the one without encryption is the baseline."""
+    return [
+        {"name": name, "encryption": name.partition("-")[0], "digest": "blake3", "lanes": None,
+         "piece_size": None, "durability": "batch",
+         "suite": "clear" if name.startswith("off") else "AES-128-GCM"}
+        for name in SHARES
+    ]  # fmt: skip
+
+
+def rate(dataset: Json, mode: str, direction: str, block: int) -> float:
+    """Effective rate of a cell in bytes per second."""
+    size = dataset["bytes"] / dataset["files"]
+    way = 1.0 if direction == "forward" else 0.92
+    steady = storage_rate(size) * SHARES[mode] * way * BLOCKS[(block - 1) % len(BLOCKS)]
+    return dataset["bytes"] / (START + dataset["bytes"] / steady)
+
+
+def benchmark(runs_of: list[float], seed: int) -> Json:
+    """Result of a storage benchmark: at each size, runs around the known rate."""
+    draw = random.Random(seed)
+    points: list[Json] = []
+    for size in sorted({size for _, size in SIZES}):
+        files = max(1, (1 << 32) // size)
+        for operation, factor in (("write", 1.0), ("read", 1.25)):
+            runs: list[Json] = []
+            for share in runs_of:
+                seconds = files * size / (storage_rate(size) * factor * share)
+                runs.append({"bytes": files * size, "files": files, "durable_s": seconds,
+                             "first_done_s": seconds * 0.97, "last_done_s": seconds})  # fmt: skip
+            draw.shuffle(runs)
+            marks = ["short"] if size == 4096 else []
+            points.append({"operation": operation, "size_bytes": size, "runs": runs,
+                           "marks": marks})  # fmt: skip
+    peers = [{"peer": name, "processors": 16, "memory_bytes": 64 << 30, "threads": 8}
+             for name in ("dtn1", "dtn2")]  # fmt: skip
+    return {"id": "c0" * 16, "store": "raw", "state": "done", "peers": peers, "points": points}
+
+
+def _samples(cell: Json, draw: random.Random) -> list[Json]:
+    found: list[Json] = []
+    duration, total = cell["t"]["done"], cell["rate"]["effective"] * 8
+    begin = datetime.fromisoformat(cell["t"]["submitted"]).timestamp()
+    ends = [("lab", "source"), ("hpc", "target")]
+    if cell["direction"] == "reverse":
+        ends = [("hpc", "source"), ("lab", "target")]
+    for site, role in ends:
+        for peer in ("dtn1", "dtn2"):
+            for second in range(math.ceil(duration)):
+                part = min(1.0, duration - second)
+                ramp = min(1.0, 0.45 + 0.3 * second)
+                here = total / 2 * ramp * draw.gauss(1, 0.03) * part
+                busy = min(99.0, 34 + 30 * (cell["mode"]["name"] == "tls-blake3")
+                           + draw.gauss(0, 7))  # fmt: skip
+                values: Json = {"rate_bits_per_s": here, "cpu_busy_percent": max(busy, 1),
+                                "cpu_busiest_percent": min(100, busy + 22),
+                                "cpu_steal_percent": 0.4}  # fmt: skip
+                side = "out" if role == "source" else "in"
+                for card, share in (("eth0", 0.51), ("eth1", 0.49)):
+                    values[f"card_{side}_bits_per_s:{card}"] = here * share * 1.03
+                values[f"card_{side}_bits_per_s:mgmt0"] = 4e5
+                word = "read" if role == "source" else "written"
+                for disk in ("nvme0n1", "nvme1n1"):
+                    values[f"disk_{word}_bytes_per_s:{disk}"] = here / 16
+                found.append({"site": site, "peer": peer, "role": role, "at": begin + second,
+                              "t": float(second), "seconds": 1, "values": values})  # fmt: skip
+    return found
+
+
+def _statistics(cell: Json, draw: random.Random) -> Json:
+    def spread(middle: float) -> Json:
+        steps = {"min": 0.1, "p5": 0.4, "q1": 0.8, "median": 1.0, "q3": 1.15, "p95": 1.35,
+                 "max": 1.5}  # fmt: skip
+        return {"seconds": 9, **{k: min(100.0, middle * v) for k, v in steps.items()}}
+
+    tls = cell["mode"]["name"] == "tls-blake3"
+    sites: list[Json] = []
+    for site in ("hpc", "lab"):
+        peers: list[Json] = []
+        for peer in ("dtn1", "dtn2"):
+            cores = [
+                {"core": core, "busy_percent": spread((62 if tls else 34) * (core < 5) + 6
+                                                      + draw.random() * 8)}
+                for core in range(8)
+            ]  # fmt: skip
+            joules = cell["bytes"] / 2**40 * (9000 if tls else 7000) * draw.gauss(1, 0.04)
+            energy = {"is_available": True,
+                      "ciphers": [{"cipher": cell["mode"]["suite"], "bytes": cell["bytes"],
+                                   "package_joules": joules}]}  # fmt: skip
+            peers.append({"peer": peer, "columns": [], "cores": cores, "energy": energy})
+        sites.append({"site": site, "peers": peers})
+    return {"sites": sites}
+
+
+def _cell(item: Json, mode: Json, direction: str, block: int, at: Json) -> Json:
+    got = rate(item, mode["name"], direction, block)
+    seconds = item["bytes"] / got
+    small = item["bytes"] / item["files"] < 1 << 20
+    source, target = ("lab", "hpc") if direction == "forward" else ("hpc", "lab")
+    spent = {"read": 0.2, "hash": 0.15, "seal": 0.25 * (mode["encryption"] == "tls"), "wait": 0.2}
+    spent |= {"open": 0.5 if small else 0.02}
+    written = {"write": 0.4, "sync": 0.15, "open": 0.6 if small else 0.03, "compare": 0.1}
+    name = f"{item['name']}-{mode['name']}-{direction}"
+    return {
+        "id": f"{'w' if at['warmup'] else 'b'}{block}-{name}", "block": block, "repeat": block,
+        "order": at["order"], "warmup": at["warmup"], "dataset": item, "direction": direction,
+        "mode": mode, "peers": {"source": ["dtn1", "dtn2"], "target": ["dtn1", "dtn2"]},
+        "rtt_ms": 30.2,
+        "t": {"submitted": at["time"], "accepted": 0.004, "first_byte": min(1.0, seconds / 2),
+              "first_done": seconds * 0.93, "last_byte": seconds * 0.95, "durable": seconds * 0.99,
+              "done": seconds},
+        "bytes": item["bytes"], "files": item["files"],
+        "rate": {"effective": got, "steady_20_80": got * 1.04 if seconds > 5 else None,
+                 "max_1s": got * 1.15},
+        "resent_bytes": 0, "retries": 0,
+        "cpu": {f"{site}/{peer}": {"cores": 8, "busy_s": 3.2 * seconds, "iowait_s": 0.0,
+                                   "steal_s": 0.03 * seconds, "threads_s": 1.5 * seconds}
+                for site in (source, target) for peer in ("dtn1", "dtn2")},
+        "time": {"source": {k: v * seconds for k, v in spent.items()} | {"cpu": seconds},
+                 "target": {k: v * seconds for k, v in written.items()} | {"cpu": seconds}},
+        "flags": [], "verify": {"how": "sample", "ok": True}, "error": None,
+    }  # fmt: skip
+
+
+def tuned() -> list[Json]:
+    """Modes by lanes and piece size, the first of them automatic."""
+    pairs = [(None, None), *((lanes, 1 << size) for lanes in (4, 8, 16) for size in (22, 24, 26))]
+    return [
+        {**modes()[0], "name": f"off-{lanes or 'auto'}-{size or 'auto'}", "lanes": lanes,
+         "piece_size": size}
+        for lanes, size in pairs
+    ]  # fmt: skip
+
+
+def make_tuned(path: Path) -> Path:
+    """Writes a run of one data set in many modes: eight lanes reach what automatic does."""
+    item = datasets()[8]
+    shares = {None: 1.0, 4: 0.62, 8: 1.0, 16: 0.93}
+    found: list[Json] = []
+    for block in range(1, 7):
+        for mode in tuned():
+            at = {"order": len(found) + 1, "warmup": False, "time": BEGUN.isoformat()}
+            cell = _cell(item, {**mode, "name": "off-blake3"}, "forward", block, at)
+            got = cell["rate"]["effective"] * shares[mode["lanes"]]
+            cell |= {"id": f"b{block}-{mode['name']}", "mode": mode, "rate": {"effective": got}}
+            found.append(cell)
+    path.mkdir()
+    planned = [cell["id"] for cell in found]
+    _write(path / "run.json", _run(7) | {"datasets": [item], "modes": tuned(), "cells": planned})
+    _lines(path / "cells.jsonl", found)
+    return path
+
+
+def make_distant(path: Path, rtt_ms: float, share: float) -> Path:
+    """Writes a run over a distance, of two data sets in one mode."""
+    items, mode = [datasets()[0], datasets()[8]], modes()[0]
+    found: list[Json] = []
+    for block in range(1, 7):
+        for item in items:
+            at = {"order": len(found) + 1, "warmup": False, "time": BEGUN.isoformat()}
+            cell = _cell(item, mode, "forward", block, at)
+            got = cell["rate"]["effective"] * share
+            found.append(cell | {"rtt_ms": rtt_ms, "rate": {"effective": got}})
+    path.mkdir()
+    planned = [cell["id"] for cell in found]
+    known = {"id": f"rtt{rtt_ms}", "datasets": items, "modes": [mode], "cells": planned}
+    _write(path / "run.json", _run(7) | known)
+    _lines(path / "cells.jsonl", found)
+    return path
+
+
+def cells(seed: int, warmup: int = 1) -> list[Json]:
+    """Cells of a warm-up and six blocks, each in an order of its own."""
+    draw = random.Random(seed)
+    found: list[Json] = []
+    clock = BEGUN
+    for block in range(1 - warmup, len(BLOCKS) + 1):
+        plan = [(d, m, w) for d in datasets() for m in modes() for w in ("forward", "reverse")]
+        draw.shuffle(plan)
+        for item, mode, way in plan:
+            at = {"order": len(found) + 1, "warmup": block < 1, "time": clock.isoformat()}
+            found.append(_cell(item, mode, way, max(block, 1), at))
+            clock += timedelta(seconds=found[-1]["t"]["done"] + 2)
+    disturbed = next(c for c in found if c["block"] == 6)
+    disturbed["flags"] = ["steal 6.1 % at hpc/dtn1"]
+    disturbed["cpu"]["hpc/dtn1"]["steal_s"] = 0.061 * 8 * disturbed["t"]["done"]
+    return found
+
+
+def facts() -> Json:
+    """Facts of two sites with two peers each."""
+
+    def site(name: str, store: str, kind: str) -> Json:
+        return {
+            "site": name, "asked": name == "hpc", "penstock": "0.4.0",
+            "peers": [{"peer": p, "version": "0.4.0", "addresses": [f"10.0.0.{i}:7777"]}
+                      for i, p in enumerate(("dtn1", "dtn2"))],
+            "stores": [{"name": store, "file_system": {"kind": kind, "total_bytes": 40 << 40}}],
+            "settings": [{"key": "transfer.lanes", "value": "auto", "source": {"kind": "default"}},
+                         {"key": "site", "value": name,
+                          "source": {"kind": "file", "path": "/etc/penstock/penstock.toml",
+                                     "line": 1}}],
+            "findings": [{"code": "nofile", "level": "ok", "what": "enough files"},
+                         {"code": "mtu", "level": "warn", "peer": "dtn1", "what": "MTU is 1500"}],
+        }  # fmt: skip
+
+    return {"taken": BEGUN.isoformat(), "sites": [site("lab", "raw", "XFS"),
+                                                  site("hpc", "scratch", "Lustre")]}  # fmt: skip
+
+
+def _run(seed: int) -> Json:
+    return {
+        "format": 1, "id": "4f2a90c1d3e5b768", "title": "Lab to HPC, one setting",
+        "begun": BEGUN.isoformat(), "ended": None, "seed": seed, "penstock": "0.4.0", "api": "v1",
+        "source": "lab:raw/eval", "target": "hpc:scratch/eval", "asked": "hpc", "repeats": 6,
+        "warmup": 1, "datasets": datasets(), "modes": modes(),
+        "directions": ["forward", "reverse"],}  # fmt: skip
+
+
+def make(path: Path, seed: int = 7) -> Path:
+    """Writes a run directory and returns it."""
+    draw = random.Random(seed)
+    found = cells(seed)
+    for folder in ("series", "statistics", "storage"):
+        (path / folder).mkdir(parents=True, exist_ok=True)
+    run = _run(seed) | {"cells": [cell["id"] for cell in found]}
+    _write(path / "run.json", run)
+    _write(path / "facts.json", facts())
+    _lines(path / "cells.jsonl", found)
+    for cell in found:
+        if not cell["warmup"]:
+            _lines(path / "series" / f"{cell['id']}.jsonl", _samples(cell, draw))
+            _write(path / "statistics" / f"{cell['id']}.json", _statistics(cell, draw))
+    around = [1.0, 0.98, 1.01]
+    for stem in ("lab-raw", "hpc-scratch"):
+        _write(path / "storage" / f"{stem}.before.json", benchmark(around, 1))
+        _write(path / "storage" / f"{stem}.after.json", benchmark(around, 2))
+    return path
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value), "utf-8")
+
+
+def _lines(path: Path, values: list[Json]) -> None:
+    path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
