@@ -12,7 +12,7 @@ import pytest
 
 from penstock import ConnectionFailed, Limits, ReplyUnreadable, TransferOptions
 from penstock._lines import Lines
-from penstock.models import PlanEnd, PlanHead, PlanItem, UpdateOptions
+from penstock.models import FlightKind, PlanEnd, PlanHead, PlanItem, UpdateOptions
 from tests.samples import ID, Script, view
 
 PLAN: list[dict[str, object]] = [
@@ -77,6 +77,40 @@ def test_failures_need_no_memory() -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 60 << 10
+
+
+def test_decisions_are_read_as_they_come() -> None:
+    """Promise: decisions are typed, those of another release too, and absent fields are empty."""
+    known = (
+        b'{"at":"2026-11-26T10:00:00Z","count":2,"attempt":1,"kind":"phase","text":"files move"}'
+    )
+    newer = known.replace(b"phase", b"from-the-future").replace(b"}", b',"peer":"h1"}')
+    with Script(_reply(known + b"\n", newer + b"\n")).client() as client:
+        first, second = client.transfers.flight(ID)
+    assert (first.kind, first.count, first.peer) == (FlightKind.PHASE, 2, "")
+    assert (second.kind, second.peer) == ("from-the-future", "h1")
+
+
+def test_a_piece_map_is_typed() -> None:
+    """Promise: a map of another release is read, with its origin as a text."""
+    bytes_ = {"done": 5, "written": 0, "in_hand": 1, "again": 0, "failed": 0, "left": 2}
+    column = {key: [value] for key, value in bytes_.items()}
+    known = {
+        "at": "2026-11-26T10:00:00Z",
+        "basis": "from-the-future",
+        "listed": True,
+        "bytes": 8,
+        "totals": bytes_,
+        "failures": 3,
+        "buckets": {**column, "failures": [3]},
+        "files": [{"path": "a", "bytes": bytes_, "failed": True}],
+    }
+    script = Script(_reply(json.dumps(known).encode()))
+    with script.client() as client:
+        pieces = client.transfers.pieces(ID)
+    assert script.requests[0].url.path == f"/api/v1/transfers/{ID}/pieces"
+    assert (pieces.basis, pieces.totals.done) == ("from-the-future", 5)
+    assert (pieces.buckets.left, pieces.files[0].failed) == ([2], True)
 
 
 def test_a_list_that_breaks_off_is_no_list() -> None:

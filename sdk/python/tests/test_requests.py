@@ -54,6 +54,17 @@ def test_the_error_of_a_submission_tells_its_id() -> None:
     assert raised.value.transfer_id == ID
 
 
+def test_a_pause_says_when_it_ends() -> None:
+    """Promise: the end of a pause is sent as it was given, and only if it was."""
+    script = Script(*[httpx2.Response(200, json=view()) for _ in range(2)])
+    at = datetime(2030, 1, 2, 3, 4, 5, 6, timezone(timedelta(hours=1)))
+    with script.client() as client:
+        client.transfers.pause(ID)
+        client.transfers.pause(ID, until=at)
+    queries = [dict(request.url.params) for request in script.requests]
+    assert queries == [{}, {"until": "2030-01-02T02:04:06.000+00:00"}]
+
+
 def test_what_may_act_twice_is_sent_once() -> None:
     """Promise: only a request that certainly did not arrive is repeated if it is not harmless."""
     script = Script(REFUSED, BROKEN)
@@ -418,3 +429,24 @@ def test_an_error_tells_the_field_and_the_request() -> None:
     assert (error.request_id, error.faults[0].pointer) == ("7f", "/priority")
     assert str(error).startswith("a priority is from 0 to 100 (request)")
     assert not error.retryable
+
+
+def test_figures_over_time_are_asked_for_in_parts() -> None:
+    """Promise: columns, times and the number of points go into the query, and nothing unsaid."""
+    series: dict[str, object] = {"transfer": ID, "peers": [], "silent": []}
+    script = Script(httpx2.Response(200, json=series), httpx2.Response(200, json=series))
+    with script.client() as client:
+        begin = datetime(2026, 11, 26, 7, tzinfo=UTC)
+        columns = ["lanes", "rate_bits_per_s"]
+        client.transfers.series(ID, columns=columns, since=begin, until=1.5, points=9)
+        assert client.transfers.series(ID).peers == []
+    queries = [dict(request.url.params) for request in script.requests]
+    assert queries == [
+        {
+            "columns": "lanes,rate_bits_per_s",
+            "since": "2026-11-26T07:00:00.000+00:00",
+            "until": "1970-01-01T00:00:01.500+00:00",
+            "points": "9",
+        },
+        {},
+    ]

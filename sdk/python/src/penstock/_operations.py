@@ -61,12 +61,16 @@ TRANSFERS_RETRY = _operation("transfers.retry", "POST", "/transfers/{id}/retry",
 TRANSFERS_LIMIT = _operation("transfers.limit", "POST", "/transfers/{id}/limits")
 """Deprecated: `transfers.change` does it."""
 TRANSFERS_FAILURES = _operation("transfers.failures", "GET", "/transfers/{id}/failures")
+TRANSFERS_FLIGHT = _operation("transfers.flight", "GET", "/transfers/{id}/flight")
+TRANSFERS_PIECES = _operation("transfers.pieces", "GET", "/transfers/{id}/pieces")
 TRANSFERS_RECEIPT = _operation("transfers.receipt", "GET", "/transfers/{id}/receipt")
 TRANSFERS_DIGESTS = _operation("transfers.digests", "GET", "/transfers/{id}/digests")
 TRANSFERS_CHECKSUMS = _operation("transfers.checksums", "GET", "/transfers/{id}/checksums/{kind}")
 TRANSFERS_EVENTS = _operation("transfers.events", "GET", "/transfers/{id}/events")
 TRANSFERS_ALL_EVENTS = _operation("transfers.all_events", "GET", "/events")
 TRANSFERS_PATHS = _operation("transfers.paths", "GET", "/transfers/{id}/paths")
+TRANSFERS_SERIES = _operation("transfers.series", "GET", "/transfers/{id}/series")
+TRANSFERS_STATISTICS = _operation("transfers.statistics", "GET", "/transfers/{id}/statistics")
 TRANSFERS_ACT_ON_MANY = _operation(
     "transfers.act_on_many", "POST", "/transfer-actions", Repeat.ONCE
 )
@@ -98,6 +102,16 @@ STORES_LIST = _operation("stores.list", "GET", "/stores")
 STORES_GET = _operation("stores.get", "GET", "/stores/{store}")
 STORES_ENTRIES = _operation("stores.entries", "GET", "/stores/{store}/entries")
 STORES_MAKE_DIRECTORY = _operation("stores.make_directory", "POST", "/stores/{store}/directories")
+STORES_BENCHMARKS = _operation("stores.benchmarks", "GET", "/stores/{store}/benchmarks")
+STORES_START_BENCHMARK = _operation(
+    "stores.start_benchmark", "POST", "/stores/{store}/benchmarks", Repeat.ONCE
+)
+STORES_END_BENCHMARK = _operation(
+    "stores.end_benchmark", "DELETE", "/stores/{store}/benchmarks/{id}"
+)
+STORES_CLEAN_BENCHMARKS = _operation(
+    "stores.clean_benchmarks", "POST", "/stores/{store}/benchmark-cleanups"
+)
 
 SITES_LIST = _operation("sites.list", "GET", "/sites")
 SITES_OFFER = _operation("sites.offer", "POST", "/pairing-offers")
@@ -105,6 +119,7 @@ SITES_PAIR = _operation("sites.pair", "POST", "/pairings", Repeat.ONCE)
 SITES_UNPAIR = _operation("sites.unpair", "DELETE", "/sites/{site}")
 SITES_STORES = _operation("sites.stores", "GET", "/sites/{site}/stores")
 SITES_ENTRIES = _operation("sites.entries", "GET", "/sites/{site}/stores/{store}/entries")
+SITES_USAGE = _operation("sites.usage", "GET", "/sites/{site}/stores/{store}/usage")
 SITES_MAKE_DIRECTORY = _operation(
     "sites.make_directory", "POST", "/sites/{site}/stores/{store}/directories"
 )
@@ -119,6 +134,7 @@ PEERS_FORGET = _operation("peers.forget", "POST", "/peers/{peer}/forget")
 SITE_STATUS = _operation("site.status", "GET", "/status")
 SITE_HEALTH = _operation("site.health", "GET", "/site/health")
 SITE_EVENTS = _operation("site.events", "GET", "/site/events")
+SITE_STATISTICS = _operation("site.statistics", "GET", "/statistics")
 SITE_DOCTOR = _operation("site.doctor", "GET", "/doctor")
 SITE_OPENAPI = _operation("site.openapi", "GET", "/openapi.json")
 SITE_ROTATE_KEYS = _operation("site.rotate_keys", "POST", "/site/rotate-keys")

@@ -2,6 +2,7 @@
 
 import math
 import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -77,6 +78,28 @@ def scheduling(
 def time_text(time: datetime) -> str:
     """Returns a time as the API reads it. One without a zone is of this host's zone."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def series_query(
+    peer: str | None,
+    columns: Iterable[str] | None,
+    since: datetime | float | None,
+    until: datetime | float | None,
+    points: int | None,
+) -> dict[str, str]:
+    """Returns the query for figures over time."""
+    query: dict[str, str] = {}
+    if peer is not None:
+        query["peer"] = peer
+    if columns is not None:
+        query["columns"] = ",".join(columns)
+    for name, time in (("since", since), ("until", until)):
+        if time is not None:
+            at = time if isinstance(time, datetime) else datetime.fromtimestamp(time, UTC)
+            query[name] = time_text(at)
+    if points is not None:
+        query["points"] = str(points)
+    return query
 
 
 def with_receipt(options: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class AsyncAuth:
         return await self._connection.call(operations.AUTH_METHODS, AuthMethods)
 
     async def make_setup_link(self) -> LinkView:
-        """Makes a link for a new administrator, good once. For root, at a socket."""
+        """Makes a link for a new administrator, valid for one use. For root, at a socket."""
         return await self._connection.call(operations.AUTH_MAKE_SETUP_LINK, LinkView)
 
     async def set_up(self, code: str, name: str, password: str) -> SessionView:

@@ -16,6 +16,8 @@ from .._requests import (
     new_id,
     options_body,
     scheduling,
+    series_query,
+    start_text,
     time_text,
     transfer_body,
     with_receipt,
@@ -26,13 +28,16 @@ from ..models.event import Event, SummaryEvent, TransferEvent
 from ..models.options import ChecksumKind, TransferOptions
 from ..models.page import Page
 from ..models.peer import TransferPaths
+from ..models.pieces import PieceMap
 from ..models.place import Location
 from ..models.queue import BulkReply, QueueFilter
 from ..models.receipt import Receipt
+from ..models.statistics import TransferSeries, TransferStatistics
 from ..models.transfer import (
     DeadlinePolicy,
     Exit,
     FailedItem,
+    FlightRecord,
     TransferState,
     TransferSummary,
     TransferView,
@@ -85,9 +90,9 @@ class _AsyncBound(View):
         """Waits for the end; see `transfers.wait`."""
         return await self._transfers.wait(self.id, timeout=timeout, progress=progress, check=check)
 
-    async def pause(self) -> "AsyncTransfer":
-        """Stops it; its progress is kept."""
-        return await self._transfers.pause(self.id)
+    async def pause(self, *, until: datetime | float | None = None) -> "AsyncTransfer":
+        """Stops it, until a time if that is given; its progress is kept."""
+        return await self._transfers.pause(self.id, until=until)
 
     async def resume(self) -> "AsyncTransfer":
         """Continues it after a pause."""
@@ -121,6 +126,14 @@ class _AsyncBound(View):
         """Iterates over all failed items, however many they are."""
         return self._transfers.failures(self.id)
 
+    def flight(self) -> AsyncGenerator[FlightRecord]:
+        """Iterates over the last decisions about it, oldest first; see `transfers.flight`."""
+        return self._transfers.flight(self.id)
+
+    async def pieces(self) -> PieceMap:
+        """Returns what became of its bytes, in planned order; see `transfers.pieces`."""
+        return await self._transfers.pieces(self.id)
+
     async def receipt(self) -> Receipt:
         """Returns the signed receipt."""
         return await self._transfers.receipt(self.id)
@@ -140,6 +153,10 @@ class _AsyncBound(View):
     async def paths(self) -> TransferPaths:
         """Returns the shares of all peers in it, and the paths that carry it."""
         return await self._transfers.paths(self.id, owner=self.target.site)
+
+    async def statistics(self) -> TransferStatistics:
+        """Returns quantiles of its figures; see `transfers.statistics`."""
+        return await self._transfers.statistics(self.id)
 
 
 class AsyncTransfer(_AsyncBound, TransferView):
@@ -322,9 +339,15 @@ class AsyncTransfers:
             raise TransferFailed(transfer)
         return transfer
 
-    async def pause(self, id: str) -> AsyncTransfer:
-        """Stops a transfer; its progress is kept."""
-        return await self._one(operations.TRANSFERS_PAUSE, id)
+    async def pause(self, id: str, *, until: datetime | float | None = None) -> AsyncTransfer:
+        """Stops a transfer; its progress is kept.
+
+        It resumes by itself `until` a time, or seconds since 1970, within a year. Of a transfer
+        that is paused already, this is the end from now on.
+        """
+        end = start_text(until)
+        query = None if end is None else {"until": end}
+        return await self._one(operations.TRANSFERS_PAUSE, id, query=query)
 
     async def resume(self, id: str) -> AsyncTransfer:
         """Continues a transfer after a pause."""
@@ -368,12 +391,13 @@ class AsyncTransfers:
         filter: QueueFilter | None = None,
         state: TransferState | str | None = None,
         after: str | None = None,
+        until: datetime | float | None = None,
     ) -> BulkReply:
         """Pauses, resumes, cancels or retries up to 500 transfers.
 
         They are named by their whole `ids`, or are the oldest transfers of this site that fit the
         action, `filter` and `state`. With `after`, the `next` of a reply, it acts on those behind
-        them.
+        them. Paused ones resume by themselves `until` a time.
         """
         body: dict[str, object] = {"action": action, "ids": list(ids)}
         if filter is not None or state is not None:
@@ -381,6 +405,8 @@ class AsyncTransfers:
             body["filter"] = chosen if state is None else {**chosen, "state": str(state)}
         if after is not None:
             body["after"] = after
+        if until is not None:
+            body["until"] = start_text(until)
         operation = operations.TRANSFERS_ACT_ON_MANY
         return await self._connection.call(operation, BulkReply, json=body)
 
@@ -413,6 +439,24 @@ class AsyncTransfers:
         operation = operations.TRANSFERS_FAILURES
         async for line in self._connection.lines(operation, {"id": id}):
             yield parsed(operation, FailedItem, line)
+
+    async def flight(self, id: str) -> AsyncGenerator[FlightRecord]:
+        """Iterates over the last decisions about a transfer, oldest first.
+
+        They tell why it is slow, waits or failed: attempts, peers, lanes, paths, limits. At most
+        512 are kept, of all attempts together.
+        """
+        operation = operations.TRANSFERS_FLIGHT
+        async for line in self._connection.lines(operation, {"id": id}):
+            yield parsed(operation, FlightRecord, line)
+
+    async def pieces(self, id: str) -> PieceMap:
+        """Returns the piece map of a transfer: what became of its bytes, in planned order.
+
+        It has at most 128 buckets, whatever the size of the transfer is, and names the files of a
+        transfer that has up to 12.
+        """
+        return await self._connection.call(operations.TRANSFERS_PIECES, PieceMap, {"id": id})
 
     async def receipt(self, id: str) -> Receipt:
         """Returns the signed receipt of a transfer that has ended."""
@@ -461,6 +505,31 @@ class AsyncTransfers:
         query = {} if owner is None else {"owner": owner}
         return await self._connection.call(
             operations.TRANSFERS_PATHS, TransferPaths, {"id": id}, query=query
+        )
+
+    async def series(
+        self,
+        id: str,
+        *,
+        peer: str | None = None,
+        columns: Iterable[str] | None = None,
+        since: datetime | float | None = None,
+        until: datetime | float | None = None,
+        points: int | None = None,
+    ) -> TransferSeries:
+        """Returns the figures of a transfer over time, as the peers of this site have seen them.
+
+        `columns` are names of figures, as `rate_bits_per_s`; all unless given. Neighbouring points
+        are put together until each peer has at most `points`, 600 unless given.
+        """
+        query = series_query(peer, columns, since, until, points)
+        operation = operations.TRANSFERS_SERIES
+        return await self._connection.call(operation, TransferSeries, {"id": id}, query=query)
+
+    async def statistics(self, id: str) -> TransferStatistics:
+        """Returns quantiles of the figures of a transfer and of each processor, and its energy."""
+        return await self._connection.call(
+            operations.TRANSFERS_STATISTICS, TransferStatistics, {"id": id}
         )
 
     def _follow(self, id: str, deadline: Deadline) -> AsyncGenerator[Event]:

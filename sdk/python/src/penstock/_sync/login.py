@@ -57,7 +57,7 @@ class Auth:
         return self._connection.call(operations.AUTH_METHODS, AuthMethods)
 
     def make_setup_link(self) -> LinkView:
-        """Makes a link for a new administrator, good once. For root, at a socket."""
+        """Makes a link for a new administrator, valid for one use. For root, at a socket."""
         return self._connection.call(operations.AUTH_MAKE_SETUP_LINK, LinkView)
 
     def set_up(self, code: str, name: str, password: str) -> SessionView:

@@ -2,15 +2,17 @@
 """The resources of the API beside transfers and plans."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
 from .. import _operations as operations
 from .._operations import Operation
-from .._requests import time_text
+from .._requests import series_query, time_text
+from ..models.base import View
+from ..models.benchmark import Benchmark, BenchmarkCleaned
 from ..models.cluster import RecoveredView
-from ..models.entry import AuditResult, SiteStoreView, StoreDetails
+from ..models.entry import AuditResult, SiteStoreView, StoreDetails, StoreUsage
 from ..models.page import Page
 from ..models.path import PairReport, PathsView
 from ..models.peer import PeersView, PeerView
@@ -28,6 +30,7 @@ from ..models.site import (
     StoreView,
     TokenReply,
 )
+from ..models.statistics import SiteStatistics
 from .connection import Connection
 from .pages import AuditPages, EntryPages, all_of
 
@@ -36,6 +39,7 @@ _SLOW_S = 300.0
 
 # `list` is a method below.
 _StoreViews = list[StoreView]
+_Benchmarks = list[Benchmark]
 _SiteStoreViews = list[SiteStoreView]
 _SiteViews = list[SiteView]
 _SiteEvents = list[SiteEventView]
@@ -49,6 +53,12 @@ Path = str | bytes | os.PathLike[str] | PathText
 """A path within a store, or the begin of a name."""
 EntryOrder = Literal["name", "-mtime", "-size"]
 """By name, the newest first, the largest first."""
+BenchmarkKind = Literal["write", "read", "meta"]
+"""What a benchmark can measure."""
+
+
+class _BenchmarkList(View):
+    items: _Benchmarks
 
 
 def _entries(
@@ -114,6 +124,74 @@ class Stores:
         operation, body = operations.STORES_MAKE_DIRECTORY, {"path": str(PathText.of(path))}
         self._connection.read(operation, {"store": store}, json=body)
 
+    def benchmarks(self, store: str) -> _Benchmarks:
+        """Returns the benchmark of a store that runs, then the results, newest first."""
+        operation, segments = operations.STORES_BENCHMARKS, {"store": store}
+        return (self._connection.call(operation, _BenchmarkList, segments)).items
+
+    def start_benchmark(
+        self,
+        store: str,
+        path: Path = "",
+        *,
+        peers: int | None = None,
+        kinds: Iterable[BenchmarkKind] = (),
+        sizes: Iterable[int] = (),
+        threads: int | None = None,
+        seconds: int | None = None,
+        repeats: int | None = None,
+        budget_bytes: int | None = None,
+        with_load: bool = False,
+        drop_caches: bool = False,
+    ) -> Benchmark:
+        """Measures what a store can do, on peers of the site at once. For operators.
+
+        Returns when it has begun; `stores.benchmarks` shows how far it is.
+
+        Args:
+            store: The store.
+            path: The directory within it for the files, which exists.
+            peers: Number of peers that measure together; all that reach the store if it is none.
+            kinds: What to measure; all if it is empty.
+            sizes: Sizes of files in bytes; the site chooses if it is empty.
+            threads: Threads of each peer; the site chooses if it is none.
+            seconds: Longest time for which a step begins further files.
+            repeats: Number of times that each step is done.
+            budget_bytes: Bytes that the files may take at a time.
+            with_load: True to measure although transfers use the store.
+            drop_caches: True to have the hosts give up all their caches before they read.
+        """
+        body: dict[str, object] = {
+            "path": str(PathText.of(path)),
+            "operations": list(kinds),
+            "sizes": list(sizes),
+            "with_load": with_load,
+            "drop_caches": drop_caches,
+        }
+        chosen = {
+            "peers": peers,
+            "threads": threads,
+            "seconds": seconds,
+            "repeats": repeats,
+            "budget_bytes": budget_bytes,
+        }
+        body |= {name: value for name, value in chosen.items() if value is not None}
+        operation, segments = operations.STORES_START_BENCHMARK, {"store": store}
+        return self._connection.call(operation, Benchmark, segments, json=body, timeout=_SLOW_S)
+
+    def end_benchmark(self, store: str, id: str) -> None:
+        """Ends a benchmark that runs, or removes a result. For operators."""
+        operation, segments = operations.STORES_END_BENCHMARK, {"store": store, "id": id}
+        self._connection.read(operation, segments)
+
+    def clean_benchmarks(self, store: str, path: Path = "") -> BenchmarkCleaned:
+        """Removes what benchmarks that broke off have left in a directory. For operators."""
+        operation, body = operations.STORES_CLEAN_BENCHMARKS, {"path": str(PathText.of(path))}
+        segments = {"store": store}
+        return self._connection.call(
+            operation, BenchmarkCleaned, segments, json=body, timeout=_SLOW_S
+        )
+
 
 class Sites:
     """The own site and those that it is paired with."""
@@ -158,6 +236,11 @@ class Sites:
         """Lists a directory in a store of a paired site, as `stores.entries` does."""
         operation, segments = operations.SITES_ENTRIES, {"site": site, "store": store}
         return _entries(self._connection, operation, segments, path, prefix, kind, sort, page_size)
+
+    def usage(self, site: str, store: str) -> StoreUsage:
+        """Returns how full a store of a paired site is."""
+        operation, segments = operations.SITES_USAGE, {"site": site, "store": store}
+        return self._connection.call(operation, StoreUsage, segments)
 
     def make_directory(self, site: str, store: str, path: Path) -> None:
         """Makes a directory in a store of a paired site, as `stores.make_directory` does."""
@@ -269,6 +352,23 @@ class Site:
         if limit is not None:
             query["limit"] = str(limit)
         return all_of(self._connection, operations.SITE_EVENTS, Page[SiteEventView], query=query)
+
+    def statistics(
+        self,
+        *,
+        peer: str | None = None,
+        columns: Iterable[str] | None = None,
+        since: datetime | float | None = None,
+        until: datetime | float | None = None,
+        points: int | None = None,
+    ) -> SiteStatistics:
+        """Returns the figures of the peers over time, of the last hour unless `since` is given.
+
+        `columns` are names of figures, as `cpu_busy_percent`; all unless given. Neighbouring points
+        are put together until each peer has at most `points`, 600 unless given.
+        """
+        query = series_query(peer, columns, since, until, points)
+        return self._connection.call(operations.SITE_STATISTICS, SiteStatistics, query=query)
 
     def doctor(self) -> _Findings:
         """Examines the hosts of the site."""

@@ -17,6 +17,8 @@ from .._requests import (
     new_id,
     options_body,
     scheduling,
+    series_query,
+    start_text,
     time_text,
     transfer_body,
     with_receipt,
@@ -27,13 +29,16 @@ from ..models.event import Event, SummaryEvent, TransferEvent
 from ..models.options import ChecksumKind, TransferOptions
 from ..models.page import Page
 from ..models.peer import TransferPaths
+from ..models.pieces import PieceMap
 from ..models.place import Location
 from ..models.queue import BulkReply, QueueFilter
 from ..models.receipt import Receipt
+from ..models.statistics import TransferSeries, TransferStatistics
 from ..models.transfer import (
     DeadlinePolicy,
     Exit,
     FailedItem,
+    FlightRecord,
     TransferState,
     TransferSummary,
     TransferView,
@@ -86,9 +91,9 @@ class _AsyncBound(View):
         """Waits for the end; see `transfers.wait`."""
         return self._transfers.wait(self.id, timeout=timeout, progress=progress, check=check)
 
-    def pause(self) -> "Transfer":
-        """Stops it; its progress is kept."""
-        return self._transfers.pause(self.id)
+    def pause(self, *, until: datetime | float | None = None) -> "Transfer":
+        """Stops it, until a time if that is given; its progress is kept."""
+        return self._transfers.pause(self.id, until=until)
 
     def resume(self) -> "Transfer":
         """Continues it after a pause."""
@@ -122,6 +127,14 @@ class _AsyncBound(View):
         """Iterates over all failed items, however many they are."""
         return self._transfers.failures(self.id)
 
+    def flight(self) -> Generator[FlightRecord]:
+        """Iterates over the last decisions about it, oldest first; see `transfers.flight`."""
+        return self._transfers.flight(self.id)
+
+    def pieces(self) -> PieceMap:
+        """Returns what became of its bytes, in planned order; see `transfers.pieces`."""
+        return self._transfers.pieces(self.id)
+
     def receipt(self) -> Receipt:
         """Returns the signed receipt."""
         return self._transfers.receipt(self.id)
@@ -141,6 +154,10 @@ class _AsyncBound(View):
     def paths(self) -> TransferPaths:
         """Returns the shares of all peers in it, and the paths that carry it."""
         return self._transfers.paths(self.id, owner=self.target.site)
+
+    def statistics(self) -> TransferStatistics:
+        """Returns quantiles of its figures; see `transfers.statistics`."""
+        return self._transfers.statistics(self.id)
 
 
 class Transfer(_AsyncBound, TransferView):
@@ -319,9 +336,15 @@ class Transfers:
             raise TransferFailed(transfer)
         return transfer
 
-    def pause(self, id: str) -> Transfer:
-        """Stops a transfer; its progress is kept."""
-        return self._one(operations.TRANSFERS_PAUSE, id)
+    def pause(self, id: str, *, until: datetime | float | None = None) -> Transfer:
+        """Stops a transfer; its progress is kept.
+
+        It resumes by itself `until` a time, or seconds since 1970, within a year. Of a transfer
+        that is paused already, this is the end from now on.
+        """
+        end = start_text(until)
+        query = None if end is None else {"until": end}
+        return self._one(operations.TRANSFERS_PAUSE, id, query=query)
 
     def resume(self, id: str) -> Transfer:
         """Continues a transfer after a pause."""
@@ -365,12 +388,13 @@ class Transfers:
         filter: QueueFilter | None = None,
         state: TransferState | str | None = None,
         after: str | None = None,
+        until: datetime | float | None = None,
     ) -> BulkReply:
         """Pauses, resumes, cancels or retries up to 500 transfers.
 
         They are named by their whole `ids`, or are the oldest transfers of this site that fit the
         action, `filter` and `state`. With `after`, the `next` of a reply, it acts on those behind
-        them.
+        them. Paused ones resume by themselves `until` a time.
         """
         body: dict[str, object] = {"action": action, "ids": list(ids)}
         if filter is not None or state is not None:
@@ -378,6 +402,8 @@ class Transfers:
             body["filter"] = chosen if state is None else {**chosen, "state": str(state)}
         if after is not None:
             body["after"] = after
+        if until is not None:
+            body["until"] = start_text(until)
         operation = operations.TRANSFERS_ACT_ON_MANY
         return self._connection.call(operation, BulkReply, json=body)
 
@@ -410,6 +436,24 @@ class Transfers:
         operation = operations.TRANSFERS_FAILURES
         for line in self._connection.lines(operation, {"id": id}):
             yield parsed(operation, FailedItem, line)
+
+    def flight(self, id: str) -> Generator[FlightRecord]:
+        """Iterates over the last decisions about a transfer, oldest first.
+
+        They tell why it is slow, waits or failed: attempts, peers, lanes, paths, limits. At most
+        512 are kept, of all attempts together.
+        """
+        operation = operations.TRANSFERS_FLIGHT
+        for line in self._connection.lines(operation, {"id": id}):
+            yield parsed(operation, FlightRecord, line)
+
+    def pieces(self, id: str) -> PieceMap:
+        """Returns the piece map of a transfer: what became of its bytes, in planned order.
+
+        It has at most 128 buckets, whatever the size of the transfer is, and names the files of a
+        transfer that has up to 12.
+        """
+        return self._connection.call(operations.TRANSFERS_PIECES, PieceMap, {"id": id})
 
     def receipt(self, id: str) -> Receipt:
         """Returns the signed receipt of a transfer that has ended."""
@@ -458,6 +502,31 @@ class Transfers:
         query = {} if owner is None else {"owner": owner}
         return self._connection.call(
             operations.TRANSFERS_PATHS, TransferPaths, {"id": id}, query=query
+        )
+
+    def series(
+        self,
+        id: str,
+        *,
+        peer: str | None = None,
+        columns: Iterable[str] | None = None,
+        since: datetime | float | None = None,
+        until: datetime | float | None = None,
+        points: int | None = None,
+    ) -> TransferSeries:
+        """Returns the figures of a transfer over time, as the peers of this site have seen them.
+
+        `columns` are names of figures, as `rate_bits_per_s`; all unless given. Neighbouring points
+        are put together until each peer has at most `points`, 600 unless given.
+        """
+        query = series_query(peer, columns, since, until, points)
+        operation = operations.TRANSFERS_SERIES
+        return self._connection.call(operation, TransferSeries, {"id": id}, query=query)
+
+    def statistics(self, id: str) -> TransferStatistics:
+        """Returns quantiles of the figures of a transfer and of each processor, and its energy."""
+        return self._connection.call(
+            operations.TRANSFERS_STATISTICS, TransferStatistics, {"id": id}
         )
 
     def _follow(self, id: str, deadline: Deadline) -> Generator[Event]:

@@ -33,6 +33,13 @@ class StoreSpace(View):
     """Files that can still be made; none where their number has no limit of its own."""
 
 
+class StoreUsage(View):
+    """How full a store is."""
+
+    space: StoreSpace | None = None
+    """Room in its file system; none of a store without one."""
+
+
 class StorePeer(View):
     """A peer that has a store."""
 

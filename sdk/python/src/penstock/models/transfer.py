@@ -5,6 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from .base import OpenEnum, View
+from .bottleneck import Bottleneck, TransferTime
 from .options import Limits, TransferOptions
 from .place import Location, PathText
 from .reference import ObjectRef
@@ -65,6 +66,66 @@ class FailedItem(View):
     """
     message: str = ""
     """Message for people, with the reason."""
+
+
+class FlightKind(OpenEnum):
+    """Kind of a decision about a transfer."""
+
+    ATTEMPT_BEGIN = "attempt-begin"
+    """An attempt began."""
+    ATTEMPT_END = "attempt-end"
+    """An attempt ended; the text says what follows."""
+    PHASE = "phase"
+    """The run entered another phase or another round."""
+    GRANT = "grant"
+    """A peer got work."""
+    PEER_IN = "peer-in"
+    """A peer takes part."""
+    PEER_OUT = "peer-out"
+    """A peer cannot take part, or not any more."""
+    LANES = "lanes"
+    """The number of lanes of a peer changed."""
+    PATH = "path"
+    """A path of a peer changed its state."""
+    SHARE = "share"
+    """A peer got another share of the limits."""
+    RATE = "rate"
+    """The limit of the rate changed."""
+    BOTTLENECK = "bottleneck"
+    """A part of the transfer limited its rate."""
+    WAIT = "wait"
+    """The run or a peer waited."""
+    STALL = "stall"
+    """An attempt was ended because it made no progress."""
+    TENURE = "tenure"
+    """The right of the controller to act changed."""
+    OTHER = "other"
+    """A kind of another release."""
+
+
+class FlightRecord(View):
+    """A decision about a transfer. Repetitions of the same one are counted in one record."""
+
+    at: datetime
+    """Time of the decision, by the clock of the controller."""
+    until: datetime | None = None
+    """Time of its last repetition; none if it was made once."""
+    count: int
+    """Number of times that it was made. The bottleneck is looked at five times a second."""
+    attempt: int
+    """Number of the attempt, from 1 on."""
+    kind: FlightKind
+    """The kind."""
+    peer: str = ""
+    """The peer that it is about; empty if it is about the whole transfer."""
+    code: str = ""
+    """Code of the problem that led to it; empty if there was none."""
+    pieces: int = 0
+    """Pieces of work that were granted, all repetitions together; 0 for other kinds."""
+    bytes: int = 0
+    """Bytes of these pieces."""
+    text: str
+    """The decision and its reason, in words."""
 
 
 class AttributeClass(OpenEnum):
@@ -204,6 +265,10 @@ class Progress(View):
     """CPU seconds that this process used for it, as far as they can be told apart."""
     limit: str = ""
     """Limit of the rate now, in words: `reading at the source`, `the network`, …."""
+    bottleneck: Bottleneck | None = None
+    """The same with its share of the time; of a transfer that has ended, for all of it."""
+    time: TransferTime = TransferTime()
+    """Time of its threads, by side, peer and activity, since it was started."""
 
 
 class WaitingView(View):
@@ -232,38 +297,6 @@ class Direction(OpenEnum):
     """From this site to another one."""
     WITHIN = "within"
     """Within this site."""
-
-
-class BottleneckCode(OpenEnum):
-    """Part of a transfer that limits its rate."""
-
-    SCAN = "scan"
-    """The scan of the source finds no more files."""
-    LIMIT = "limit"
-    """A limit that a user has set."""
-    STORAGE = "storage"
-    """Source and target of one host."""
-    NETWORK_OR_SOURCE = "network-or-source"
-    """The network, or the source: the target waits for bytes."""
-    TARGET = "target"
-    """The target: it checks and writes."""
-    DURABILITY = "durability"
-    """The target: it makes durable what is written."""
-    READBACK = "readback"
-    """The target: it reads again what it has written."""
-    FORMER_PEER = "former-peer"
-    """A peer that took part before, and may still write."""
-    SEVERAL = "several"
-    """Several peers are limited by different parts."""
-
-
-class Bottleneck(View):
-    """Part of a transfer that limits its rate now."""
-
-    code: BottleneckCode
-    """The part, for programs."""
-    text: str = ""
-    """The part, for people."""
 
 
 class ProgressSummary(View):
@@ -380,7 +413,10 @@ class _TransferFields(View):
     attempt: int = 0
     """Number of attempts that were begun."""
     bottleneck: Bottleneck | None = None
-    """Part that limits its rate; none if it does not run."""
+    """Cause that limits its rate; none if it waits or is paused.
+
+    Of a single transfer that has ended: what limited it as a whole.
+    """
     files_from_count: int = 0
     """Number of paths in the request; 0 for a whole directory."""
     exit: Exit | None = None
