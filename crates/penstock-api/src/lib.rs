@@ -34,12 +34,15 @@
 //! | [`rest`] | users, daemon: events, sites, stores, audit log; reading of requests |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`settings`] | operators, daemon: the configuration and its faults |
+//! | [`statistics`] | users, peers of one site: figures over time, and summaries of them |
+//! | [`mod@benchmark`] | operators, daemon: benchmarks of stores and their results |
 //! | [`site`] | sites: opening a data set, pairing |
 //! | [`keys`] | sites, peers of one site: replacing the keys of a site |
 //! | [`webhook`] | users, daemon, receivers: requests that tell of ended transfers |
 //! | [`text`] | every API: reading of fields for people |
 //! | [`timestamp`] | users, daemon: times |
-//! | [`bottleneck`] | users, peers: the part of a transfer that limits its rate |
+//! | [`bottleneck`] | users, peers: the cause that limits the rate of a transfer |
+//! | [`time_use`] | users, controller, its peers: time of a transfer's threads by activity |
 //! | [`problem`] | every API, its client: problems, and their RFC 9457 form |
 
 #![forbid(unsafe_code)]
@@ -67,9 +70,10 @@ pub mod rpc;
 mod run;
 pub mod site;
 pub mod text;
+pub mod time_use;
 pub mod timestamp;
 pub mod transfer;
 
-pub use operate::{settings, webhook};
+pub use operate::{benchmark, settings, statistics, webhook};
 pub use options::{deadline, limits, preserve, select, update};
 pub use run::{delete, fence, heads, peers, removal, request, scan, task};

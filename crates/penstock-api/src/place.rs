@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use penstock_proto::id::Name;
 use penstock_proto::name;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A path as bytes, written in JSON with [`name::escape`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -50,9 +52,9 @@ pub struct Location {
     pub slash: bool,
 }
 
-/// The forms of a location in JSON.
+/// The forms of a location in JSON. The schema is that of users' requests.
 #[derive(Deserialize)]
-#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(untagged)]
 enum LocationForm {
     /// A text such as `lab:raw/run7`.
@@ -71,6 +73,44 @@ impl TryFrom<LocationForm> for Location {
                 Ok(Self { site, store, path, slash })
             }
         }
+    }
+}
+
+/// Reads a location in a user's request: a text, or an object without unknown fields. Elsewhere an
+/// object may have more fields, as sites and records of later releases may write them.
+///
+/// # Errors
+/// The text is no location, or a field is unknown, wrong or missing.
+pub fn requested<'de, D: Deserializer<'de>>(from: D) -> Result<Location, D::Error> {
+    from.deserialize_any(RequestedLocation)
+}
+
+/// Reads the two forms without [`LocationForm`], whose errors name neither field nor reason.
+struct RequestedLocation;
+
+/// An object that is a location in a user's request.
+#[derive(Deserialize)]
+#[serde(remote = "Location", deny_unknown_fields)]
+struct RequestedParts {
+    site: Name,
+    store: Name,
+    path: PathText,
+    slash: bool,
+}
+
+impl<'de> Visitor<'de> for RequestedLocation {
+    type Value = Location;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text SITE:STORE/PATH, or an object with `site`, `store`, `path`, `slash`")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Location, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Location, A::Error> {
+        RequestedParts::deserialize(MapAccessDeserializer::new(fields))
     }
 }
 

@@ -31,7 +31,7 @@ impl Proof {
     }
 }
 
-/// A file that a transfer offers when it has ended.
+/// A file that a transfer offers: the last decisions in any state, the others when it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document {
     /// The digest list.
@@ -42,6 +42,8 @@ pub enum Document {
     Receipt,
     /// All items that failed: JSON of a [`crate::outcome::FailedItem`] a line.
     Failures,
+    /// The last decisions: JSON of a [`crate::rest::FlightRecord`] a line.
+    Flight,
 }
 
 impl Document {
@@ -52,6 +54,7 @@ impl Document {
             Self::Checksums(kind) => format!("checksums/{kind}"),
             Self::Receipt => "receipt".to_owned(),
             Self::Failures => "failures".to_owned(),
+            Self::Flight => "flight".to_owned(),
         }
     }
 }

@@ -6,6 +6,7 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
+use crate::bottleneck::Bottleneck;
 use crate::options::deadline::{Deadline, DeadlineView};
 use crate::options::limits::Limits;
 use crate::options::plan_use::PlanUse;
@@ -14,6 +15,7 @@ use crate::options::select::Selection;
 use crate::options::update::UpdateOptions;
 use crate::problem::Exit;
 use crate::proof::Proof;
+use crate::time_use::TransferTime;
 
 pub use crate::outcome::{Durability, FailedItem};
 pub use crate::place::{Location, ParseLocationError, PathText};
@@ -335,6 +337,13 @@ pub struct Progress {
     /// Limit of the rate now, in words: `reading at the source`, `the network`, ….
     #[serde(deserialize_with = "crate::text::field")]
     pub limit: String,
+    /// The same with its share of the time; of a transfer that has ended, for all of it. Absent
+    /// before lanes have worked, and where its controller is of an earlier release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bottleneck: Option<Bottleneck>,
+    /// The time of its threads, by side, peer and activity, since its attempt began.
+    #[serde(default, skip_serializing_if = "TransferTime::is_empty")]
+    pub time: TransferTime,
 }
 
 impl Progress {
@@ -461,6 +470,9 @@ pub struct Pause {
     #[serde(default)]
     #[serde(deserialize_with = "crate::text::field")]
     pub by: String,
+    /// Its end, in milliseconds since 1970; absent if a user ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -483,6 +495,9 @@ mod tests {
         for form in [serde_json::to_value(&location).unwrap(), "lab:raw/run7/".into()] {
             assert_eq!(serde_json::from_value::<Location>(form).unwrap(), location);
         }
+        let mut later = serde_json::to_value(&location).unwrap();
+        later["added"] = 1.into();
+        assert_eq!(serde_json::from_value::<Location>(later).unwrap(), location);
         for bad in ["raw/run7", "lab:raw/../x", "Lab:raw", "lab:", "lab:raw/a//b"] {
             assert!(bad.parse::<Location>().is_err(), "`{bad}` must be refused");
         }

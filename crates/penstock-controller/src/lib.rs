@@ -4,6 +4,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | `flight` | the last decisions about each transfer, for people |
 //! | [`manager`] | all transfers of the site: queue, retries, pause and cancel, events |
 //! | [`runner`] | one running transfer: pages, grants, ledger |
 //! | [`root`] | the root digest of a data set |
@@ -11,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod flight;
 pub mod manager;
 mod pages_ahead;
 pub mod root;

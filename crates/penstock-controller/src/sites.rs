@@ -7,7 +7,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::rest::{Action, TransferPatch};
+use penstock_api::rest::{PieceMap, Steering, TransferPatch};
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, RecheckRequest, RootKind, ScanRequest, WishedDigests,
 };
@@ -78,6 +78,12 @@ pub trait SiteClient: Send + Sync {
     /// Status 404: the site does not know it.
     fn show(&self, site: &Name, id: TransferId) -> Result<TransferReport, Problem>;
 
+    /// Returns the piece map of such a transfer.
+    ///
+    /// # Errors
+    /// The error of the site. Code `version`: its release has none.
+    fn piece_map(&self, site: &Name, id: TransferId) -> Result<PieceMap, Problem>;
+
     /// Returns a transfer as [`SiteClient::show`] does. The site answers when the state differs
     /// from `seen`, and after `wait_ms` at the latest.
     ///
@@ -95,7 +101,12 @@ pub trait SiteClient: Send + Sync {
     ///
     /// # Errors
     /// The error of the site.
-    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferReport, Problem>;
+    fn act(
+        &self,
+        site: &Name,
+        id: TransferId,
+        steering: Steering,
+    ) -> Result<TransferReport, Problem>;
 
     /// Changes the label, priority, limits or start of such a transfer.
     ///

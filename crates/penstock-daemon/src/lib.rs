@@ -17,6 +17,7 @@
 //! | `checks` | findings about this host, its site and its paths |
 //! | `events` | what has happened at this site |
 //! | `metrics` | figures of this peer, and proof that its loops move |
+//! | `statistics` | figures of this peer and of its transfers over time |
 //! | `webhooks` | other programs, told of transfers that have ended |
 //! | `managed_etcd` | a member of etcd that this host runs |
 //! | `peer_server` | requests of a controller on another host, answered |
@@ -41,6 +42,7 @@ mod peer_server;
 pub mod settings;
 pub mod site;
 pub mod site_directory;
+mod statistics;
 mod webhooks;
 mod wiring;
 

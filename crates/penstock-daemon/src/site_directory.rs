@@ -1,11 +1,17 @@
 //! A site directory: the names in it that several commands use, and how one is made.
 
+mod mounts;
+mod owner;
+
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::config::Config;
 use penstock_exit::{ExitCode, Failure};
+
+pub use mounts::{unescaped, write_drop_in};
+pub use owner::act_as_owner;
 
 /// The subdirectory of keys and certificates.
 pub const TRUST_DIRECTORY: &str = "trust";

@@ -5,7 +5,7 @@
 //! while each addition still brings rate, and removed when it does not. A lane that has lived long
 //! is replaced *make before break*: the new one carries before the old one is drained (D6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use penstock_proto::id::LaneId;
@@ -48,6 +48,45 @@ pub enum LaneAction {
     /// Let a lane finish its requests, then close it.
     Drain(LaneId),
 }
+
+/// The reason for another number of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneReason {
+    /// The round trip shows that the hosts are far from each other.
+    Distance,
+    /// The bounds of the number are others.
+    Bounds,
+    /// It is tried whether more lanes bring more.
+    Trial,
+    /// The lanes that were tried have brought nothing.
+    NoGain,
+}
+
+impl LaneReason {
+    /// Returns the reason in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Distance => "the hosts are far from each other",
+            Self::Bounds => "the bounds of their number have changed",
+            Self::Trial => "it is tried whether more of them bring more",
+            Self::NoGain => "more of them have brought nothing",
+        }
+    }
+}
+
+/// A decision about the number of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneDecision {
+    /// Number of lanes that were wanted before.
+    pub before: u32,
+    /// Number of lanes that are wanted now.
+    pub wanted: u32,
+    /// The reason.
+    pub reason: LaneReason,
+}
+
+/// Decisions that wait for a reader. Without one the oldest go.
+const DECISIONS_MAX: usize = 8;
 
 /// Round trip below which two hosts count as one site: the network does not limit a lane.
 const NEAR: Duration = Duration::from_millis(2);
@@ -104,6 +143,8 @@ pub struct LaneMachine {
     best_from: Instant,
     /// Number of times that more lanes brought nothing.
     settled: u32,
+    /// Decisions that were not read yet.
+    decisions: VecDeque<LaneDecision>,
 }
 
 #[derive(Debug)]
@@ -129,6 +170,7 @@ impl LaneMachine {
             best: 0.0,
             best_from: Instant(0),
             settled: 0,
+            decisions: VecDeque::new(),
         }
     }
 
@@ -138,8 +180,24 @@ impl LaneMachine {
         let least = self.rtt.map_or(rtt, |known| known.min(rtt));
         self.rtt = Some(least);
         if least >= NEAR && !far_before {
-            self.wanted = self.wanted.max(FAR_LANES).min(self.limits.lanes_max);
+            let wanted = self.wanted.max(FAR_LANES).min(self.limits.lanes_max);
+            self.want(wanted, LaneReason::Distance);
         }
+    }
+
+    fn want(&mut self, wanted: u32, reason: LaneReason) {
+        let before = std::mem::replace(&mut self.wanted, wanted);
+        if before != wanted {
+            self.decisions.push_back(LaneDecision { before, wanted, reason });
+        }
+        if self.decisions.len() > DECISIONS_MAX {
+            self.decisions.pop_front();
+        }
+    }
+
+    /// Returns the next decision about the number of lanes that was not read yet.
+    pub(crate) fn poll_decision(&mut self) -> Option<LaneDecision> {
+        self.decisions.pop_front()
     }
 
     /// Sets other bounds: lanes above them are drained; no lane remains if `lanes_max` is 0.
@@ -150,16 +208,14 @@ impl LaneMachine {
         }
         self.limits = limits;
         // Lanes that have not proved useful yet are dropped.
-        if let Some(probe) = self.probe.take() {
-            self.wanted = probe.before;
-        }
+        let kept = self.probe.take().map_or(self.wanted, |probe| probe.before);
         self.best = 0.0;
         let begin = limits.workers.min(most);
         let far = self.rtt.is_some_and(|rtt| rtt >= NEAR);
         // The result of earlier trials on a path is kept.
-        let found = if far && before.lanes_max > 1 { self.wanted.max(FAR_LANES) } else { 0 };
+        let found = if far && before.lanes_max > 1 { kept.max(FAR_LANES) } else { 0 };
         let begin = if far { begin.max(FAR_LANES) } else { begin };
-        self.wanted = begin.max(found).min(most);
+        self.want(begin.max(found).min(most), LaneReason::Bounds);
     }
 
     /// Sets the longest delay before a failed dial is repeated.
@@ -211,7 +267,7 @@ impl LaneMachine {
         self.probe_at = Some(now.plus(PROBE));
         match self.probe.take() {
             Some(probe) if rate < self.best * GAIN => {
-                self.wanted = probe.before;
+                self.want(probe.before, LaneReason::NoGain);
                 (self.best, self.best_from) = (self.best * FADING, now.plus(AFTER_PROBE));
                 let pause = PAUSE * 2u32.pow(self.settled.min(PAUSE_DOUBLINGS));
                 self.probe_at = Some(now.plus(AFTER_PROBE + pause));
@@ -224,7 +280,7 @@ impl LaneMachine {
                 }
                 self.probe = Some(Probe { before: self.wanted });
                 let more = self.wanted + self.wanted.div_ceil(2);
-                self.wanted = more.min(self.limits.lanes_max.max(1));
+                self.want(more.min(self.limits.lanes_max.max(1)), LaneReason::Trial);
             }
         }
     }
@@ -362,6 +418,33 @@ mod tests {
                 machine.handle_rate(seconds(second), (second * 10_000_000) as f64);
             }
         }
+    }
+
+    /// Promise: each other number of lanes has a reason, in order; decisions that nobody reads are
+    /// bounded.
+    #[test]
+    fn another_number_of_lanes_has_a_reason() {
+        let mut machine = LaneMachine::new(LaneLimits::default(), 1);
+        machine.handle_rtt(Duration::from_millis(90));
+        let mut reasons = Vec::new();
+        for second in 0..40 {
+            for lane in dial_all_or_drain(&mut machine, seconds(second)) {
+                machine.handle_up(seconds(second), lane);
+            }
+            machine.handle_rate(seconds(second), 1e8);
+            while let Some(decision) = machine.poll_decision() {
+                assert_ne!(decision.before, decision.wanted);
+                reasons.push(decision.reason);
+            }
+        }
+        let first = [LaneReason::Distance, LaneReason::Trial, LaneReason::NoGain];
+        assert_eq!(reasons[..3], first, "{reasons:?}");
+        for most in 1..100 {
+            let limits = LaneLimits { workers: most, lanes_max: most, ..LaneLimits::default() };
+            machine.handle_limits(limits);
+        }
+        let left = std::iter::from_fn(|| machine.poll_decision()).count();
+        assert_eq!(left, DECISIONS_MAX);
     }
 
     /// Lanes are added over distance while that brings rate, and the last step is taken back.

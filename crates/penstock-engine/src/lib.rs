@@ -16,6 +16,8 @@
 //! | [`uncommitted`] | reports kept for the controller after the present one. | target peer |
 //! | [`lanes`] | the number of lanes, the replacement of one. | target peer |
 //! | [`paths`] | pairs of addresses that carry; giving one up and taking it back. | target peer |
+//! | [`mod@bottleneck`] | the cause that limits the rate of a transfer. | both |
+//! | [`benchmark`] | the steps of a benchmark of a store, and the worth of its figures. | both |
 //! | [`lease`] | the time for which a peer may act, as its two ends count it. | both ends |
 //! | [`writers`] | the part of each target peer, and what it may still write. | controller |
 //! | [`token_bucket`] | whether a key may do one thing more now. | daemon |
@@ -24,6 +26,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod benchmark;
+pub mod bottleneck;
 mod credit;
 pub mod epoch;
 pub mod fetch;

@@ -15,6 +15,7 @@
 
 mod owners;
 mod replay;
+pub mod shares;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -163,6 +164,15 @@ fn carried_of(page: &Page, compared: &Comparison) -> (u64, u64) {
     entries.fold((0, 0), |(files, bytes), entry| (files + 1, bytes + entry.size))
 }
 
+/// Returns the files that failed when the page was compared, with their sizes.
+fn refused_of(page: &Page, compared: &Comparison) -> Vec<(u32, u64)> {
+    let size = |of: u32| {
+        page.entry(of).ok().filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.size)
+    };
+    let failed = compared.failed.iter().map(|failure| failure.entry);
+    failed.filter_map(|entry| Some((entry, size(entry)?))).collect()
+}
+
 /// Ledger of one page.
 #[derive(Debug)]
 pub struct PageLedger {
@@ -178,6 +188,14 @@ pub struct PageLedger {
     /// True for extents that were handed out since this controller began: an extent written for an
     /// earlier controller may then have been overwritten (B3).
     given: Vec<bool>,
+    /// True for pieces that a peer had in hand, or had written, and that were missing again after.
+    again: Vec<bool>,
+    /// Bytes of files that are in no piece: they stay at the target, or an earlier attempt moved
+    /// them.
+    left_bytes: u64,
+    /// Files that failed when the page was compared, with their sizes: they are in no piece,
+    /// either.
+    refused: Vec<(u32, u64)>,
     large: BTreeMap<u32, LargeFile>,
     /// Entries that are no files, ascending: they are in no piece.
     others: Vec<u32>,
@@ -240,6 +258,8 @@ impl PageLedger {
             }
         }
         let (files, bytes) = carried_of(page, compared);
+        // A newer version that stays as it is was moved, and counts, as the older one.
+        let kept = if page.round == 0 { kept_of(page, compared) } else { (0, 0) };
         Self {
             number: page.number,
             digest,
@@ -248,6 +268,9 @@ impl PageLedger {
             owners: vec![NOBODY; pieces.len()],
             rechecking: BTreeSet::new(),
             given: vec![false; pieces.len()],
+            again: vec![false; pieces.len()],
+            left_bytes: bytes + kept.1,
+            refused: refused_of(page, compared),
             unsettled: pieces.len() as u32,
             missing_bytes: pieces.iter().map(Piece::worth).sum(),
             handed: Vec::new(),
@@ -263,7 +286,7 @@ impl PageLedger {
             bytes,
             bytes_durable: bytes,
             failures: compared.failed.len() as u64,
-            kept: if page.round == 0 { kept_of(page, compared) } else { (0, 0) },
+            kept,
             asks: compared.carried.iter().any(|digest| digest.seen.is_some()),
             amended: Amendment::default(),
         }
@@ -375,6 +398,7 @@ impl PageLedger {
         }
         if state == PieceState::Missing {
             self.missing_bytes += worth;
+            self.again[piece as usize] |= was != PieceState::Missing;
         }
         if was == PieceState::Granted {
             self.rechecking.remove(&piece);

@@ -118,6 +118,8 @@ pub fn slice_without(page: &Page, left: &EntrySet) -> Vec<Piece> {
         pack = Some((first, index + 1, files + 1, bytes + entry.size));
     }
     close(&mut pack, &mut pieces);
+    // They are kept for as long as the page is at work.
+    pieces.shrink_to_fit();
     pieces
 }
 

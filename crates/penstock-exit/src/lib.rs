@@ -13,7 +13,7 @@
 pub mod cause;
 mod log;
 
-pub use log::{check_log, set_log, start_log};
+pub use log::{FilteredLog, LogLayer, check_log, set_log, start_log, start_log_with};
 
 use penstock_api::problem::ProblemCode;
 use std::error::Error;

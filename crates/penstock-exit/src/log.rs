@@ -11,36 +11,48 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 
 use penstock_proto::text;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Format;
-use tracing_subscriber::{EnvFilter, reload};
+use tracing_subscriber::layer::{Layer, Layered, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-/// Replaces the filter of the log.
-type ChangeLog = dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync;
+/// What is under the layers of the log: the filter of records and spans, which can be replaced.
+pub type FilteredLog = Layered<reload::Layer<EnvFilter, Registry>, Registry>;
+/// A layer of the log, which receives all records and spans that pass the filter.
+pub type LogLayer = Box<dyn Layer<FilteredLog> + Send + Sync>;
 
-/// Changes the filter of the log that was started.
-static LOG_FILTER: OnceLock<Box<ChangeLog>> = OnceLock::new();
+/// The filter of the log that was started.
+static LOG_FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts the log on standard error. `PENSTOCK_LOG` chooses records, as in tracing's `EnvFilter`;
 /// without it `level` does.
 pub fn start_log(level: &str) {
+    start_log_with(level, Vec::new());
+}
+
+/// Starts the log as [`start_log`] does, with more layers.
+pub fn start_log_with(level: &str, mut layers: Vec<LogLayer>) {
     let filter = EnvFilter::try_from_env("PENSTOCK_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    let (filter, handle) = reload::Layer::new(filter);
     let is_journal = std::env::var("JOURNAL_STREAM").is_ok_and(|stream| is_stderr(&stream));
+    let log = fmt::layer().with_ansi(false);
+    // Lines have no spans: these are for programs that follow a transfer through several hosts.
+    let is_record = filter_fn(|metadata| metadata.is_event());
+    layers.push(match is_journal {
+        true => {
+            let log = log.event_format(journal_format()).with_writer(Journal(io::stderr));
+            log.with_filter(is_record).boxed()
+        }
+        false => {
+            let log = log.with_writer(|| Records::new(io::stderr()));
+            log.with_filter(is_record).boxed()
+        }
+    });
     // A second subscriber is refused; there is one only in tests of this process.
-    if is_journal {
-        let log = log.event_format(journal_format()).with_writer(Journal(io::stderr));
-        let log = log.with_filter_reloading();
-        let handle = log.reload_handle();
-        if log.try_init().is_ok() {
-            let _ = LOG_FILTER.set(Box::new(move |filter| handle.reload(filter)));
-        }
-    } else {
-        let log = log.with_writer(|| Records::new(io::stderr())).with_filter_reloading();
-        let handle = log.reload_handle();
-        if log.try_init().is_ok() {
-            let _ = LOG_FILTER.set(Box::new(move |filter| handle.reload(filter)));
-        }
+    if tracing_subscriber::registry().with(filter).with(layers).try_init().is_ok() {
+        let _ = LOG_FILTER.set(handle);
     }
 }
 
@@ -58,12 +70,12 @@ pub fn check_log(level: &str) -> Result<(), String> {
 /// The text is no level.
 pub fn set_log(level: &str) -> Result<(), String> {
     let filter = level.parse::<EnvFilter>().map_err(|error| format!("`{level}`: {error}"))?;
-    let changed = LOG_FILTER.get().map_or(Ok(()), |change| change(filter));
+    let changed = LOG_FILTER.get().map_or(Ok(()), |handle| handle.reload(filter));
     changed.map_err(|error| error.to_string())
 }
 
 /// Returns the format of a record for the journal.
-fn journal_format() -> Format<tracing_subscriber::fmt::format::Full, ()> {
+fn journal_format() -> Format<fmt::format::Full, ()> {
     Format::default().without_time().with_level(false).with_ansi(false)
 }
 

@@ -1,4 +1,5 @@
-//! The plainest mover from memory to a disk: the bound that `bench/disk.py` holds Penstock against.
+//! The plainest mover from memory to a disk: the bound that `penstock-bench disk` holds Penstock
+//! against.
 //!
 //! ```text
 //! cargo run --release -p penstock-net --example disk SOURCE TARGET \

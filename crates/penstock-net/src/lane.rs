@@ -16,7 +16,7 @@ use super::error::LaneError;
 use super::record::{Opener, Sealer};
 use super::socket::SocketOptions;
 use super::tcp_info::{LaneRtt, Segments, rtt_of, segments_of, silence_of, unheard_of};
-use super::wire::Wire;
+use super::wire::{Wire, nanoseconds_since};
 
 /// Stack of a thread that owns a lane: handshake, records, file system calls, nothing recursive.
 /// Beside it the default of 2 MiB is only address space, but a host that does not overcommit
@@ -52,6 +52,22 @@ pub struct LaneStream {
     lane: LaneId,
     /// Payload of the last header that was not received yet.
     payload_left: usize,
+    /// Nanoseconds in [`LaneStream::send`], and in receiving, with the calls of the kernel.
+    sends: u64,
+    receives: u64,
+}
+
+/// Nanoseconds that a lane's thread has spent in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneWork {
+    /// Sealing: encryption, or authentication.
+    pub seal: u64,
+    /// Handing sealed bytes to the kernel, with the time in which it takes none.
+    pub send: u64,
+    /// Taking bytes from the kernel, with the wait for the rest of a frame that has begun.
+    pub receive: u64,
+    /// Opening: decryption and checks.
+    pub open: u64,
 }
 
 impl LaneStream {
@@ -86,7 +102,7 @@ impl LaneStream {
         options: &SocketOptions,
     ) -> Result<Self, LaneError> {
         let wire = Wire::new(tcp, options.receive_low_water);
-        let stream = Self { wire, protection, peer, lane, payload_left: 0 };
+        let stream = Self { wire, protection, peer, lane, payload_left: 0, sends: 0, receives: 0 };
         stream.set_io_timeout(options.io_timeout)?;
         Ok(stream)
     }
@@ -109,10 +125,13 @@ impl LaneStream {
         assert_eq!(header.body_bytes as usize, body.len(), "the header speaks of another body");
         let payload_bytes: usize = payload.iter().map(|part| part.len()).sum();
         assert_eq!(header.payload_bytes as usize, payload_bytes, "nor of another payload");
-        match &mut self.protection {
+        let began = Instant::now();
+        let sent = match &mut self.protection {
             Protection::Tls(ends) => ends.0.send(&mut self.wire, header, body, payload),
             Protection::Clear(ends) => ends.0.send(&mut self.wire, header, body, payload),
-        }
+        };
+        self.sends += nanoseconds_since(began);
+        sent
     }
 
     /// Receives header and body of the next frame; `body` is replaced, its memory is used again.
@@ -124,10 +143,13 @@ impl LaneStream {
     /// If the payload of the frame before was not received to its end.
     pub fn recv_header(&mut self, body: &mut Vec<u8>) -> Result<Header, LaneError> {
         assert_eq!(self.payload_left, 0, "the payload comes before the next header");
+        let began = Instant::now();
         let header = match &mut self.protection {
             Protection::Tls(ends) => ends.1.recv_header(&mut self.wire, body),
             Protection::Clear(ends) => ends.1.recv_header(&mut self.wire, body),
-        }?;
+        };
+        self.receives += nanoseconds_since(began);
+        let header = header?;
         self.payload_left = header.payload_bytes as usize;
         Ok(header)
     }
@@ -143,10 +165,13 @@ impl LaneStream {
     pub fn recv_payload(&mut self, buf: &mut [u8]) -> Result<(), LaneError> {
         assert!(buf.len() <= self.payload_left, "the frame has no payload left");
         self.payload_left -= buf.len();
-        match &mut self.protection {
+        let began = Instant::now();
+        let received = match &mut self.protection {
             Protection::Tls(ends) => ends.1.recv_payload(&mut self.wire, buf),
             Protection::Clear(ends) => ends.1.recv_payload(&mut self.wire, buf),
-        }
+        };
+        self.receives += nanoseconds_since(began);
+        received
     }
 
     /// Waits until something can be received, `interrupt` (an eventfd) is readable, or `timeout`
@@ -218,6 +243,15 @@ impl LaneStream {
         &self.peer
     }
 
+    /// Returns the name of the cipher that seals payload, as `AES-256-GCM`; `clear` where frames
+    /// are authenticated and not sealed.
+    pub fn cipher(&self) -> &'static str {
+        match &self.protection {
+            Protection::Tls(ends) => ends.0.cipher(),
+            Protection::Clear(_) => "clear",
+        }
+    }
+
     /// The lane's number.
     pub fn lane(&self) -> LaneId {
         self.lane
@@ -249,6 +283,19 @@ impl LaneStream {
     /// Bytes sent since the hello, likewise.
     pub fn bytes_sent(&self) -> u64 {
         self.wire.sent
+    }
+
+    /// Returns the time that was spent in the lane since the last call, but for
+    /// [`LaneStream::wait`]. Plain numbers of the owning thread, likewise.
+    pub fn take_work(&mut self) -> LaneWork {
+        let (send, receive) =
+            (std::mem::take(&mut self.wire.sending), std::mem::take(&mut self.wire.receiving));
+        LaneWork {
+            seal: std::mem::take(&mut self.sends).saturating_sub(send),
+            send,
+            receive,
+            open: std::mem::take(&mut self.receives).saturating_sub(receive),
+        }
     }
 
     /// The round-trip times that TCP measured.

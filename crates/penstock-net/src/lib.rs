@@ -50,7 +50,7 @@ pub use error::{ConnectError, LaneError};
 pub use handshake::{
     Dialled, LocalBind, PendingLane, Welcome, accept, accept_blocking, connect, dial,
 };
-pub use lane::{LANE_STACK_BYTES, LaneCloser, LaneStream, Wake};
+pub use lane::{LANE_STACK_BYTES, LaneCloser, LaneStream, LaneWork, Wake};
 pub use penstock_sys::{InterfaceAddress, interface_addresses};
 pub use socket::{SocketError, SocketOptions};
 pub use tcp_info::{LaneRtt, Segments, rtt_of};

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
+use std::time::Instant;
 
 use penstock_sys::set_receive_low_water;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -13,6 +14,11 @@ use rustix::net::RecvFlags;
 const LOW_WATER_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Receives of at least this much wait with a low-water mark.
 const LOW_WATER_BYTES: usize = 64 * 1024;
+
+/// Returns the nanoseconds since a moment.
+pub(super) fn nanoseconds_since(moment: Instant) -> u64 {
+    u64::try_from(moment.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A stream of received bytes.
 pub(super) trait Incoming {
@@ -30,6 +36,9 @@ pub(super) struct Wire {
     pub(super) tcp: TcpStream,
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// Nanoseconds in calls that take bytes from the kernel, and that hand it bytes.
+    pub(super) receiving: u64,
+    pub(super) sending: u64,
     /// Set if low-water marks are used.
     use_low_water: bool,
     /// The one that is set; 1 is the kernel's default.
@@ -38,7 +47,7 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(tcp: TcpStream, use_low_water: bool) -> Self {
-        Self { tcp, received: 0, sent: 0, use_low_water, low_water: 1 }
+        Self { tcp, received: 0, sent: 0, receiving: 0, sending: 0, use_low_water, low_water: 1 }
     }
 
     /// Sets after how many bytes a receive or a poll wakes.
@@ -48,6 +57,13 @@ impl Wire {
             self.low_water = bytes;
         }
         Ok(())
+    }
+
+    /// Counts what the kernel has taken, and the time that it took for that.
+    fn handle_taken(&mut self, began: Instant, taken: io::Result<usize>) -> io::Result<usize> {
+        self.sending += nanoseconds_since(began);
+        self.sent += taken.as_ref().map_or(0, |count| *count as u64);
+        taken
     }
 
     /// Returns whether the low-water mark is reached, or the stream has ended, before `patience` is
@@ -77,11 +93,23 @@ impl Wire {
 
 impl Incoming for Wire {
     fn some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let began = Instant::now();
         self.wake_after(1)?;
-        self.receive(buf, RecvFlags::empty())
+        let received = self.receive(buf, RecvFlags::empty());
+        self.receiving += nanoseconds_since(began);
+        received
     }
 
     fn most(&mut self, buf: &mut [u8], least: usize) -> io::Result<usize> {
+        let began = Instant::now();
+        let received = self.receive_most(buf, least);
+        self.receiving += nanoseconds_since(began);
+        received
+    }
+}
+
+impl Wire {
+    fn receive_most(&mut self, buf: &mut [u8], least: usize) -> io::Result<usize> {
         if self.use_low_water && least >= LOW_WATER_BYTES {
             // The mark counts bytes that are queued. A receive that took some of them and then
             // waited for the rest would sleep although all is there, but less than the mark. So the
@@ -104,15 +132,15 @@ impl Incoming for Wire {
 
 impl Write for Wire {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let count = self.tcp.write(buf)?;
-        self.sent += count as u64;
-        Ok(count)
+        let began = Instant::now();
+        let taken = self.tcp.write(buf);
+        self.handle_taken(began, taken)
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let count = self.tcp.write_vectored(bufs)?;
-        self.sent += count as u64;
-        Ok(count)
+        let began = Instant::now();
+        let taken = self.tcp.write_vectored(bufs);
+        self.handle_taken(began, taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -14,7 +14,9 @@
 //! - `write`: checks what arrives, and writes it with its attributes under temporary names.
 //! - `publish`: syncs, renames, links, directories, and the check of each entry afterwards.
 //! - `target`: the target side. It holds tasks, comparison, deletion, read-back and repair.
-//! - `traffic`: counters of lanes, for whoever shows the figures of this host.
+//! - `traffic`: counters of lanes by site.
+//! - `served_transfers`: counters of transfers that are read here.
+//! - `benchmark`: this host's part in a benchmark of a store.
 //! - `task`: one task with its machines, its threads, its reports and its end.
 //! - [`verify`]: compares trees, and trees with lists of checksums, without a ledger.
 //!
@@ -22,10 +24,12 @@
 
 #![forbid(unsafe_code)]
 
+mod benchmark;
 mod entries;
 mod lane;
 mod publish;
 mod scan;
+mod served_transfers;
 mod source;
 mod stores;
 mod target;
@@ -34,6 +38,7 @@ mod traffic;
 pub mod verify;
 mod write;
 
+pub use benchmark::BenchmarkHost;
 pub use entries::{list_entries, make_directory, store_space};
 pub use lane::breach::{Breaches, Held, is_breach};
 pub use lane::dialer::LaneConnect;
@@ -42,6 +47,7 @@ pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::fetch::ResentBytes;
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
+pub use served_transfers::TransferTraffic;
 pub use source::interrupted_removal::has_begun_to_remove;
 pub use source::leased_source::LeasedSource;
 pub use source::{LaneRight, LaneVerifier, SourceMemory, SourceService};

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use penstock_engine::fetch::ResentBytes;
 use penstock_proto::id::Name;
+use penstock_proto::time_use::TimeUse;
 
 /// Counters of the lanes to each site that one end of this host has had lanes to.
 #[derive(Debug, Default)]
@@ -29,9 +29,8 @@ pub(crate) struct SiteTraffic {
     dials_failed: AtomicU64,
     /// Requests that the source could not answer.
     refusals: AtomicU64,
-    waited_ns: AtomicU64,
-    worked_ns: AtomicU64,
-    held_ns: AtomicU64,
+    /// Time of its lanes, and of what follows them.
+    time: Mutex<TimeUse>,
 }
 
 /// Figures of the lanes to one site, since the process began.
@@ -53,26 +52,18 @@ pub struct TrafficFigures {
     pub dials_failed: u64,
     /// Requests that were refused.
     pub refusals: u64,
-    /// Time in which lanes waited for the other end, all lanes together.
-    pub waited: Duration,
-    /// Time in which lanes received, checked and wrote, all lanes together.
-    pub worked: Duration,
-    /// Time in which lanes slept under a limit of the rate, all lanes together.
-    pub held: Duration,
+    /// Time of lanes, and of the threads that make durable and name what lanes write, together.
+    pub time: TimeUse,
 }
 
-fn add(counter: &AtomicU64, more: u64) {
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
     if more > 0 {
         counter.fetch_add(more, Ordering::Relaxed);
     }
 }
 
-fn read(counter: &AtomicU64) -> u64 {
+pub(crate) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Traffic {
@@ -117,16 +108,9 @@ impl SiteTraffic {
         add(&self.refusals, 1);
     }
 
-    pub(crate) fn count_waited(&self, time: Duration) {
-        add(&self.waited_ns, nanoseconds(time));
-    }
-
-    pub(crate) fn count_worked(&self, time: Duration) {
-        add(&self.worked_ns, nanoseconds(time));
-    }
-
-    pub(crate) fn count_held(&self, time: Duration) {
-        add(&self.held_ns, nanoseconds(time));
+    /// Adds time of a thread. To be called a few times a second.
+    pub(crate) fn count_time(&self, time: &TimeUse) {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner) += time;
     }
 
     /// Counts a lane as open until the value that is returned is dropped.
@@ -136,7 +120,6 @@ impl SiteTraffic {
     }
 
     fn figures(&self, site: Option<Name>) -> TrafficFigures {
-        let time = |counter| Duration::from_nanos(read(counter));
         TrafficFigures {
             site,
             bytes: read(&self.bytes),
@@ -149,9 +132,7 @@ impl SiteTraffic {
             lanes_lost: read(&self.lanes_lost),
             dials_failed: read(&self.dials_failed),
             refusals: read(&self.refusals),
-            waited: time(&self.waited_ns),
-            worked: time(&self.worked_ns),
-            held: time(&self.held_ns),
+            time: *self.time.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
@@ -167,6 +148,8 @@ impl Drop for CountedLane<'_> {
 
 #[cfg(test)]
 mod tests {
+    use penstock_proto::time_use::Activity;
+
     use super::*;
 
     /// Promise: what lanes count is there for their site alone, and a lane is open until it ends.
@@ -183,12 +166,14 @@ mod tests {
             ResentBytes { lane_lost: 9, entry_failed: 1 },
         );
         of_hpc.count_resent(before, now);
-        own.count_waited(Duration::from_millis(3));
+        let mut time = TimeUse::default();
+        time.add(Activity::WaitSource, 3);
+        own.count_time(&time);
         let figures = traffic.figures();
         let [here, there] = &figures[..] else { panic!("{figures:?}") };
         assert_eq!((&there.site, there.bytes, there.lanes_open), (&Some(hpc), 8, 1));
         assert_eq!(there.resent, ResentBytes { lane_lost: 5, entry_failed: 0 });
-        assert_eq!((&here.site, here.bytes, here.waited), (&None, 0, Duration::from_millis(3)));
+        assert_eq!((&here.site, here.bytes, here.time), (&None, 0, time));
         drop(lane);
         assert_eq!(traffic.figures()[1].lanes_open, 0);
     }

@@ -50,6 +50,8 @@ pub enum FrameKind {
     Pong,
     /// Target to source: no more requests follow.
     Bye,
+    /// Source to target: [`LaneTimes`](crate::time_use::LaneTimes), from version 2 on.
+    Times,
 }
 
 /// The first 16 bytes of every frame.
@@ -80,6 +82,7 @@ impl Header {
             FrameKind::Ping => 6,
             FrameKind::Pong => 7,
             FrameKind::Bye => 8,
+            FrameKind::Times => 9,
         };
         bytes[1] = u8::from(self.last);
         bytes[4..8].copy_from_slice(&self.request.to_le_bytes());
@@ -101,6 +104,7 @@ impl Header {
             6 => FrameKind::Ping,
             7 => FrameKind::Pong,
             8 => FrameKind::Bye,
+            9 => FrameKind::Times,
             _ => return Err(DecodeError::Invalid("frame kind")),
         };
         let last = match input.u8("frame flags")? {
@@ -616,6 +620,7 @@ pub fn decode_stamp(body: &[u8]) -> Result<u64, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time_use::LaneTimes;
 
     fn record() -> Record {
         Record {
@@ -703,6 +708,7 @@ mod tests {
             let _ = Refusal::decode(&bytes);
             let _ = Data::decode(&bytes, 10);
             let _ = decode_stamp(&bytes);
+            let _ = LaneTimes::decode(&bytes);
             if let Some(header) = bytes.first_chunk::<HEADER_BYTES>() {
                 let _ = Header::decode(header);
             }

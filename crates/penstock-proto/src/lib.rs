@@ -22,13 +22,16 @@
 //! - [`compared`]: entries that stay as they are at the target
 //! - [`journal`]: records of the ledger's page logs on disk
 //! - [`task`]: work and reports between a controller and its peers
+//! - [`time_use`]: the time that threads spend on each activity, and what limits a transfer
 //! - [`session`]: a conversation of two hosts that outlives its connections
 //! - [`version`]: versions of a build, and the common one of two builds
+//! - [`mod@benchmark`]: operations that a benchmark of a store measures
 //! - [`wire`]: the little-endian reader and writer of all of them
 
 #![forbid(unsafe_code)]
 
 pub mod attributes;
+pub mod benchmark;
 pub mod capability;
 pub mod checksum;
 pub mod compared;
@@ -47,6 +50,7 @@ pub mod session;
 pub mod slicing;
 pub mod task;
 pub mod text;
+pub mod time_use;
 pub mod units;
 pub mod version;
 pub mod wire;

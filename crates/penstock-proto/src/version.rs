@@ -114,8 +114,11 @@ pub struct Known {
     formats: &'static [Format],
 }
 
+/// The first version of the lane protocol in which a source sends the times of a lane.
+pub const LANE_WITH_TIMES: u16 = 2;
+
 static THIS: Known = Known {
-    lane: VersionRange { oldest: 1, newest: 1 },
+    lane: VersionRange { oldest: 1, newest: LANE_WITH_TIMES },
     formats: &[Format { number: 1, site_api: 1, slicer: 1 }],
 };
 
@@ -123,7 +126,7 @@ static THIS: Known = Known {
 /// cutting of pages. No release has it.
 #[cfg(debug_assertions)]
 static NEXT: Known = Known {
-    lane: VersionRange { oldest: 1, newest: 2 },
+    lane: VersionRange { oldest: 1, newest: 3 },
     formats: &[
         Format { number: 1, site_api: 1, slicer: 1 },
         Format { number: 2, site_api: 2, slicer: 2 },

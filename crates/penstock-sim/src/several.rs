@@ -446,7 +446,7 @@ impl World {
         let mut machine = TransferMachine::new(DigestKind::Blake3, complete, limits, seed);
         for (page, _) in heads.pages.iter().filter(|(_, head)| head.complete) {
             let known = oracle::tail_failures(&self.journal, &self.out, *page);
-            machine.handle_known_failures(*page, known);
+            machine.handle_known_failures(*page, known, 0);
         }
         if self.pages_found as usize == self.out.data.pages.len() {
             machine.handle_scan_end(self.pages_found);

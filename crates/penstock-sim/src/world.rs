@@ -230,7 +230,7 @@ impl World {
         let mut machine = TransferMachine::new(kind, complete, limits, seed);
         for page in heads.pages.iter().filter(|(_, head)| head.complete && !doubting) {
             let known = oracle::tail_failures(&self.journal, &self.out, *page.0);
-            machine.handle_known_failures(*page.0, known);
+            machine.handle_known_failures(*page.0, known, 0);
         }
         if self.pages_found as usize == self.out.data.pages.len() {
             machine.handle_scan_end(self.pages_found);

@@ -1,11 +1,13 @@
 //! A file open for reading, and memory for listings.
 
 use std::fmt;
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use penstock_proto::name;
+use penstock_sys::cached_pages;
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::{Errno, pread};
 
@@ -124,6 +126,16 @@ impl ReadFile {
         {
             tracing::debug!(%errno, file = ?self, "page cache not dropped");
         }
+    }
+
+    /// Returns the share of the file's pages that this host's page cache holds, from 0 to 1; `None`
+    /// if that cannot be known, as for an empty file, or a file system whose client has a cache of
+    /// its own. Reads nothing.
+    pub fn cached_share(&self) -> Option<f64> {
+        let Handle::Posix(fd) = &self.handle else { return None };
+        let pages = cached_pages(&File::from(fd.try_clone().ok()?)).ok()?;
+        let cached = pages.iter().filter(|is_cached| **is_cached).count();
+        (!pages.is_empty()).then(|| cached as f64 / pages.len() as f64)
     }
 
     /// Returns the begin of the next data at or after `offset`; `None` if only a hole, or nothing,

@@ -37,9 +37,59 @@ struct State {
     free: Vec<Memory>,
     in_use: usize,
     in_use_max: usize,
+    /// Buffers of slow holders.
+    slow: usize,
+    /// Buffers of new holders.
+    new: usize,
     /// Number of takers that wait: a wake-up without any would still cost a system call for each
     /// returned buffer.
     waiting: usize,
+    /// Those of them that are no quick holders.
+    held_back: usize,
+}
+
+impl State {
+    /// Returns whether a taker gets a buffer now.
+    fn has_for(&self, holder: Holder) -> bool {
+        let but = |part: usize| (self.buffers_max - self.buffers_max.div_ceil(part)).max(1);
+        let fits = match holder {
+            Holder::Quick => true,
+            Holder::New => self.slow + self.new < but(16),
+            Holder::Slow => self.slow < but(8) && self.slow + self.new < but(16),
+        };
+        self.in_use < self.buffers_max && fits
+    }
+
+    fn count_held(&mut self, holder: Holder, held: bool) {
+        let step = |count: &mut usize| if held { *count += 1 } else { *count -= 1 };
+        step(&mut self.in_use);
+        match holder {
+            Holder::Quick => {}
+            Holder::New => step(&mut self.new),
+            Holder::Slow => step(&mut self.slow),
+        }
+    }
+
+    fn count_waiting(&mut self, holder: Holder, waits: bool) {
+        let step = |count: &mut usize| if waits { *count += 1 } else { *count -= 1 };
+        step(&mut self.waiting);
+        if holder != Holder::Quick {
+            step(&mut self.held_back);
+        }
+    }
+}
+
+/// The time for which a taker keeps a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// As long as a processor or a disk takes for it.
+    Quick,
+    /// Longer, as for a receiver that takes in little. Slow holders leave an eighth of the buffers
+    /// to the others.
+    Slow,
+    /// Not known yet. New and slow holders together leave a sixteenth of the buffers to the quick
+    /// ones, so that any number of them never stops those.
+    New,
 }
 
 impl BufferPool {
@@ -53,7 +103,16 @@ impl BufferPool {
         let layout = Layout::from_size_align(buffer_bytes, BUFFER_ALIGNMENT_BYTES)
             .map(|layout| layout.pad_to_align());
         let Ok(layout) = layout else { panic!("{buffer_bytes} bytes are no buffer size") };
-        let state = State { buffers_max, free: Vec::new(), in_use: 0, in_use_max: 0, waiting: 0 };
+        let state = State {
+            buffers_max,
+            free: Vec::new(),
+            in_use: 0,
+            in_use_max: 0,
+            slow: 0,
+            new: 0,
+            waiting: 0,
+            held_back: 0,
+        };
         let shared = Shared { layout, state: Mutex::new(state), returned: Condvar::new() };
         Self { shared: Arc::new(shared) }
     }
@@ -68,20 +127,25 @@ impl BufferPool {
     /// The wait ends when any holder drops its buffer; a caller that cannot be sure of that uses
     /// [`BufferPool::take_within`].
     pub fn take(&self) -> Buffer {
+        self.take_for(Holder::Quick)
+    }
+
+    /// Acquires a buffer, as [`BufferPool::take`], for a holder that may be slow.
+    pub fn take_for(&self, holder: Holder) -> Buffer {
         let mut state = self.shared.lock();
-        while state.in_use >= state.buffers_max {
-            state.waiting += 1;
+        while !state.has_for(holder) {
+            state.count_waiting(holder, true);
             state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
+            state.count_waiting(holder, false);
         }
-        self.hand_out(state)
+        self.hand_out(state, holder)
     }
 
     /// Takes a buffer, waiting at most `patience`; `None` if all of them stayed out.
     pub fn take_within(&self, patience: Duration) -> Option<Buffer> {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
-        while state.in_use >= state.buffers_max {
+        while !state.has_for(Holder::Quick) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
@@ -91,13 +155,13 @@ impl BufferPool {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
         }
-        Some(self.hand_out(state))
+        Some(self.hand_out(state, Holder::Quick))
     }
 
     /// Takes a buffer if one may be had at once; never blocks.
     pub fn try_take(&self) -> Option<Buffer> {
         let state = self.shared.lock();
-        (state.in_use < state.buffers_max).then(|| self.hand_out(state))
+        state.has_for(Holder::Quick).then(|| self.hand_out(state, Holder::Quick))
     }
 
     /// Sets another limit. If more buffers are out, they stay with their holders, and takers wait
@@ -133,13 +197,13 @@ impl BufferPool {
         }
     }
 
-    fn hand_out(&self, mut state: MutexGuard<'_, State>) -> Buffer {
-        state.in_use += 1;
+    fn hand_out(&self, mut state: MutexGuard<'_, State>, holder: Holder) -> Buffer {
+        state.count_held(holder, true);
         state.in_use_max = state.in_use_max.max(state.in_use);
         let reused = state.free.pop();
         drop(state);
         let memory = reused.unwrap_or_else(|| Memory::allocate(self.shared.layout));
-        Buffer { memory: Some(memory), shared: Arc::clone(&self.shared) }
+        Buffer { memory: Some(memory), holder, shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -175,6 +239,7 @@ impl Shared {
 /// A buffer of a pool, as a slice of bytes; dropping it returns it to the pool.
 pub struct Buffer {
     memory: Option<Memory>,
+    holder: Holder,
     shared: Arc<Shared>,
 }
 
@@ -196,7 +261,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(memory) = self.memory.take() else { return };
         let mut state = self.shared.lock();
-        state.in_use -= 1;
+        state.count_held(self.holder, false);
         // Beyond a limit that was lowered meanwhile, the memory goes.
         let fits = state.in_use + state.free.len() < state.buffers_max;
         let surplus = if fits {
@@ -205,10 +270,13 @@ impl Drop for Buffer {
         } else {
             Some(memory)
         };
-        let waited_for = state.waiting > 0;
+        let (waiting, held_back) = (state.waiting, state.held_back);
         drop(state);
         drop(surplus);
-        if waited_for {
+        if held_back > 0 {
+            // One that is woken alone may be slow and have to wait on, while a quick one could run.
+            self.shared.returned.notify_all();
+        } else if waiting > 0 {
             self.shared.returned.notify_one();
         }
     }
@@ -305,6 +373,35 @@ mod tests {
         drop(held);
         assert_eq!(waiter.join().unwrap(), 4096);
         assert_eq!(pool.usage().in_use, 0);
+    }
+
+    /// Promise (g): slow holders never take the last eighth, and one of them follows another.
+    #[test]
+    fn slow_holders_leave_buffers_to_the_others() {
+        let pool = BufferPool::new(4096, 16);
+        let mut slow: Vec<_> = (0..14).map(|_| pool.take_for(Holder::Slow)).collect();
+        let waiter = std::thread::spawn({
+            let pool = pool.clone();
+            move || pool.take_for(Holder::Slow).len()
+        });
+        let quick = [pool.take(), pool.take()];
+        assert!(pool.try_take().is_none());
+        drop(quick);
+        assert!(pool.try_take().is_some());
+        slow.pop();
+        assert_eq!(waiter.join().unwrap(), 4096);
+        // Those that are not known yet leave one of 16, beside slow ones.
+        slow.truncate(13);
+        let new: Vec<_> = (0..2).map(|_| pool.take_for(Holder::New)).collect();
+        assert!(
+            !pool.shared.lock().has_for(Holder::New) && !pool.shared.lock().has_for(Holder::Slow)
+        );
+        assert!(pool.try_take().is_some());
+        drop(new);
+        // The only buffer of a pool serves all of them.
+        for holder in [Holder::Slow, Holder::New, Holder::Quick] {
+            assert_eq!(BufferPool::new(4096, 1).take_for(holder).len(), 4096);
+        }
     }
 
     /// Promise (g): a lower limit counts for what is taken next, and its memory goes; a higher one

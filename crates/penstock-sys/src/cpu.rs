@@ -1,10 +1,12 @@
 //! Processors: how many this process may use, and binding threads to them.
 
+use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Descriptors that the threads of one processor may need, with a share of those of the process.
 const DESCRIPTORS_PER_CPU: u64 = 32;
@@ -70,6 +72,32 @@ pub fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
+/// Processor time of a thread, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Nanoseconds on a processor, user and system.
+    pub on_cpu: u64,
+    /// Nanoseconds in which it could run and waited for a processor; 0 where the kernel does not
+    /// count that.
+    pub waited: u64,
+}
+
+/// Returns the processor time of the calling thread, by `/proc/thread-self/schedstat`
+/// (Documentation/scheduler/sched-stats.rst of Linux), else by the thread's clock. Costs some
+/// microseconds, and opens a descriptor meanwhile.
+pub fn thread_times() -> ThreadTimes {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut numbers = told.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(on_cpu), Some(waited)) if on_cpu > 0 => ThreadTimes { on_cpu, waited },
+        _ => {
+            let time = clock_gettime(ClockId::ThreadCPUTime);
+            let seconds = time.tv_sec.unsigned_abs() * 1_000_000_000;
+            ThreadTimes { on_cpu: seconds + time.tv_nsec.unsigned_abs(), waited: 0 }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +125,27 @@ mod tests {
             std::thread::spawn(|| (allowed_cpus().len(), available_cpus())).join().unwrap()
         });
         assert_eq!(bound.join().unwrap(), (1, 1));
+    }
+
+    /// Promise: the processor time of a thread is its own: it grows with its work, and not with
+    /// that of others.
+    #[test]
+    fn a_thread_knows_its_own_processor_time() {
+        let work = || {
+            let (before, mut value) = (thread_times(), 1u64);
+            while thread_times().on_cpu < before.on_cpu + 5_000_000 {
+                value = std::hint::black_box(value.wrapping_mul(3));
+            }
+        };
+        std::thread::spawn(move || {
+            let before = thread_times();
+            std::thread::spawn(work).join().unwrap();
+            let after = thread_times();
+            assert!(after.on_cpu - before.on_cpu < 5_000_000, "{before:?} {after:?}");
+            assert!(after.waited >= before.waited);
+        })
+        .join()
+        .unwrap();
     }
 
     /// Promise: reported CPU seconds grow with work done.

@@ -31,6 +31,23 @@ pub fn host_user(uid: u32) -> io::Result<Option<HostUser>> {
     Ok(Some(HostUser { name, groups }))
 }
 
+/// Returns the numbers of a user and of its main group; `None` if the name service knows none of
+/// that name. Blocks: the name service may ask a server.
+///
+/// # Errors
+/// Those of getpwnam_r(3): the name service cannot be asked now.
+pub fn find_user(name: &[u8]) -> io::Result<Option<(u32, u32)>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let found = search(|entry: &mut libc::passwd, memory, found| {
+        // SAFETY: as in `user_of_number`; `name` ends with a NUL (getpwnam_r(3)).
+        unsafe {
+            let memory_start = memory.as_mut_ptr().cast();
+            libc::getpwnam_r(name.as_ptr(), entry, memory_start, memory.len(), found)
+        }
+    })?;
+    Ok(found.map(|(entry, _memory)| (entry.pw_uid, entry.pw_gid)))
+}
+
 /// Returns the number of a group; `None` if the name service knows none of that name. Blocks: the
 /// name service may ask a server.
 ///
@@ -39,7 +56,7 @@ pub fn host_user(uid: u32) -> io::Result<Option<HostUser>> {
 pub fn find_group(name: &[u8]) -> io::Result<Option<u32>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     let found = search(|entry: &mut libc::group, memory, found| {
-        // SAFETY: as in `look_up_user` (getgrnam_r(3)).
+        // SAFETY: as in `find_user` (getgrnam_r(3)).
         unsafe {
             let memory_start = memory.as_mut_ptr().cast();
             libc::getgrnam_r(name.as_ptr(), entry, memory_start, memory.len(), found)
@@ -69,10 +86,7 @@ pub fn user_number(name: &[u8]) -> Option<u32> {
 
 /// The numbers of a user and of its primary group. Blocks: the name service may ask a server.
 pub fn user_numbers(name: &[u8]) -> Option<(u32, u32)> {
-    match look_up_user(name) {
-        Lookup::Found(numbers) => Some(numbers),
-        Lookup::Missing | Lookup::Failed(_) => None,
-    }
+    find_user(name).ok().flatten()
 }
 
 /// The name of a group. Blocks: the name service may ask a server.
@@ -87,32 +101,6 @@ pub fn group_name(gid: u32) -> Option<Vec<u8>> {
 /// The number of a group. Blocks: the name service may ask a server.
 pub fn group_number(name: &[u8]) -> Option<u32> {
     find_group(name).ok().flatten()
-}
-
-/// The result of a search for a user.
-pub(crate) enum Lookup {
-    /// Its number, and that of its main group.
-    Found((u32, u32)),
-    Missing,
-    /// The name service failed, so that nothing is known.
-    Failed(io::Error),
-}
-
-/// Searches for a user by name. Blocks: the name service may ask a server.
-pub(crate) fn look_up_user(name: &[u8]) -> Lookup {
-    let Ok(name) = CString::new(name) else { return Lookup::Missing };
-    let found = search(|entry: &mut libc::passwd, memory, found| {
-        // SAFETY: as in `user_of_number`; `name` ends with a NUL (getpwnam_r(3)).
-        unsafe {
-            let memory_start = memory.as_mut_ptr().cast();
-            libc::getpwnam_r(name.as_ptr(), entry, memory_start, memory.len(), found)
-        }
-    });
-    match found {
-        Ok(Some((entry, _memory))) => Lookup::Found((entry.pw_uid, entry.pw_gid)),
-        Ok(None) => Lookup::Missing,
-        Err(error) => Lookup::Failed(error),
-    }
 }
 
 /// Returns the numbers of all groups of a user, whose main one is `gid`. Blocks: the name service

@@ -2,11 +2,10 @@
 //! as their journal.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use crate::site::Site;
+use crate::site::{Site, free_port};
 
 /// Seconds that a target peer may be silent in these tests.
 const GRANT_SECONDS: u64 = 5;
@@ -22,10 +21,6 @@ struct Member {
     client: String,
     peer: String,
     child: Option<Child>,
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Etcd {

@@ -37,7 +37,7 @@ pub use proxy::{Arrival, Counts, FlipPlan, Part, ProxiedPair, Proxy, flips_in, f
 pub use run::{Ended, Run, Slowly, figure, number, verified_at_least};
 pub use rustix::process::Signal;
 pub use scratch::Scratch;
-pub use site::{Site, event_ms, print_tail, two_sites};
+pub use site::{Site, event_ms, free_port, print_tail, two_sites};
 pub use ssh::{SshHost, SshOptions};
 pub use tree::{
     assert_finals_right, assert_no_leftovers, assert_same, assert_same_files, bytes_below,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Instant;
@@ -17,6 +17,10 @@ use crate::program::{penstock, signal, told};
 use crate::run::{Ended, Run};
 use crate::tree::walk;
 use crate::wait::{LOOK, PATIENCE, Wait};
+
+mod port;
+
+pub use port::free_port;
 
 /// Lines of a daemon's log that a failed test prints.
 const LOG_LINES: usize = 60;
@@ -54,8 +58,8 @@ impl Site {
     /// Makes a site below `root` whose store is at `store`, and which listens on the same free port
     /// at each of its starts.
     pub fn at_port(root: &Path, name: &'static str, store: &Path) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self::create(root, name, store, &["--listen", &format!("127.0.0.1:{port}")])
+        let listen = format!("127.0.0.1:{}", free_port());
+        Self::create(root, name, store, &["--listen", &listen])
     }
 
     /// Makes a site below `root` with more options of `site init`, which others may write to.

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use crate::program::{program, tool};
 use crate::run::{Ended, Run};
 use crate::scratch::Scratch;
+use crate::site::free_port;
 use crate::wait::Wait;
 
 /// A host that is reached by ssh.
@@ -44,9 +44,7 @@ impl SshHost {
         fs::write(root.join("home/.bashrc"), options.profile).unwrap();
         // sshd of Debian wants it if it is root, and its service makes it.
         let _ = fs::create_dir("/run/sshd");
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port();
         let at = root.display();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nPidFile none\n\

@@ -11,7 +11,8 @@ use http_body_util::BodyExt as _;
 use hyper::{HeaderMap, Method, StatusCode};
 use penstock_api::endpoints::{self as api, EndpointUri};
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::{Event, Page, SOCKET_NAME};
+use penstock_api::rest::{Event, Page, SILENT_HEADER, SOCKET_NAME};
+use penstock_proto::id::Name;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -134,6 +135,14 @@ impl Client {
         }
     }
 
+    /// Returns the site directory of the daemon, if it is one of this host.
+    pub(crate) fn site_directory(&self) -> Option<&Path> {
+        match &self.way {
+            Way::Https(_) => None,
+            Way::Socket(socket) => socket.parent(),
+        }
+    }
+
     /// Sends a request with headers of its own, and returns the reply, whatever its status.
     ///
     /// # Errors
@@ -168,7 +177,31 @@ impl Client {
     /// # Errors
     /// What the daemon answers, or that there is none.
     pub(crate) fn get<T: DeserializeOwned>(&self, uri: &EndpointUri) -> anyhow::Result<T> {
-        Ok(http::decode(&self.call(uri, None, DEADLINE)?).map_err(failure)?)
+        self.get_within(uri, DEADLINE)
+    }
+
+    /// GETs an object for which the daemon may take up to `deadline`.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn get_within<T: DeserializeOwned>(
+        &self,
+        uri: &EndpointUri,
+        deadline: Duration,
+    ) -> anyhow::Result<T> {
+        Ok(http::decode(&self.call(uri, None, deadline)?).map_err(failure)?)
+    }
+
+    /// GETs bytes as they are, which have to be there within `deadline`.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn get_bytes_within(
+        &self,
+        uri: &EndpointUri,
+        deadline: Duration,
+    ) -> anyhow::Result<Vec<u8>> {
+        self.call(uri, None, deadline)
     }
 
     /// GETs all items of a list, part by part.
@@ -190,7 +223,19 @@ impl Client {
     /// # Errors
     /// As [`Client::get`]; `out` cannot be written.
     pub(crate) fn get_into(&self, uri: &EndpointUri, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.call_into(uri, None, out)
+        self.call_into(uri, None, out).map(drop)
+    }
+
+    /// GETs a table, as [`Client::get_into`]; returns the peers whose part of it is missing.
+    ///
+    /// # Errors
+    /// As [`Client::get_into`].
+    pub(crate) fn get_table_into(
+        &self,
+        uri: &EndpointUri,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Vec<Name>> {
+        self.call_into(uri, None, out).map(|headers| silent_of(&headers))
     }
 
     /// POSTs an object, and writes the bytes that are answered to `out`, however long they take.
@@ -204,7 +249,7 @@ impl Client {
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let body = http::encode(body).map_err(failure)?;
-        self.call_into(uri, Some(body), out)
+        self.call_into(uri, Some(body), out).map(drop)
     }
 
     /// POSTs bytes as they are.
@@ -220,9 +265,9 @@ impl Client {
         uri: &EndpointUri,
         body: Option<Vec<u8>>,
         out: &mut dyn Write,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<HeaderMap> {
         self.runtime.block_on(async {
-            let mut body = self.send(uri, body).await.map_err(failure)?.into_body();
+            let (head, mut body) = self.send(uri, body).await.map_err(failure)?.into_parts();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| {
                     Failure::new(ExitCode::Temporary, "the reply broke off").caused_by(error)
@@ -231,7 +276,7 @@ impl Client {
                     out.write_all(part)?;
                 }
             }
-            Ok(())
+            Ok(head.headers)
         })
     }
 
@@ -504,9 +549,24 @@ fn interrupted() -> anyhow::Error {
     Failure::new(ExitCode::Interrupted, "interrupted").into()
 }
 
+/// Returns the peers that a reply says to be missing.
+fn silent_of(headers: &HeaderMap) -> Vec<Name> {
+    let names = headers.get(SILENT_HEADER).and_then(|names| names.to_str().ok());
+    names.unwrap_or_default().split(',').filter_map(|name| name.trim().parse().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Promise: the peers whose part of a table is missing are known from its header.
+    #[test]
+    fn silent_peers_are_read() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(silent_of(&headers), []);
+        headers.insert(SILENT_HEADER, "h2, h3".parse().unwrap());
+        assert_eq!(silent_of(&headers), ["h2", "h3"].map(|name| name.parse().unwrap()));
+    }
 
     /// Promise: events are read with their ids, wherever the network cuts the stream; comments and
     /// fields that are not known are passed over.

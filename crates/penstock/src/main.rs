@@ -12,7 +12,9 @@ mod output;
 mod receipt;
 mod reference;
 mod rights_dialog;
+mod selftest;
 mod settings;
+mod soak;
 mod terminal;
 mod token;
 mod top;
@@ -21,6 +23,10 @@ use std::process;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use penstock_exit as exit;
+
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Moves data sets between sites: fast, always verified, resumable.
 #[derive(Parser)]
@@ -40,6 +46,9 @@ enum Command {
     Site(Box<commands::site::SiteArgs>),
     Peer(commands::peer::PeerArgs),
     Store(commands::store::StoreArgs),
+    Bench(commands::bench::BenchArgs),
+    Soak(Box<soak::SoakArgs>),
+    Selftest(Box<selftest::SelftestArgs>),
     User(commands::access::user::UserArgs),
     Webhook(commands::webhook::WebhookArgs),
     Token(commands::access::token::TokenArgs),
@@ -50,7 +59,8 @@ enum Command {
     Web(commands::access::web::WebArgs),
     Audit(commands::access::audit::AuditArgs),
     Config(settings::ConfigArgs),
-    Doctor(commands::doctor::DoctorArgs),
+    Doctor(commands::support::doctor::DoctorArgs),
+    SupportBundle(commands::support::bundle::BundleArgs),
     #[command(hide = true)]
     SshServe(copy::ssh::ServeArgs),
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
@@ -68,6 +78,7 @@ fn command() -> clap::Command {
 }
 
 fn main() -> process::ExitCode {
+    penstock_sys::keep_freed_memory();
     let parsed = Cli::from_arg_matches(&command().get_matches());
     let result = match parsed.unwrap_or_else(|error| error.exit()).command {
         Command::Copy(args) => commands::copy::run(*args),
@@ -78,6 +89,9 @@ fn main() -> process::ExitCode {
         Command::Site(args) => commands::site::run(*args),
         Command::Peer(args) => commands::peer::run(args),
         Command::Store(args) => commands::store::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+        Command::Soak(args) => soak::run(&args),
+        Command::Selftest(args) => selftest::run(&args),
         Command::User(args) => commands::access::user::run(args),
         Command::Webhook(args) => commands::webhook::run(args),
         Command::Token(args) => commands::access::token::run(args),
@@ -88,7 +102,8 @@ fn main() -> process::ExitCode {
         Command::Web(args) => commands::access::web::run(args),
         Command::Audit(args) => commands::access::audit::run(args),
         Command::Config(args) => settings::run(args),
-        Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Doctor(args) => commands::support::doctor::run(&args),
+        Command::SupportBundle(args) => commands::support::bundle::run(&args),
         Command::SshServe(args) => copy::ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),
         Command::Verify(args) => commands::verify::run(&args),

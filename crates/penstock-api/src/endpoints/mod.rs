@@ -230,8 +230,8 @@ mod tests {
     fn each_operation_is_there_once() {
         for (at, endpoint) in all().enumerate() {
             let path = endpoint.path;
-            let outside =
-                path.starts_with("/auth/oidc/") || ["/healthz", "/metrics"].contains(&path);
+            let outside = path.starts_with("/auth/oidc/")
+                || ["/healthz", "/readyz", "/metrics"].contains(&path);
             assert!(path.starts_with("/api/v1/") || outside, "{path}");
             for other in all().skip(at + 1) {
                 assert_ne!(endpoint.name, other.name);
@@ -280,7 +280,7 @@ mod tests {
         let of_log_ins = [&SET_UP, &ACCEPT_INVITATION, &GET_DEVICE_TOKEN, &FINISH_OIDC];
         let of_many = [&RETRY_TRANSFER, &ACT_ON_TRANSFERS, &PAIR, &TAKE_OVER, &RECOVER];
         let of_webhooks = [&TEST_WEBHOOK, &ROTATE_WEBHOOK, &REDELIVER];
-        let once = [&of_many[..], &of_log_ins, &of_webhooks].concat();
+        let once = [&of_many[..], &of_log_ins, &of_webhooks, &[&START_BENCHMARK]].concat();
         for endpoint in all() {
             assert_eq!(!endpoint.repeat.is_allowed(), once.contains(&endpoint), "{endpoint:?}");
         }

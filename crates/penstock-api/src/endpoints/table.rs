@@ -40,7 +40,7 @@ endpoints! {
     CHANGE_TRANSFER Patch "/api/v1/transfers/{id}" Controller Idempotent Steer
         "Changes the label, priority, limits or start of a transfer, by a merge patch.";
     PAUSE_TRANSFER Post "/api/v1/transfers/{id}/pause" Controller Idempotent Steer
-        "Stops a transfer and keeps its ledger.";
+        "Stops a transfer and keeps its ledger; it resumes by itself at the time `until`.";
     RESUME_TRANSFER Post "/api/v1/transfers/{id}/resume" Controller Idempotent Steer
         "Continues a paused transfer.";
     CANCEL_TRANSFER Post "/api/v1/transfers/{id}/cancel" Controller Idempotent Steer
@@ -67,10 +67,18 @@ endpoints! {
         "Returns the checksums of a further kind.";
     GET_RECEIPT Get "/api/v1/transfers/{id}/receipt" Controller Safe SeeTransfers
         "Returns the signed receipt of a transfer that has ended.";
+    GET_FLIGHT Get "/api/v1/transfers/{id}/flight" Controller Safe SeeTransfers
+        "Returns the last decisions about a transfer, as its flight recorder keeps them.";
+    GET_PIECES Get "/api/v1/transfers/{id}/pieces" Controller Safe SeeTransfers
+        "Returns the piece map of a transfer: what became of its bytes, in planned order.";
     FOLLOW_TRANSFER Get "/api/v1/transfers/{id}/events" Controller Safe SeeTransfers
         "Streams the status of a transfer until it ends (server-sent events).";
     SHOW_TRANSFER_PATHS Get "/api/v1/transfers/{id}/paths" Controller Safe SeeTransfers
         "Shows the peers that work for a transfer, and their paths; `owner` names its site.";
+    GET_SERIES Get "/api/v1/transfers/{id}/series" Controller Safe SeeTransfers
+        "Returns the figures of a transfer over time, as the peers of this site have seen them.";
+    GET_STATISTICS Get "/api/v1/transfers/{id}/statistics" Controller Safe SeeTransfers
+        "Returns quantiles of the figures of a transfer and of each processor; its energy.";
     FOLLOW_TRANSFERS Get "/api/v1/events" Controller Safe SeeTransfers
         "Streams the events of all transfers of the site (server-sent events).";
     LIST_ORPHANS Get "/api/v1/orphans" Controller Safe Operate
@@ -129,10 +137,20 @@ endpoints! {
         "Lists a directory; `path`, `prefix`, `kind`, `sort`, `cursor` and `limit` choose.";
     MAKE_DIRECTORY Post "/api/v1/stores/{store}/directories" AnyPeer Idempotent Submit
         "Makes a directory whose parent exists; code `entry-exists` if it is there.";
+    LIST_BENCHMARKS Get "/api/v1/stores/{store}/benchmarks" Controller Safe SeeSite
+        "Lists the benchmarks of a store: the one that runs, and the results that are kept.";
+    START_BENCHMARK Post "/api/v1/stores/{store}/benchmarks" Controller Once Operate
+        "Measures what a store can do, on peers of the site at once; 409 while another one runs.";
+    END_BENCHMARK Delete "/api/v1/stores/{store}/benchmarks/{id}" Controller Idempotent Operate
+        "Ends a benchmark that runs, or removes a result.";
+    CLEAN_BENCHMARKS Post "/api/v1/stores/{store}/benchmark-cleanups" Controller Idempotent Operate
+        "Removes what benchmarks that broke off have left in a directory of a store.";
     LIST_SITE_STORES Get "/api/v1/sites/{site}/stores" AnyPeer Safe ListStores
         "Lists the stores of a paired site that it lets this site read or write.";
     LIST_SITE_ENTRIES Get "/api/v1/sites/{site}/stores/{store}/entries" AnyPeer Safe ListStores
         "Lists a directory of a store of a paired site, as one of this site.";
+    SHOW_SITE_STORE_USAGE Get "/api/v1/sites/{site}/stores/{store}/usage" AnyPeer Safe ListStores
+        "Shows how full a store of a paired site is: bytes in all, and what can still be written.";
     MAKE_SITE_DIRECTORY Post "/api/v1/sites/{site}/stores/{store}/directories" AnyPeer Idempotent
         Submit
         "Makes a directory in a store of a paired site that lets this site write.";
@@ -154,6 +172,8 @@ endpoints! {
         "Shows whether all is well with the site, and what is not.";
     LIST_EVENTS Get "/api/v1/site/events" AnyPeer Safe SeeSite
         "Lists what has happened at the site; `transfer` and `limit` choose.";
+    SHOW_STATISTICS Get "/api/v1/statistics" AnyPeer Safe SeeSite
+        "Returns the figures of the peers over time, the last hour by default.";
     ROTATE_KEYS Post "/api/v1/site/rotate-keys" Controller Idempotent Administer
         "Replaces the keys of the site while it works.";
     EXAMINE_HOST Get "/api/v1/doctor" ThisPeer Safe SeeSite
@@ -252,6 +272,8 @@ endpoints! {
         "Sends a browser to the page of the provider that ends its log-in there, if it has one.";
     CHECK_LIFE Get "/healthz" ThisPeer Safe Public
         "Answers `ok` as long as the daemon answers at all.";
+    CHECK_READINESS Get "/readyz" ThisPeer Safe Public
+        "Answers `ok` while this peer serves its site; else with 503, code `not-ready`.";
     GET_METRICS Get "/metrics" ThisPeer Safe Metrics
         "Returns the figures of this peer for Prometheus, as text or as OpenMetrics.";
 }

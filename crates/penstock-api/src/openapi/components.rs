@@ -255,7 +255,9 @@ mod tests {
         ]);
         assert_eq!(document[0]["$ref"], "#/components/schemas/SubmitRequest");
         let forms = |schema: &Value| schema.as_object().unwrap().contains_key("anyOf");
-        assert!(forms(&schemas["LocationInput"]) && !forms(&schemas["Location"]));
+        let location = &schemas["LocationInput"];
+        assert!(forms(location) && !forms(&schemas["Location"]));
+        assert_eq!(location["anyOf"][1]["additionalProperties"], false);
         assert_eq!(schemas["TransferOptionsInput"]["additionalProperties"], false);
         assert!(schemas["TransferOptions"].get("additionalProperties").is_none());
         assert!(schemas.contains_key("PathText") && !schemas.contains_key("PathTextInput"));

@@ -181,11 +181,13 @@ fn responses(operation: &Operation, components: &mut Components) -> Map<String, 
             303 => "The browser goes to the address in `Location`.",
             _ => "The answer.",
         };
-        let mut response = json!({ "description": description });
+        let response = responses
+            .entry(status.to_string())
+            .or_insert_with(|| json!({ "description": description }));
         if let Some(body) = body {
-            response["content"] = content(*body, Side::Answer, components);
+            response["content"][body.media.as_str()] =
+                content(*body, Side::Answer, components)[body.media.as_str()].take();
         }
-        responses.insert(status.to_string(), response);
     }
     for (status, name, _) in PROBLEMS {
         if may_answer(operation.endpoint, operation, status) {
@@ -230,7 +232,7 @@ fn may_answer(endpoint: &Endpoint, operation: &Operation, status: &str) -> bool 
 fn content(message: Message, side: Side, components: &mut Components) -> Value {
     let schema = components.schema(side, message.schema);
     let body = match message.media {
-        Media::Json | Media::Form | Media::Text => json!({ "schema": schema }),
+        Media::Json | Media::Form | Media::Csv | Media::Text => json!({ "schema": schema }),
         Media::JsonLines => json!({ "schema": { "type": "string" }, "x-item-schema": schema }),
         // Tools disagree whether a schema is of the stream or of an event.
         Media::Events => json!({ "schema": {}, "x-item-schema": schema }),

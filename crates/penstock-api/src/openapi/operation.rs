@@ -18,6 +18,8 @@ pub enum Media {
     Events,
     /// Fields of a form (WHATWG URL, 5).
     Form,
+    /// A table with a line for its head (RFC 4180).
+    Csv,
     /// Text for people or other programs.
     Text,
     /// Bytes of any kind.
@@ -32,6 +34,7 @@ impl Media {
             Self::JsonLines => "application/jsonl",
             Self::Events => "text/event-stream",
             Self::Form => "application/x-www-form-urlencoded",
+            Self::Csv => "text/csv",
             Self::Text => "text/plain",
             Self::Bytes => "application/octet-stream",
         }

@@ -1,6 +1,8 @@
 //! Views for operators of a site's peers: their work, their paths, and events.
 
+pub mod benchmark;
 pub mod settings;
+pub mod statistics;
 pub mod webhook;
 
 use std::net::SocketAddr;

@@ -240,7 +240,7 @@ problem_codes! {
         "Too many log-ins from there, or to that user, have failed."
         "Wait for the seconds in `Retry-After`.";
     LoginOff "login-off" 403 NotAuthorised AfterChange
-        "The site lets nobody log in this way."
+        "This way to log in is switched off at the site."
         "Use another way to log in, or have an administrator change the table `auth`.";
     OidcProviderDown "oidc-provider-down" 503 Temporary Later
         "The site's OpenID provider cannot be reached, or does not answer in time."
@@ -535,6 +535,21 @@ problem_codes! {
     StoreElsewhere "store-elsewhere" 503 Temporary Later
         "No peer that is up now has the store."
         "Start a peer that has the store.";
+    StoreInUse "store-in-use" 409 Refused Later
+        "A transfer uses the store."
+        "Wait for its end, or measure beside it with `--with-load`.";
+    BenchmarkRoom "benchmark-room" 409 Refused AfterChange
+        "The store has too little room for a benchmark."
+        "Free some space, or give a smaller budget or smaller sizes.";
+    BenchmarkRunning "benchmark-running" 409 Refused Later
+        "A benchmark runs at the site."
+        "Wait for its end (`penstock bench show`), or end it (`penstock bench cancel`).";
+    BenchmarkUnknown "benchmark-unknown" 404 Usage AfterChange
+        "No benchmark of the store has this id."
+        "`penstock bench show STORE` lists them.";
+    BenchmarkFailed "benchmark-failed" 503 Temporary Later
+        "A file of a benchmark could not be written or read."
+        "Look at the reason, mend it, and measure again.";
     EntryUnknown "entry-unknown" 404 Usage AfterChange
         "The store has no such entry."
         "Look for its name with `penstock store ls`.";
@@ -674,6 +689,9 @@ problem_codes! {
     NotController "not-controller" 503 Temporary Later
         "The peer is not the controller of its site."
         "Wait: the transfer continues under the next controller.";
+    NotReady "not-ready" 503 Temporary Later
+        "The peer does not serve its site now."
+        "Send requests to another peer of the site; `penstock site status` shows what is wrong.";
     TenureOver "tenure-over" 503 Temporary Later
         "The peer has not heard in time that the controller still leads."
         "Check the management network of the site.";

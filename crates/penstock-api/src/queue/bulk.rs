@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::ProblemDetails;
 use crate::rest::Action;
+use crate::timestamp::Timestamp;
 use crate::transfer::TransferState;
 
 /// Most transfers of one request.
@@ -39,6 +40,10 @@ pub struct BulkFilter {
 pub struct BulkRequest {
     /// The action.
     pub action: Action,
+    /// Of a pause, the time at which the transfers resume by themselves. Transfers that are named
+    /// have this end if they are paused already; a filter finds those of them that have an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
     /// The transfers, up to [`BULK_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<TransferId>,

@@ -334,7 +334,7 @@ impl QueueRule {
         match self {
             Self::Limit(limit) => Self::limit_key(limit.kind, &limit.name),
             Self::Share(share) => Self::share_key(&share.user),
-            Self::GroupShare(share) => Self::group_share_key(&share.group),
+            Self::GroupShare(share) => Self::group_share_key(share.group.as_str()),
             Self::Window(window) => Self::window_key(&window.name),
             Self::PauseRule(rule) => Self::pause_key(&rule.name),
         }
@@ -351,7 +351,7 @@ impl QueueRule {
     }
 
     /// Returns the key of the share of a group.
-    pub fn group_share_key(group: &Name) -> String {
+    pub fn group_share_key(group: &str) -> String {
         format!("group-shares/{group}")
     }
 

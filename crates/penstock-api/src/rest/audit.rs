@@ -12,6 +12,10 @@ use crate::timestamp::Timestamp;
 /// Most lines in one answer, and their number unless a request says another.
 pub const AUDIT_LINES_MAX: u32 = 500;
 
+/// Header of a stream or a table with the names of peers whose part is missing, with commas between
+/// them; absent if there are none.
+pub const SILENT_HEADER: &str = "penstock-silent-peers";
+
 /// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]

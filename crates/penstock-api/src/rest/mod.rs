@@ -5,7 +5,9 @@
 //! JSON Lines.
 
 mod audit;
+mod flight;
 mod page;
+pub mod piece_map;
 pub mod request_body;
 mod stores;
 mod transfer_request;
@@ -18,13 +20,18 @@ use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::ClusterView;
+use crate::endpoints::{
+    CANCEL_TRANSFER, Endpoint, PAUSE_TRANSFER, RESUME_TRANSFER, RETRY_TRANSFER,
+};
 use crate::outcome::FailedItem;
 use crate::place::PathText;
 use crate::problem::{Exit, Problem, ProblemCode, ProblemDetails};
 use crate::timestamp::Timestamp;
 use crate::transfer::{Progress, TransferReport, TransferState};
 
+pub use flight::{FLIGHT_KIND_MAX, FLIGHT_RECORDS_MAX, FlightKind, FlightRecord};
 pub use page::Page;
+pub use piece_map::PieceMap;
 pub use transfer_request::{LimitsPatch, SubmitRequest, TransferPatch, TransferQuery};
 pub use transfer_view::{
     Direction, FailureCount, FailureSummary, ProgressSummary, TransferSummary, TransferView,
@@ -33,11 +40,12 @@ pub use waiting_view::WaitingView;
 
 pub use audit::{
     AUDIT_LINES_MAX, AuditAsk, AuditEntry, AuditFilter, AuditList, AuditPart, AuditPlaces,
-    AuditPosition, AuditQuery, AuditResult,
+    AuditPosition, AuditQuery, AuditResult, SILENT_HEADER,
 };
 pub use stores::{
     DirectoryRequest, ENTRIES_MAX, EntriesQuery, EntryList, EntryOwner, EntrySort, EntryView,
-    SORTED_NAMES_MAX, SiteStoreView, StoreDetails, StorePeer, StoreSpace, StoreState, StoreView,
+    SORTED_NAMES_MAX, SiteStoreView, StoreDetails, StorePeer, StoreSpace, StoreState, StoreUsage,
+    StoreView,
 };
 
 /// Version of the objects in the event stream and of `--json`.
@@ -304,6 +312,42 @@ impl Action {
             Self::Retry => "retry",
         }
     }
+
+    /// Returns the endpoint that does it to one transfer.
+    pub fn endpoint(self) -> &'static Endpoint {
+        match self {
+            Self::Pause => &PAUSE_TRANSFER,
+            Self::Resume => &RESUME_TRANSFER,
+            Self::Cancel => &CANCEL_TRANSFER,
+            Self::Retry => &RETRY_TRANSFER,
+        }
+    }
+}
+
+/// An action on a transfer, and for a pause its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// The action.
+    pub action: Action,
+    /// Time at which a paused transfer resumes by itself; `None` if a user resumes it.
+    pub until: Option<Timestamp>,
+}
+
+impl From<Action> for Steering {
+    fn from(action: Action) -> Self {
+        Self { action, until: None }
+    }
+}
+
+/// Query of a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct PauseQuery {
+    /// Time at which the transfer resumes by itself, within a year. Without it a user resumes the
+    /// transfer. Of a transfer that is paused already, this is the end from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 impl std::str::FromStr for Action {

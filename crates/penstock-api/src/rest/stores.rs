@@ -198,6 +198,15 @@ pub struct StoreSpace {
     pub free_files: Option<u64>,
 }
 
+/// How full a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+pub struct StoreUsage {
+    /// Room in its file system; absent of a store without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<StoreSpace>,
+}
+
 /// A peer that has a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]

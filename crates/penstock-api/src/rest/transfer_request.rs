@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::deadline::Deadline;
 use crate::endpoints::{EndpointUri, LIST_TRANSFERS};
 use crate::limits::LimitRequest;
-use crate::place::Location;
+use crate::place::{Location, requested};
 use crate::timestamp::Timestamp;
 use crate::transfer::{TransferOptions, TransferRequest};
 
@@ -19,8 +19,10 @@ pub struct SubmitRequest {
     /// digits.
     pub id: TransferId,
     /// Source.
+    #[serde(deserialize_with = "requested")]
     pub source: Location,
     /// Target.
+    #[serde(deserialize_with = "requested")]
     pub target: Location,
     /// Options.
     #[serde(default)]

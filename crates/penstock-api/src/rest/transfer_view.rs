@@ -67,7 +67,8 @@ pub struct ProgressSummary {
 }
 
 impl ProgressSummary {
-    fn of(progress: &Progress, state: TransferState) -> Self {
+    /// Returns the figures that lists show of a transfer in a state.
+    pub fn of(progress: &Progress, state: TransferState) -> Self {
         let runs = state == TransferState::Running;
         Self {
             files_found: progress.files_found,
@@ -166,7 +167,7 @@ pub struct TransferSummary {
     pub attempt: u32,
     /// Figures.
     pub progress: ProgressSummary,
-    /// The part that limits its rate; absent if it does not run.
+    /// The cause that limits its rate; absent if it does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<Bottleneck>,
     /// Number of failed items.
@@ -200,7 +201,7 @@ impl TransferSummary {
             deadline: report.deadline,
             attempt: report.attempts.count,
             progress: ProgressSummary::of(&report.progress, report.state),
-            bottleneck: bottleneck_of(report),
+            bottleneck: bottleneck_of(report).filter(|_| report.state == TransferState::Running),
             failures: FailureCount { count: report.progress.errors },
             files_from_count: report.files_from_count,
             exit: report.exit,
@@ -269,7 +270,8 @@ pub struct TransferView {
     /// Seconds until its end at the rate of now; absent where that cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,
-    /// The part that limits its rate; absent if it does not run.
+    /// The cause that limits its rate; of one that has ended, what limited it as a whole. Absent
+    /// where it waits for its turn or is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<Bottleneck>,
     /// Failed items.
@@ -323,7 +325,39 @@ impl TransferView {
     }
 }
 
+/// Returns what limits a transfer, or has limited one that has ended.
 fn bottleneck_of(report: &TransferReport) -> Option<Bottleneck> {
-    let runs = report.state == TransferState::Running;
-    Bottleneck::of(&report.progress.limit).filter(|_| runs)
+    let Progress { bottleneck, limit, .. } = &report.progress;
+    match report.state {
+        TransferState::Queued | TransferState::Paused => None,
+        TransferState::Running => bottleneck.clone().or_else(|| Bottleneck::of(limit)),
+        _ => bottleneck.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: what is verified, in parts of files too, or stays counts as done, once and never
+    /// beyond what was found; the time left is that of the rest.
+    #[test]
+    fn the_time_left_is_of_what_is_to_move() {
+        let mut progress = Progress {
+            bytes_found: 1000,
+            scan_complete: true,
+            rate_bits_per_s: 80.0,
+            bytes: 100,
+            bytes_resumed: 50,
+            bytes_verified: 300,
+            bytes_resent: 20,
+            bytes_skipped: 170,
+            ..Progress::default()
+        };
+        assert_eq!((progress.bytes_settled(), eta_seconds(&progress)), (500, Some(50)));
+        progress.bytes_skipped = 900;
+        assert_eq!((progress.bytes_settled(), eta_seconds(&progress)), (1000, Some(0)));
+        progress.scan_complete = false;
+        assert_eq!(eta_seconds(&progress), None);
+    }
 }

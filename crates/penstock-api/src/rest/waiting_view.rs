@@ -33,7 +33,7 @@ pub struct WaitingView {
 const WORDS: &[(&str, &str, ObjectKind)] = &[
     ("turn", "its turn", ObjectKind::Other),
     ("share", "its share of the queue", ObjectKind::User),
-    ("pause-rule", "the end of a rule that stops it", ObjectKind::Rule),
+    ("pause-rule", "the end of a hold", ObjectKind::Rule),
     ("window", "its window to open", ObjectKind::Site),
     ("not-before", "its start time", ObjectKind::Other),
     ("retry", "its next attempt", ObjectKind::Store),
@@ -53,7 +53,16 @@ const WORDS: &[(&str, &str, ObjectKind)] = &[
 /// The code of a transfer that a user has paused.
 const USER: &str = "user";
 
+/// The words for a pause that ends by itself.
+const PAUSE_END: &str = "the end of its pause";
+
 impl WaitingView {
+    /// Returns the words for a code, as they follow "waits for"; `None` for a code of another
+    /// release.
+    pub fn words_of(code: &str) -> Option<&'static str> {
+        WORDS.iter().find(|(known, ..)| *known == code).map(|(_, words, _)| *words)
+    }
+
     /// Returns the reason for which a transfer waits; `None` if it moves or has ended.
     pub fn of(report: &TransferReport) -> Option<Self> {
         let pause = report.attempts.pause.as_ref();
@@ -63,7 +72,7 @@ impl WaitingView {
             TransferState::Paused => Some(Waiting {
                 code: USER.to_owned(),
                 since_ms: pause.map_or(created_ms, |pause| pause.since_ms),
-                until_ms: None,
+                until_ms: pause.and_then(|pause| pause.until_ms),
                 on: pause.map(|pause| pause.by.clone()).unwrap_or_default(),
                 position: None,
             }),
@@ -88,6 +97,7 @@ impl From<Waiting> for WaitingView {
         let known = WORDS.iter().find(|(known, ..)| *known == code);
         let (words, kind) =
             known.map_or((code.as_str(), ObjectKind::Other), |(_, words, kind)| (words, *kind));
+        let words = if code == USER && until_ms.is_some() { PAUSE_END } else { words };
         let before = match position {
             Some(before @ 1..) => format!(": {before} before it"),
             _ => String::new(),

@@ -12,6 +12,7 @@
 //! The 1 Hz heads are plain. Facts reported to a user, and heads that call something durable, are
 //! durable. The caller holds the lock of the site directory: one daemon per database.
 
+mod benchmarks;
 mod etcd;
 mod heads;
 mod principals;
@@ -29,7 +30,9 @@ pub use sqlite::{SqliteState, StateError};
 pub use transfers::{ListKey, ListOrder, Listed, Listing};
 pub use transfers::{StoredIn, Stub, Submitted, TransferRecord, Wish};
 
+use benchmarks::BenchmarkTable;
 use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
+use penstock_api::benchmark::Benchmark;
 use penstock_api::heads::HeadStore;
 use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
@@ -112,6 +115,12 @@ pub trait SiteState: HeadStore {
     fn put_queue_rule(&self, rule: &QueueRule) -> Result<(), StateError>;
     /// Removes a rule of the queue. Durable.
     fn remove_queue_rule(&self, key: &str) -> Result<(), StateError>;
+    /// Returns the results of all benchmarks of stores, oldest first.
+    fn benchmarks(&self) -> Result<Vec<Benchmark>, StateError>;
+    /// Stores the result of a benchmark, or replaces the one with the same id. Durable.
+    fn put_benchmark(&self, benchmark: &Benchmark) -> Result<(), StateError>;
+    /// Removes the result of a benchmark. Durable.
+    fn remove_benchmark(&self, id: TransferId) -> Result<(), StateError>;
     /// Returns all sessions.
     fn sessions(&self) -> Result<Vec<Session>, StateError>;
     /// Stores a session. Durable.
@@ -248,6 +257,18 @@ impl SiteState for SqliteState {
 
     fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
         QueueRuleTable(self).remove(key)
+    }
+
+    fn benchmarks(&self) -> Result<Vec<Benchmark>, StateError> {
+        BenchmarkTable(self).all()
+    }
+
+    fn put_benchmark(&self, benchmark: &Benchmark) -> Result<(), StateError> {
+        BenchmarkTable(self).put(benchmark)
+    }
+
+    fn remove_benchmark(&self, id: TransferId) -> Result<(), StateError> {
+        BenchmarkTable(self).remove(id)
     }
 
     fn sessions(&self) -> Result<Vec<Session>, StateError> {

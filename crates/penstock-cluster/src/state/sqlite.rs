@@ -104,6 +104,12 @@ CREATE TABLE IF NOT EXISTS queue_rule (
 ) WITHOUT ROWID;
 ";
 
+const BENCHMARKS: &str = "
+CREATE TABLE IF NOT EXISTS benchmark (
+    key TEXT PRIMARY KEY, record TEXT NOT NULL
+) WITHOUT ROWID;
+";
+
 /// The reason why the state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -404,6 +410,7 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
         transaction.execute_batch(OVERVIEW).map_err(failed)?;
     }
     transaction.execute_batch(QUEUE_RULES).map_err(failed)?;
+    transaction.execute_batch(BENCHMARKS).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 

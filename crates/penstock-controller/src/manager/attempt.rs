@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::rest::FlightKind;
 use penstock_api::task::Room;
 use penstock_api::transfer::TransferState;
 use penstock_cluster::state::{TransferRecord, Wish};
 use penstock_proto::id::TransferId;
+use tracing::field::Empty;
 
 use super::config::{ManagerConfig, ManagerParts};
 use super::events::TransferEvents;
@@ -19,6 +21,7 @@ use super::receipt::ReceiptMaker;
 use super::record::{places_of, store};
 use super::removal::{CancelledTransfers, Cleaner};
 use super::sources::{Opened, Sources};
+use crate::flight::FlightFile;
 use crate::runner::{RunControl, RunInput, RunOutcome};
 
 /// The parts of a manager that all attempts use.
@@ -50,6 +53,14 @@ impl Attempt {
 
     /// Makes the attempt. Blocks for as long as the transfer runs.
     pub(super) fn make(&self) {
+        let _span = tracing::info_span!(
+            "attempt",
+            transfer = %self.id,
+            state = Empty,
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+        )
+        .entered();
         let began = Instant::now();
         let run = AssertUnwindSafe(|| {
             let waits = self.is_without_room();
@@ -104,6 +115,7 @@ impl Attempt {
             Wish::Pause => return RunOutcome::Paused,
             Wish::None => {}
         }
+        self.begin_flight(&record);
         match self.prepare(record) {
             Ok(input) => {
                 self.say("");
@@ -111,6 +123,35 @@ impl Attempt {
             }
             Err(problem) => RunOutcome::Failed(problem),
         }
+    }
+
+    /// Begins to record the decisions about the transfer.
+    fn begin_flight(&self, record: &TransferRecord) {
+        let (fence, path) = (self.parts.site.fence.clone(), self.parts.journal.flight(self.id));
+        let (attempt, epoch) = (record.attempts.count, fence.epoch());
+        let flight = self.control.flight();
+        flight.begin(FlightFile::new(path, fence), attempt);
+        if epoch != 0 {
+            // Of several peers, another one may have led the site before.
+            let text = format!("the controller acts in tenure {epoch}");
+            flight.add(FlightKind::Tenure, "", &text);
+        }
+        let text = format!("attempt {attempt} begins");
+        flight.add(FlightKind::AttemptBegin, "", &text);
+    }
+
+    /// Records how the attempt has ended, and what follows.
+    fn end_flight(&self, record: &TransferRecord, problem: Option<&Problem>) {
+        let (flight, state) = (self.control.flight(), record.state.as_str());
+        let text = match record.reason.is_empty() {
+            true => state.to_owned(),
+            false => format!("{state}: {}", record.reason),
+        };
+        match problem {
+            Some(problem) => flight.add_problem(FlightKind::AttemptEnd, "", problem, &text),
+            None => flight.add(FlightKind::AttemptEnd, "", &text),
+        }
+        flight.write();
     }
 
     /// Shows the reason why an attempt waits before its run has begun.
@@ -261,7 +302,7 @@ impl Attempt {
     ) -> Option<(TransferRecord, bool)> {
         let room = self.room_of(&outcome);
         let failed = match &outcome {
-            RunOutcome::Failed(problem) => Some(problem.code.clone()),
+            RunOutcome::Failed(problem) => Some(problem.clone()),
             _ => None,
         };
         let mut table = self.parts.table.lock();
@@ -277,7 +318,16 @@ impl Attempt {
         table.handle_durable(self.id, durable);
         table.handle_ended(&record);
         drop(table);
-        self.parts.outcomes.handle_end(record.state, failed.as_ref());
+        // A stall is a problem, and no outcome of the run.
+        let code = problem.as_ref().or(failed.as_ref()).map(|problem| problem.code.clone());
+        let span = tracing::Span::current();
+        span.record("state", record.state.as_str());
+        if let Some(code) = &code {
+            span.record("otel.status_code", "ERROR");
+            span.record("otel.status_description", code.as_str());
+        }
+        self.end_flight(&record, problem.as_ref().or(failed.as_ref()));
+        self.parts.outcomes.handle_end(record.state, record.progress.errors, code.as_ref());
         if let Some(problem) = problem {
             tracing::warn!(transfer = %self.id, %problem, "attempt failed");
             self.parts.events.tell_problem(self.id, record.owner.clone(), &problem);

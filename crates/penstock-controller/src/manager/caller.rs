@@ -1,6 +1,6 @@
 //! The origin of a request, and its right to transfers.
 
-use penstock_api::access::{Access, AccountName, Principal, Right, Role, Via};
+use penstock_api::access::{Access, AccountName, Principal, Right, Role, User, Via};
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::{Location, TransferRequest};
 use penstock_cluster::state::{Stub, TransferRecord};
@@ -180,6 +180,24 @@ impl Caller {
         }
         Ok(())
     }
+}
+
+/// Checks that the owner of a transfer to this site still has the grants here that it needs. One
+/// that another site submitted, or the administrator of the host, has no owner here.
+///
+/// # Errors
+/// A grant has ended; the owner is locked out, or was removed.
+pub(super) fn check_owner(record: &TransferRecord, users: &[User]) -> Result<(), Problem> {
+    let Some(owner) = &record.owner else { return Ok(()) };
+    let user = users.iter().find(|user| user.name == *owner && !user.is_locked());
+    let Some(user) = user else {
+        let title = format!("`{owner}` is locked out, or no user of this site");
+        return Err(Problem::new(ProblemCode::NotAuthorised, title)
+            .hint("an operator resumes the transfer, or cancels it"));
+    };
+    let (user, role, grants) = (user.name.clone(), user.role, user.grants.clone());
+    let owner = Principal { user, role, grants, ..Principal::local(0, None) };
+    Caller::User(owner).check(&record.request, &record.request.target.site)
 }
 
 /// Checks that a user may read and write the stores of this site, `own`, that a transfer names.

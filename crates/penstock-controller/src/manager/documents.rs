@@ -6,15 +6,19 @@ use std::sync::Arc;
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
+use penstock_api::rest::PieceMap;
 use penstock_api::transfer::TransferReport;
 use penstock_proto::id::{Name, TransferId};
 
 use super::journal_directory::{JournalDirectory, journal_failed};
+use crate::runner::piece_map_of_totals;
 use crate::sites::SiteClient;
 
 /// Bytes that a list of another site may have, some 10 million entries, and its receipt.
 const FAR_LIST_BYTES_MAX: u64 = 4 << 30;
 const FAR_RECEIPT_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that the last decisions of another site about a transfer may have.
+const FAR_FLIGHT_BYTES_MAX: u64 = 4 << 20;
 
 /// The documents of transfers.
 pub(super) struct Documents {
@@ -61,6 +65,17 @@ impl Documents {
         if view.target.site != self.site {
             return self.fetch(&view.target.site, id, document);
         }
+        if document == Document::Flight {
+            // A transfer that never ran has none.
+            let path = self.journal.flight(id);
+            return match File::open(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    let title = format!("cannot read {}", path.display());
+                    Err(penstock_api::io_problem::failed(ProblemCode::Journal, title, &error))
+                }
+                opened => opened.or_else(|_| self.journal.nameless()),
+            };
+        }
         let files = self.journal.files(id)?;
         if document == Document::Failures {
             return File::open(&files.failures).or_else(|_| self.first_failures(view));
@@ -74,7 +89,7 @@ impl Documents {
                 let hint = "submit with `--also-digest LIST`, and wait for its end";
                 (files.checksums(kind)?, ProblemCode::NoChecksums, "such list", hint)
             }
-            Document::Receipt | Document::Failures => {
+            Document::Receipt | Document::Failures | Document::Flight => {
                 let hint =
                     "wait for its end; it has none if it failed before the source was listed";
                 (self.journal.receipt(id), ProblemCode::NoReceipt, "receipt", hint)
@@ -90,9 +105,23 @@ impl Documents {
         })
     }
 
+    /// Returns the piece map of a transfer that does not run here: as its last attempt left it,
+    /// else by its totals. That of another site's transfer is fetched.
+    ///
+    /// # Errors
+    /// Another site does not send it.
+    pub(super) fn piece_map(&self, view: &TransferReport) -> Result<PieceMap, Problem> {
+        if view.target.site != self.site {
+            return self.sites.piece_map(&view.target.site, view.id);
+        }
+        let kept = self.journal.files(view.id).ok().and_then(|files| files.piece_map());
+        Ok(kept.unwrap_or_else(|| piece_map_of_totals(&view.progress, view.state)))
+    }
+
     fn fetch(&self, site: &Name, id: TransferId, document: Document) -> Result<File, Problem> {
         let left = match document {
             Document::Receipt => FAR_RECEIPT_BYTES_MAX,
+            Document::Flight => FAR_FLIGHT_BYTES_MAX,
             _ => FAR_LIST_BYTES_MAX,
         };
         let mut out = Bounded { out: self.journal.nameless()?, left };

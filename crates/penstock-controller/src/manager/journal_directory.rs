@@ -45,6 +45,11 @@ impl JournalDirectory {
         self.path.with_file_name("receipts").join(format!("{id}.json"))
     }
 
+    /// Returns the path of the last decisions about an own transfer, which outlive the ledger.
+    pub(super) fn flight(&self, id: TransferId) -> PathBuf {
+        self.path.with_file_name("flights").join(format!("{id}.jsonl"))
+    }
+
     /// Returns a new file that is gone when it is closed.
     ///
     /// # Errors

@@ -77,8 +77,10 @@ use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::queue::{BULK_MAX, BulkItem, BulkReply, BulkRequest, QueueRule, QueueView};
-use penstock_api::rest::{Action, LIST_MAX, Orphan, Page, TransferPatch, TransferSummary};
-use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
+use penstock_api::rest::{
+    Action, LIST_MAX, Orphan, Page, PieceMap, Steering, TransferPatch, TransferSummary,
+};
+use penstock_api::transfer::{PathText, Progress, TransferReport, TransferRequest, TransferState};
 use penstock_cluster::state::{SiteState, StateError, Stub, TransferRecord};
 use penstock_proto::id::{Name, TransferId};
 
@@ -86,15 +88,14 @@ use self::attempt::AttemptParts;
 use self::documents::Documents;
 use self::events::TransferEvents;
 use self::journal_directory::JournalDirectory;
-use self::list::TransferList;
+use self::list::{TransferList, cursor};
 use self::plans::Planner;
 use self::queue::{
     Admission, Live, Memory, OutcomeTally, RuleBook, Table, TransferTable, UserGroups, chosen,
-    parse_place, place_text,
 };
 use self::receipt::ReceiptMaker;
 use self::removal::{CancelledTransfers, Cleaner, Orphans};
-use self::request_check::{check, not_paired, unknown};
+use self::request_check::{check, check_steering, not_paired, unknown};
 use self::scheduler::Scheduler;
 use self::sources::Sources;
 use self::stubs::Stubs;
@@ -269,6 +270,24 @@ impl Manager {
         figures
     }
 
+    /// Returns the progress of the transfers that run now, up to [`RUNNING_SHOWN_MAX`]. Waits
+    /// for the table of transfers, which is held while a record is stored.
+    pub fn running(&self) -> Vec<RunningFigures> {
+        let mut figures = ManagerFigures::default();
+        let table = self.table.lock();
+        table.live.values().filter(|live| live.run.is_some()).for_each(|live| figures.add(live));
+        figures.running
+    }
+
+    /// Returns the progress of a transfer of this site as its last run left it; `None` if it is not
+    /// known. Reads the state if it has ended.
+    pub fn last_progress(&self, id: TransferId) -> Option<Progress> {
+        if let Some(live) = self.table.lock().live.get(&id) {
+            return Some(live.report().progress);
+        }
+        self.state.transfer(id).ok().flatten().map(|record| record.report().progress)
+    }
+
     /// Transfers that run now, and that wait.
     pub fn counts(&self) -> (u32, u32) {
         let (running, queued) = self.table.lock().counts();
@@ -426,20 +445,24 @@ impl Manager {
     /// is stored durably when this returns; a run takes a moment to follow.
     ///
     /// # Errors
-    /// It is not known, or the action does not fit its state.
+    /// It is not known, or the action does not fit its state; the end of a pause is out of its
+    /// bounds.
     pub fn act(
         &self,
         id: TransferId,
-        action: Action,
+        steering: impl Into<Steering>,
         caller: &Caller,
     ) -> Result<TransferReport, Problem> {
+        let steering = steering.into();
+        check_steering(steering, "?until")?;
         // A grant may have ended since the transfer was submitted.
-        let begins_again = matches!(action, Action::Resume | Action::Retry);
+        let begins_again =
+            matches!(steering.action, Action::Resume | Action::Retry) || steering.until.is_some();
         if let Some(record) = self.steered(id, caller)? {
             if begins_again {
                 caller.check(&record.request, &self.site)?;
             }
-            let view = self.admission.act(id, action, caller)?;
+            let view = self.admission.act(id, steering, caller)?;
             self.table.notify();
             self.events.tell(&view);
             return Ok(view);
@@ -448,7 +471,7 @@ impl Manager {
         if begins_again {
             caller.check_stub(&stub, &self.site)?;
         }
-        self.stubs.act(&stub, action)
+        self.stubs.act(&stub, steering)
     }
 
     /// Changes the label, priority, limits or start of a transfer, here or at the site that owns
@@ -493,18 +516,20 @@ impl Manager {
         if request.ids.len() > BULK_MAX {
             return usage(format!("one request acts on up to {BULK_MAX} transfers"));
         }
+        let steering = Steering { action: request.action, until: request.until };
+        check_steering(steering, "/until")?;
         let (mut ids, mut next) = (request.ids.clone(), None);
         if let Some(filter) = &request.filter {
-            let (parts, wish) = ((&*self.table, &*self.state), (request.action, filter));
-            let after = request.after.as_deref().map(parse_place).transpose()?;
+            let (parts, wish) = ((&*self.table, &*self.state), (steering, filter));
+            let after = request.after.as_deref().map(cursor::parse_bulk).transpose()?;
             let mut found = chosen(parts, wish, (caller, &self.site), (after, BULK_MAX + 1))?;
             if found.len() > BULK_MAX {
                 found.truncate(BULK_MAX);
-                next = found.last().copied().map(place_text);
+                next = found.last().copied().map(cursor::bulk_text);
             }
             ids = found.into_iter().map(|(_, id)| id).collect();
         }
-        let act = |id: TransferId| match self.act(id, request.action, caller) {
+        let act = |id: TransferId| match self.act(id, steering, caller) {
             Ok(report) => BulkItem { id, state: Some(report.state), problem: None },
             Err(problem) => BulkItem { id, state: None, problem: Some(problem.into()) },
         };
@@ -593,8 +618,8 @@ impl Manager {
         caller.check_steers(stub.user.as_ref()).map(|()| stub)
     }
 
-    /// Returns a list or the receipt of a transfer that has ended; that of another site's is
-    /// fetched into a file without a name.
+    /// Returns a list or the receipt of a transfer that has ended, or the last decisions about one
+    /// in any state; that of another site's is fetched into a file without a name.
     ///
     /// # Errors
     /// The transfer is not known, has not ended, or was not asked for this document; another site
@@ -605,7 +630,26 @@ impl Manager {
         document: Document,
         caller: &Caller,
     ) -> Result<File, Problem> {
-        self.documents.open(&self.show(id, caller)?, document)
+        let view = self.show(id, caller)?;
+        if document == Document::Flight {
+            let run = self.table.lock().live.get(&id).and_then(|live| live.run.clone());
+            run.iter().for_each(|run| run.flight().write());
+        }
+        self.documents.open(&view, document)
+    }
+
+    /// Returns the piece map of a transfer in any state, here or at the site that owns it. That of
+    /// a transfer that runs here is made from its ledger, once a second at most for all callers.
+    ///
+    /// # Errors
+    /// The transfer is not known; the site that owns it does not send the map.
+    pub fn piece_map(&self, id: TransferId, caller: &Caller) -> Result<PieceMap, Problem> {
+        let view = self.show(id, caller)?;
+        let run = self.table.lock().live.get(&id).and_then(|live| live.run.clone());
+        match run.and_then(|run| run.piece_map()) {
+            Some(map) => Ok(map),
+            None => self.documents.piece_map(&view),
+        }
     }
 
     /// Lists the remains, and with `remove` removes them. These are journals without a transfer in

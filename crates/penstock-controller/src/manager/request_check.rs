@@ -1,6 +1,7 @@
 //! Checks of the requests of users and of other sites.
 
 use penstock_api::problem::{ObjectKind, Problem, ProblemCode};
+use penstock_api::rest::{Action, Steering};
 use penstock_api::transfer::{LANES_MAX, Location, PathText, TransferRequest};
 use penstock_cluster::clock::now_seconds;
 use penstock_proto::digest::DigestKind;
@@ -93,6 +94,22 @@ pub(super) fn check_turn(request: &TransferRequest) -> Result<(), Problem> {
         return Err(usage("a transfer starts within a year".to_owned(), "/not_before"));
     }
     Ok(())
+}
+
+/// Checks the end of a pause, which is `at` in the request.
+///
+/// # Errors
+/// Code `request`: another action has an end; the end is over, or more than a year ahead.
+pub(super) fn check_steering(steering: Steering, at: &str) -> Result<(), Problem> {
+    let Some(until) = steering.until else { return Ok(()) };
+    let now = now_seconds();
+    let why = match () {
+        () if steering.action != Action::Pause => "a pause alone has an end",
+        () if until.seconds() <= now => "a pause ends in the future",
+        () if until.seconds() > now + START_SECONDS_MAX => "a pause ends within a year",
+        () => return Ok(()),
+    };
+    Err(Problem::new(ProblemCode::Request, why).at(at))
 }
 
 /// Returns the problem of a request that concerns a site which is not paired with this one.

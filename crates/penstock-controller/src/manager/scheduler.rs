@@ -5,10 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_cluster::clock::now_ms;
+use penstock_cluster::state::TransferRecord;
 use penstock_proto::id::TransferId;
 
 use super::attempt::{Attempt, AttemptParts};
-use super::queue::Table;
+use super::caller::check_owner;
+use super::queue::{Noted, Table};
 
 /// Interval at which the states of running transfers are published.
 const TICK: Duration = Duration::from_secs(1);
@@ -72,17 +74,40 @@ impl Scheduler {
         }
     }
 
-    /// Publishes the state of running transfers and the news of deadlines, and tries again to
-    /// remove what is left.
+    /// Ends pauses whose time is over, where the owners of the transfers still have the grants for
+    /// them. Returns the problems of those that stay paused.
+    fn end_pauses(&self) -> Vec<Noted> {
+        if !self.parts.table.lock().has_pause_over() {
+            return Vec::new();
+        }
+        let site = &self.parts.site;
+        let users = match site.state.users() {
+            Ok(users) => users,
+            Err(error) => {
+                tracing::warn!(%error, "pauses do not end: the users cannot be read");
+                return Vec::new();
+            }
+        };
+        let may_resume = |record: &TransferRecord| check_owner(record, &users);
+        let anew = |record: &mut TransferRecord| self.parts.sources.list_anew(record);
+        let mut table = self.parts.table.lock();
+        let (changed, held) = table.end_pauses(&*site.state, &may_resume, &anew);
+        self.parts.events.tell_all(&changed);
+        held
+    }
+
+    /// Ends pauses whose time is over, publishes the state of running transfers and the news of
+    /// deadlines, and tries again to remove what is left.
     fn tick(&self) {
         self.parts.cancelled.clean_when_due();
+        let held = self.end_pauses();
         let mut table = self.parts.table.lock();
         let deadlines = table.look_at_deadlines(&*self.parts.site.state, Instant::now());
         let (mut noted, running) = table.take_news();
         // Under the lock of the table: an end that comes later is told later.
         self.parts.events.tell_all(&running);
         drop(table);
-        noted.extend(deadlines);
+        noted.extend(held.into_iter().chain(deadlines));
         for (id, owner, problem) in noted {
             self.parts.events.tell_problem(id, owner, &problem);
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use penstock_api::access::AccountName;
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::{Action, TransferPatch};
+use penstock_api::rest::{Steering, TransferPatch};
 use penstock_api::scan::SourcePeer;
 use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
 use penstock_cluster::state::{SiteState, Stub, Submitted};
@@ -176,11 +176,18 @@ impl Stubs {
     /// Has the owner of a stub pause, resume, cancel or retry its transfer.
     ///
     /// # Errors
-    /// The error of the owner, or that it cannot be reached.
-    pub(super) fn act(&self, stub: &Stub, action: Action) -> Result<TransferReport, Problem> {
-        let view = self.sites.act(&stub.owner, stub.view.id, action)?;
+    /// The error of the owner, or that it cannot be reached; an owner of an earlier release has
+    /// paused the transfer without an end.
+    pub(super) fn act(&self, stub: &Stub, steering: Steering) -> Result<TransferReport, Problem> {
+        let view = self.sites.act(&stub.owner, stub.view.id, steering)?;
         let by = (stub.user.clone(), stub.submitted.clone());
         self.remember(&stub.owner, by, stub.view.id, &view)?;
+        let ends = view.attempts.pause.as_ref().is_some_and(|pause| pause.until_ms.is_some());
+        if steering.until.is_some() && !ends && !view.state.is_ended() {
+            let title = format!("site `{}` has paused the transfer without an end", stub.owner);
+            return Err(Problem::new(ProblemCode::WrongState, title)
+                .hint("its release knows no end of a pause: resume the transfer yourself"));
+        }
         Ok(view)
     }
 

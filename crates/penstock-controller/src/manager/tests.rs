@@ -14,7 +14,7 @@ use penstock_api::proof::{Document, ProofProgress};
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::request::{PeerReply, SourceRequest, TargetRequest};
-use penstock_api::rest::{Action, OrphanKind};
+use penstock_api::rest::{Action, OrphanKind, PieceMap, Steering};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
@@ -27,6 +27,7 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;
 
 use super::*;
+use crate::runner::piece_map_of_totals;
 use crate::runner::{RunInput, RunOutcome, RunView};
 use crate::sites::{RemoteScan, SiteClient};
 use penstock_api::rest::Event;
@@ -35,6 +36,7 @@ use penstock_engine::queue::Limits;
 mod admission;
 mod cancelled;
 mod list;
+mod pauses;
 mod queue_rules;
 mod receipt;
 mod users;
@@ -246,7 +248,12 @@ impl SiteClient for FakeSites {
         self.show(site, id)
     }
 
-    fn act(&self, _: &Name, id: TransferId, _: Action) -> Result<TransferReport, Problem> {
+    fn piece_map(&self, site: &Name, id: TransferId) -> Result<PieceMap, Problem> {
+        let view = self.show(site, id)?;
+        Ok(piece_map_of_totals(&view.progress, view.state))
+    }
+
+    fn act(&self, _: &Name, id: TransferId, _: Steering) -> Result<TransferReport, Problem> {
         self.show(&"lab".parse().unwrap(), id)
     }
 

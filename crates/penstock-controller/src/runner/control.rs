@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::problem::Problem;
+use penstock_api::rest::PieceMap;
 use penstock_api::transfer::{FailedItem, Progress};
 
+use super::pages::piece_map::MapMaker;
 use super::warnings::Warnings;
+use crate::flight::FlightRecorder;
 
 /// Steers and watches a run from other threads.
 #[derive(Debug, Default)]
@@ -16,6 +19,8 @@ pub struct RunControl {
     rate: Mutex<Option<Option<u64>>>,
     view: Mutex<RunView>,
     warnings: Warnings,
+    flight: FlightRecorder,
+    map: MapMaker,
     expects_full: AtomicBool,
     /// Pieces of work under way that no figure shows.
     uncounted: AtomicUsize,
@@ -111,6 +116,21 @@ impl RunControl {
     /// Records an event of the run that does not end it.
     pub(crate) fn note(&self, warning: Problem) {
         self.warnings.add(warning);
+    }
+
+    /// Returns the recorder of the decisions about the transfer.
+    pub(crate) fn flight(&self) -> &FlightRecorder {
+        &self.flight
+    }
+
+    /// Returns the piece map; `None` while the run has read no ledger, or has ended.
+    pub(crate) fn piece_map(&self) -> Option<PieceMap> {
+        self.map.map(&self.view().progress)
+    }
+
+    /// Returns the maker of piece maps, which the run tells of its ledger.
+    pub(crate) fn map_maker(&self) -> &MapMaker {
+        &self.map
     }
 
     /// Marks the run as a test whether the target is still full. A peer that finds it full is no

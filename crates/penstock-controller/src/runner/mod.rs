@@ -52,6 +52,7 @@ pub use control::{RunControl, RunView};
 pub use earlier::{drop_damaged_proofs, has_lost_names};
 pub use input::{FindSource, RunInput, RunOutcome};
 pub use journal::{RunFiles, plan_path};
+pub use pages::piece_map::piece_map_of_totals;
 pub use phases::removal_has_begun;
 pub use run::run;
 pub use temp_cleanup::clean_abandoned;

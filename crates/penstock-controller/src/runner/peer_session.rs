@@ -13,6 +13,7 @@ use penstock_proto::id::PeerNumber;
 
 use super::shared::RunShared;
 use super::temp_cleanup::touched_pages::PagesTouched;
+use crate::flight::Grants;
 
 /// The run as the task of one peer sees it.
 pub(crate) struct PeerSession {
@@ -27,6 +28,8 @@ pub(crate) struct PeerSession {
     over: AtomicBool,
     /// Number of batches of reports that the machine has accepted.
     reported: AtomicU64,
+    /// Work that the task got and nobody has taken note of.
+    grants: Mutex<Grants>,
     broken: Mutex<Option<Problem>>,
     /// The pages in which other peers may have to clean up after this one.
     pages: Option<Mutex<PagesTouched>>,
@@ -47,6 +50,7 @@ impl PeerSession {
             joined: AtomicBool::new(false),
             over: AtomicBool::new(false),
             reported: AtomicU64::new(0),
+            grants: Mutex::default(),
             broken: Mutex::new(None),
             pages: peers.grant().map(|_| Mutex::default()),
         }
@@ -66,6 +70,11 @@ impl PeerSession {
     /// them.
     pub(crate) fn reported(&self) -> u64 {
         self.reported.load(Ordering::Acquire)
+    }
+
+    /// Returns the work that the task got since the last call.
+    pub(crate) fn take_grants(&self) -> Grants {
+        std::mem::take(&mut self.grants.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Records the peer's reports of what it wrote for an earlier controller.
@@ -125,7 +134,15 @@ impl TaskControl for PeerSession {
                 machine.handle_alive(self.number, self.peers.now());
                 return WorkReply::default();
             }
-            machine.poll_work(self.number, bytes, self.peers.now())
+            let before = machine.bytes_in_hand(self.number);
+            let reply = machine.poll_work(self.number, bytes, self.peers.now());
+            if !reply.work.is_empty() {
+                let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+                grants.count += 1;
+                grants.pieces += reply.work.len() as u64;
+                grants.bytes += machine.bytes_in_hand(self.number).saturating_sub(before);
+            }
+            reply
         };
         if !reply.work.is_empty() {
             self.touch(|touched| touched.handle_work(&reply.work));

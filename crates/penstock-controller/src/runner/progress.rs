@@ -4,13 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use penstock_api::bottleneck::BottleneckCode;
+use penstock_api::bottleneck::Bottleneck;
 use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
 use penstock_api::proof::ProofProgress;
+use penstock_api::rest::FlightKind;
 use penstock_api::scan::ScanSummary;
+use penstock_api::task::TaskFigures;
+use penstock_api::time_use::TransferTime;
 use penstock_api::transfer::{FailedItem, Progress};
+use penstock_engine::bottleneck::Supply;
 use penstock_engine::transfer::Phase;
 use penstock_proto::attributes::AttributeClass;
+use penstock_proto::units::Instant as Moment;
 
 use super::context::RunContext;
 use super::failure_text::failed_item;
@@ -20,6 +25,7 @@ use super::pages::puller::{Puller, THE_SCAN};
 use super::pages::scan_end::ScanEnd;
 use super::shared::RunShared;
 use super::tasks::TaskSet;
+use super::tasks::run_bottleneck::{self, RunBottleneck};
 
 /// The reason that a run shows while the source looks again at changed entries.
 const ASKING_AGAIN: &str = "the source examines changed files again";
@@ -44,6 +50,7 @@ pub(crate) struct RunProgress {
     began: Instant,
     viewed_at: Instant,
     rate: RateView,
+    bottleneck: RunBottleneck,
     failures: Vec<FailedItem>,
     /// The contents of the pages that were opened.
     pub(crate) found: Found,
@@ -53,6 +60,8 @@ pub(crate) struct RunProgress {
     pub(crate) removal: Option<RemovalTotals>,
     /// Files that the digest list lacks for their holes.
     pub(crate) not_listed: u64,
+    /// Set once all is done: the bottleneck that is shown is that of the whole transfer.
+    pub(crate) is_whole: bool,
     /// Set while the source is asked about changed entries.
     pub(crate) is_asking: bool,
     /// Set once the deletion at the target has begun.
@@ -63,6 +72,7 @@ impl RunProgress {
     /// Begins with the progress of earlier rounds, and the contents of the pages of an earlier run.
     pub(crate) fn new(carried: Progress, found: Found) -> Self {
         Self {
+            bottleneck: RunBottleneck::after(carried.bottleneck.as_ref(), carried.seconds),
             carried,
             began: Instant::now(),
             viewed_at: Instant::now(),
@@ -72,6 +82,7 @@ impl RunProgress {
             read_back: Arc::default(),
             removal: None,
             not_listed: 0,
+            is_whole: false,
             is_asking: false,
             is_deleting: false,
         }
@@ -122,6 +133,11 @@ impl RunProgress {
         let shared = &context.shared;
         let totals = shared.machine().totals();
         let (figures, peers) = tasks.figures();
+        let (time, bottleneck) = self.time_use(shared, &figures, scan.summary().is_some());
+        // The end tells of the whole run.
+        if let Some(found) = bottleneck.as_ref().filter(|_| !self.is_whole) {
+            context.control.flight().add(FlightKind::Bottleneck, "", &found.words());
+        }
         let seconds = self.carried.seconds + self.began.elapsed().as_secs_f64();
         let bytes_verified = self.carried.bytes_verified + figures.bytes_verified;
         let bytes_read_back = self.read_back.bytes.load(Ordering::Relaxed);
@@ -158,11 +174,9 @@ impl RunProgress {
             rate_max_bits_per_s: self.rate.greatest,
             seconds,
             cpu_seconds: self.carried.cpu_seconds + figures.cpu_seconds,
-            limit: if bytes_read_back > 0 {
-                BottleneckCode::Readback.text().to_owned()
-            } else {
-                figures.limit
-            },
+            limit: bottleneck.as_ref().map_or_else(String::new, Bottleneck::words),
+            bottleneck,
+            time,
         };
         let reason = self.reason(shared, puller, figures.waiting);
         let failures = self.failures.clone();
@@ -171,6 +185,32 @@ impl RunProgress {
             view.reason = reason;
             view.failures = failures;
         });
+    }
+
+    /// Returns the time of all threads, that of earlier rounds included, and the bottleneck.
+    fn time_use(
+        &mut self,
+        shared: &RunShared,
+        figures: &TaskFigures,
+        is_listed: bool,
+    ) -> (TransferTime, Option<Bottleneck>) {
+        let mut time = self.carried.time.clone();
+        time.add(&figures.time);
+        let elapsed = self.began.elapsed();
+        let supply = match (shared.comparing.busy.load(Ordering::Acquire), is_listed) {
+            (true, _) => Supply::Comparing,
+            (false, true) => Supply::Whole,
+            (false, false) => Supply::Scanning,
+        };
+        let now = Moment(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+        let present = self.bottleneck.now(now, &figures.time, supply, &figures.limit);
+        let reads_back = self.read_back.bytes.load(Ordering::Relaxed) > 0;
+        let found = match self.is_whole {
+            true => self.bottleneck.overall(&time, self.carried.seconds + elapsed.as_secs_f64()),
+            false if reads_back => Some(run_bottleneck::readback()),
+            false => present,
+        };
+        (time, found)
     }
 
     /// Returns the reason why the run waits; tasks report theirs as `waiting`.

@@ -27,13 +27,16 @@ use std::time::Duration;
 
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::FlightKind;
 use penstock_api::transfer::Progress;
 use penstock_engine::transfer::Phase;
+use penstock_proto::units::format_rate;
 
 use super::context::RunContext;
 use super::control::Wish;
 use super::input::{RunInput, RunOutcome};
 use super::journal::checked_path;
+use super::pages::piece_map::keep_map;
 use super::pages::shared_source::SharedSource;
 use super::phases::setup::{Prepared, Round, set_up};
 use super::phases::{
@@ -69,7 +72,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
         let (source, followed) = (source.clone(), followed.clone());
         match run_round(&input, Round { number, source, carried, followed }) {
             RoundEnd::Run(outcome) => return outcome,
-            RoundEnd::Again(progress) => carried = progress,
+            RoundEnd::Again(progress) => carried = *progress,
         }
         number += 1;
     }
@@ -81,7 +84,7 @@ enum RoundEnd {
     Run(RunOutcome),
     /// Data read back differed from the data written: the ledger lacks it again. The next round
     /// adds to this progress.
-    Again(Progress),
+    Again(Box<Progress>),
 }
 
 fn run_round(input: &RunInput, round: Round) -> RoundEnd {
@@ -92,13 +95,22 @@ fn run_round(input: &RunInput, round: Round) -> RoundEnd {
             return RoundEnd::Run(RunOutcome::Failed(problem));
         }
     };
+    if run.context.round > 0 {
+        let text = "files differ from what was written: another round fetches them again";
+        run.context.control.flight().add(FlightKind::Phase, "", text);
+    }
+    if run.context.spec.doubt {
+        let text = "the store is older than the ledger: everything is checked again";
+        run.context.control.flight().add(FlightKind::Phase, "", text);
+    }
     let ended = run.drive();
     run.stop_threads();
     match ended {
         Ok(Some(outcome)) => RoundEnd::Run(run.end_with(outcome)),
         Ok(None) => {
+            run.state.progress.is_whole = true;
             run.state.show(&run.context);
-            RoundEnd::Again(input.control.view().progress)
+            RoundEnd::Again(Box::new(input.control.view().progress))
         }
         Err(problem) if problem.code == ProblemCode::PlanStale => {
             // No later run can continue with the plan: nothing temporary is left.
@@ -110,6 +122,18 @@ fn run_round(input: &RunInput, round: Round) -> RoundEnd {
             run.end_tasks();
             RoundEnd::Run(run.end_with(RunOutcome::Failed(problem)))
         }
+    }
+}
+
+/// Returns a phase in words.
+fn phase_text(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Moving => "files move",
+        Phase::Asking => "the source is asked again about changed entries",
+        Phase::Links => "links, pipes and devices are made",
+        Phase::Deleting => "what is not at the source is deleted",
+        Phase::Directories => "directories get their attributes",
+        Phase::Done => "all items are done: lists, proofs and removals follow",
     }
 }
 
@@ -138,7 +162,11 @@ impl Run {
             context.check_fence()?;
             let commits = self.state.commit_if_due(&context)?;
             self.state.show_if_due(&context);
+            context.control.flight().write_if_due();
             if let Some(rate) = context.control.take_rate() {
+                let text = rate.map_or("none".to_owned(), |rate| format_rate(rate as f64));
+                let text = format!("the limit of the rate is {text}");
+                context.control.flight().add(FlightKind::Rate, "", &text);
                 self.state.tasks.set_rate(rate);
             }
             if let Some(wish) = context.control.wish() {
@@ -163,6 +191,9 @@ impl Run {
             }
             let next = context.shared.machine().phase();
             let changes = last.replace(next) != Some(next);
+            if changes {
+                context.control.flight().add(FlightKind::Phase, "", phase_text(next));
+            }
             if opened || commits || changes {
                 self.state.tasks.wake();
             }
@@ -190,6 +221,7 @@ impl Run {
     }
 
     fn break_off(&mut self, problem: Problem) -> Result<RunOutcome, Problem> {
+        self.state.progress.is_whole = true;
         self.keep().map(|()| RunOutcome::Failed(problem))
     }
 
@@ -215,8 +247,17 @@ impl Run {
         Ok(RunOutcome::Cancelled)
     }
 
-    /// Returns the outcome, after what no later run needs is removed.
+    /// Returns the outcome, after what no later run needs is removed. The piece map is kept.
     fn end_with(&self, outcome: RunOutcome) -> RunOutcome {
+        let context = &self.context;
+        let (control, files) = (&context.control, context.files());
+        if outcome != RunOutcome::Cancelled && context.spec.fence.holds() {
+            let map = control.map_maker().last_map(&context.shared, &control.view().progress);
+            if let Err(problem) = keep_map(&files.pieces, &map) {
+                // Nothing depends on it.
+                tracing::warn!(transfer = %context.id, %problem, "the piece map is not kept");
+            }
+        }
         clean_unused(&self.context, &self.state.tasks, &outcome);
         outcome
     }

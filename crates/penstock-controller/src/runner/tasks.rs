@@ -20,7 +20,9 @@
 //! | `peer_failures` | `PeerFailures`: kinds of failures, and the reason if no peer is left |
 //! | `hung_stores` | `HungStores`: peers whose stores hang |
 //! | `shares` | `Shares`: each peer's share in the limits of the transfer |
+//! | `peer_decisions` | `PeerDecisions`: decisions of peers, for the flight recorder |
 //! | `figures_sum` | `FiguresSum`: figures and words about the work, for users |
+//! | `run_bottleneck` | `RunBottleneck`: the cause that limits the rate, by the time of all peers |
 //! | `peer_events` | `PeerEvents`: events about peers, for operators and users |
 //! | `excluded_peers` | `ExcludedPeers`: peers of the site that cannot take part |
 //! | `source_watch` | `SourceWatch`: the addresses of the source's peers |
@@ -29,10 +31,12 @@ mod excluded_peers;
 mod figures_sum;
 mod hung_stores;
 mod membership;
+mod peer_decisions;
 mod peer_events;
 mod peer_failures;
 mod peer_task;
 mod peer_tasks;
+pub(super) mod run_bottleneck;
 mod shares;
 mod source_watch;
 mod task_set;

@@ -2,7 +2,8 @@
 //!
 //! | module | what it looks at |
 //! |---|---|
-//! | `host` | clock, open files, kernel, buffers of sockets |
+//! | `host` | clock, open files, kernel |
+//! | `tuning` | what fasterdata.es.net advises: TCP, processors, cards |
 //! | `nics` | network cards and the networks that are configured |
 //! | `stores` | stores and their file systems |
 //! | `expiry` | certificates that end |
@@ -19,6 +20,9 @@ mod nics;
 pub(crate) mod pair;
 pub(crate) mod site;
 mod stores;
+mod tuning;
+
+pub use tuning::SysctlFile;
 
 use std::path::Path;
 
@@ -26,6 +30,7 @@ use expiry::expiry;
 use measured::Measured;
 use penstock_api::operate::{Finding, Level};
 use penstock_net::trust::PeerCertificate;
+use penstock_sys::HostTuning;
 
 use crate::config::Config;
 use crate::site_directory::TRUST_DIRECTORY;
@@ -35,14 +40,25 @@ use crate::site_directory::TRUST_DIRECTORY;
 pub fn local(site: Option<(&Config, &Path)>, measured: &[Measured]) -> Vec<Finding> {
     let mut findings = vec![host::clock(), host::open_files(), host::kernel()];
     let several = site.is_some_and(|(config, _)| nics::several(config));
-    findings.extend(host::congestion(measured));
-    findings.extend(host::buffers(measured));
+    findings.extend(tuning::judge(&tuning::Host {
+        tuning: &HostTuning::read(),
+        devices: &site.map(|(config, _)| nics::data_devices(config)).unwrap_or_default(),
+        cpus: &penstock_sys::allowed_cpus(),
+        measured,
+    }));
     if let Some((config, directory)) = site {
         findings.extend(nics::look(config, several));
         findings.extend(stores::look(config, directory));
         findings.push(certificate(directory));
     }
     findings
+}
+
+/// Returns the file of settings for sysctl(8) that suits this host, by the cards for data of its
+/// site, or by all of them.
+#[must_use]
+pub fn sysctl_file(config: Option<&Config>) -> SysctlFile {
+    SysctlFile::new(&HostTuning::read(), &config.map(nics::data_devices).unwrap_or_default())
 }
 
 fn certificate(directory: &Path) -> Finding {

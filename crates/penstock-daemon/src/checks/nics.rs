@@ -18,6 +18,11 @@ pub(super) fn several(config: &Config) -> bool {
     devices(config).len() > 1
 }
 
+/// Returns the names of the interfaces for data; none if data goes by the routes.
+pub(super) fn data_devices(config: &Config) -> Vec<String> {
+    devices(config).into_keys().collect()
+}
+
 /// The interfaces for data, with their first IPv4 address.
 fn devices(config: &Config) -> BTreeMap<String, Option<Ipv4Addr>> {
     let mut devices = BTreeMap::new();

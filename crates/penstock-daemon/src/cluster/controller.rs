@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use penstock_api::fence::Fence;
+use penstock_api::place::Location;
+use penstock_api::problem::Problem;
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_api::task::TargetPeer;
+use penstock_api::transfer::TransferState;
 use penstock_cluster::state::SiteState;
-use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
+use penstock_controller::manager::{Caller, Manager, ManagerConfig, ManagerParts, TransferFilter};
 use penstock_engine::queue::Limits;
 use penstock_proto::id::Name;
 
@@ -42,10 +45,33 @@ pub(crate) struct ControllerParts {
 #[derive(Clone)]
 pub(crate) struct Controller {
     pub(crate) manager: Arc<Manager>,
+    /// The state of the site.
+    pub(crate) state: Arc<dyn SiteState>,
     /// The site API.
     pub(crate) site: Router,
     /// Create revision of the leader's key; 0 under a lease that never ends.
     pub(crate) revision: u64,
+}
+
+/// Transfers that are looked at to find one that uses a store.
+const TRANSFERS_LOOKED: usize = 500;
+
+impl Controller {
+    /// Returns whether a transfer that runs reads from a store of this site or writes to it, as far
+    /// as this site knows its transfers.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(crate) fn is_used(&self, site: &Name, store: &Name) -> Result<bool, Problem> {
+        let filter = TransferFilter {
+            states: vec![TransferState::Running],
+            store: Some(store.clone()),
+            ..TransferFilter::default()
+        };
+        let running = self.manager.list(&filter, None, TRANSFERS_LOOKED, &Caller::local())?;
+        let uses = |place: &Location| place.site == *site && place.store == *store;
+        Ok(running.items.iter().any(|one| uses(&one.source) || uses(&one.target)))
+    }
 }
 
 impl ControllerParts {
@@ -85,7 +111,7 @@ impl ControllerParts {
         let manager = manager.map_err(|error| penstock_exit::failure(error.into()))?;
         let manager = Arc::new(manager);
         self.events.follow_transfers(&manager);
-        Dispatcher::start(Arc::clone(&self.webhooks), state, manager.events());
+        Dispatcher::start(Arc::clone(&self.webhooks), Arc::clone(&state), manager.events());
         let scans = Arc::new(ForeignScans::new(self.journal.with_file_name("source")));
         let sweep = foreign_scans::sweep(
             Arc::clone(&scans),
@@ -103,6 +129,6 @@ impl ControllerParts {
             // Under a lease in etcd the next controller finds the scans in the shared journal.
             instance: if manager.fence().epoch() == 0 { rand::random() } else { 0 },
         });
-        Ok(Controller { manager, site, revision: 0 })
+        Ok(Controller { manager, state, site, revision: 0 })
     }
 }

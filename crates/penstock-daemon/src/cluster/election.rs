@@ -253,8 +253,7 @@ impl Election {
         parts: &ControllerParts,
         served: &Arc<SourceService>,
     ) -> (Arc<dyn SourcePeer>, TargetSide) {
-        let stores = self.site.config.stores.iter().map(|store| store.name.clone());
-        let stores: Vec<Name> = stores.collect();
+        let stores = self.site.exports.clone();
         let others = self.others(tenure);
         // Beside the ledgers, as `wiring::data_plane` puts them.
         let scans = self.journal.with_file_name("source");

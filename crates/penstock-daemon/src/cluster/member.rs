@@ -17,13 +17,14 @@ use penstock_api::site::SiteAddresses;
 use penstock_cluster::membership::{ClusterNow, Tenure};
 use penstock_peer::SourceService;
 use penstock_proto::id::Name;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::card::told_addresses;
 use super::controller::{Controller, ControllerParts};
 use super::election::Election;
 use super::leadership::Leadership;
+use super::readiness::Readiness;
 use crate::peer_client::source::away;
 use crate::site::store_cards::store_cards;
 use crate::site::store_reach::{lacks_store, stops_serving};
@@ -43,6 +44,8 @@ pub(crate) struct Member {
     /// The lanes that this peer serves: they end when it drains.
     served: Arc<SourceService>,
     active: RwLock<Option<Active>>,
+    /// Notified when the stores of this peer may be others than those of its card.
+    stores_changed: Notify,
 }
 
 struct Active {
@@ -55,6 +58,13 @@ fn shut() -> Fence {
     Fence::new(1, Arc::new(|| false))
 }
 
+/// Waits for the end of a task, if there is one. A panic in it was logged.
+async fn end_of(task: &mut Option<JoinHandle<()>>) {
+    if let Some(task) = task {
+        let _ = task.await;
+    }
+}
+
 impl Member {
     /// Nothing is led before [`Member::begin`]: scans find their fence shut.
     pub(crate) fn new(
@@ -64,7 +74,8 @@ impl Member {
         served: Arc<SourceService>,
     ) -> Self {
         set_fence(shut());
-        Self { parts, leadership, set_fence, served, active: RwLock::default() }
+        let (active, stores_changed) = (RwLock::default(), Notify::new());
+        Self { parts, leadership, set_fence, served, active, stores_changed }
     }
 
     /// Leads the site from now on if the lease is held from the start: where this peer is the only
@@ -86,6 +97,11 @@ impl Member {
         active.map(|active| active.controller.clone())
     }
 
+    /// Has the others know the stores that this peer has now, at a site of several peers.
+    pub(crate) fn note_stores_changed(&self) {
+        self.stores_changed.notify_one();
+    }
+
     /// The site's peers and its controller, now and whenever that changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
         self.leadership.watch()
@@ -94,6 +110,24 @@ impl Member {
     /// The site's peers and its controller now.
     pub(crate) fn now(&self) -> Arc<ClusterNow> {
         Arc::clone(&self.watch().borrow())
+    }
+
+    /// Checks that this peer serves its site now. Never blocks on a store or another host.
+    ///
+    /// # Errors
+    /// Code `not-ready`, with the reason.
+    pub(crate) fn check_ready(&self) -> Result<(), Problem> {
+        let now = self.now();
+        let own = &self.parts.site.config.peer;
+        let leads = self.controller().is_some();
+        let readiness = Readiness {
+            has_controller: leads || now.leader.as_ref().is_some_and(|(it, _)| it.peer != *own),
+            is_fit: now.trouble.is_empty(),
+            is_draining: now.is_draining(own),
+            are_stores_seen: self.parts.events.store_cards().is_some(),
+        };
+        let ready = readiness.check();
+        ready.map_err(|why| Problem::new(ProblemCode::NotReady, why.to_string()))
     }
 
     /// The election, at a site of several peers.
@@ -140,8 +174,9 @@ impl Member {
         let mut look = tokio::time::interval(LOOK);
         let mut looked = Instant::now();
         let mut looking: Option<JoinHandle<()>> = None;
+        let mut is_due = false;
         loop {
-            let due = tokio::select! {
+            is_due |= tokio::select! {
                 _ = stop.changed() => return,
                 changed = now.changed() => {
                     if changed.is_err() {
@@ -153,11 +188,16 @@ impl Member {
                         && lacks_store(&self.leadership.card(), &seen.peers)
                 }
                 _ = look.tick() => true,
+                () = self.stores_changed.notified() => true,
+                () = end_of(&mut looking), if looking.is_some() => {
+                    looking = None;
+                    false
+                }
             };
-            if due && looking.as_ref().is_none_or(JoinHandle::is_finished) {
+            if is_due && looking.is_none() {
                 let member = Arc::clone(&self);
                 looking = Some(tokio::spawn(async move { member.look_at_stores().await }));
-                looked = Instant::now();
+                (looked, is_due) = (Instant::now(), false);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! | `member` | this peer's part in its site: it follows who leads, and works as the controller |
 //! | `leadership` | the lease by which a peer leads: one in etcd, or one that never ends |
 //! | `election` | a lease in etcd: standing for election, the site's state and sides under it |
+//! | `readiness` | whether this peer serves its site now |
 //! | `card` | the card by which the peers of a site know this one |
 //! | `controller` | the parts of a controller, and one at work |
 //! | `target_side` | the peers that write, as the controller drives them |
@@ -16,4 +17,5 @@ pub(crate) mod election;
 pub(crate) mod leadership;
 pub(crate) mod listing;
 pub(crate) mod member;
+mod readiness;
 pub(crate) mod target_side;

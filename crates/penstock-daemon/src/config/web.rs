@@ -33,8 +33,8 @@ pub struct WebConfig {
     /// Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_from: Vec<Prefix>,
-    /// Prefixes of proxies, as `10.0.0.5/32`, whose header `X-Forwarded-For` is believed. Default:
-    /// `[]`, the header is ignored.
+    /// Prefixes of proxies, as `10.0.0.5/32`, whose headers `X-Forwarded-For` and
+    /// `X-Forwarded-Prefix` are believed. Default: `[]`, the headers are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) trusted_proxies: Vec<Prefix>,
 }

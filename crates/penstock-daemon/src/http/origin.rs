@@ -24,6 +24,10 @@ use crate::networks::Prefix;
 
 /// Header with the addresses of a client and of proxies, in the order of the way.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Header with the path below which a proxy serves this peer, as Traefik and Spring have it.
+const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+/// Longest such path, in bytes.
+const PREFIX_BYTES_MAX: usize = 100;
 /// Header by which a browser tells the page that sent a request (W3C Fetch Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Longest name of a program that is taken over, in characters.
@@ -88,6 +92,23 @@ impl Door {
         }
         client
     }
+
+    /// Returns the path below which the proxy at the other end serves this peer, without a `/` at
+    /// its end. It is empty where there is none, or where the proxy is not trusted.
+    fn path_of<'a>(&self, from: SocketAddr, headers: &'a HeaderMap) -> &'a str {
+        let from = from.ip().to_canonical();
+        if !self.proxies.iter().any(|prefix| prefix.contains(from)) {
+            return "";
+        }
+        let value = headers.get(FORWARDED_PREFIX).and_then(|value| value.to_str().ok());
+        let path = value.unwrap_or_default().trim().trim_end_matches('/');
+        let is_name = |part: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            !part.is_empty() && part.bytes().all(plain) && !part.bytes().all(|byte| byte == b'.')
+        };
+        let is_path = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_name));
+        if is_path && path.len() <= PREFIX_BYTES_MAX { path } else { "" }
+    }
 }
 
 /// Finds the origin of a request, and refuses one for a host that is not this peer's.
@@ -112,10 +133,11 @@ pub(crate) async fn admit(
     }
     let headers = request.headers();
     let far_end = request.extensions().get::<FarEnd>();
+    let path = far_end.map_or("", |far_end| door.path_of(far_end.0, headers));
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
     let origin = ClientOrigin {
         from: far_end.map(|far_end| door.client_of(far_end.0, headers)),
-        url: Some(format!("https://{authority}")),
+        url: Some(format!("https://{authority}{path}")),
         agent: agent.unwrap_or_default().chars().take(AGENT_CHARS_MAX).collect(),
         browser: login_cookie(headers),
     };
@@ -259,6 +281,26 @@ mod tests {
         assert_eq!(client("10.0.0.5", &["1.1.1.1, 203.0.113.9"]), "203.0.113.9");
         assert_eq!(client("10.0.0.5", &["1.1.1.1", "203.0.113.9, fd00::7"]), "203.0.113.9");
         assert_eq!(client("10.0.0.5", &["203.0.113.9, what"]), "10.0.0.5");
+    }
+
+    /// Promise (C10): a proxy that is trusted says below which path it serves the page, and nothing
+    /// that leads elsewhere.
+    #[test]
+    fn c10_a_trusted_proxy_names_its_path() {
+        let door = Door::new([], &["10.0.0.5/32".parse().unwrap()]);
+        let path = |from: &str, value: &str| {
+            let request = request("GET", &[("x-forwarded-prefix", value)]);
+            let from = SocketAddr::new(from.parse().unwrap(), 1);
+            door.path_of(from, request.headers()).to_owned()
+        };
+        assert_eq!(path("10.0.0.5", "/penstock"), "/penstock");
+        assert_eq!(path("::ffff:10.0.0.5", "/a/b-1/"), "/a/b-1");
+        assert_eq!(path("192.0.2.1", "/penstock"), "");
+        let long = format!("/{}", "x".repeat(PREFIX_BYTES_MAX));
+        let escaping = ["//evil.org", "/a/../b", "/a?b", "/a@b", "/a b", &*long];
+        for bad in ["", "/", "penstock"].into_iter().chain(escaping) {
+            assert_eq!(path("10.0.0.5", bad), "", "{bad}");
+        }
     }
 
     /// Promise (C7): a request that changes something by a cookie comes from the own page; a token

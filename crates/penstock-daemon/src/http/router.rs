@@ -124,7 +124,8 @@ impl ClusterRouter {
     pub(crate) fn site(&self) -> anyhow::Result<Router> {
         let state = (self.clone(), self.handed_over()?);
         let remote = self.api.operate.remote().merge(self.api.stores.remote());
-        let remote = remote.merge(self.api.audit.remote());
+        let remote = remote.merge(self.api.audit.remote()).merge(self.api.statistics.remote());
+        let remote = remote.merge(self.api.benchmarks.remote());
         Ok(Router::new().fallback(site).with_state(state).merge(remote))
     }
 

@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use axum::{RequestPartsExt as _, Router};
 use penstock_api::access::AccountName;
 use penstock_api::keys::{KEYS_HEADER, KeysHeard, KeysRecord};
@@ -23,7 +23,7 @@ use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::RemoveReply;
-use penstock_api::rest::{Event, TransferPatch};
+use penstock_api::rest::{Event, PieceMap, Steering, TransferPatch};
 use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, ScanRequest, SourcePeer, WishedDigests,
 };
@@ -31,6 +31,7 @@ use penstock_api::site::{
     JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
     SPEAKS_HEADER, SiteAddresses, SiteHealth, USER_HEADER, VERSION_HEADER, check_version,
 };
+use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
 use penstock_controller::manager::{
     Caller, EventReader, Manager, NextEvent, SourceAccount, check_as_source,
@@ -104,10 +105,12 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/plans", post(plan).layer(long()))
         .route("/plans/{id}", post(put_plan).layer(long()))
         .route("/transfers/{id}", get(show))
-        .route("/transfers/{id}/digests", get(digests))
+        .route("/transfers/{id}/digests", get_document(Document::Digests))
         .route("/transfers/{id}/checksums/{kind}", get(checksums))
-        .route("/transfers/{id}/receipt", get(receipt))
-        .route("/transfers/{id}/failures", get(failures))
+        .route("/transfers/{id}/receipt", get_document(Document::Receipt))
+        .route("/transfers/{id}/failures", get_document(Document::Failures))
+        .route("/transfers/{id}/flight", get_document(Document::Flight))
+        .route("/transfers/{id}/pieces", get(piece_map))
         .route("/transfers/{id}/limits", post(limit))
         .route("/transfers/{id}/change", post(change))
         .route("/transfers/{id}/{action}", post(act))
@@ -398,12 +401,11 @@ async fn another_state(
     let _ = tokio::time::timeout(wait, changed).await;
 }
 
-async fn digests(
-    parts: State<SiteParts>,
-    calling: Calling,
-    Path(id): Path<String>,
-) -> Result<Response, ProblemReply> {
-    document(parts, calling, id, Document::Digests).await
+/// Returns the handler of a document of a transfer.
+fn get_document(wanted: Document) -> MethodRouter<SiteParts> {
+    get(move |parts: State<SiteParts>, calling: Calling, Path(id): Path<String>| {
+        document(parts, calling, id, wanted)
+    })
 }
 
 async fn checksums(
@@ -412,22 +414,6 @@ async fn checksums(
     Path((id, kind)): Path<(String, String)>,
 ) -> Result<Response, ProblemReply> {
     document(parts, calling, id, Document::Checksums(checksum_kind(&kind)?)).await
-}
-
-async fn receipt(
-    parts: State<SiteParts>,
-    calling: Calling,
-    Path(id): Path<String>,
-) -> Result<Response, ProblemReply> {
-    document(parts, calling, id, Document::Receipt).await
-}
-
-async fn failures(
-    parts: State<SiteParts>,
-    calling: Calling,
-    Path(id): Path<String>,
-) -> Result<Response, ProblemReply> {
-    document(parts, calling, id, Document::Failures).await
 }
 
 async fn document(
@@ -443,14 +429,35 @@ async fn document(
     Ok(stream_file(file, "application/octet-stream"))
 }
 
+async fn piece_map(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+) -> Reply<PieceMap> {
+    work(parts, site, Duty::Work, move |parts, site| {
+        parts.manager.piece_map(id_of(&id)?, &Caller::site(site.clone()))
+    })
+    .await
+    .map(Json)
+}
+
+/// Query of an action. Fields of a later release are passed over.
+#[derive(Deserialize)]
+struct ActionQuery {
+    /// Time at which a paused transfer resumes by itself.
+    until: Option<Timestamp>,
+}
+
 async fn act(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
     Path((id, action)): Path<(String, String)>,
+    Query(ActionQuery { until }): Query<ActionQuery>,
 ) -> Reply<TransferReport> {
     work(parts, site, Duty::Work, move |parts, site| {
         let caller = Caller::site(site.clone());
-        let report = parts.manager.act(id_of(&id)?, action.parse()?, &caller)?;
+        let steering = Steering { action: action.parse()?, until };
+        let report = parts.manager.act(id_of(&id)?, steering, &caller)?;
         Ok(report.without_paths())
     })
     .await
@@ -803,4 +810,17 @@ fn id_of(text: &str) -> Result<TransferId, Problem> {
     text.parse().map_err(|error: penstock_proto::id::ParseIdError| {
         Problem::new(ProblemCode::Id, error.to_string())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a site of a later release may send fields that this one does not know.
+    #[test]
+    fn an_action_takes_unknown_fields() {
+        let uri = "/transfers/1/pause?until=2026-11-26T20:00:00Z&why=upgrade".parse().unwrap();
+        let Query(query) = Query::<ActionQuery>::try_from_uri(&uri).unwrap();
+        assert_eq!(query.until, Some("2026-11-26T20:00:00Z".parse().unwrap()));
+    }
 }

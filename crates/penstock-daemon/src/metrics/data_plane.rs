@@ -8,10 +8,10 @@ use penstock_peer::{
 use penstock_proto::id::PeerId;
 
 use super::table::{
-    BUFFERS, BUFFERS_MAX, BYTES, CONNECTIONS_AHEAD, DIALS_FAILED, HANDOVERS, LANES, LANES_LOST,
-    NAMELESS, PATH_RATE, PATH_ROUND_TRIP, PATH_UP, REPAIRS, REPORTS, REQUESTS_REFUSED,
-    RESENT_BYTES, SCANS, STAGE_SECONDS, STORE_CALL_SECONDS, STORE_CALLS, STORE_HANGING,
-    STORE_LOOKS, TASK_REQUESTS, TASKS, UNSYNCED,
+    ACTIVITY, BUFFERS, BUFFERS_MAX, BYTES, CONNECTIONS_AHEAD, DIALS_FAILED, HANDOVERS, LANES,
+    LANES_LOST, NAMELESS, PATH_RATE, PATH_ROUND_TRIP, PATH_UP, REPAIRS, REPORTS, REQUESTS_REFUSED,
+    RESENT_BYTES, SCANS, STORE_CALL_SECONDS, STORE_CALLS, STORE_HANGING, STORE_LOOKS,
+    TASK_REQUESTS, TASKS, UNSYNCED,
 };
 use super::{Part, Samples};
 
@@ -47,10 +47,6 @@ fn add_target(samples: &mut Samples, own: &PeerId, figures: &TargetFigures) {
         samples.count(&RESENT_BYTES, &[site, "entry-failed"], traffic.resent.entry_failed);
         samples.count(&REPAIRS, &[site], traffic.repairs);
         samples.count(&DIALS_FAILED, &[site], traffic.dials_failed);
-        let stages = [("wait", traffic.waited), ("work", traffic.worked), ("limit", traffic.held)];
-        for (stage, time) in stages {
-            samples.add(&STAGE_SECONDS, &[site, stage], time.as_secs_f64());
-        }
     }
     let queues = figures.queues;
     samples.count(&TASKS, &[], queues.tasks as u64);
@@ -86,6 +82,10 @@ fn add_traffic(samples: &mut Samples, direction: &str, site: &str, traffic: &Tra
     samples.count(&BYTES, &[direction, site], traffic.bytes);
     samples.count(&LANES_LOST, &[direction, site], traffic.lanes_lost);
     samples.count(&REQUESTS_REFUSED, &[direction, site], traffic.refusals);
+    for (activity, nanoseconds) in traffic.time.parts() {
+        let labels = [direction, site, activity.name()];
+        samples.add(&ACTIVITY, &labels, nanoseconds as f64 / 1e9);
+    }
 }
 
 /// Adds the paths. One that two interfaces share has one series: they have another local end.

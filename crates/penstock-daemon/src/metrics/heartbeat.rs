@@ -106,9 +106,11 @@ impl Heartbeats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the silence of each loop. May block while one is stuck.
-    pub(crate) fn silences(&self) -> Vec<(&'static str, Duration)> {
-        let silence = |watched: Arc<Watched>| Some((watched.name, (watched.silence)()?));
+    /// Returns the silence of each loop, and the longest one that it may have. May block while one
+    /// is stuck.
+    pub(crate) fn silences(&self) -> Vec<(&'static str, Duration, Duration)> {
+        let silence =
+            |watched: Arc<Watched>| Some((watched.name, (watched.silence)()?, watched.patience));
         self.all().into_iter().filter_map(silence).collect()
     }
 
@@ -146,7 +148,7 @@ mod tests {
         }
         assert!(idle.beaten.load(Ordering::Relaxed) >= 2);
         let silences = heartbeats.silences();
-        let names: Vec<_> = silences.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["stuck", "idle"]);
+        let shown: Vec<_> = silences.iter().map(|(name, _, most)| (*name, *most)).collect();
+        assert_eq!(shown, [("stuck", Duration::ZERO), ("idle", Duration::from_secs(3600))]);
     }
 }

@@ -3,21 +3,20 @@
 use std::fs;
 use std::sync::Arc;
 
-use penstock_sys::now_seconds;
+use penstock_sys::{LOOPBACK, now_seconds};
 use tokio::runtime::Handle;
 
 use super::heartbeat::Heartbeats;
 use super::requests::BLOCKING;
 use super::table::{
-    BLOCKING as BLOCKING_FAMILY, CPU, LOOP_SILENCE, MAX_FDS, NIC_BYTES, OPEN_FDS, RESIDENT,
-    RUNTIME_BUSY, RUNTIME_QUEUE, RUNTIME_TASKS, RUNTIME_WORKERS, START_TIME, THREADS, VIRTUAL,
+    BLOCKING as BLOCKING_FAMILY, CPU, CPUS, LOOP_SILENCE, LOOP_SILENCE_MAX, MAX_FDS, NIC_BYTES,
+    OPEN_FDS, RESIDENT, RUNTIME_BUSY, RUNTIME_QUEUE, RUNTIME_TASKS, RUNTIME_WORKERS, START_TIME,
+    THREADS, VIRTUAL,
 };
 use super::{Part, Samples};
 
 /// Network cards that are shown; containers may have very many.
 const NICS_MAX: usize = 64;
-/// The loop-back interface, over which nothing leaves the host.
-const LOOPBACK: &str = "lo";
 
 /// A runtime by its name.
 pub(crate) type NamedRuntime = (&'static str, Handle);
@@ -36,8 +35,9 @@ pub(crate) fn parts(runtimes: Vec<NamedRuntime>, heartbeats: Arc<Heartbeats>) ->
         samples.count(&BLOCKING_FAMILY, &["working"], working);
     });
     let loops = Part::new("loops", move |samples| {
-        for (name, silence) in heartbeats.silences() {
+        for (name, silence, patience) in heartbeats.silences() {
             samples.add(&LOOP_SILENCE, &[name], silence.as_secs_f64());
+            samples.add(&LOOP_SILENCE_MAX, &[name], patience.as_secs_f64());
         }
     });
     vec![process, loops]
@@ -45,6 +45,7 @@ pub(crate) fn parts(runtimes: Vec<NamedRuntime>, heartbeats: Arc<Heartbeats>) ->
 
 fn add_process(samples: &mut Samples) {
     samples.add(&CPU, &[], penstock_sys::cpu_seconds());
+    samples.count(&CPUS, &[], penstock_sys::available_cpus() as u64);
     // Pages, proc_pid_statm(5): virtual, resident.
     let page = rustix::param::page_size() as u64;
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -64,18 +65,11 @@ fn add_process(samples: &mut Samples) {
 }
 
 fn add_nics(samples: &mut Samples) {
-    let Ok(nics) = fs::read_dir("/sys/class/net") else { return };
-    let mut names: Vec<_> =
-        nics.filter_map(|nic| nic.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    for nic in names.iter().filter(|nic| *nic != LOOPBACK).take(NICS_MAX) {
-        for (direction, file) in [("in", "rx_bytes"), ("out", "tx_bytes")] {
-            let path = format!("/sys/class/net/{nic}/statistics/{file}");
-            let bytes = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
-            if let Some(bytes) = bytes {
-                samples.count(&NIC_BYTES, &[nic, direction], bytes);
-            }
-        }
+    let mut cards = penstock_sys::card_counters().unwrap_or_default();
+    cards.sort_by(|a, b| a.device.cmp(&b.device));
+    for card in cards.iter().filter(|card| card.device != LOOPBACK).take(NICS_MAX) {
+        samples.count(&NIC_BYTES, &[&card.device, "in"], card.received_bytes);
+        samples.count(&NIC_BYTES, &[&card.device, "out"], card.sent_bytes);
     }
 }
 
@@ -100,7 +94,8 @@ mod tests {
         add_process(&mut samples);
         add_runtime(&mut samples, &("test", Handle::current()));
         let text = format!("{samples:?}");
-        let families = [&CPU, &VIRTUAL, &RESIDENT, &OPEN_FDS, &MAX_FDS, &THREADS, &RUNTIME_WORKERS];
+        let families =
+            [&CPU, &CPUS, &VIRTUAL, &RESIDENT, &OPEN_FDS, &MAX_FDS, &THREADS, &RUNTIME_WORKERS];
         for family in families {
             assert!(text.contains(family.name), "{}: {text}", family.name);
         }

@@ -121,6 +121,10 @@ families! {
         "Transfers of this site that have not ended.";
     TRANSFERS_ENDED "penstock_transfers_ended_total" Counter Controller ["state"]
         "Transfers that have ended.";
+    TRANSFER_FAILURES "penstock_transfer_failures_total" Counter Controller ["code"]
+        "Transfers that have failed, by the code of the problem.";
+    FAILED_ITEMS "penstock_failed_items_total" Counter Controller []
+        "Items that failed in transfers that have ended.";
     LAST_DONE "penstock_last_transfer_done_timestamp_seconds" Gauge Controller []
         "Time at which a transfer was done last; absent before the first one of this controller.";
     TRANSFER_DURABLE "penstock_transfer_durable_bytes" Gauge Controller ["transfer", "source"]
@@ -169,8 +173,8 @@ families! {
         "Lanes that could not be opened.";
     REQUESTS_REFUSED "penstock_lane_refusals_total" Counter Each ["direction", "site"]
         "Requests over lanes that the source refused.";
-    STAGE_SECONDS "penstock_stage_seconds_total" Counter Each ["site", "stage"]
-        "Time of lanes that fetch, all together: waiting, working, held back by a limit.";
+    ACTIVITY "penstock_activity_seconds_total" Counter Each ["direction", "site", "activity"]
+        "Time of the threads of transfers; `cpu` and `cpu_wait` are parts of all others.";
     TASKS "penstock_tasks" Gauge Each []
         "Tasks that fetch and write at this peer.";
     TASK_REQUESTS "penstock_task_requests" Gauge Each ["state"]
@@ -280,6 +284,8 @@ families! {
     "Process":
     CPU "process_cpu_seconds_total" Counter Each []
         "CPU time of the daemon, in user and kernel mode.";
+    CPUS "penstock_cpus" Gauge Each []
+        "CPUs that the daemon may use.";
     RESIDENT "process_resident_memory_bytes" Gauge Each []
         "Resident memory of the daemon.";
     VIRTUAL "process_virtual_memory_bytes" Gauge Each []
@@ -301,7 +307,9 @@ families! {
     RUNTIME_BUSY "penstock_runtime_busy_seconds_total" Counter Each ["runtime"]
         "Time in which these threads worked, all together.";
     LOOP_SILENCE "penstock_loop_silence_seconds" Gauge Each ["loop"]
-        "Time since a loop of the daemon last moved; the watchdog has a limit for each.";
+        "Time since a loop of the daemon last moved.";
+    LOOP_SILENCE_MAX "penstock_loop_silence_max_seconds" Gauge Each ["loop"]
+        "Longest time that a loop may not move: then the watchdog restarts the daemon.";
     SCRAPE_PART_UP "penstock_scrape_part_up" Gauge Each ["part"]
         "Whether the families of this part of the daemon were there in time.";
     SERIES_LEFT_OUT "penstock_series_left_out" Gauge Each []

@@ -7,10 +7,10 @@ use penstock_controller::manager::ManagerFigures;
 use penstock_engine::queue::WaitCode;
 
 use super::table::{
-    ATTEMPTS_ENDED, ATTEMPTS_RUNNING, EVENT_LISTENERS, EVENT_RESETS, EVENTS, LAST_DONE,
-    QUEUE_LENGTH, QUEUE_WAIT, RETRIES, TRANSFER_DURABLE, TRANSFER_ERRORS, TRANSFER_FILES,
-    TRANSFER_FOUND, TRANSFER_LANES, TRANSFERS, TRANSFERS_ENDED, WEBHOOK_DELIVERIES,
-    WEBHOOK_WAITING,
+    ATTEMPTS_ENDED, ATTEMPTS_RUNNING, EVENT_LISTENERS, EVENT_RESETS, EVENTS, FAILED_ITEMS,
+    LAST_DONE, QUEUE_LENGTH, QUEUE_WAIT, RETRIES, TRANSFER_DURABLE, TRANSFER_ERRORS,
+    TRANSFER_FAILURES, TRANSFER_FILES, TRANSFER_FOUND, TRANSFER_LANES, TRANSFERS, TRANSFERS_ENDED,
+    WEBHOOK_DELIVERIES, WEBHOOK_WAITING,
 };
 use super::{Part, Samples};
 use crate::cluster::member::Member;
@@ -42,8 +42,13 @@ fn add(samples: &mut Samples, figures: &ManagerFigures) {
     }
     samples.count(&ATTEMPTS_RUNNING, &[], figures.attempts);
     samples.count(&ATTEMPTS_ENDED, &[], outcomes.attempts);
-    for (code, count) in &outcomes.retries {
-        samples.count(&RETRIES, &[code], *count);
+    samples.count(&FAILED_ITEMS, &[], outcomes.failed_items);
+    for (family, by_code) in
+        [(&TRANSFER_FAILURES, &outcomes.failures), (&RETRIES, &outcomes.retries)]
+    {
+        for (code, count) in by_code {
+            samples.count(family, &[code], *count);
+        }
     }
     if let Some(at) = outcomes.last_done {
         samples.count(&LAST_DONE, &[], at);

@@ -7,9 +7,11 @@
 //! (`drain`, `forget`) are the controller's ([`drain`]).
 
 pub(crate) mod audit;
+pub(crate) mod benchmarks;
 pub(crate) mod drain;
 pub(crate) mod probe;
 mod routes;
+pub(crate) mod statistics;
 pub(crate) mod stores;
 
 use std::collections::BTreeMap;
@@ -418,6 +420,26 @@ async fn ask<T: DeserializeOwned>(
     body: Option<Vec<u8>>,
     limit: Duration,
 ) -> Result<(T, Duration), AskError> {
+    ask_with((client, Delivery::Repeated), addresses, path, body, limit).await
+}
+
+/// The number of times that a peer may hear a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Delivery {
+    /// Once at most: the next address is tried only where there was no connection.
+    Once,
+    /// At each of its addresses, until one answers.
+    Repeated,
+}
+
+/// Asks as [`ask`] does.
+async fn ask_with<T: DeserializeOwned>(
+    (client, delivery): (&reqwest::Client, Delivery),
+    addresses: &[SocketAddr],
+    path: &str,
+    body: Option<Vec<u8>>,
+    limit: Duration,
+) -> Result<(T, Duration), AskError> {
     let until = Instant::now() + limit;
     let mut why = AskError::NoAddress;
     for &address in addresses {
@@ -445,8 +467,16 @@ async fn ask<T: DeserializeOwned>(
                 return Ok((http::decode(&body)?, took));
             }
             Ok((status, body)) => return Err(http::problem_of(status.as_u16(), &body).into()),
-            Err(error) if error.is_timeout() => why = AskError::TimedOut { address, limit },
-            Err(cause) => why = AskError::Broken { address, cause },
+            Err(cause) => {
+                let is_last = delivery == Delivery::Once && !cause.is_connect();
+                why = match cause.is_timeout() {
+                    true => AskError::TimedOut { address, limit },
+                    false => AskError::Broken { address, cause },
+                };
+                if is_last {
+                    break;
+                }
+            }
         }
     }
     Err(why)

@@ -24,6 +24,7 @@ use super::peer::RemotePeer;
 use crate::cluster::target_side::TargetSide;
 use crate::events::log::EventLog;
 use crate::leases::Leases;
+use crate::site::exports::Exports;
 use crate::site::store_cards::IN_MEMORY;
 
 /// The other peers of the site, as its controller sees them.
@@ -159,8 +160,8 @@ pub(super) fn seen_of<'a>(
 /// Who may take part in one run: this host and other peers that reach its store.
 pub(crate) struct SitePeers {
     pub(crate) own: Arc<dyn TargetPeer>,
-    /// Whether this host has the store, and that which is read.
-    pub(crate) has_store: bool,
+    /// Stores of this host, as they are configured now.
+    pub(crate) stores: Exports,
     pub(crate) store: Name,
     /// The store that they read from themselves: of the own site.
     pub(crate) reads: Option<Name>,
@@ -171,6 +172,11 @@ pub(crate) struct SitePeers {
 }
 
 impl SitePeers {
+    /// Returns whether this host has the store, and that which is read.
+    fn has_stores(&self) -> bool {
+        self.stores.has(&self.store) && self.reads.as_ref().is_none_or(|read| self.stores.has(read))
+    }
+
     /// Says who takes no part, once.
     fn tell(&self, left: BTreeMap<Name, String>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +198,7 @@ impl Peers for SitePeers {
         let read = self.reads.as_ref().map(|store| (store, seen_of(cards, store)));
         let drains = |peer: &Name| now.draining.iter().any(|mark| mark.peer == *peer);
         let mut members = Vec::new();
-        if self.has_store {
+        if self.has_stores() {
             members.push(Member {
                 name: self.others.own.peer.to_string(),
                 writer: WriterId::of(&self.others.own),
@@ -253,8 +259,8 @@ impl Peers for SitePeers {
 /// and sees it; else another peer's that has it.
 pub(crate) struct SiteTarget {
     pub(crate) own: Arc<dyn TargetPeer>,
-    /// Stores of this host.
-    pub(crate) stores: Vec<Name>,
+    /// Stores of this host, as they are configured now.
+    pub(crate) stores: Exports,
     pub(crate) others: Others,
 }
 
@@ -264,10 +270,9 @@ impl SiteTarget {
         let target = Arc::new(self);
         let site = Arc::clone(&target);
         let peers = move |store: &Name, reads: Option<&Name>| {
-            let has = |store: &Name| site.stores.contains(store);
             let peers = SitePeers {
                 own: Arc::clone(&site.own),
-                has_store: has(store) && reads.is_none_or(has),
+                stores: site.stores.clone(),
                 store: store.clone(),
                 reads: reads.cloned(),
                 others: site.others.clone(),
@@ -280,7 +285,7 @@ impl SiteTarget {
     }
 
     fn of(&self, store: &Name) -> Arc<dyn TargetPeer> {
-        let has = self.stores.contains(store) && !self.others.lacks(store);
+        let has = self.stores.has(store) && !self.others.lacks(store);
         let other = if has { None } else { self.others.with_store(store) };
         // The own one says that a store is not known, too.
         other.map_or_else(|| Arc::clone(&self.own), |card| Arc::new(self.others.remote(&card)))
@@ -313,7 +318,7 @@ impl TargetPeer for SiteTarget {
     }
 
     fn expect_source(&self, store: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
-        if self.stores.contains(store) {
+        if self.stores.has(store) {
             self.own.expect_source(store, site, peers, lanes_max);
         }
     }

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use super::call::Waiting;
 use super::peer::RemotePeer;
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
+use crate::site::exports::Exports;
 
 /// How often a peer is asked for a scan that it is taking up: each time it answers within ten
 /// seconds or so, and pages that it has read are not read again.
@@ -36,8 +37,8 @@ const OPENINGS_MAX: usize = 100;
 /// The source side of the site.
 pub(crate) struct SiteSource {
     own: Arc<SourceService>,
-    /// Stores of this host.
-    stores: Vec<Name>,
+    /// Stores of this host, as they are configured now.
+    stores: Exports,
     others: Others,
     /// Where scans are kept, for all peers of the site.
     scans: PathBuf,
@@ -121,7 +122,7 @@ impl SiteSource {
     /// That of a host with these stores; scans are kept below `scans`.
     pub(crate) fn new(
         own: Arc<SourceService>,
-        stores: Vec<Name>,
+        stores: Exports,
         others: Others,
         scans: PathBuf,
     ) -> Self {
@@ -289,7 +290,7 @@ impl SiteSource {
 
     /// Whether this host can list a store itself: it has it, and sees it if anybody does.
     fn has(&self, store: &Name) -> bool {
-        self.stores.contains(store) && !self.others.lacks(store)
+        self.stores.has(store) && !self.others.lacks(store)
     }
 
     /// Opens a data set here that another peer has listed, and that no other can list now. Blocks

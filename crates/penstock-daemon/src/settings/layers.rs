@@ -160,12 +160,13 @@ impl Layers {
         &self.directory
     }
 
-    /// Returns the main file.
+    /// Returns the main file. One of the system without a setting, as packages install it, does
+    /// not count.
     pub fn main_file(&self) -> PathBuf {
         let own = self.directory.join(FILE_NAME);
         let system = self.system.as_ref().map(|system| system.join(FILE_NAME));
         match system {
-            Some(system) if !own.exists() && system.exists() => system,
+            Some(system) if !own.exists() && has_settings(&system) => system,
             _ => own,
         }
     }
@@ -297,7 +298,7 @@ impl Layers {
         for (key, flag, value) in &self.flags {
             tree.set(key, value.clone(), &Origin::Flag(flag));
         }
-        let config: Option<Config> = read(&mut tree, &mut faults);
+        let config: Option<Config> = read(&mut tree, SETTINGS, &mut faults);
         if let Some(config) = &config {
             self.judge(config, &tree, depth, &mut faults);
         }
@@ -398,6 +399,15 @@ fn add_file(tree: &mut Node, path: PathBuf, text: String, faults: &mut Vec<Setti
                 faults.push(fault(FaultLevel::Error, &at, message.trim_end()));
             }
         }
+    }
+}
+
+/// Returns whether a file has more than comments. One that cannot be read may have.
+fn has_settings(file: &Path) -> bool {
+    let is_setting = |line: &str| !line.is_empty() && !line.starts_with('#');
+    match fs::read_to_string(file) {
+        Ok(text) => text.lines().map(str::trim).any(is_setting),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 

@@ -20,5 +20,6 @@ mod tree;
 
 pub(crate) use layers::Stamp;
 pub use layers::{Layers, LoadError, Loaded, listed};
+pub use reading::read_document;
 pub use reload::{Merged, merge};
 pub use table::{Kind, SETTINGS, Setting, find};

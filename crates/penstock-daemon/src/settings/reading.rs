@@ -3,13 +3,17 @@
 //! serde stops at the first fault. So the value with the fault is taken out of the tree, and the
 //! rest is read again, until nothing is wrong any more. The types alone say which keys there are.
 
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
 use penstock_api::rest::request_body::nearest;
 use penstock_api::settings::{FaultLevel, SettingFault};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
-use super::table::{SETTINGS, Setting, name_of};
-use super::tree::{Node, Origin, Place, Step};
+use super::table::{Setting, name_of};
+use super::tree::{Node, Origin, Place, SourceFile, Step, steps};
 
 /// Faults that are listed at most; a file with more is no configuration.
 pub(super) const FAULTS_MAX: usize = 100;
@@ -34,9 +38,38 @@ pub(super) fn fault(level: FaultLevel, at: &Origin, message: impl Into<String>) 
     }
 }
 
+/// Reads another file in the form of the configuration. `path` is only named in faults; `check`
+/// returns the faults that the types do not show, each with its key, as `datasets[2]`.
+///
+/// # Errors
+/// All its faults, each with its place.
+pub fn read_document<T: DeserializeOwned>(
+    path: &Path,
+    text: &str,
+    check: impl FnOnce(&T) -> Vec<(String, String)>,
+) -> Result<T, Vec<SettingFault>> {
+    let file = Arc::new(SourceFile { path: path.to_owned(), text: text.to_owned() });
+    let mut faults = Vec::new();
+    let mut tree = Node::parse(&file).map_err(|found| {
+        let fault = |(span, message): (Range<usize>, String)| {
+            let at = Origin::File(Place::of(&file, span.start));
+            fault(FaultLevel::Error, &at, message.trim_end())
+        };
+        found.into_iter().map(fault).collect::<Vec<_>>()
+    })?;
+    let document = read(&mut tree, &[], &mut faults);
+    let wrong = document.as_ref().filter(|_| faults.is_empty()).map(check).unwrap_or_default();
+    faults.extend(wrong.into_iter().map(|(key, message)| {
+        fault(FaultLevel::Error, &tree.nearest(&steps(&key)).origin, message)
+    }));
+    document.filter(|_| faults.is_empty()).ok_or(faults)
+}
+
 /// Reads a tree, and takes out of it what cannot be read. Returns nothing if too much is wrong.
+/// `settings` are the keys to which a misplaced one may belong.
 pub(super) fn read<T: DeserializeOwned>(
     tree: &mut Node,
+    settings: &[Setting],
     faults: &mut Vec<SettingFault>,
 ) -> Option<T> {
     let mut removed: Vec<Vec<Step>> = Vec::new();
@@ -58,7 +91,8 @@ pub(super) fn read<T: DeserializeOwned>(
         // Its fault is listed already, and is not that it is missing.
         if field.is_none_or(|field| !removed.contains(&field)) {
             let node = tree.nearest(&path);
-            faults.push(unreadable(node, &name_of(&written), inner.message().trim_end()));
+            let message = inner.message().trim_end();
+            faults.push(unreadable(node, &name_of(&written), message, settings));
         }
         match (path.is_empty(), missing) {
             // The two names that a configuration must have; any text is one until it is there.
@@ -76,14 +110,14 @@ pub(super) fn read<T: DeserializeOwned>(
 }
 
 /// Returns the fault of a value that serde has rejected, of that name.
-fn unreadable(node: &Node, name: &str, message: &str) -> SettingFault {
+fn unreadable(node: &Node, name: &str, message: &str, settings: &[Setting]) -> SettingFault {
     let error = |at: &Origin, message: String| fault(FaultLevel::Error, at, message);
     if let Some(key) = quoted(message, "unknown field ") {
         let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
         let mut fault = error(&node.key, format!("unknown key `{key}`"));
         fault.nearest = nearest(key, known.iter().copied()).map(str::to_owned);
         if fault.nearest.is_none() {
-            fault.hint = elsewhere(key, &known);
+            fault.hint = elsewhere(key, &known, settings);
         }
         return fault;
     }
@@ -100,9 +134,9 @@ fn quoted<'a>(message: &'a str, begin: &str) -> Option<&'a str> {
 }
 
 /// Says where a key belongs that another table has, or else which keys there are.
-fn elsewhere(key: &str, known: &[&str]) -> String {
+fn elsewhere(key: &str, known: &[&str], settings: &[Setting]) -> String {
     let last = |setting: &&Setting| setting.key.rsplit('.').next() == Some(key);
-    match SETTINGS.iter().find(last) {
+    match settings.iter().find(last) {
         Some(setting) => match setting.key.rsplit_once('.') {
             Some(("accounts[]", _)) => {
                 format!("`{key}` belongs in the table `[accounts.SITE]` of a paired site")

@@ -60,21 +60,13 @@ impl Merged {
         let named = |stores: &[StoreConfig], like: &StoreConfig| {
             stores.iter().find(|store| store.name == like.name).cloned()
         };
-        // Of several peers the controller shares work out by the stores that each had at first.
-        let come_and_go = match &now.cluster {
-            None => TakenBy::Reload,
-            Some(_) => TakenBy::Restart,
-        };
         let gone = now.stores.iter().filter(|store| named(&next.stores, store).is_none());
-        let gone: Vec<_> = gone.cloned().collect();
-        gone.iter().for_each(|store| self.note(format!("store[{}]", store.name), come_and_go));
+        gone.for_each(|store| self.taken.push(format!("store[{}]", store.name)));
         let mut stores = Vec::new();
         for new in &next.stores {
             let Some(old) = named(&now.stores, new) else {
-                self.note(format!("store[{}]", new.name), come_and_go);
-                if come_and_go == TakenBy::Reload {
-                    stores.push(new.clone());
-                }
+                self.taken.push(format!("store[{}]", new.name));
+                stores.push(new.clone());
                 continue;
             };
             let (before, after) = (toml::Value::try_from(&old)?, toml::Value::try_from(new)?);
@@ -100,9 +92,6 @@ impl Merged {
                 io,
                 account,
             });
-        }
-        if come_and_go == TakenBy::Restart {
-            stores.extend(gone);
         }
         self.config.stores = stores;
         Ok(())
@@ -138,7 +127,8 @@ mod tests {
         let merged = merge(&old, &new).unwrap();
         let taken = ["running_max", "web.listen", "store[gone]", "store[raw].write", "store[new]"];
         assert_eq!(merged.taken, taken);
-        assert_eq!(merged.kept, ["listen", "store[raw].path"]);
+        let kept = vec!["listen".to_owned(), "store[raw].path".to_owned()];
+        assert_eq!(merged.kept, kept);
         let config = merged.config;
         assert_eq!((config.running_max, config.listen), (9, old.listen));
         assert_eq!(
@@ -149,8 +139,9 @@ mod tests {
         let cluster = "[cluster]\netcd = [\"https://h:1\"]\njournal = \"/j\"\n";
         let (one, two) = (format!("{OLD}{cluster}"), format!("{text}{cluster}"));
         let merged = merge(&toml::from_str(&one).unwrap(), &toml::from_str(&two).unwrap()).unwrap();
-        assert_eq!(merged.kept, ["listen", "store[gone]", "store[raw].path", "store[new]"]);
-        assert_eq!(merged.config.stores.len(), 2, "stores neither come nor go among peers");
+        assert_eq!((merged.taken, merged.kept), (taken.map(str::to_owned).into(), kept));
+        let names = merged.config.stores.iter().map(|store| store.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["raw", "new"], "they come and go among peers too");
         let text = format!("{OLD}[accounts.hpc]\nall = \"xfer\"\n[audit]\nkeep = \"9d\"\n");
         let text = format!("{text}[auth]\npassword = false\n");
         let merged = merge(&old, &toml::from_str(&text).unwrap()).unwrap();

@@ -315,6 +315,7 @@ pub(super) fn host_remarks(config: &Config, directory: &Path) -> Vec<Remark> {
 fn account_remarks(config: &Config) -> Vec<Remark> {
     let auth = &config.auth;
     let has_group = |name: &str| !matches!(penstock_sys::find_group(name.as_bytes()), Ok(None));
+    let has_account = |name: &str| !matches!(penstock_sys::find_user(name.as_bytes()), Ok(None));
     let mut remarks = Vec::new();
     if let Some(group) = auth.socket_group.as_ref().filter(|group| !has_group(group.as_str())) {
         let text = format!("this host has no group `{group}`: `groupadd --system {group}`");
@@ -325,7 +326,7 @@ fn account_remarks(config: &Config) -> Vec<Remark> {
         remarks.push(warning(format!("auth.unix.@{group}"), text));
     }
     let accounts = auth.unix.accounts();
-    for account in accounts.filter(|it| penstock_sys::user_number(it.as_bytes()).is_none()) {
+    for account in accounts.filter(|account| !has_account(account)) {
         let text = format!("this host has no account `{account}`");
         remarks.push(warning(format!("auth.unix.{account}"), text));
     }

@@ -128,7 +128,7 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "none",
         Reload,
-        "prefixes of proxies whose header `X-Forwarded-For` is believed",
+        "prefixes of proxies whose headers `X-Forwarded-For` and `X-Forwarded-Prefix` are believed",
     ),
     setting("auth.password", Switch, "true", Reload, "log-in by name and password"),
     setting(

@@ -16,7 +16,8 @@ use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::{
-    Action, DirectoryRequest, EntriesQuery, EntryList, EntryView, SiteStoreView, TransferPatch,
+    DirectoryRequest, EntriesQuery, EntryList, EntryView, PieceMap, SiteStoreView, Steering,
+    StoreUsage, TransferPatch,
 };
 use penstock_api::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest, WishedDigests};
 use penstock_api::site::{
@@ -444,7 +445,8 @@ impl Sites {
         limit: Duration,
     ) -> Result<Vec<SiteStoreView>, Problem> {
         let call = Call::new(site, Method::GET, "/stores".to_owned());
-        self.get(&Call { deadline: limit, ..call }).map_err(|problem| cannot_list(site, problem))
+        self.get(&Call { deadline: limit, ..call })
+            .map_err(|problem| too_old(site, "list its stores", problem))
     }
 
     /// A part of the entries of a directory in a store of a site. Blocks as [`Sites::stores`] does.
@@ -462,10 +464,25 @@ impl Sites {
             deadline: limit,
             ..Call::new(site, Method::POST, format!("/stores/{store}/entries"))
         };
-        let list: EntryList = self.get(&call).map_err(|problem| cannot_list(site, problem))?;
+        let list: EntryList =
+            self.get(&call).map_err(|problem| too_old(site, "list its stores", problem))?;
         // A name of another site is one component, whatever that site says.
         let is_name = |entry: &EntryView| name::is_component(&entry.name.0);
         Ok(EntryList { items: list.items.into_iter().filter(is_name).collect(), ..list })
+    }
+
+    /// Returns how full a store of a site is. Blocks as [`Sites::stores`] does.
+    ///
+    /// # Errors
+    /// Those of [`Sites::entries`].
+    pub(crate) fn usage(
+        &self,
+        (site, store): (&Name, &Name),
+        limit: Duration,
+    ) -> Result<StoreUsage, Problem> {
+        let call = Call::new(site, Method::GET, format!("/stores/{store}/usage"));
+        let asked = self.get(&Call { deadline: limit, ..call });
+        asked.map_err(|problem| too_old(site, "tell how full its stores are", problem))
     }
 
     /// Makes a directory in a store of a site. Blocks as [`Sites::stores`] does.
@@ -483,7 +500,7 @@ impl Sites {
             deadline: limit,
             ..Call::new(site, Method::POST, format!("/stores/{store}/directories"))
         };
-        self.call(&call).map(drop).map_err(|problem| cannot_list(site, problem))
+        self.call(&call).map(drop).map_err(|problem| too_old(site, "list its stores", problem))
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Problem> {
@@ -491,12 +508,12 @@ impl Sites {
     }
 }
 
-/// Says that a site has no such path because it runs an older release.
-fn cannot_list(site: &Name, problem: Problem) -> Problem {
+/// Returns the problem of a site that has no such path because its older release cannot `act`.
+fn too_old(site: &Name, act: &str, problem: Problem) -> Problem {
     if problem.code != ProblemCode::NotFound {
         return problem;
     }
-    let title = format!("site `{site}` runs an older Penstock that cannot list its stores");
+    let title = format!("site `{site}` runs an older Penstock that cannot {act}");
     Problem::new(ProblemCode::Version, title).hint("upgrade the daemons of that site")
 }
 
@@ -708,6 +725,19 @@ impl SiteClient for Sites {
         self.get(&Call::new(site, Method::GET, format!("/transfers/{id}")))
     }
 
+    fn piece_map(&self, site: &Name, id: TransferId) -> Result<PieceMap, Problem> {
+        self.get(&Call::new(site, Method::GET, format!("/transfers/{id}/pieces"))).map_err(
+            |problem| match problem.code {
+                ProblemCode::NotFound => {
+                    let title = format!("site `{site}` runs an older Penstock without piece maps");
+                    Problem::new(ProblemCode::Version, title)
+                        .hint("upgrade the daemons of that site")
+                }
+                _ => problem,
+            },
+        )
+    }
+
     fn news(
         &self,
         site: &Name,
@@ -722,8 +752,14 @@ impl SiteClient for Sites {
         self.get(&Call { deadline, ..Call::new(site, Method::GET, path) })
     }
 
-    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferReport, Problem> {
-        let path = format!("/transfers/{id}/{}", action.as_str());
+    fn act(
+        &self,
+        site: &Name,
+        id: TransferId,
+        Steering { action, until }: Steering,
+    ) -> Result<TransferReport, Problem> {
+        let until = until.map(|until| format!("?until={until}")).unwrap_or_default();
+        let path = format!("/transfers/{id}/{}{until}", action.as_str());
         self.get(&Call::new(site, Method::POST, path))
     }
 
@@ -897,7 +933,7 @@ mod tests {
     #[test]
     fn an_older_release_cannot_list() {
         let site = "lab".parse().unwrap();
-        let of = |code| cannot_list(&site, Problem::new(code, "no"));
+        let of = |code| too_old(&site, "list its stores", Problem::new(code, "no"));
         let older = of(ProblemCode::NotFound);
         assert_eq!(older.code, ProblemCode::Version);
         assert!(older.title.contains("`lab` runs an older Penstock"), "{older}");

@@ -32,6 +32,8 @@ pub(super) struct NotifyCommand {
     kinds: Vec<WebhookKind>,
     /// Numbers of the user and group that it runs as; `None` leaves those of the daemon.
     user: Option<(u32, u32)>,
+    /// [`RUN_MAX`], but in tests.
+    run_max: Duration,
 }
 
 impl NotifyCommand {
@@ -42,7 +44,7 @@ impl NotifyCommand {
     pub(super) fn of(config: &NotifyConfig) -> anyhow::Result<Self> {
         let name = NOTIFY_COMMAND.parse().context("the name of `notify.command`")?;
         let (words, kinds) = (config.command.clone(), config.kinds()?);
-        Ok(Self { name, words, kinds, user: config.account()? })
+        Ok(Self { name, words, kinds, user: config.account()?, run_max: RUN_MAX })
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -83,7 +85,8 @@ impl NotifyCommand {
             command.gid(group).uid(user);
         }
         let mut child = command.spawn().map_err(|error| format!("`{}`: {error}", self.words[0]))?;
-        let status = wait(&mut child).map_err(|error| format!("`{}`: {error}", self.words[0]))?;
+        let ended = wait(&mut child, self.run_max);
+        let status = ended.map_err(|error| format!("`{}`: {error}", self.words[0]))?;
         if status.success() {
             return Ok(());
         }
@@ -108,12 +111,12 @@ fn files(body: &[u8]) -> io::Result<(File, File, File)> {
     Ok((input, errors, read))
 }
 
-/// Waits for the end of a process, or kills its group after [`RUN_MAX`] (pidfd_open(2), poll(2)).
-fn wait(child: &mut Child) -> Result<ExitStatus, String> {
+/// Waits for the end of a process, or kills its group after `run_max` (pidfd_open(2), poll(2)).
+fn wait(child: &mut Child, run_max: Duration) -> Result<ExitStatus, String> {
     let pid = Pid::from_child(child);
     let failed = |error: Errno| format!("cannot be watched: {error}");
     let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
-    let end = Instant::now() + RUN_MAX;
+    let end = Instant::now() + run_max;
     let is_late = loop {
         let left = end.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
@@ -127,16 +130,26 @@ fn wait(child: &mut Child) -> Result<ExitStatus, String> {
         let _ = kill_process_group(pid, Signal::KILL);
     }
     let status = child.wait().map_err(|error| error.to_string())?;
-    if is_late { Err(format!("did not end within {} s", RUN_MAX.as_secs())) } else { Ok(status) }
+    if is_late {
+        Err(format!("did not end within {} s", run_max.as_secs_f64()))
+    } else {
+        Ok(status)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+
     use super::*;
 
     fn of(words: &[&str]) -> NotifyCommand {
         let words = words.iter().map(|&word| word.to_owned()).collect();
-        NotifyCommand { name: "n".parse().unwrap(), words, kinds: Vec::new(), user: None }
+        let (name, kinds, run_max) = ("n".parse().unwrap(), Vec::new(), RUN_MAX);
+        NotifyCommand { name, words, kinds, user: None, run_max }
     }
 
     fn command(script: &str) -> NotifyCommand {
@@ -163,6 +176,34 @@ mod tests {
     fn a_command_may_leave_its_input() {
         let body = vec![b'x'; 64 << 10];
         command("exit 0").run_here(&body).unwrap();
+    }
+
+    /// Promise (f): a command that does not end is killed after its time, with all that it has
+    /// started, and its failure says so.
+    #[test]
+    fn f_a_command_that_hangs_is_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = directory.path().join("held");
+        mknodat(CWD, &held, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let mut end = File::options();
+        end.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let mut end = end.open(&held).unwrap();
+        // The process in the background holds the FIFO open for as long as it lives.
+        let script = format!("sleep 600 > {} & wait", held.display());
+        let hangs = NotifyCommand { run_max: Duration::from_millis(200), ..command(&script) };
+        let error = hangs.run_here(b"").unwrap_err();
+        assert_eq!(error, "`/bin/sh`: did not end within 0.2 s");
+        loop {
+            match end.read(&mut [0]) {
+                Ok(bytes) => break assert_eq!(bytes, 0, "nobody writes"),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+            let patience = Timespec { tv_sec: 60, tv_nsec: 0 };
+            let ready = poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&patience)).unwrap();
+            assert_eq!(ready, 1, "a process of the command lives on");
+        }
+        assert_eq!(RUN_MAX.as_secs(), 60, "docs/webhooks.md says so");
     }
 
     /// Promise: a command that writes much to standard error ends all the same.

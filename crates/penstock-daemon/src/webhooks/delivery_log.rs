@@ -38,9 +38,9 @@ impl DeliveryLog {
         let mut kept = VecDeque::new();
         for name in FILES.iter().rev() {
             let Ok(file) = File::open(directory.join(name)) else { continue };
-            for line in BufReader::new(file).lines().map_while(Result::ok) {
+            for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
                 // A line that a crash has cut holds no attempt.
-                let Ok(delivery) = serde_json::from_str(&line) else { continue };
+                let Ok(delivery) = serde_json::from_slice(&line) else { continue };
                 push(&mut kept, delivery);
             }
         }
@@ -84,9 +84,13 @@ impl DeliveryLog {
         let (file, bytes) = match &mut inner.file {
             Some(open) => open,
             none => {
-                let file =
+                let mut file =
                     OpenOptions::new().create(true).append(true).mode(0o600).open(&newest)?;
                 let bytes = file.metadata()?.len();
+                // A crash may have cut the last line.
+                if bytes > 0 {
+                    file.write_all(b"\n")?;
+                }
                 none.insert((file, bytes))
             }
         };
@@ -124,6 +128,24 @@ mod tests {
             error: "x".repeat(500),
             took_ms: 3,
         }
+    }
+
+    /// Promise: a line that a crash has cut, within a character too, takes no other attempt away.
+    #[test]
+    fn a_cut_line_takes_no_other_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILES[0]);
+        let cut = [b"{\"error\":\"".as_slice(), &[0xc3]].concat();
+        let good = serde_json::to_vec(&delivery("ops", 1)).unwrap();
+        fs::write(&path, [cut.as_slice(), b"\n", &good, b"\n", &cut].concat()).unwrap();
+        let of_ops = |log: &DeliveryLog| {
+            let last = log.last(&"ops".parse().unwrap(), 9);
+            last.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>()
+        };
+        let log = DeliveryLog::open(directory.path());
+        assert_eq!(of_ops(&log), ["msg_1"]);
+        log.add(delivery("ops", 2));
+        assert_eq!(of_ops(&DeliveryLog::open(directory.path())), ["msg_2", "msg_1"]);
     }
 
     /// Promise (g): the log is bounded in memory and on the disk, and a daemon that starts again

@@ -44,6 +44,8 @@ enum News {
     Now,
     /// It is among those that were stored; those before a mark are told already.
     SinceMark,
+    /// The same, of a transfer that another site owns, whose clock gives the time.
+    OfOtherSite,
 }
 
 /// An attempt that has ended.
@@ -140,9 +142,13 @@ impl Dispatcher {
             let state = Arc::clone(&self.state);
             let page = reading(move || state.overview(ListOrder::NewestFirst, after, PAGE)).await?;
             after = page.last().map(Listed::key);
-            for view in page.iter().map(view_of) {
+            for listed in &page {
+                let (view, news) = match listed {
+                    Listed::Own(record) => (record.brief(), News::SinceMark),
+                    Listed::Stub(stub) => (of_stub(stub), News::OfOtherSite),
+                };
                 if ended_ms(&view).saturating_add(OVERLAP_MS) > mark {
-                    self.add(&view, News::SinceMark);
+                    self.add(&view, news);
                 }
             }
             if page.len() < PAGE {
@@ -172,7 +178,14 @@ impl Dispatcher {
         let (now, at) = (Instant::now(), ended_ms(view).min(now_ms()));
         for (name, receiver) in &mut self.receivers {
             let is_told = at.saturating_add(OVERLAP_MS) <= receiver.hook.delivered_ms;
-            if news == News::SinceMark && is_told {
+            // By the site's own clock the overlap does not reach back before its creation.
+            let is_earlier = at < receiver.hook.created.saturating_mul(1000);
+            let is_old = match news {
+                News::Now => false,
+                News::SinceMark => is_told || is_earlier,
+                News::OfOtherSite => is_told,
+            };
+            if is_old {
                 continue;
             }
             self.are_marks_new = true;
@@ -275,13 +288,6 @@ async fn reading<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let work = move || work().map_err(Problem::from);
     crate::http::reply::blocking(work).await.map_err(|reply| reply.0)
-}
-
-fn view_of(listed: &Listed) -> TransferReport {
-    match listed {
-        Listed::Own(record) => record.brief(),
-        Listed::Stub(stub) => of_stub(stub),
-    }
 }
 
 /// Returns a transfer that another site owns, as one of its user here.

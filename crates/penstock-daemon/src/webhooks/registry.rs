@@ -22,7 +22,7 @@ use super::receiver::{Attempt, Sender};
 use crate::events::log::{EventLog, now_ms};
 use crate::site::context::Site;
 
-/// Webhooks of a site.
+/// Webhooks of a site, beside the command.
 const WEBHOOKS_MAX: usize = 100;
 /// Most attempts in one answer.
 const DELIVERIES_MAX: usize = 500;
@@ -99,7 +99,8 @@ impl Webhooks {
         let state = self.site.state();
         let hooks = state.webhooks()?;
         let known = hooks.iter().find(|hook| hook.name == *name).cloned();
-        if known.is_none() && hooks.len() >= WEBHOOKS_MAX {
+        let others = hooks.iter().filter(|hook| hook.name.as_str() != NOTIFY_COMMAND).count();
+        if known.is_none() && others >= WEBHOOKS_MAX {
             let title = format!("the site has {WEBHOOKS_MAX} webhooks");
             let problem = Problem::new(ProblemCode::TooMany, title);
             return Err(problem.hint("remove some with `penstock webhook remove`"));
@@ -356,4 +357,53 @@ fn check_name(name: &Name) -> Result<(), Problem> {
     }
     let title = format!("`{NOTIFY_COMMAND}` stands for `notify.command` of the configuration");
     Err(Problem::new(ProblemCode::Name, title).hint("change the table `[notify]` instead"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use penstock_api::webhook::WebhookKind;
+
+    use super::*;
+    use crate::site::context::tests::site_of;
+
+    fn webhooks(directory: &Path) -> Arc<Webhooks> {
+        let allow = "[webhook]\nallow = [\"https://hooks.lab.example/\"]\n";
+        let site = Arc::new(site_of(directory, allow));
+        let events = EventLog::open(directory, &site.config.peer);
+        Webhooks::new(site, events).unwrap()
+    }
+
+    fn settings(path: &str) -> WebhookSettings {
+        WebhookSettings {
+            url: format!("https://hooks.lab.example/{path}"),
+            kinds: vec![WebhookKind::Done],
+            user: None,
+            include_paths: false,
+            disabled: false,
+        }
+    }
+
+    /// Promise (g): a site has at most 100 webhooks, beside its command. Those that it has can be
+    /// changed, and one that goes makes room.
+    #[test]
+    fn g_webhooks_are_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let webhooks = webhooks(directory.path());
+        let name = |number: usize| format!("hook{number}").parse::<Name>().unwrap();
+        let command = new_hook(NOTIFY_COMMAND.parse().unwrap(), settings("command"));
+        webhooks.site.state().put_webhook(&command).unwrap();
+        for number in 0..WEBHOOKS_MAX {
+            assert!(webhooks.put(&name(number), settings("a")).unwrap().1, "{number}");
+        }
+        let refused = webhooks.put(&name(WEBHOOKS_MAX), settings("a")).unwrap_err();
+        assert_eq!(refused.code, ProblemCode::TooMany);
+        assert_eq!(refused.title, "the site has 100 webhooks");
+        let (changed, is_new) = webhooks.put(&name(7), settings("b")).unwrap();
+        assert!(changed.settings == settings("b") && !is_new && changed.secret.is_none());
+        webhooks.remove(&name(7)).unwrap();
+        webhooks.put(&name(WEBHOOKS_MAX), settings("a")).unwrap();
+        assert_eq!(webhooks.list().unwrap().items.len(), WEBHOOKS_MAX + 1);
+    }
 }

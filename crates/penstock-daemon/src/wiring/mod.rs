@@ -18,7 +18,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use penstock_api::fence::Fence;
 use penstock_api::rest::SOCKET_NAME;
-use penstock_cluster::state::SqliteState;
+use penstock_cluster::state::{SqliteState, StateError};
 
 use account_socket::AccountSocket;
 use penstock_net::trust::{PeerCertificate, Purpose, server_config};
@@ -52,6 +52,7 @@ use crate::http::router::ClusterRouter;
 use crate::http::socket::accounts::AccountService;
 use crate::http::socket::{self, LocalUsers};
 use crate::operations::audit::AuditTrail;
+use crate::operations::benchmarks::Benchmarks;
 use crate::operations::stores::StoreBrowser;
 use crate::operations::{Operate, OperateParts};
 use crate::peer_client::client::PeerClient;
@@ -142,6 +143,19 @@ fn load_keys(config: &Config, directory: &Path) -> anyhow::Result<(OwnKeys, Peer
     Ok((keys, identity))
 }
 
+/// Returns the failure for a state that cannot be opened.
+fn unusable(error: StateError) -> Failure {
+    let is_later = matches!(error, StateError::Version { .. });
+    let failure = Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error);
+    match is_later {
+        true => failure.hint(
+            "install the release that wrote it, or restore a backup of the site directory from \
+             before the upgrade",
+        ),
+        false => failure,
+    }
+}
+
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
@@ -149,9 +163,7 @@ fn load_keys(config: &Config, directory: &Path) -> anyhow::Result<(OwnKeys, Peer
 pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<ExitCode> {
     let (config, directory) = (loaded.config.clone(), layers.directory().to_owned());
     let (keys, identity) = load_keys(&config, &directory)?;
-    let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
-        Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
-    })?;
+    let state = SqliteState::open(&directory.join("state.db")).map_err(unusable)?;
     let state = Arc::new(state);
     let listener = bind(&config)?;
     let bound = listener.local_addr().context("cannot determine the own address")?;
@@ -179,7 +191,7 @@ pub(super) async fn serve(loaded: Loaded, layers: Layers) -> anyhow::Result<Exit
     let mut signals = Signals::watch()?;
     let (own_users, socket) = bind_socket(&directory)?;
     let web = web_api::runtime()?;
-    let watched = Watched::new(&site, &[("local", own_users), ("web", web)]);
+    let watched = Watched::new(&site, &[("local", own_users), ("web", web)])?;
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
     let port_tls = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
     let (stop, stopped) = watch::channel(false);
@@ -260,12 +272,13 @@ async fn expire_audit(log: Arc<AuditLog>, keep: KeepDays, mut stopped: watch::Re
 }
 
 /// Exports the stores of each new configuration, judges sessions by its limits, and has the
-/// controller, while it is this peer, take its own.
+/// controller, while it is this peer, take its own. The other peers of the site hear of the stores.
 fn follow_reloads(site: &Site, member: &Arc<Member>) {
     let (exports, member) = (site.exports.clone(), Arc::clone(member));
     let authentication = Arc::clone(&site.authentication);
     site.settings.on_reload(Box::new(move |config| {
         exports.take(config);
+        member.note_stores_changed();
         authentication.set_session_limits(config.auth.session_limits());
         if let Some(controller) = member.controller() {
             controller.manager.set_running_max(config.running_max);
@@ -378,12 +391,10 @@ impl Faces {
         let client = PeerClient::new(&site)?;
         let leadership = match site.config.cluster.clone() {
             None => Leadership::Sole(Sole::new(&site, state)?),
-            Some(settings) => Leadership::Elected(Election::join(
-                &controller_parts,
-                settings,
-                state,
-                client.clone(),
-            )?),
+            Some(settings) => {
+                let joined = Election::join(&controller_parts, settings, state, client.clone());
+                Leadership::Elected(joined?)
+            }
         };
         let (target, service) = (Arc::clone(&operate.target), Arc::clone(&operate.source));
         let served = Arc::clone(&service);
@@ -397,7 +408,6 @@ impl Faces {
         });
         let operate = Arc::new(Operate::new(operate, Arc::clone(&member))?);
         let users = Arc::new(Users::new(Arc::clone(&member.parts.site)));
-        let operate_here = Arc::clone(&operate);
         let lister = Lister::new(Arc::clone(&service));
         let calls = (Arc::clone(&host), lister.clone());
         let metrics = watched.metrics(&member, calls, (&operate.target, &operate.source));
@@ -405,17 +415,21 @@ impl Faces {
             webhooks: Arc::clone(&member.parts.webhooks),
             member: Arc::clone(&member),
             admin,
-            operate: operate_here,
+            operate: Arc::clone(&operate),
             logins: Arc::new(Logins::new(&member.parts.site, &users)?),
             users,
             stores: Arc::new(StoreBrowser::new(Arc::clone(&operate))),
+            benchmarks: Arc::new(Benchmarks::new(Arc::clone(&operate))),
             audit: AuditTrail(Arc::clone(&operate)),
+            statistics: watched.statistics(&operate),
             metrics,
         };
+        let benchmarks = Arc::clone(&api.benchmarks);
         let router = ClusterRouter::new(api, client, Arc::clone(&host), lister);
         let (local, site) = (router.local()?, router.site()?);
         member.begin()?;
         watched.watch_threads(&member);
+        watched.record(&operate, stopped)?;
         if let Some(election) = member.election() {
             service.share_with(router.allies());
             tokio::spawn(operate.watch_staged(stopped.clone()));
@@ -426,15 +440,25 @@ impl Faces {
             }
             tokio::spawn(Arc::clone(election).watch_etcd(stopped.clone()));
         }
-        let leaving = Arc::clone(&member);
-        let leave = Box::new(move |deadline| leave(&leaving, &host, deadline));
+        let (leaving, recorder) = (Arc::clone(&member), Arc::clone(&watched.recorder));
+        let leave = Box::new(move |deadline| {
+            let has_left = leave((&leaving, &benchmarks), &host, deadline);
+            recorder.flush();
+            has_left
+        });
         Ok(Self { member, local, site, leave })
     }
 }
 
 /// Ends what this peer does for its site and for controllers on other hosts, side by side; returns
 /// whether all has ended in time. Blocks.
-fn leave(member: &Member, host: &Arc<Host>, deadline: Duration) -> bool {
+fn leave(
+    (member, benchmarks): (&Member, &Arc<Benchmarks>),
+    host: &Arc<Host>,
+    deadline: Duration,
+) -> bool {
+    // While the site still keeps its result.
+    benchmarks.shut_down(deadline / 3);
     let leaving = Arc::clone(host);
     let ending = std::thread::Builder::new().spawn(move || leaving.leave(deadline));
     let left = member.leave(deadline);

@@ -261,7 +261,8 @@ mod tests {
     #[test]
     #[allow(clippy::print_stdout, reason = "says what is skipped")]
     fn the_example_unit_is_sound() {
-        let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/penstock.service");
+        let unit =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/system/penstock.service");
         let unit = std::fs::read_to_string(unit).unwrap();
         let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
         assert_eq!(value("Type="), "notify");

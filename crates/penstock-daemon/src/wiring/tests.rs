@@ -30,7 +30,7 @@ fn faces(directory: &Path, stopped: &watch::Receiver<bool>) -> Faces {
         signer: Arc::new(SiteSigner::new(&site).unwrap()),
         journal: directory.join("journal"),
     };
-    let watched = Watched::new(&site, &[]);
+    let watched = Watched::new(&site, &[]).unwrap();
     let operate = OperateParts {
         site,
         sites,
@@ -99,4 +99,16 @@ fn is_of_a_handler(code: &ProblemCode) -> bool {
         ProblemCode::Internal,
     ];
     !others.contains(code)
+}
+
+/// Promise: a state that a later release has written stops the daemon with the ways out; A10.
+#[test]
+fn a10_a_newer_state_is_refused_with_the_ways_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    drop(SqliteState::open(&path).unwrap());
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let failure = format!("{:?}", unusable(SqliteState::open(&path).err().unwrap()));
+    assert!(failure.contains("Fatal") && failure.contains("found: 99"), "{failure}");
+    assert!(failure.contains("install the release that wrote it"), "{failure}");
 }

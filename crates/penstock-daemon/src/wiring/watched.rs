@@ -1,25 +1,32 @@
 //! What is watched of this peer while it runs: loops that must move, stores, and all that figures
 //! are taken from.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use penstock_peer::{SourceService, TargetService};
+use penstock_sys::POWERCAP_ROOT;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::audit_log::AuditLog;
 use crate::cluster::listing::Lister;
 use crate::cluster::member::Member;
+use crate::config::StoreConfig;
 use crate::http::web::CONNECTIONS_MAX;
 use crate::metrics::heartbeat::{Heartbeat, Heartbeats};
 use crate::metrics::host::NamedRuntime;
 use crate::metrics::site::WebFigures;
 use crate::metrics::stores::StoreLooks;
 use crate::metrics::{Metrics, data_plane, host, site as site_figures, stores, transfers};
+use crate::operations::Operate;
+use crate::operations::statistics::SiteSeries;
 use crate::peer_server::Host;
 use crate::site::context::Site;
+use crate::statistics::{Recorder, Work};
 
 /// Longest time that a loop which accepts connections may be silent: it waits for nothing else.
 const ACCEPT_SILENCE: Duration = Duration::from_secs(30);
@@ -38,13 +45,20 @@ pub(super) struct Watched {
     pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) audit: Arc<AuditLog>,
     pub(super) web: WebFigures,
+    pub(super) recorder: Arc<Recorder>,
     looks: Arc<StoreLooks>,
     runtimes: Vec<NamedRuntime>,
 }
 
 impl Watched {
     /// Watches a peer of this site, with these runtimes beside the present one.
-    pub(super) fn new(site: &Site, others: &[(&'static str, &'static Runtime)]) -> Self {
+    ///
+    /// # Errors
+    /// There is no memory for statistics.
+    pub(super) fn new(
+        site: &Site,
+        others: &[(&'static str, &'static Runtime)],
+    ) -> anyhow::Result<Self> {
         let others = others.iter().map(|(name, it)| (*name, it.handle().clone()));
         let runtimes = [("control", Handle::current())].into_iter().chain(others).collect();
         let web = WebFigures {
@@ -53,7 +67,9 @@ impl Watched {
             places_max: CONNECTIONS_MAX,
         };
         let audit = Arc::new(AuditLog::new(&site.directory));
-        Self { heartbeats: Arc::default(), audit, web, looks: Arc::default(), runtimes }
+        let recorder = Recorder::open(&site.directory, Path::new(POWERCAP_ROOT))?;
+        let (heartbeats, looks) = Default::default();
+        Ok(Self { heartbeats, audit, web, recorder, looks, runtimes })
     }
 
     /// Looks at the stores of the site until `stopped` changes, and follows reloads.
@@ -65,6 +81,32 @@ impl Watched {
             looks.watch(&config.stores, &runtime, &stopped);
             Ok(())
         }));
+    }
+
+    /// Returns the statistics of the site, as this peer answers them.
+    pub(super) fn statistics(&self, operate: &Arc<Operate>) -> SiteSeries {
+        SiteSeries { operate: Arc::clone(operate), recorder: Arc::clone(&self.recorder) }
+    }
+
+    /// Records the figures of this peer and its transfers until `stopped` changes.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn record(
+        &self,
+        operate: &Operate,
+        stopped: &watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
+        let work = Work {
+            source: Arc::clone(&operate.source),
+            target: Arc::clone(&operate.target),
+            member: Arc::clone(&operate.member),
+        };
+        let site = Arc::clone(&operate.site);
+        let stores =
+            move || site.stores().iter().filter_map(StoreConfig::directory).collect::<Vec<_>>();
+        let started = self.recorder.start(work, stores, stopped.clone());
+        started.context("cannot start the thread of statistics")
     }
 
     /// Watches a loop that accepts connections.

@@ -35,7 +35,7 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
 pub use self::pair::{LocalEnd, PATHS_MAX, Pairs, PathEnds, pair, pair_further};
-use crate::lanes::{LaneAction, LaneLimits, LaneMachine};
+use crate::lanes::{LaneAction, LaneDecision, LaneLimits, LaneMachine};
 use crate::retry::Backoff;
 
 /// Number of a path within its task: the index in the task's list.
@@ -658,6 +658,12 @@ impl PathMachine {
             }
         }
         None
+    }
+
+    /// Returns the next decision about the number of lanes of a path that was not read yet.
+    pub fn poll_lane_decision(&mut self) -> Option<(PathId, LaneDecision)> {
+        let mut paths = (0_u16..).zip(&mut self.paths);
+        paths.find_map(|(at, path)| Some((PathId(at), path.lanes.poll_decision()?)))
     }
 
     /// Takes the next change of a path's state, if there is one.

@@ -4,7 +4,7 @@
 pub type UnixMs = u64;
 
 macro_rules! wait_codes {
-    ($($(#[$doc:meta])* $name:ident = $text:literal: $advice:literal,)+) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
         /// The reason for which a transfer waits. The set is closed: a wait without one of these
         /// codes is a defect.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,50 +22,43 @@ macro_rules! wait_codes {
                     $(Self::$name => $text),+
                 }
             }
-
-            /// The next step of a user or operator, as one sentence.
-            pub fn advice(self) -> &'static str {
-                match self {
-                    $(Self::$name => $advice),+
-                }
-            }
         }
     };
 }
 
 wait_codes! {
     /// Other transfers come first, or a limit of running transfers is full.
-    Turn = "turn": "Wait, or ask an operator to raise a limit or the priority.",
+    Turn = "turn",
     /// A rule of an operator stops its kind.
-    PauseRule = "pause-rule": "Ask the operator that made the rule.",
+    PauseRule = "pause-rule",
     /// The window of its pair is closed.
-    Window = "window": "Wait until the window opens.",
+    Window = "window",
     /// Its own start time has not come.
-    NotBefore = "not-before": "Wait, or change `not_before`.",
+    NotBefore = "not-before",
     /// An attempt failed, and the next one begins later.
-    Retry = "retry": "Look at the problem of the last attempt; `transfer resume` retries now.",
+    Retry = "retry",
     /// The target store has too little room.
-    Room = "room": "Free space at the target store, or cancel.",
+    Room = "room",
     /// The store is not mounted, or is another one than before.
-    StoreOffline = "store-offline": "Mount the store; `penstock doctor` names what is wrong.",
+    StoreOffline = "store-offline",
     /// Operations at the store do not return.
-    StoreHung = "store-hung": "Look at the file system of the store on the named peer.",
+    StoreHung = "store-hung",
     /// The other site does not answer.
-    SiteUnreachable = "site-unreachable": "Try `penstock site doctor` with the name of the site.",
+    SiteUnreachable = "site-unreachable",
     /// No pair of data addresses carries.
-    NoPath = "no-path": "Open the data port; `penstock site paths` shows each path.",
+    NoPath = "no-path",
     /// No peer of the site can take part.
-    NoPeer = "no-peer": "Start a daemon of the site, or end a drain.",
+    NoPeer = "no-peer",
     /// No peer of the site is the controller now.
-    NoController = "no-controller": "Wait for the election, or look at `penstock peer list`.",
+    NoController = "no-controller",
     /// A certificate has ended.
-    Certificate = "certificate": "Renew it; `penstock doctor` names it.",
+    Certificate = "certificate",
     /// Its peers are being drained.
-    Drain = "drain": "Wait for the drain, or undo it.",
+    Drain = "drain",
     /// The user paused it.
-    User = "user": "Resume it with `penstock transfer resume`.",
+    User = "user",
     /// The world is another one than its plan describes.
-    PlanStale = "plan-stale": "Make the plan again.",
+    PlanStale = "plan-stale",
 }
 
 /// A reason outside the queue for which a transfer must not start.

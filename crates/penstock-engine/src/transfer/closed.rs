@@ -9,6 +9,8 @@ use super::commit::{PageCommit, PageStanding, Totals};
 #[derive(Clone, Debug)]
 struct ClosedPage {
     standing: PageStanding,
+    /// Bytes of its failed large files, and of what was refused.
+    failed_bytes: u64,
     log: Vec<u8>,
 }
 
@@ -24,10 +26,11 @@ pub(super) struct ClosedPages {
 }
 
 impl ClosedPages {
-    /// Adds a page that is done, and was not before.
-    pub(super) fn insert(&mut self, number: u32, standing: PageStanding) {
+    /// Adds a page that is done, and was not before, with the bytes of its failed pieces.
+    pub(super) fn insert(&mut self, number: u32, standing: PageStanding, failed_bytes: u64) {
         self.count(&standing);
-        let before = self.pages.insert(number, ClosedPage { standing, log: Vec::new() });
+        let page = ClosedPage { standing, failed_bytes, log: Vec::new() };
+        let before = self.pages.insert(number, page);
         debug_assert!(before.is_none(), "page {number} is closed twice");
         debug_assert!(self.asks <= self.pages.len());
     }
@@ -43,6 +46,20 @@ impl ClosedPages {
     /// Returns the sums over all pages; resumed bytes are not known here.
     pub(super) fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// Returns the numbers of the pages, ascending.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pages.keys().copied()
+    }
+
+    /// Returns of each page in order: number, bytes that are done, bytes and entries that failed.
+    pub(super) fn shares(&self) -> impl Iterator<Item = (u32, u64, u64, u64)> + '_ {
+        self.pages.iter().map(|(number, page)| {
+            let standing = &page.standing;
+            let done = standing.bytes + standing.kept_bytes;
+            (*number, done, page.failed_bytes, standing.failures)
+        })
     }
 
     pub(super) fn has_to_ask(&self) -> bool {
@@ -70,6 +87,13 @@ impl ClosedPages {
         }
         self.uncount(&before);
         self.count(&after);
+    }
+
+    /// Changes the bytes that failed in a page, for the piece map.
+    pub(super) fn change_failed_bytes(&mut self, number: u32, change: impl FnOnce(u64) -> u64) {
+        if let Some(page) = self.pages.get_mut(&number) {
+            page.failed_bytes = change(page.failed_bytes);
+        }
     }
 
     /// Adds the commits of the pages with changes.

@@ -121,6 +121,11 @@ impl TransferMachine {
         self.peers.contains_key(&peer)
     }
 
+    /// Returns the bytes of the pieces that a peer has in hand.
+    pub fn bytes_in_hand(&self, peer: PeerNumber) -> u64 {
+        self.open.in_hand(peer).bytes
+    }
+
     /// Handles a sign of life of a peer: its grant is renewed.
     pub fn handle_alive(&mut self, peer: PeerNumber, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&peer) {

@@ -51,7 +51,10 @@ impl TransferMachine {
     }
 
     /// Handles a further page, opened just now, that has newer versions of entries of `page`.
-    pub fn handle_amended(&mut self, page: u32, amendment: Amendment) {
+    /// `failed_bytes` are those of the replaced entries that failed as large files, or were
+    /// refused: the piece map counts them as failed no more.
+    pub fn handle_amended(&mut self, page: u32, amendment: Amendment, failed_bytes: u64) {
+        self.further = true;
         if self.open.get(page).is_some() {
             self.open.change(page, |open| open.ledger.amend(amendment));
         } else {
@@ -61,6 +64,7 @@ impl TransferMachine {
                 standing.bytes = standing.bytes.saturating_sub(amendment.bytes);
                 JournalRecord::Amended(amendment).append_to(log);
             });
+            self.closed.change_failed_bytes(page, |bytes| bytes.saturating_sub(failed_bytes));
         }
     }
 

@@ -104,10 +104,10 @@ impl Working {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// Takes bytes, and waits until they are paid.
-    pub(crate) fn take(&self, pace: &Pacer, bytes: u64) {
+    /// Takes bytes, and waits until they are paid; see [`Pacer::take_telling`].
+    pub(crate) fn take(&self, pace: &Pacer, bytes: u64, tell: impl FnMut(Duration)) {
         self.held.store(true, Ordering::Relaxed);
-        pace.take(bytes);
+        pace.take_telling(bytes, tell);
         self.held.store(false, Ordering::Relaxed);
     }
 }

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
+use penstock_net::LaneWork;
 use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
+use penstock_proto::time_use::Activity;
 use penstock_store::Source;
 
 use crate::lane::byte_tally::ByteTally;
+use crate::lane::thread_time::{ThreadTime, TimeKeeper};
 use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::stores::access::AccessError;
 use crate::stores::errors::Cause;
@@ -24,18 +27,24 @@ use crate::write::PieceWriter;
 pub(crate) fn run(
     shared: &TaskContext,
     lane: LaneId,
-    source: Source,
-    root: Vec<u8>,
+    (source, root, digests): (Source, Vec<u8>, bool),
     guard: &Guard,
 ) {
     let kind = shared.spec.digest;
-    let mut reader = PieceReader::new(source, root, kind, shared.pool.clone());
-    let mut writer = PieceWriter::new(shared.tree.clone(), shared.large.clone(), false);
+    let (reading, time) = (ThreadTime::default(), ThreadTime::default());
+    let mut keeper = TimeKeeper::new(&time);
+    let mut reader = PieceReader::new(source, root, kind, shared.pool.clone(), &reading);
+    if !digests {
+        reader.omit_digests();
+    }
+    let mut writer = PieceWriter::new(shared.tree.clone(), shared.large.clone(), false, &time);
     let mut tally = ByteTally::new(lane);
     shared.lane_up((lane, PathId::default()), Duration::ZERO, None);
     while !shared.is_stopping() {
         let Some(request) = shared.next_request(lane) else {
-            shared.wait_for_request();
+            let reason = shared.idle_reason();
+            time.measure(reason, || shared.wait_for_request());
+            settle(shared, &mut keeper, &reading);
             continue;
         };
         let pieces = match shared.page(request.item.piece.page) {
@@ -54,6 +63,9 @@ pub(crate) fn run(
             shared,
             tally: &mut tally,
             guard,
+            reading: &reading,
+            time: &time,
+            keeper: &mut keeper,
         };
         match reader.read(&pieces.page.page, &fetch, &mut sink) {
             Ok(()) => {
@@ -73,7 +85,15 @@ pub(crate) fn run(
             }
         }
     }
+    settle(shared, &mut keeper, &reading);
     shared.lane_down(lane, None);
+}
+
+/// Hands on the time of the thread, of which the reader has counted its own.
+fn settle(shared: &TaskContext, keeper: &mut TimeKeeper, reading: &ThreadTime) {
+    let read = reading.take();
+    shared.add_lane_time(&keeper.settle(LaneWork::default(), &read));
+    shared.add_reading_time(read);
 }
 
 /// Returns the fetch that asks a source for a request.
@@ -108,6 +128,9 @@ struct LocalSink<'a> {
     shared: &'a TaskContext,
     tally: &'a mut ByteTally,
     guard: &'a Guard,
+    reading: &'a ThreadTime,
+    time: &'a ThreadTime,
+    keeper: &'a mut TimeKeeper,
 }
 
 impl FrameSink for LocalSink<'_> {
@@ -119,9 +142,17 @@ impl FrameSink for LocalSink<'_> {
         }
         self.guard.check_records(records).map_err(|error| End::Offline(Box::new(error)))?;
         let bytes = payload.len() as u64;
-        self.shared.pace.take(bytes);
+        self.shared.pace.take_telling(bytes, |slept| {
+            self.time.add(Activity::WaitLimit, slept);
+            if self.keeper.is_due() {
+                settle(self.shared, self.keeper, self.reading);
+            }
+        });
         self.writer.frame(&self.pieces.page, &self.request.item, records, payload);
         self.tally.add(self.shared, bytes, 0);
+        if self.keeper.is_due() {
+            settle(self.shared, self.keeper, self.reading);
+        }
         Ok(())
     }
 }

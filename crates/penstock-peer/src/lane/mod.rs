@@ -14,4 +14,5 @@ pub(crate) mod paths;
 pub(crate) mod preconnect;
 pub(crate) mod slow_start;
 pub(crate) mod target_lane;
+pub(crate) mod thread_time;
 pub(crate) mod waiting_connections;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use penstock_api::task::TaskDecisionKind;
+use penstock_engine::lanes::LaneDecision;
 use penstock_engine::paths::{PathId, PathSight, PathSpec, PathState};
 use penstock_proto::id::TransferId;
 use penstock_proto::network::DataAddress;
@@ -49,7 +51,7 @@ pub(crate) fn look(shared: &TaskContext, dialer: &Dialer, now: Instant) {
         return;
     }
     state.looked = now;
-    let TaskState { lanes, fetch, closers, .. } = &mut *state;
+    let TaskState { lanes, fetch, closers, decisions, .. } = &mut *state;
     let mut open: BTreeMap<PathId, Vec<&LaneHandle>> = BTreeMap::new();
     // Lanes that owe something, and those of them that wait for the limit.
     let mut turns = BTreeMap::<PathId, (u32, u32)>::new();
@@ -83,6 +85,13 @@ pub(crate) fn look(shared: &TaskContext, dialer: &Dialer, now: Instant) {
     if fetch.has_queue() && !shared.pace.is_in_debt() {
         lanes.handle_plenty(now);
     }
+    while let Some((path, decision)) = lanes.poll_lane_decision() {
+        let Some(ends) = dialer.ends(path) else { continue };
+        let LaneDecision { before, wanted, reason } = decision;
+        let reason = reason.as_str();
+        let text = format!("wanted lanes over {ends}: {wanted}, before that {before}: {reason}");
+        decisions.add(now, TaskDecisionKind::Lanes, text);
+    }
     if !lanes.has_several() {
         return;
     }
@@ -96,11 +105,11 @@ pub(crate) fn look(shared: &TaskContext, dialer: &Dialer, now: Instant) {
             dialer.book.note(&dialer.site, &ends, |note| note.rate = rate);
         }
     }
-    tell_news(state, dialer, shared.spec.transfer);
+    tell_news(state, dialer, shared.spec.transfer, now);
 }
 
 /// Reports changes of paths to the log, the book and the listener.
-fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
+fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId, now: Instant) {
     while let Some((path, news)) = state.lanes.poll_news() {
         state.fetch.handle_trial(path, news == PathState::Trial);
         let Some(ends) = dialer.ends(path) else { continue };
@@ -123,9 +132,11 @@ fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
                 _ => {}
             }
         });
-        if let (Some(listener), Some(note)) =
-            (dialer.book.listener.get(), dialer.book.get(site, &ends))
-        {
+        let Some(note) = dialer.book.get(site, &ends) else { continue };
+        let why = if note.why.is_empty() { String::new() } else { format!(": {}", note.why) };
+        let text = format!("path {ends} is {}, before that {}{why}", news.as_str(), was.as_str());
+        state.decisions.add(now, TaskDecisionKind::Path, text);
+        if let Some(listener) = dialer.book.listener.get() {
             listener(&PathNews { transfer, site: site.clone(), was, note });
         }
     }

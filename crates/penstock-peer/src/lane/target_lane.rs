@@ -19,6 +19,8 @@ use penstock_net::trust::is_distrust;
 use penstock_net::{ConnectError, LANE_STACK_BYTES, LaneError, LaneStream, Wake};
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal};
 use penstock_proto::id::LaneId;
+use penstock_proto::time_use::{Activity, LaneTimes, TimeUse};
+use penstock_proto::version;
 use penstock_sys::EventFd;
 
 use crate::lane::breach::{is_breach, is_breach_of_opening};
@@ -26,6 +28,7 @@ use crate::lane::byte_tally::ByteTally;
 use crate::lane::dialer::{Dialer, note_failure};
 use crate::lane::lane_handle::{LaneHandle, Working};
 use crate::lane::local::{self, fetch_of};
+use crate::lane::thread_time::{ThreadTime, TimeKeeper};
 use crate::stores::chain;
 use crate::stores::errors::Cause;
 use crate::task::context::{Pieces, TaskContext};
@@ -49,8 +52,8 @@ pub(crate) fn spawn(
     let shared = Arc::clone(shared);
     let thread = std::thread::Builder::new().name(format!("lane-{}", lane.0));
     thread.stack_size(LANE_STACK_BYTES).spawn(move || match &shared.reach {
-        Reach::Local { source, root, guard } => {
-            local::run(&shared, lane, source.clone(), root.clone(), guard);
+        Reach::Local { source, root, guard, digests } => {
+            local::run(&shared, lane, (source.clone(), root.clone(), *digests), guard);
         }
         Reach::Remote { dialer } => run(&shared, (lane, path), dialer, &waker),
     })
@@ -87,7 +90,7 @@ pub(crate) fn run(
     let (begun, beside) = (Instant::now(), shared.has_other_path(path));
     let say_rtt = |rtt| shared.path_known(path, rtt);
     let right = dialer.book.endings.right(&dialer.site);
-    let (stream, _) = match dialer.dial(&shared.spec, lane, &ends, beside, say_rtt) {
+    let (stream, welcome) = match dialer.dial(&shared.spec, lane, &ends, beside, say_rtt) {
         Ok(open) => open,
         Err(error) => {
             let why = chain(&error);
@@ -114,19 +117,9 @@ pub(crate) fn run(
     let closer = LaneHandle::new(&stream, &working).ok();
     shared.note_path(&stream, &ends);
     shared.lane_up((lane, path), rtt, closer);
-    let mut worker = Worker {
-        shared,
-        lane,
-        stream,
-        writer: PieceWriter::new(shared.tree.clone(), Arc::clone(&shared.large), true),
-        asked: BTreeMap::new(),
-        current: None,
-        pinged: false,
-        body: Vec::new(),
-        tally: ByteTally::new(lane),
-        working,
-    };
+    let mut worker = Worker::new(shared, lane, (stream, welcome.protocol), working);
     let outcome = worker.run(waker);
+    worker.settle();
     let carried = worker.stream.bytes_received();
     worker.tally.flush(shared, carried);
     match outcome {
@@ -164,6 +157,10 @@ struct Worker<'a> {
     shared: &'a TaskContext,
     lane: LaneId,
     stream: LaneStream,
+    /// The version that both ends speak.
+    protocol: u16,
+    time: ThreadTime,
+    keeper: TimeKeeper,
     writer: PieceWriter,
     asked: BTreeMap<u32, Request>,
     /// The request that is being answered, and its page.
@@ -175,7 +172,31 @@ struct Worker<'a> {
     working: Working,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    fn new(
+        shared: &'a TaskContext,
+        lane: LaneId,
+        (stream, protocol): (LaneStream, u16),
+        working: Working,
+    ) -> Self {
+        let time = ThreadTime::default();
+        Self {
+            shared,
+            lane,
+            stream,
+            protocol,
+            keeper: TimeKeeper::new(&time),
+            writer: PieceWriter::new(shared.tree.clone(), Arc::clone(&shared.large), true, &time),
+            time,
+            asked: BTreeMap::new(),
+            current: None,
+            pinged: false,
+            body: Vec::new(),
+            tally: ByteTally::new(lane),
+            working,
+        }
+    }
+
     fn run(&mut self, waker: &EventFd) -> Result<(), LaneError> {
         loop {
             if self.shared.is_stopping() {
@@ -185,9 +206,12 @@ impl Worker<'_> {
             if self.asked.is_empty() && self.shared.is_draining(self.lane) {
                 return self.part();
             }
-            let waited = Instant::now();
-            let wake = self.stream.wait(waker.as_fd(), PING)?;
-            self.shared.count_waited(waited.elapsed());
+            let waits_for = match self.asked.is_empty() {
+                true => self.shared.idle_reason(),
+                false => Activity::WaitSource,
+            };
+            let Self { time, stream, .. } = self;
+            let wake = time.measure(waits_for, || stream.wait(waker.as_fd(), PING))?;
             match wake {
                 Wake::Readable => self.receive()?,
                 Wake::Interrupted => {
@@ -202,7 +226,16 @@ impl Worker<'_> {
                 // The fetch machine gives a lane that owes an answer more time.
                 Wake::Timeout => {}
             }
+            if self.keeper.is_due() {
+                self.settle();
+            }
         }
+    }
+
+    /// Hands on the time of the lane.
+    fn settle(&mut self) {
+        let spent = self.keeper.settle(self.stream.take_work(), &TimeUse::default());
+        self.shared.add_lane_time(&spent);
     }
 
     fn part(&mut self) -> Result<(), LaneError> {
@@ -234,24 +267,33 @@ impl Worker<'_> {
         self.pinged = false;
         if header.kind == FrameKind::Data {
             // Sleeps before the payload is taken from the socket: what is reported was paid.
-            self.working.take(&self.shared.pace, header.payload_bytes.into());
+            let Self { working, shared, time, keeper, stream, .. } = self;
+            working.take(&shared.pace, header.payload_bytes.into(), |slept| {
+                time.add(Activity::WaitLimit, slept);
+                if keeper.is_due() {
+                    let spent = keeper.settle(stream.take_work(), &TimeUse::default());
+                    shared.add_lane_time(&spent);
+                }
+            });
         }
-        let began = Instant::now();
         match header.kind {
             FrameKind::Data => self.data(&header, &body)?,
             FrameKind::Refusal => self.refusal(&header, &body)?,
+            FrameKind::Times if self.protocol >= version::LANE_WITH_TIMES => {
+                let times = LaneTimes::decode(&body)?;
+                self.shared.times.add_source(&self.stream.peer().peer, &times);
+            }
             FrameKind::Pong => {}
             FrameKind::Bye => return Err(LaneError::Closed),
             other => return Err(LaneError::OutOfTurn(other)),
         }
         self.body = body;
-        self.shared.count_worked(began.elapsed());
         Ok(())
     }
 
     fn data(&mut self, header: &Header, body: &[u8]) -> Result<(), LaneError> {
         let data = Data::decode(body, header.payload_bytes)?;
-        let mut buffer = self.shared.pool.take();
+        let mut buffer = self.time.measure(Activity::WaitMemory, || self.shared.pool.take());
         let payload = &mut buffer[..header.payload_bytes as usize];
         self.stream.recv_payload(payload)?;
         if self.current.as_ref().is_none_or(|(current, _)| current.request != header.request) {

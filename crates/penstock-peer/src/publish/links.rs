@@ -45,7 +45,7 @@ impl Publisher<'_> {
                 // Further names come last, when all first names are there (B6).
                 EntryKind::File | EntryKind::HardLink => continue,
                 EntryKind::Directory => {
-                    self.shared.tree.names.take(1);
+                    self.pace_names(1);
                     let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
                     self.dir(&path).map(|_| ())
                 }
@@ -74,7 +74,7 @@ impl Publisher<'_> {
         let tree = &self.shared.tree;
         let target = &tree.target;
         // It is made, and it is named.
-        tree.names.take(2);
+        self.pace_names(2);
         let temporary = tree.temporary(page, index, 0);
         let made = match entry.kind {
             EntryKind::Symlink => target.make_symlink(&dir, &temporary, page.page.link(entry)),
@@ -169,7 +169,7 @@ impl Publisher<'_> {
             return Ok(());
         }
         let temporary = tree.temporary(page, index, 0);
-        tree.names.take(2);
+        self.pace_names(2);
         tree.target.make_hard_link(&of, primary, &dir, &temporary)?;
         let published = self.names.give_name((page, index), (&dir, &temporary, &leaf)).map(|_| ());
         let tree = &self.shared.tree;

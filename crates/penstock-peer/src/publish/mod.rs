@@ -14,34 +14,47 @@ mod sync;
 mod taken_names;
 
 use penstock_engine::epoch::EpochAction;
+use penstock_net::LaneWork;
+use penstock_proto::time_use::{Activity, TimeUse};
 use penstock_store::DirCache;
 use publisher::{Next, Publisher};
 use taken_names::FinalNames;
 
+use crate::lane::thread_time::{ThreadTime, TimeKeeper};
 use crate::publish::name_races::NameWaits;
 use crate::task::context::TaskContext;
 
 /// Runs until the task stops and its writes are durable, or its patience is over.
 pub(crate) fn run(shared: &TaskContext) {
     shared.hang.attend();
+    let time = ThreadTime::default();
+    let mut keeper = TimeKeeper::new(&time);
     let mut publisher = Publisher {
         shared,
         dirs: DirCache::default(),
+        time: time.clone(),
         waits: NameWaits::default(),
         names: FinalNames::new(shared),
         failed_syncs: shared.incarnation.failed_syncs,
     };
     loop {
-        let next = publisher.next();
+        let next = time.measure(Activity::Idle, || publisher.next());
         if !matches!(next, Next::End) {
             shared.hang.step();
         }
         match next {
-            Next::Chore(chore) => publisher.chore(chore),
-            Next::Action(EpochAction::Sync { epoch }) => publisher.sync(epoch),
-            Next::Action(EpochAction::Publish { pieces }) => publisher.publish(&pieces),
+            Next::Chore(chore) => {
+                time.measure_rest(Activity::Publish, || publisher.chore(chore));
+            }
+            Next::Action(EpochAction::Sync { epoch }) => {
+                time.measure(Activity::Sync, || publisher.sync(epoch));
+            }
+            Next::Action(EpochAction::Publish { pieces }) => {
+                time.measure_rest(Activity::Publish, || publisher.publish(&pieces));
+            }
             Next::End => return,
         }
+        shared.add_publisher_time(&keeper.settle(LaneWork::default(), &TimeUse::default()));
         shared.hang.rest();
     }
 }

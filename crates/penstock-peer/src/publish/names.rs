@@ -6,6 +6,7 @@ use penstock_api::task::{Report, TaskPage};
 use penstock_engine::epoch::Publication;
 use penstock_engine::slice::{Piece, travels_whole};
 use penstock_proto::journal::EntryFailure;
+use penstock_proto::time_use::Activity;
 use penstock_store::{Dir, Meta, Step, StoreError};
 
 use super::publisher::{Before, Named, Publisher};
@@ -29,7 +30,7 @@ impl Publisher<'_> {
         let target = &self.shared.tree.target;
         let synced = touched.into_values().try_for_each(|dir| {
             self.shared.hang.step();
-            target.sync_dir(&dir)
+            self.time.measure(Activity::Sync, || target.sync_dir(&dir))
         });
         if let Err(error) = synced {
             self.names_not_durable(pieces, &error);
@@ -163,7 +164,7 @@ impl Publisher<'_> {
                 Err(error) => return Err(error),
             }
         }
-        tree.names.take(1);
+        self.pace_names(1);
         self.shared.hang.step();
         let named_in = match self.names.give_name((page, index), (&dir, &temporary, &leaf)) {
             Ok(Some(())) => dir,

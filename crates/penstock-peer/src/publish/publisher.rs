@@ -9,9 +9,11 @@ use penstock_engine::epoch::EpochAction;
 use penstock_proto::compared::refused;
 use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
+use penstock_proto::time_use::Activity;
 use penstock_store::{Dir, DirCache, StoreError};
 
 use super::taken_names::FinalNames;
+use crate::lane::thread_time::ThreadTime;
 use crate::publish::name_races::NameWaits;
 use crate::stores::chain;
 use crate::stores::errors::StoreFault;
@@ -29,6 +31,8 @@ pub(super) enum Next {
 pub(super) struct Publisher<'a> {
     pub(super) shared: &'a TaskContext,
     pub(super) dirs: DirCache,
+    /// The time of its thread.
+    pub(super) time: ThreadTime,
     pub(super) waits: NameWaits,
     /// Gives final names that may be taken.
     pub(super) names: FinalNames<'a>,
@@ -107,6 +111,12 @@ impl Publisher<'_> {
     /// Returns the page of a piece, with its pieces, as [`TaskContext::required_page`].
     pub(super) fn page(&self, piece: PieceRef) -> Option<std::sync::Arc<Pieces>> {
         self.shared.required_page(piece.page)
+    }
+
+    /// Waits until the limit lets so many names be made.
+    pub(super) fn pace_names(&self, names: u64) {
+        let slept = self.shared.tree.names.take(names);
+        self.time.add(Activity::WaitLimit, slept);
     }
 
     pub(super) fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {

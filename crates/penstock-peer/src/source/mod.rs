@@ -49,6 +49,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::lane::open_lanes::{NoRight, OpenLanes, RightHolds};
 use crate::scan::{Helpers, Scan, root_kind};
+use crate::served_transfers::ServedTransfers;
 use crate::source::digest_jobs::DigestJobs;
 use crate::source::error::SourceError;
 use crate::source::leased_source::ScanLease;
@@ -91,6 +92,8 @@ pub struct SourceService {
     /// Number of lanes that are served now.
     pub(crate) lanes: AtomicU32,
     pub(crate) traffic: Traffic,
+    /// Counters of the transfers that have lanes here.
+    pub(crate) served: ServedTransfers,
     pub(crate) open_lanes: OpenLanes,
     pub(crate) draining: AtomicBool,
 }
@@ -266,6 +269,7 @@ impl SourceService {
             fence: Mutex::default(),
             lanes: AtomicU32::new(0),
             traffic: Traffic::default(),
+            served: ServedTransfers::default(),
             open_lanes: OpenLanes::default(),
             draining: AtomicBool::new(false),
         }

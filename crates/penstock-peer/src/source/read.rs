@@ -11,18 +11,29 @@
 //! [`crate::source::read_check`].
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use penstock_engine::slice::travels_whole;
 use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
+use penstock_proto::time_use::Activity;
 use penstock_proto::units::FileTime;
 use penstock_store::{Dir, DirCache, ReadFile, Source, StoreError};
-use penstock_sys::buffer::{Buffer, BufferPool};
+use penstock_sys::buffer::{Buffer, BufferPool, Holder};
 
 use crate::lane::slow_start::{FIRST_FRAME_BYTES, may_part, part_bytes};
+use crate::lane::thread_time::ThreadTime;
 use crate::source::read_check::{Freshness, ReadCheck};
+
+/// Time that a receiver takes for a frame of at most one stride, from which on it is a slow holder
+/// of buffers: less than 8 Mbit/s. Several of them would hold all that the lanes of a site share.
+const SLOW_FRAME: Duration = Duration::from_secs(1);
+
+/// Requests without a slow frame after which a receiver is known as quick. One of them says little:
+/// the socket may have taken its frame while the lane waited for a buffer.
+const QUICK_REQUESTS: u32 = 4;
 
 /// Takes the frames of a reply.
 pub(crate) trait FrameSink {
@@ -38,12 +49,19 @@ pub(crate) struct PieceReader {
     source: Source,
     root: Vec<u8>,
     kind: DigestKind,
+    /// Hashes what it reads; else all digests are zeros.
+    hashes: bool,
     dirs: DirCache,
     pool: BufferPool,
+    time: ThreadTime,
     records: Records,
     served: ReadCheck,
     /// Payload that the next frame may have, if that is less than a stride.
     ramp: Option<usize>,
+    /// How the receiver took its last requests.
+    holder: Holder,
+    /// Requests since the last one with a slow frame.
+    quick_requests: u32,
 }
 
 /// The request does not fit the page: only a peer that breaks the protocol sends such.
@@ -87,8 +105,15 @@ impl Records {
 struct Fill<'a, S: FrameSink> {
     sink: &'a mut S,
     kind: DigestKind,
+    time: &'a ThreadTime,
     records: Records,
-    buffer: Buffer,
+    pool: &'a BufferPool,
+    /// Taken for the first byte of a frame. A slow receiver's goes back with each frame.
+    buffer: Option<Buffer>,
+    /// How the buffer is taken: as the receiver took the last requests, or slow since this one.
+    holder: Holder,
+    /// Whether a frame of this request took [`SLOW_FRAME`].
+    was_slow: bool,
     used: usize,
     stride: usize,
     /// Payload that this frame may have: less than a stride while the lane begins.
@@ -100,9 +125,19 @@ impl<S: FrameSink> Fill<'_, S> {
         if self.records.all.is_empty() && !last {
             return Ok(());
         }
-        let payload = &self.buffer[..self.used];
-        self.records.hash(self.kind, payload);
+        let payload = self.buffer.as_ref().map_or(&[][..], |buffer| &buffer[..self.used]);
+        if !self.records.unhashed.is_empty() {
+            let (records, kind) = (&mut self.records, self.kind);
+            self.time.measure(Activity::Hash, || records.hash(kind, payload));
+        }
+        let begun = Instant::now();
         self.sink.frame(&self.records.all, payload, last)?;
+        if begun.elapsed() >= SLOW_FRAME {
+            (self.holder, self.was_slow) = (Holder::Slow, true);
+        }
+        if self.holder == Holder::Slow {
+            self.buffer = None;
+        }
         self.records.all.clear();
         self.used = 0;
         self.frame_bytes = (self.frame_bytes * 2).min(self.stride);
@@ -123,11 +158,38 @@ impl<S: FrameSink> Fill<'_, S> {
 }
 
 impl PieceReader {
-    /// Creates a reader of the data set below `root` of `source`.
-    pub(crate) fn new(source: Source, root: Vec<u8>, kind: DigestKind, pool: BufferPool) -> Self {
+    /// Creates a reader of the data set below `root` of `source`, for a thread whose time is
+    /// `time`.
+    pub(crate) fn new(
+        source: Source,
+        root: Vec<u8>,
+        kind: DigestKind,
+        pool: BufferPool,
+        time: &ThreadTime,
+    ) -> Self {
+        let time = time.clone();
         let dirs = DirCache::default();
         let (records, served) = (Records::default(), ReadCheck::default());
-        Self { source, root, kind, dirs, pool, records, served, ramp: None }
+        let (holder, quick_requests) = (Holder::New, 0);
+        Self {
+            source,
+            root,
+            kind,
+            hashes: true,
+            dirs,
+            pool,
+            time,
+            records,
+            served,
+            ramp: None,
+            holder,
+            quick_requests,
+        }
+    }
+
+    /// Reads without digests from now on: for a benchmark, whose bytes nobody keeps.
+    pub(crate) fn omit_digests(&mut self) {
+        self.hashes = false;
     }
 
     /// Begins with small frames: for a lane over distance.
@@ -147,11 +209,16 @@ impl PieceReader {
         records.all.clear();
         records.unhashed.clear();
         let stride = page.slicing.stride_bytes as usize;
+        let (pool, time) = (self.pool.clone(), self.time.clone());
         let mut fill = Fill {
             sink,
             kind: self.kind,
+            time: &time,
             records,
-            buffer: self.pool.take(),
+            pool: &pool,
+            buffer: None,
+            holder: self.holder,
+            was_slow: false,
             used: 0,
             stride,
             frame_bytes: self.ramp.map_or(stride, |bytes| bytes.min(stride)),
@@ -159,6 +226,9 @@ impl PieceReader {
         let outcome = self.read_entries(page, fetch, &mut fill);
         let outcome = outcome.and_then(|()| fill.flush(true));
         self.ramp = Some(fill.frame_bytes).filter(|bytes| *bytes < stride);
+        self.quick_requests = if fill.was_slow { 0 } else { self.quick_requests.saturating_add(1) };
+        self.holder =
+            if self.quick_requests >= QUICK_REQUESTS { Holder::Quick } else { fill.holder };
         self.records = fill.records;
         outcome.map_err(ServeError::Sink)
     }
@@ -195,7 +265,7 @@ impl PieceReader {
         fill: &mut Fill<'_, S>,
     ) -> Result<(), S::Error> {
         let entry = &page.entries()[index as usize];
-        let file = match self.open(page, entry) {
+        let file = match fill.time.measure(Activity::Metadata, || self.open(page, entry)) {
             Ok(file) => file,
             Err(error) => return fill.push(failure_of(index, &error)),
         };
@@ -261,8 +331,11 @@ impl PieceReader {
         fill: &mut Fill<'_, S>,
     ) -> Record {
         let length = (range.end - range.start) as usize;
-        let bytes = &mut fill.buffer[fill.used..fill.used + length];
-        match file.read_at(range.start, bytes) {
+        let (pool, holder, time) = (fill.pool, fill.holder, fill.time);
+        let take = || time.measure(Activity::WaitMemory, || pool.take_for(holder));
+        let buffer = fill.buffer.get_or_insert_with(take);
+        let bytes = &mut buffer[fill.used..fill.used + length];
+        match time.measure(Activity::Read, || file.read_at(range.start, &mut *bytes)) {
             Ok(count) if count < length => {
                 return Record::failure(index, EntryStatus::Changed, 0);
             }
@@ -272,10 +345,11 @@ impl PieceReader {
         let end = range.end >= last;
         let whole = length as u64 == entry.size;
         let together = whole && entry.size <= TOGETHER_BYTES_MAX && !entry.sparse;
-        let digest = if together {
+        let digest = if together || !self.hashes {
             Digest::default()
         } else {
-            self.kind.stride(entry.size, range.start, bytes)
+            let hash = || self.kind.stride(entry.size, range.start, bytes);
+            fill.time.measure(Activity::Hash, hash)
         };
         if !together {
             self.served.note(range.start, length, digest);
@@ -285,7 +359,7 @@ impl PieceReader {
             Ok(seen) => seen,
             Err(record) => return record,
         };
-        if together {
+        if together && self.hashes {
             fill.records.unhashed.push((fill.records.all.len(), fill.used));
         }
         let runs = if entry.sparse { data_runs(file, &range) } else { Vec::new() };
@@ -318,7 +392,8 @@ impl PieceReader {
         held: Option<&[u8]>,
     ) -> Result<Option<FileTime>, Record> {
         let Some(end) = end else { return Ok(None) };
-        match self.served.fit(entry, file, self.kind, held, end == entry.size) {
+        let look = || self.served.fit(entry, file, self.kind, held, end == entry.size);
+        match self.time.measure(Activity::Metadata, look) {
             Ok(Freshness::Same) => Ok(None),
             Ok(Freshness::LookAgain(ctime)) => Ok(Some(ctime)),
             Ok(Freshness::Changed) => Err(Record::failure(index, EntryStatus::Changed, 0)),
@@ -455,5 +530,123 @@ fn compact(bytes: &mut [u8], runs: &[(u32, u32)]) {
         let (start, length) = (start as usize, length as usize);
         bytes.copy_within(start..start + length, to);
         to += length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+
+    use penstock_proto::id::TransferId;
+    use penstock_proto::manifest::{EntryDraft, PageBuilder};
+    use penstock_proto::slicing::Slicing;
+    use penstock_proto::units::MIB;
+    use penstock_store::MemStore;
+
+    use super::*;
+
+    /// A receiver that tells of each frame, and takes it when it is allowed to.
+    struct Gate {
+        frames: Sender<usize>,
+        allowed: Receiver<()>,
+    }
+
+    impl FrameSink for Gate {
+        type Error = std::convert::Infallible;
+
+        fn frame(&mut self, _: &[Record], payload: &[u8], _: bool) -> Result<(), Self::Error> {
+            self.frames.send(payload.len()).unwrap();
+            // An error is the end of the test: all that is left may pass.
+            let _ = self.allowed.recv();
+            Ok(())
+        }
+    }
+
+    /// A memory of 16 strides, and a page of one file.
+    struct Lanes {
+        source: Source,
+        page: Page,
+        pool: BufferPool,
+    }
+
+    impl Lanes {
+        fn new() -> Self {
+            let store = MemStore::new("mem:files=1,size=4MiB".parse().unwrap());
+            let meta = store.stat(store.root(), b"f0000000000").unwrap();
+            assert_eq!(meta.size, 4 * MIB);
+            let source = Source::Mem(store);
+            let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
+            let name = b"f0000000000";
+            let draft =
+                EntryDraft { name, size: 4 * MIB, mtime: meta.mtime, ..EntryDraft::default() };
+            builder.push(b"", &draft);
+            let page = builder.seal();
+            let pool = BufferPool::new(page.slicing.stride_bytes as usize, 16);
+            Self { source, page, pool }
+        }
+
+        /// Begins to answer a request for the whole file on a thread of its own.
+        fn answer(&self, holder: Holder) -> (Receiver<usize>, Sender<()>, thread::JoinHandle<()>) {
+            let (frames, told) = channel();
+            let (allow, allowed) = channel();
+            let (source, page) = (self.source.clone(), self.page.clone());
+            let kind = DigestKind::default();
+            let pool = self.pool.clone();
+            let answers = thread::spawn(move || {
+                let time = ThreadTime::default();
+                let mut reader = PieceReader::new(source, Vec::new(), kind, pool, &time);
+                reader.holder = holder;
+                let fetch = Fetch {
+                    page: 0,
+                    page_digest: [0; 16],
+                    first_entry: 0,
+                    end_entry: 1,
+                    generation: 0,
+                    offset: 0,
+                    length: 4 * MIB,
+                };
+                let mut sink = Gate { frames, allowed };
+                assert!(reader.read(&page, &fetch, &mut sink).is_ok());
+            });
+            (told, allow, answers)
+        }
+    }
+
+    /// Begins 20 requests whose receivers take nothing, waits until they hold `most` buffers, and
+    /// answers a quick receiver beside them.
+    fn answer_beside(crowd: Holder, most: usize) {
+        let lanes = Lanes::new();
+        let held = || lanes.pool.usage().in_use;
+        let crowd: Vec<_> = (0..20).map(|_| lanes.answer(crowd)).collect();
+        while held() < most {
+            thread::yield_now();
+        }
+        let (frames, allow, answers) = lanes.answer(Holder::Quick);
+        let mut bytes = 0;
+        while bytes < 4 * MIB as usize {
+            bytes += frames.recv().unwrap();
+            assert!(held() <= most + 1, "the crowd holds the buffers of others");
+            allow.send(()).unwrap();
+        }
+        drop(allow);
+        answers.join().unwrap();
+        let mut threads = Vec::new();
+        let mut told = Vec::new();
+        for (frames, allow, answers) in crowd {
+            drop(allow);
+            told.push(frames);
+            threads.push(answers);
+        }
+        threads.into_iter().for_each(|answers| answers.join().unwrap());
+        assert_eq!(held(), 0);
+    }
+
+    /// Promise (g), E12: receivers that take in little, however many, never stop one that is known
+    /// to take in all: whether they are known as slow, or new.
+    #[test]
+    fn slow_receivers_leave_buffers_to_the_others() {
+        answer_beside(Holder::Slow, 14);
+        answer_beside(Holder::New, 15);
     }
 }

@@ -16,12 +16,15 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
     self, Data, Fetch, FrameKind, Framing, Header, Hello, Record, Refusal, RefusalCode,
 };
+use penstock_proto::time_use::{Activity, LaneTimes, TimeUse};
 use penstock_proto::version;
 use penstock_store::Source;
 
 use crate::lane::breach::is_breach;
 use crate::lane::open_lanes::RightHolds;
 use crate::lane::slow_start::FAR;
+use crate::lane::thread_time::{ThreadTime, TimeKeeper};
+use crate::served_transfers::ServedTransfer;
 use crate::source::page_cache::KeptPage;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{LaneRight, OpenScan, SourceMemory, SourceService};
@@ -58,8 +61,15 @@ pub(crate) fn serve(
         let traffic = service.traffic.of(Some(&peer.site));
         let _counted = traffic.open_lane();
         let _open_lane = service.open_lanes.enter(lane.closer()?, holds);
-        let server = Server::new((service, &traffic), open, lane, (hello.digest, memory));
-        server.and_then(|mut server| server.run().inspect_err(|_| traffic.count_lane_lost()))
+        let served = service.served.open_lane(hello.transfer, lane.cipher());
+        let counters = (&*traffic, &*served);
+        let lane = (lane, protocol);
+        let server = Server::new((service, counters), open, lane, (hello.digest, memory));
+        server.and_then(|mut server| {
+            let served = server.run().inspect_err(|_| traffic.count_lane_lost());
+            server.account.settle(&mut server.lane);
+            served
+        })
     });
     match served {
         Ok(()) => tracing::debug!(%peer, transfer = %hello.transfer, "lane closed"),
@@ -162,7 +172,10 @@ fn admit(
 struct Server<'a> {
     service: &'a SourceService,
     traffic: &'a SiteTraffic,
+    served: &'a ServedTransfer,
     lane: LaneStream,
+    time: ThreadTime,
+    account: LaneAccount<'a>,
     open: Arc<OpenScan>,
     source: Source,
     memory: &'a SourceMemory,
@@ -175,21 +188,26 @@ struct Server<'a> {
 
 impl<'a> Server<'a> {
     fn new(
-        (service, traffic): (&'a SourceService, &'a SiteTraffic),
+        (service, (traffic, served)): (&'a SourceService, (&'a SiteTraffic, &'a ServedTransfer)),
         open: Arc<OpenScan>,
-        lane: LaneStream,
+        (lane, protocol): (LaneStream, u16),
         (kind, memory): (DigestKind, &'a SourceMemory),
     ) -> Result<Self, LaneError> {
         let source = service.source_of(&open).map_err(|error| of_store(&error))?;
         let root = open.scan.root().to_vec();
-        let mut reader = PieceReader::new(source.clone(), root, kind, memory.buffers.clone());
+        let time = ThreadTime::default();
+        let buffers = memory.buffers.clone();
+        let mut reader = PieceReader::new(source.clone(), root, kind, buffers, &time);
         if lane.rtt().is_ok_and(|rtt| rtt.min >= FAR) {
             reader.begin_small();
         }
         Ok(Self {
             service,
             traffic,
+            served,
             lane,
+            account: LaneAccount::new(&time, traffic, protocol >= version::LANE_WITH_TIMES),
+            time,
             open,
             source,
             memory,
@@ -207,7 +225,9 @@ impl<'a> Server<'a> {
             if self.service.draining.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            match self.lane.wait(self.interrupt.as_fd(), DRAIN_LOOK)? {
+            let Self { time, lane, interrupt, .. } = self;
+            let wait = || lane.wait(interrupt.as_fd(), DRAIN_LOOK);
+            match time.measure(Activity::WaitTarget, wait)? {
                 Wake::Readable => idle = Duration::ZERO,
                 Wake::Timeout if idle < IDLE_MAX => {
                     idle += DRAIN_LOOK;
@@ -257,9 +277,14 @@ impl<'a> Server<'a> {
             Err(error) => return Err(of_store(&error)),
         };
         let guard = &self.open.guard;
-        let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new(), guard, sent: 0 };
+        let (lane, account) = (&mut self.lane, &mut self.account);
+        let mut sink = LaneSink { lane, account, request, body: Vec::new(), guard, sent: 0 };
         let read = self.reader.read(&page, fetch, &mut sink);
         self.traffic.count_bytes(sink.sent);
+        self.served.count_bytes(sink.sent);
+        if read.is_ok() && (self.account.is_due() || !self.account.is_begun) {
+            self.account.report(&mut self.lane)?;
+        }
         match read {
             Ok(()) => Ok(()),
             Err(ServeError::Sink(error)) => Err(error),
@@ -292,8 +317,48 @@ impl<'a> Server<'a> {
     }
 }
 
-struct LaneSink<'a> {
+/// The account of the lane's time, for this host and for the target.
+struct LaneAccount<'a> {
+    keeper: TimeKeeper,
+    traffic: &'a SiteTraffic,
+    /// Set if the target wants to know it.
+    is_wanted: bool,
+    /// Set once the target was sent any: it waits for the first one no longer than for an answer.
+    is_begun: bool,
+    cores: u16,
+}
+
+impl<'a> LaneAccount<'a> {
+    fn new(time: &ThreadTime, traffic: &'a SiteTraffic, is_wanted: bool) -> Self {
+        let cores = u16::try_from(penstock_sys::available_cpus()).unwrap_or(u16::MAX);
+        Self { keeper: TimeKeeper::new(time), traffic, is_wanted, is_begun: false, cores }
+    }
+
+    fn settle(&mut self, lane: &mut LaneStream) -> TimeUse {
+        let time = self.keeper.settle(lane.take_work(), &TimeUse::default());
+        self.traffic.count_time(&time);
+        time
+    }
+
+    fn is_due(&self) -> bool {
+        self.keeper.is_due()
+    }
+
+    /// Counts the time since the last report, and sends it to the target.
+    fn report(&mut self, lane: &mut LaneStream) -> Result<(), LaneError> {
+        let time = self.settle(lane);
+        self.is_begun = true;
+        if self.is_wanted {
+            let body = LaneTimes { cores: self.cores, time }.encode();
+            lane.send(&Header::of(FrameKind::Times, 0, &body), &body, &[])?;
+        }
+        Ok(())
+    }
+}
+
+struct LaneSink<'a, 'b> {
     lane: &'a mut LaneStream,
+    account: &'a mut LaneAccount<'b>,
     request: u32,
     body: Vec<u8>,
     guard: &'a Guard,
@@ -301,7 +366,7 @@ struct LaneSink<'a> {
     sent: u64,
 }
 
-impl FrameSink for LaneSink<'_> {
+impl FrameSink for LaneSink<'_, '_> {
     type Error = LaneError;
 
     fn frame(&mut self, records: &[Record], payload: &[u8], last: bool) -> Result<(), LaneError> {
@@ -318,6 +383,6 @@ impl FrameSink for LaneSink<'_> {
         };
         self.lane.send(&header, &self.body, &[payload])?;
         self.sent += payload.len() as u64;
-        Ok(())
+        if self.account.is_due() { self.account.report(self.lane) } else { Ok(()) }
     }
 }

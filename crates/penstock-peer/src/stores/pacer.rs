@@ -16,7 +16,8 @@ pub(crate) struct Pacer {
     wake: Condvar,
     held: AtomicBool,
     ended: AtomicBool,
-    waited_ns: AtomicU64,
+    /// Set once a thread has slept, until that is asked for.
+    has_slept: AtomicBool,
     taken: AtomicU64,
 }
 
@@ -28,7 +29,7 @@ impl Pacer {
             wake: Condvar::new(),
             held: AtomicBool::new(rate > 0),
             ended: AtomicBool::new(false),
-            waited_ns: AtomicU64::new(0),
+            has_slept: AtomicBool::new(false),
             taken: AtomicU64::new(0),
         }
     }
@@ -57,8 +58,16 @@ impl Pacer {
         self.wake.notify_all();
     }
 
-    /// Takes units, and sleeps until they are paid.
-    pub(crate) fn take(&self, units: u64) {
+    /// Takes units, and sleeps until they are paid. Returns the time that it has slept.
+    pub(crate) fn take(&self, units: u64) -> Duration {
+        let mut all = Duration::ZERO;
+        self.take_telling(units, |slept| all += slept);
+        all
+    }
+
+    /// Takes units, and sleeps until they are paid. Tells each [`TELL_INTERVAL`] for how long it
+    /// has slept since it told last: with a low rate, a stride takes many seconds.
+    pub(crate) fn take_telling(&self, units: u64, mut tell: impl FnMut(Duration)) {
         if units == 0 || !self.holds() {
             return;
         }
@@ -75,10 +84,12 @@ impl Pacer {
                 .wake
                 .wait_timeout(pace, wait.min(TELL_INTERVAL))
                 .unwrap_or_else(PoisonError::into_inner);
-            pace = held;
+            drop(held);
             let now = penstock_sys::boottime_now();
-            self.waited_ns.fetch_add(now.since(since).as_nanos() as u64, Ordering::Relaxed);
+            self.has_slept.store(true, Ordering::Relaxed);
+            tell(now.since(since));
             since = now;
+            pace = self.lock();
         }
     }
 
@@ -87,11 +98,10 @@ impl Pacer {
         self.holds() && self.lock().is_in_debt(penstock_sys::boottime_now())
     }
 
-    /// Returns the amount used while there was a rate, and the time that all threads together have
-    /// slept since the last call.
-    pub(crate) fn take_used(&self) -> (ShareUsed, Duration) {
-        let waited = Duration::from_nanos(self.waited_ns.swap(0, Ordering::Relaxed));
-        let taken = self.taken.load(Ordering::Relaxed);
-        (ShareUsed { taken, held: !waited.is_zero() }, waited)
+    /// Returns the amount used while there was a rate, and whether a thread has slept since the
+    /// last call.
+    pub(crate) fn take_used(&self) -> ShareUsed {
+        let held = self.has_slept.swap(false, Ordering::Relaxed);
+        ShareUsed { taken: self.taken.load(Ordering::Relaxed), held }
     }
 }

@@ -15,6 +15,7 @@ use penstock_api::update::{IfExists, UpdateOptions};
 use penstock_proto::compared::{Comparison, EntrySet, refused};
 use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_proto::name;
 use penstock_proto::units::FileTime;
 use penstock_store::{Attributes, Dir, DirCache, Kind, Meta, Step, StoreError, Target};
 
@@ -346,6 +347,40 @@ impl Comparer {
             compared.stale = !self.is_as_wanted(entry, &there, &wanted)?;
         }
         Ok(compared)
+    }
+
+    /// Returns whether the first name of `link`, a further name, will be as the source has it when
+    /// further names are made. The source counts time in steps of `source`.
+    ///
+    /// # Errors
+    /// The first name cannot be examined.
+    pub(crate) fn will_have_first_name(
+        &self,
+        page: &Page,
+        link: &Entry,
+        (dirs, source): (&mut DirCache, Step),
+    ) -> Result<bool, StoreError> {
+        let clears = self.update.delete && self.update.if_exists == IfExists::Replace;
+        let path = name::join(&self.root, page.link(link));
+        let (parent, leaf) = name::split(&path).unwrap_or_default();
+        let now = penstock_sys::boottime_now();
+        let dir = match Place::of(dirs.get(now, parent, |path| self.target.open_dir(path)))? {
+            Place::Directory(dir) => dir,
+            Place::Absent => return Ok(true),
+            Place::Blocked => return Ok(clears),
+        };
+        let Some(there) = self.target.meta(&dir, leaf)? else { return Ok(true) };
+        let dated = dir.has_time(&there, link.mtime, source);
+        let sized = there.kind != Kind::File || there.size == link.size;
+        let is_directory = there.kind == Kind::Directory;
+        Ok(match self.first_name_verdict(link, &there, dated) {
+            Verdict::New => true,
+            Verdict::Replace => !is_directory,
+            // A file whose contents are equal gets its time before.
+            Verdict::Keep => !is_directory && sized && (dated || self.same.is_some()),
+            Verdict::Blocked => clears,
+            Verdict::Refuse => false,
+        })
     }
 
     /// Returns the verdict on the first name of `link`, a further name. It depends on the entry

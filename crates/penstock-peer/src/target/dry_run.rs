@@ -7,11 +7,11 @@ use penstock_api::update::IfExists;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
-use penstock_store::{DirCache, Kind, Meta, StoreError, Target};
+use penstock_store::{DirCache, Kind, Meta, Step, StoreError, Target};
 
 use crate::entries::item_kind;
 use crate::stores::chain;
-use crate::target::compare::{Compared, Comparer, Verdict};
+use crate::target::compare::{Compared, Comparer, Verdict, step_of};
 use crate::task::error::TaskError;
 
 /// Examines a whole page, with a comparer that touches nothing. Blocks for about a stat of each
@@ -20,12 +20,14 @@ use crate::task::error::TaskError;
 /// # Errors
 /// The store is at fault.
 pub(crate) fn look(comparer: &Comparer, page: &Page) -> Result<Vec<PlanItem>, TaskError> {
-    let mut first_names = DirCache::default();
+    let (mut first_names, source) = (DirCache::default(), step_of(page));
     let compared = comparer.verdicts(page, &EntrySet::default())?;
     let items = page.entries().iter().zip(compared).map(|(entry, compared)| {
         let (action, why) = match entry.kind {
             _ if !comparer.keeper.makes(entry) => (PlanAction::Skip, "not carried"),
-            EntryKind::HardLink => link(comparer, page, entry, &compared, &mut first_names),
+            EntryKind::HardLink => {
+                link(comparer, page, (entry, &compared), (&mut first_names, source))
+            }
             _ => action(comparer, entry, &compared),
         };
         item(page, entry, &compared, action, why)
@@ -105,18 +107,27 @@ fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanActio
     }
 }
 
+/// The reason of a further name that will not be made, as the run reports it.
+const NO_FIRST_NAME: &str = "is another name of a file that is not at the target";
+
 /// Returns the action for a further name. It is made anew if its first name is, or if it is another
 /// file.
 fn link(
     comparer: &Comparer,
     page: &Page,
-    entry: &Entry,
-    compared: &Compared,
-    dirs: &mut DirCache,
+    (entry, compared): (&Entry, &Compared),
+    (dirs, source): (&mut DirCache, Step),
 ) -> (PlanAction, &'static str) {
     let known = action(comparer, entry, compared);
+    if !known.0.moves() {
+        return known;
+    }
+    // What cannot be examined will fail in the same way, and report the error.
+    if let Ok(false) = comparer.will_have_first_name(page, entry, (&mut *dirs, source)) {
+        return (PlanAction::Fail, NO_FIRST_NAME);
+    }
     let (PlanAction::Replace, Some(there)) = (known.0, &compared.there) else {
-        return if known.0.moves() { (PlanAction::Link, "") } else { known };
+        return (PlanAction::Link, "");
     };
     let path = name::join(&comparer.root, page.link(entry));
     match meta_of(&comparer.target, &path, dirs) {

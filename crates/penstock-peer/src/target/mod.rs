@@ -185,7 +185,7 @@ impl TargetService {
                 self.stores.ask(store, move || {
                     let source = stores.source(&name, account.as_ref())?;
                     let guard = Box::new(Guard::new(&source, &name, &root)?);
-                    Ok(Reach::Local { source, root, guard })
+                    Ok(Reach::Local { source, root, guard, digests: true })
                 })?
             }
             SourceAccess::Remote { site, peers, capability, .. } => {
@@ -439,7 +439,7 @@ fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> NoPair {
 }
 
 /// Returns the part of a store's identity that ledgers keep.
-fn id_of(identity: &StoreIdentity) -> u64 {
+pub(crate) fn id_of(identity: &StoreIdentity) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = identity.id;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
@@ -693,8 +693,29 @@ impl TargetPeer for TargetService {
         let fence = Fence::new(spec.fence.epoch(), holds);
         let spec = &TaskSpec { fence, ..spec.clone() };
         let (identity, reach) = (self.identify(spec)?, self.reach(spec)?);
+        let target = self.target(spec)?;
+        Ok(self.begin(spec, control, TaskEnds { target, identity, reach }, (grant, over))?)
+    }
+}
+
+/// The two ends of a task.
+pub(crate) struct TaskEnds {
+    pub(crate) target: Target,
+    pub(crate) identity: StoreIdentity,
+    pub(crate) reach: Reach,
+}
+
+impl TargetService {
+    /// Starts a task between two ends that are known to be the right ones. `over` shuts the gates
+    /// of the target.
+    pub(crate) fn begin(
+        &self,
+        spec: &TaskSpec,
+        control: Arc<dyn TaskControl>,
+        TaskEnds { mut target, identity, reach }: TaskEnds,
+        (grant, over): (Option<Arc<Grant>>, Arc<AtomicBool>),
+    ) -> Result<Arc<dyn Task>, TaskError> {
         let left = self.end_earlier(spec);
-        let mut target = self.target(spec)?;
         if let Some(grant) = grant.clone() {
             let ended = Arc::clone(&over);
             let holds = move || grant.holds() && !ended.load(Ordering::Acquire);

@@ -16,6 +16,7 @@ use penstock_net::LaneStream;
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
 use penstock_proto::slicing::PieceRef;
+use penstock_proto::time_use::{Activity, TimeUse};
 use penstock_proto::units::Instant;
 use penstock_store::{StoreIdentity, Target};
 use penstock_sys::EventFd;
@@ -29,12 +30,14 @@ use crate::source::read_check;
 use crate::stores::Stores;
 use crate::stores::errors::Cause;
 use crate::stores::pacer::Pacer;
+use crate::task::decisions::TaskDecisions;
 use crate::task::error::TaskError;
 use crate::task::grant::Grant;
 use crate::task::handover::{Handovers, TaskReports};
 use crate::task::hang_detector::HangDetector;
 use crate::task::limits::lane_limits;
 use crate::task::reach::Reach;
+use crate::task::times::TaskTimes;
 use crate::traffic::SiteTraffic;
 use crate::write::extent_digest;
 use crate::write::large_files::LargeFiles;
@@ -63,6 +66,8 @@ pub(crate) struct TaskState {
     pub(crate) reports: Vec<Report>,
     pub(crate) wakers: BTreeMap<LaneId, Arc<EventFd>>,
     pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
+    /// Cipher of its lanes; unknown until the first is open.
+    pub(crate) cipher: Option<&'static str>,
     /// Time of the last look at the paths.
     pub(crate) looked: Instant,
     pub(crate) waiting: String,
@@ -71,6 +76,8 @@ pub(crate) struct TaskState {
     pub(crate) repairs: u64,
     /// The task's share of the limits of its transfer.
     pub(crate) share: Share,
+    /// Decisions about lanes and paths that the controller has not heard of for long.
+    pub(crate) decisions: TaskDecisions,
 }
 
 impl TaskState {
@@ -108,12 +115,14 @@ impl TaskState {
             reports: Vec::new(),
             wakers: BTreeMap::new(),
             closers: BTreeMap::new(),
+            cipher: None,
             looked: Instant(0),
             waiting: String::new(),
             moved: penstock_sys::boottime_now(),
             news: false,
             repairs: 0,
             share: spec.share(),
+            decisions: TaskDecisions::default(),
         };
         if let Reach::Remote { dialer } = &parts.reach {
             state.learn_paths(dialer);
@@ -193,8 +202,8 @@ pub(crate) struct TaskContext {
     pub(crate) pages: Mutex<VecDeque<Arc<Pieces>>>,
     pub(crate) breaches: Breaches,
     pub(crate) verified: AtomicU64,
-    pub(crate) waited_ns: AtomicU64,
-    pub(crate) worked_ns: AtomicU64,
+    /// Time of its threads.
+    pub(crate) times: TaskTimes,
     /// Counters of this host, which outlive the task.
     pub(crate) traffic: Arc<SiteTraffic>,
     /// The part of the resent bytes that these counters have.
@@ -354,16 +363,32 @@ impl TaskContext {
         self.wake.notify_all();
     }
 
-    /// Adds the time in which a lane waited for the other end.
-    pub(crate) fn count_waited(&self, time: Duration) {
-        self.waited_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-        self.traffic.count_waited(time);
+    /// Adds the time of a lane.
+    pub(crate) fn add_lane_time(&self, time: &TimeUse) {
+        self.times.add_lane(time);
+        self.traffic.count_time(time);
     }
 
-    /// Adds the time in which a lane received, checked and wrote.
-    pub(crate) fn count_worked(&self, time: Duration) {
-        self.worked_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-        self.traffic.count_worked(time);
+    /// Adds the reading part of the time of a lane that reads and writes at this host.
+    pub(crate) fn add_reading_time(&self, time: TimeUse) {
+        self.traffic.count_time(&time);
+        self.times.add_reading(time);
+    }
+
+    /// Adds the time of the publisher.
+    pub(crate) fn add_publisher_time(&self, time: &TimeUse) {
+        self.times.add_publisher(time);
+        self.traffic.count_time(time);
+    }
+
+    /// Returns the reason for which a lane has nothing to ask for.
+    pub(crate) fn idle_reason(&self) -> Activity {
+        let state = self.lock();
+        match (state.fetch.is_idle(), state.epochs.is_clean()) {
+            (false, _) => Activity::Idle,
+            (true, false) => Activity::WaitDisk,
+            (true, true) => Activity::WaitGrant,
+        }
     }
 
     /// Adds what was sent again since the last call to the counters of this host.
@@ -497,6 +522,7 @@ impl TaskContext {
 
     /// Records the ends of a lane and its protection, for the receipt.
     pub(crate) fn note_path(&self, stream: &LaneStream, ends: &PathEnds) {
+        self.lock().cipher.get_or_insert(stream.cipher());
         let Ok((here, there)) = stream.addresses() else { return };
         let (peer, protection) = (stream.peer(), stream.protection());
         let mut paths = self.paths();

@@ -17,8 +17,19 @@ use crate::task::error::TaskError;
 use crate::task::reach::Reach;
 use crate::task::write_lease;
 
+/// Reports the end of the lanes when it is dropped, after a panic too: the publisher waits for it.
+struct LanesEnd<'a>(&'a TaskContext);
+
+impl Drop for LanesEnd<'_> {
+    fn drop(&mut self) {
+        self.0.handle_lanes_ended();
+    }
+}
+
 /// Runs the coordinator's loop.
 pub(super) fn coordinate(shared: &Arc<TaskContext>) {
+    let _span = tracing::info_span!("task", transfer = %shared.spec.transfer).entered();
+    let lanes_end = LanesEnd(shared);
     let lanes = Mutex::new(Vec::new());
     while !shared.is_stopping() {
         shared.hang.lasts(penstock_sys::boottime_now());
@@ -62,7 +73,7 @@ pub(super) fn coordinate(shared: &Arc<TaskContext>) {
     for thread in threads {
         let _ = thread.join();
     }
-    shared.handle_lanes_ended();
+    drop(lanes_end);
     hand_over(shared);
 }
 

@@ -11,6 +11,7 @@ use penstock_sys::buffer::BufferUsage;
 
 use crate::lane::dialer::Dialer;
 use crate::lane::path_notes::{PathListener, PathNote};
+use crate::served_transfers::TransferTraffic;
 use crate::source::SourceService;
 use crate::stores::StoreFigures;
 use crate::target::TargetService;
@@ -103,6 +104,21 @@ impl TargetService {
         loads
     }
 
+    /// Returns what the tasks of this host have verified, for each of them. Takes short locks, and
+    /// none that is held over I/O.
+    pub fn transfers(&self) -> Vec<TransferTraffic> {
+        let figures = |task: &Arc<RunningTask>| {
+            let state = task.shared.lock();
+            TransferTraffic {
+                transfer: task.shared.spec.transfer,
+                bytes: task.shared.verified.load(Ordering::Relaxed),
+                lanes: state.closers.len() as u64,
+                cipher: state.cipher,
+            }
+        };
+        self.running().iter().map(figures).collect()
+    }
+
     fn running(&self) -> Vec<Arc<RunningTask>> {
         let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|task| task.strong_count() > 0);
@@ -119,6 +135,11 @@ impl SourceService {
     /// Returns the figures of the source side. Takes short locks, and none that is held over I/O.
     pub fn figures(&self) -> SourceFigures {
         SourceFigures { traffic: self.traffic.figures(), scans: self.scans_count() }
+    }
+
+    /// Returns what the lanes of this host have sent, for each transfer that has any.
+    pub fn transfers(&self) -> Vec<TransferTraffic> {
+        self.served.figures()
     }
 
     /// Lanes that are served now.

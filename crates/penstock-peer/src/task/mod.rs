@@ -10,6 +10,7 @@
 
 pub(crate) mod context;
 pub(crate) mod coordinator;
+pub(crate) mod decisions;
 pub(crate) mod error;
 pub(crate) mod grant;
 pub(crate) mod handover;
@@ -19,4 +20,5 @@ pub(crate) mod load;
 pub(crate) mod reach;
 pub(crate) mod running_task;
 pub(crate) mod shutdown;
+pub(crate) mod times;
 pub(crate) mod write_lease;

@@ -10,8 +10,9 @@ use crate::stores::guard::Guard;
 
 /// The ways in which lanes reach a source.
 pub(crate) enum Reach {
-    /// This host reads the source's store itself.
-    Local { source: Source, root: Vec<u8>, guard: Box<Guard> },
+    /// This host reads the source's store itself. Only a benchmark, whose bytes nobody keeps, reads
+    /// without digests.
+    Local { source: Source, root: Vec<u8>, guard: Box<Guard>, digests: bool },
     /// Over lanes.
     Remote { dialer: Arc<Dialer> },
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::bottleneck::BottleneckCode;
 use penstock_api::limits::Share;
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec};
 use penstock_api::transfer::Durability;
@@ -26,6 +25,7 @@ use crate::task::handover::{Handover, TaskReports};
 use crate::task::hang_detector::HangDetector;
 use crate::task::reach::Reach;
 use crate::task::shutdown::{self, waiting_of};
+use crate::task::times::TaskTimes;
 use crate::write::attributes::AttributePolicy;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
@@ -96,8 +96,7 @@ impl RunningTask {
             pages: Mutex::new(VecDeque::new()),
             breaches: Breaches::default(),
             verified: AtomicU64::new(0),
-            waited_ns: AtomicU64::new(0),
-            worked_ns: AtomicU64::new(0),
+            times: TaskTimes::default(),
             traffic: parts.traffic,
             resent_counted: Mutex::default(),
             cpu_before: penstock_sys::cpu_seconds(),
@@ -128,45 +127,27 @@ impl RunningTask {
 impl Task for RunningTask {
     fn figures(&self) -> TaskFigures {
         let shared = &self.shared;
-        let waited = shared.waited_ns.swap(0, Ordering::Relaxed) as f64;
-        let worked = shared.worked_ns.swap(0, Ordering::Relaxed) as f64;
-        let (rate_used, held) = shared.pace.take_used();
-        let (names_used, named) = shared.tree.names.take_used();
-        shared.traffic.count_held(held + named);
-        let named = named.as_nanos() as f64;
-        let held = held.as_nanos() as f64 + named;
-        // Lanes make names while they work, and wait for that limit.
-        let worked = (worked - named).max(0.0);
-        let (state, now) = (shared.lock(), penstock_sys::boottime_now());
+        let now = penstock_sys::boottime_now();
+        let (time, bottleneck) = shared.times.present(now);
+        let mut state = shared.lock();
         shared.count_resent(state.fetch.resent());
         let local = matches!(shared.reach, Reach::Local { .. });
-        let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
-            BottleneckCode::Durability
-        } else if state.fetch.is_idle() {
-            BottleneckCode::Scan
-        } else if held > waited + worked {
-            BottleneckCode::Limit
-        } else if local {
-            BottleneckCode::Storage
-        } else if waited > worked {
-            BottleneckCode::NetworkOrSource
-        } else {
-            BottleneckCode::Target
-        };
         TaskFigures {
             bytes_verified: shared.verified.load(Ordering::Relaxed),
             bytes_resent: state.fetch.resent().all(),
             repairs: state.repairs,
             lanes: if local { 0 } else { state.lanes.up() },
-            limit: limit.text().to_owned(),
+            limit: bottleneck.map_or_else(String::new, |found| found.words()),
+            time,
             waiting: waiting_of(shared, &state, local, now),
             hangs_s: shared.hang.lasts(now).as_secs(),
             not_kept: shared.tree.keeper.not_kept(),
             cpu_seconds: penstock_sys::cpu_seconds() - shared.cpu_before,
             paths: shared.paths().iter().cloned().collect(),
             share: state.share,
-            rate_used,
-            names_used,
+            rate_used: shared.pace.take_used(),
+            names_used: shared.tree.names.take_used(),
+            decisions: state.decisions.latest(now),
         }
     }
 

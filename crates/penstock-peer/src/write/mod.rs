@@ -13,6 +13,7 @@ pub(crate) mod uncached_file;
 pub(crate) mod written;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use penstock_engine::fetch::{Item, Part};
 use penstock_engine::slice::travels_whole;
@@ -20,12 +21,14 @@ use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::Entry;
+use penstock_proto::time_use::Activity;
 use penstock_proto::units::FileTime;
 use penstock_store::{DirCache, StoreError, WriteFile};
 
 use penstock_api::task::TaskPage;
 
 use crate::lane::slow_start::{self, Parts};
+use crate::lane::thread_time::ThreadTime;
 use crate::source::read::place;
 use crate::stores::errors::is_of_store;
 use crate::write::large_files::LargeFiles;
@@ -64,6 +67,7 @@ impl FileHandle {
 pub(crate) struct PieceWriter {
     tree: TargetTree,
     large: Arc<LargeFiles>,
+    time: ThreadTime,
     dirs: DirCache,
     open: Option<OpenFile>,
     failed: Option<u32>,
@@ -81,12 +85,20 @@ pub(crate) struct PieceWriter {
 }
 
 impl PieceWriter {
-    pub(crate) fn new(tree: TargetTree, large: Arc<LargeFiles>, checks: bool) -> Self {
+    /// Creates a writer for a thread whose time is `time`. With `checks` it compares what it writes
+    /// with the digests.
+    pub(crate) fn new(
+        tree: TargetTree,
+        large: Arc<LargeFiles>,
+        checks: bool,
+        time: &ThreadTime,
+    ) -> Self {
         let failed_syncs = tree.target.failed_syncs();
         Self {
             tree,
             failed_syncs,
             large,
+            time: time.clone(),
             dirs: DirCache::default(),
             open: None,
             failed: None,
@@ -127,7 +139,8 @@ impl PieceWriter {
         digests.clear();
         if self.checks {
             let small = with_bytes().filter(|(record, _)| is_small_file(page, record));
-            self.tree.kind.whole_files(small.map(|(_, bytes)| bytes), &mut digests);
+            let hash = || self.tree.kind.whole_files(small.map(|(_, bytes)| bytes), &mut digests);
+            self.time.measure(Activity::Compare, hash);
         }
         let mut known = digests.iter().copied();
         // Small files would change the account for each call. Where that fails, each file says so.
@@ -279,7 +292,9 @@ impl PieceWriter {
             return wrong;
         }
         if self.checks && !record.hole {
-            let digest = known.unwrap_or_else(|| self.digest_of(entry, record, bytes));
+            let time = self.time.clone();
+            let hash = || self.digest_of(entry, record, bytes);
+            let digest = known.unwrap_or_else(|| time.measure(Activity::Compare, hash));
             if digest != record.digest {
                 return wrong;
             }
@@ -312,7 +327,13 @@ impl PieceWriter {
         // The file may be finished by now, by another controller's peer (B1).
         self.tree.target.check_gate()?;
         if self.open.is_none() {
-            self.open = Some(self.open_file(page, item, record.entry)?);
+            if item.offset == 0 {
+                let slept = self.tree.names.take(1);
+                self.time.add(Activity::WaitLimit, slept);
+            }
+            let time = self.time.clone();
+            let open = || self.open_file(page, item, record.entry);
+            self.open = Some(time.measure(Activity::Metadata, open)?);
         }
         let Some(open) = self.open.as_mut() else { return Ok(()) };
         let file = open.file.get();
@@ -321,14 +342,15 @@ impl PieceWriter {
             open.holes = true;
         } else if record.runs.is_empty() {
             if !bytes.is_empty() {
-                file.write_at(record.offset, bytes)?;
+                self.time.measure(Activity::Write, || file.write_at(record.offset, bytes))?;
             }
         } else {
             open.holes = true;
             let mut from = 0;
             for &(start, length) in &record.runs {
                 let part = &bytes[from..from + length as usize];
-                file.write_at(record.offset + u64::from(start), part)?;
+                let offset = record.offset + u64::from(start);
+                self.time.measure(Activity::Write, || file.write_at(offset, part))?;
                 from += length as usize;
             }
         }
@@ -338,7 +360,12 @@ impl PieceWriter {
         note_digests(open, &self.tree, &entry, record, stride, &mut self.zeros);
         open.next = record.offset + record.length;
         if record.end {
-            self.end_file(page, &entry, item, stride, record.seen)?;
+            let began = Instant::now();
+            let syncs = self.open.as_ref().is_some_and(|open| self.tree.syncs(open.file.get()));
+            let ended = self.end_file(page, &entry, item, stride, record.seen);
+            let activity = if syncs { Activity::Sync } else { Activity::Metadata };
+            self.time.add(activity, began.elapsed());
+            ended?;
         }
         Ok(())
     }
@@ -350,9 +377,6 @@ impl PieceWriter {
         index: u32,
     ) -> Result<OpenFile, StoreError> {
         let entry = &page.page.entries()[index as usize];
-        if item.offset == 0 {
-            self.tree.names.take(1);
-        }
         let file = if item.length > 0 {
             FileHandle::Shared(self.large.get(&self.tree, page, item)?)
         } else {

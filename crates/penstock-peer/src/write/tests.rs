@@ -95,7 +95,12 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
     for damaged in [0, 1, 14, 16, 17, 38] {
         let base = tempfile::tempdir().unwrap();
         let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
-        let mut writer = PieceWriter::new(tree(Target::Posix(store)), Arc::default(), true);
+        let mut writer = PieceWriter::new(
+            tree(Target::Posix(store)),
+            Arc::default(),
+            true,
+            &ThreadTime::default(),
+        );
         let mut payload = sound.clone();
         let before: u64 = sizes[..damaged as usize].iter().sum();
         payload[(before + sizes[damaged as usize] / 2) as usize] ^= 1;

@@ -108,7 +108,7 @@ pub struct Amendment {
     pub failures: u32,
     /// Number of these that were moved.
     pub files: u32,
-    /// Bytes of the latter.
+    /// Bytes of the latter, and of files that failed in a pack: they count with it as moved.
     pub bytes: u64,
 }
 

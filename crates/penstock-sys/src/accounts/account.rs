@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::Gid;
 
 use super::credentials::{Credentials, Own};
-use crate::users::{Lookup, groups_of, look_up_user};
+use crate::users::{find_user, groups_of};
 
 /// The account whose rights nothing limits. Another name of number 0 is rejected.
 const ROOT: &str = "root";
@@ -61,11 +61,8 @@ impl Account {
         // Before the first thread acts as another user, so that these are the process's own.
         let own = Own::get();
         let unanswered = |source| AccountError::Unanswered { name: name.to_owned(), source };
-        let (uid, gid) = match look_up_user(name.as_bytes()) {
-            Lookup::Found(numbers) => numbers,
-            Lookup::Missing => return Err(AccountError::Unknown(name.to_owned())),
-            Lookup::Failed(error) => return Err(unanswered(error)),
-        };
+        let found = find_user(name.as_bytes()).map_err(unanswered)?;
+        let (uid, gid) = found.ok_or_else(|| AccountError::Unknown(name.to_owned()))?;
         if uid == 0 && name != ROOT {
             return Err(AccountError::HiddenRoot(name.to_owned()));
         }

@@ -8,7 +8,6 @@ mod xattr;
 
 pub use descriptor::close_file;
 pub use file_system::FileSystemKind;
-pub(crate) use mounts::options_of;
-pub use mounts::{MountWithin, mounts_within};
+pub use mounts::{MountWithin, mount_options, mounts_within};
 pub use page_cache::cached_pages;
 pub use xattr::list_xattrs_at;

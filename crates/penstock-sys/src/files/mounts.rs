@@ -32,12 +32,12 @@ pub fn mounts_within(root: &Path) -> io::Result<Vec<MountWithin>> {
     }
 }
 
-/// The options of the file system that `file` is on, of the mount and of the file system itself,
-/// with commas and blanks between. Reads `/proc/self/mountinfo`.
+/// Returns the options of the file system that `file` is on: of the mount and of the file system
+/// itself, with commas between. Reads `/proc/self/mountinfo`.
 ///
 /// # Errors
 /// `/proc` is not there, or does not list the mount.
-pub(crate) fn options_of(file: &std::fs::File) -> io::Result<String> {
+pub fn mount_options(file: &std::fs::File) -> io::Result<String> {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
     let number = told.stx_mnt_id.to_string();
@@ -127,7 +127,7 @@ mod tests {
         let options = options_in(line).unwrap();
         assert!(options.split(',').any(|option| option == "local_lock=none"));
         assert!(options.starts_with("rw,nosuid,"));
-        options_of(&std::fs::File::open("/").unwrap()).unwrap();
+        mount_options(&std::fs::File::open("/").unwrap()).unwrap();
     }
 
     /// Promise: the table of this very host can be read.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use crate::files::{FileSystemKind, options_of};
+use crate::files::{FileSystemKind, mount_options};
 
 /// `f_type` of further file systems that one kernel mounts at a time: F2FS, bcachefs, ZFS, ramfs,
 /// FAT, JFS.
@@ -25,7 +25,7 @@ impl LockSort {
     /// The sort of a lock on `file`. Blocks while the table of mounts is read.
     pub(super) fn of(file: &File) -> Self {
         let Ok(kind) = FileSystemKind::of(file) else { return Self::Unproven };
-        let options = || options_of(file).unwrap_or_default();
+        let options = || mount_options(file).unwrap_or_default();
         let has = |options: &str, wanted: &[&str]| {
             options.split([',', ' ']).any(|option| wanted.contains(&option))
         };

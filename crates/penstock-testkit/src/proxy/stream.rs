@@ -18,7 +18,7 @@ pub enum Part {
     Payload,
 }
 
-/// Tells the parts of a lane apart. Frame kinds are below 9, TLS content types above 19, so that
+/// Tells the parts of a lane apart. Frame kinds are below 10, TLS content types above 19, so that
 /// the first byte behind a TLS record says whether frames in clear have begun.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
@@ -49,7 +49,7 @@ impl Framer {
                 continue;
             }
             if self.header.is_empty() {
-                self.clear = bytes[0] < 9;
+                self.clear = bytes[0] < 10;
             }
             let wanted = if self.clear { HEADER_BYTES } else { 5 } - self.header.len();
             let (run, rest) = bytes.split_at_mut(wanted.min(bytes.len()));

@@ -21,7 +21,9 @@ use crate::token::TokenArgs;
 use penstock_daemon::access::join as daemon_join;
 use penstock_daemon::config::{Config, PORT_DEFAULT};
 use penstock_daemon::managed_etcd::program::Program;
-use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
+use penstock_daemon::site_directory::{
+    TRUST_DIRECTORY, act_as_owner, check_free, make_directory, write_drop_in,
+};
 use penstock_exit::failure;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
@@ -85,6 +87,7 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs, token: &str) -> anyhow::Re
     let settled = settle_host(&mut config, &names);
     config.check().map_err(Failure::from)?;
     config.check_places(directory)?;
+    let acting = act_as_owner(directory)?;
     make_directory(directory)?;
     for file in &files {
         write(directory, file)?;
@@ -98,6 +101,7 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs, token: &str) -> anyhow::Re
     let path = Config::path(directory);
     fs::write(&path, config.to_text()?)
         .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+    drop(acting);
     exit::print(&format!(
         "peer {} of site {} in {}\nfingerprint {}",
         config.peer,
@@ -108,6 +112,7 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs, token: &str) -> anyhow::Re
     for what in settled {
         exit::warn(&format!("look into `{}` before you start it: {what}", path.display()));
     }
+    write_drop_in(directory, &config).iter().for_each(|note| exit::warn(note));
     exit::warn(&format!("start it with: penstock daemon --dir {}", directory.display()));
     if config.cluster.as_ref().is_some_and(|cluster| cluster.own_etcd.is_some())
         && let Err(error) = installed

@@ -10,6 +10,7 @@ use penstock_sys::now_seconds;
 
 use crate::client::Client;
 use crate::commands::site::rotation;
+use crate::commands::statistics;
 use crate::options::directory::DirectoryArgs;
 use crate::output::table::table;
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -17,7 +18,7 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 /// How often a peer that drains is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Lists, drains and forgets peers of this site
+/// Lists, measures, drains and forgets peers of this site
 #[derive(clap::Args)]
 pub(crate) struct PeerArgs {
     #[command(flatten)]
@@ -31,6 +32,18 @@ enum PeerCommand {
     /// Lists the peers of this site with their state, their work and the stores that each reaches
     List {
         /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows how busy peers were: rates, processors, memory, cards, disks, energy
+    Stats {
+        /// One peer; all unless it is given
+        peer: Option<Name>,
+        /// Time before now that is shown
+        #[arg(long, value_name = "NUMBER", default_value_t = 1,
+            value_parser = clap::value_parser!(u32).range(1..=9600))]
+        hours: u32,
+        /// Print JSON, with the figures over time
         #[arg(long)]
         json: bool,
     },
@@ -80,6 +93,9 @@ pub(crate) fn run(args: PeerArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.directory.directory)?;
     match args.command {
         PeerCommand::List { json } => list(&client, json)?,
+        PeerCommand::Stats { peer, hours, json } => {
+            statistics::show_peers(&client, peer.as_ref(), hours, json)?;
+        }
         PeerCommand::Drain(args) => drain(&client, &args)?,
         PeerCommand::Forget { peer, stolen } => {
             let request = ForgetRequest { stolen };

@@ -102,7 +102,7 @@ pub(crate) fn make(
 }
 
 /// A file for a while: nobody else can open it.
-fn nameless() -> io::Result<File> {
+pub(crate) fn nameless() -> io::Result<File> {
     let path = std::env::temp_dir().join(format!("penstock-plan-{:032x}", rand::random::<u128>()));
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     fs::remove_file(&path)?;

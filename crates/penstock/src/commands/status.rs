@@ -7,7 +7,7 @@ use penstock_api::rest::StatusView;
 use penstock_proto::units::format_bytes;
 use penstock_sys::now_seconds;
 
-use super::doctor;
+use super::support::doctor;
 use crate::client::Client;
 use crate::commands::peer::{lasting, peer_state};
 use penstock_exit::{self as exit, ExitCode};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use penstock_api::endpoints::{
     CHANGE_TRANSFER, EndpointUri, FOLLOW_TRANSFER, GET_CHECKSUMS, GET_DIGESTS, GET_FAILURES,
-    GET_RECEIPT, LIST_ORPHANS, REMOVE_ORPHANS, SHOW_STATUS, SHOW_TRANSFER, SUBMIT_TRANSFER,
+    GET_FLIGHT, GET_RECEIPT, LIST_ORPHANS, REMOVE_ORPHANS, SHOW_STATUS, SHOW_TRANSFER,
+    SUBMIT_TRANSFER,
 };
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
@@ -32,7 +33,7 @@ use crate::client::{Client, Next};
 use crate::commands::events;
 use crate::commands::plan::{self, PlanningArgs};
 use crate::commands::queue::{deadline_text, waiting_text};
-use crate::commands::shares;
+use crate::commands::{shares, statistics};
 use crate::options::directory::DirectoryArgs;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
 use crate::options::listing::ListArgs;
@@ -48,12 +49,15 @@ use crate::output::failed_list;
 use crate::output::output_file::OutputFile;
 use crate::output::plan::Show;
 use crate::output::progress::{Mode, ProgressArgs, Reporter};
+use crate::output::time_use;
 use penstock_exit::exit_code;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
+pub(crate) mod explain;
+pub(crate) mod measured;
 mod steering;
 
-use steering::{DeadlineArgs, ManyArgs};
+use steering::{DeadlineArgs, ManyArgs, PauseArgs};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
@@ -90,6 +94,12 @@ enum TransferCommand {
         /// The id of the transfer, or its first digits
         #[arg(value_parser = parse_id_digits)]
         id: String,
+        /// Show how its figures were spread instead: rate, processors, memory, cards, disks, energy
+        #[arg(long)]
+        stats: bool,
+        /// Write these figures over time to FILE instead, as CSV
+        #[arg(long, value_name = "FILE", requires = "stats", conflicts_with = "json")]
+        csv: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -116,6 +126,22 @@ enum TransferCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Explains why a transfer waits, is slow or failed, and what to do about it
+    ///
+    /// Tells from the state, the queue, the failed items and the flight recorder: who is ahead,
+    /// which limit or which part of the way holds it up, which peers are away, what the last
+    /// attempt ended with.
+    Explain {
+        /// The id of the transfer, or its first digits
+        #[arg(value_parser = parse_id_digits)]
+        id: String,
+        /// List all decisions that are kept, not only the last ones
+        #[arg(long)]
+        all: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Waits for the end of a transfer, and exits with its exit code
     #[command(after_help = exit::help(&ExitCode::ALL))]
     Wait {
@@ -128,8 +154,8 @@ enum TransferCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Pauses transfers; their progress is kept
-    Pause(ManyArgs),
+    /// Pauses transfers, until a time if that is given; their progress is kept
+    Pause(PauseArgs),
     /// Resumes paused transfers
     Resume(ManyArgs),
     /// Cancels transfers and removes their temporary files
@@ -302,7 +328,13 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Submit(submit) => return run_submit(&client, *submit),
         TransferCommand::Plan(args) => return plan::run(&client, &args),
         TransferCommand::List { choice, json } => list(&client, &choice, json)?,
-        TransferCommand::Show { id, json } => show(&client, &id, json)?,
+        TransferCommand::Show { id, csv: Some(to), .. } => {
+            statistics::write_csv(&client, &id, &to)?;
+        }
+        TransferCommand::Show { id, stats: true, json, .. } => {
+            statistics::show(&client, &id, json)?;
+        }
+        TransferCommand::Show { id, json, .. } => show(&client, &id, json)?,
         TransferCommand::Watch { id, json } => {
             return follow(
                 &client,
@@ -317,7 +349,8 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
             let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&id]))?;
             events::show(&client, Some(view.id), limit, json)?;
         }
-        TransferCommand::Pause(args) => return args.act(&client, Action::Pause),
+        TransferCommand::Explain { id, all, json } => explain::run(&client, &id, all, json)?,
+        TransferCommand::Pause(args) => return args.run(&client),
         TransferCommand::Resume(args) => return args.act(&client, Action::Resume),
         TransferCommand::Cancel(args) => return args.act(&client, Action::Cancel),
         TransferCommand::Retry(args) => return args.act(&client, Action::Retry),
@@ -607,6 +640,7 @@ fn document_uri(id: &dyn Display, document: Document) -> EndpointUri {
         Document::Checksums(kind) => GET_CHECKSUMS.uri(&[id, &kind]),
         Document::Receipt => GET_RECEIPT.uri(&[id]),
         Document::Failures => GET_FAILURES.uri(&[id]),
+        Document::Flight => GET_FLIGHT.uri(&[id]),
     }
 }
 
@@ -694,7 +728,7 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
             ),
         ),
         ("rate", now(format_rate(progress.rate_bits_per_s))),
-        ("limited by", now(progress.limit.clone())),
+        ("limited by", view.bottleneck.as_ref().map(|it| it.text.clone()).unwrap_or_default()),
         ("lanes", now(progress.lanes.to_string())),
         (
             "rate limit",
@@ -710,6 +744,10 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     rows.retain(|(_, value)| !value.is_empty());
     for (key, value) in rows {
         exit::print(&format!("{key:<11} {value}"))?;
+    }
+    let measured = measured::lines(client, &view, penstock_sys::now_seconds());
+    for line in measured.into_iter().chain(time_use::lines(&progress.time)) {
+        exit::print(&line)?;
     }
     let peers = if runs { progress.peers.as_slice() } else { &[] };
     for line in shares::lines(&shares, peers, penstock_sys::now_seconds()) {

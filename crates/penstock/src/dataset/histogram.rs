@@ -30,7 +30,7 @@ pub(crate) struct HistogramArgs {
 
 /// What was counted.
 #[derive(Default)]
-struct Counts {
+pub(crate) struct Counts {
     /// Files and bytes by the smallest size of the class: 0, or a power of two.
     classes: BTreeMap<u64, (u64, u64)>,
     directories: u64,
@@ -40,11 +40,11 @@ struct Counts {
 
 /// One line of the histogram.
 #[derive(Serialize)]
-struct Class {
+pub(crate) struct Class {
     /// Sizes from this on, up to below its double.
-    from_bytes: u64,
-    files: u64,
-    bytes: u64,
+    pub(crate) from_bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
     /// Bytes of this class and all smaller ones.
     accumulated_bytes: u64,
 }
@@ -97,7 +97,8 @@ fn list(dir: &Path, counts: &mut Counts, open: &mut Vec<PathBuf>) -> std::io::Re
 }
 
 impl Counts {
-    fn add(&mut self, bytes: u64) {
+    /// Counts a file of that size.
+    pub(crate) fn add(&mut self, bytes: u64) {
         let class = bytes.checked_ilog2().map_or(0, |power| 1 << power);
         let (files, sum) = self.classes.entry(class).or_default();
         *files += 1;
@@ -110,11 +111,13 @@ impl Counts {
         exit::warn(&format!("error: count `{}`\ncause: {error}", path.display()));
     }
 
-    fn files(&self) -> u64 {
+    /// Returns the number of files.
+    pub(crate) fn files(&self) -> u64 {
         self.classes.values().map(|(files, _)| files).sum()
     }
 
-    fn bytes(&self) -> u64 {
+    /// Returns the bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
         self.classes.values().map(|(_, bytes)| bytes).sum()
     }
 
@@ -122,7 +125,8 @@ impl Counts {
         self.bytes() as f64 / self.files().max(1) as f64
     }
 
-    fn classes(&self) -> Vec<Class> {
+    /// Returns the classes that have files, the smallest size first.
+    pub(crate) fn classes(&self) -> Vec<Class> {
         let mut accumulated_bytes = 0;
         let class = |(&from_bytes, &(files, bytes)): (&u64, &(u64, u64))| {
             accumulated_bytes += bytes;

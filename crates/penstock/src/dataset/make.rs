@@ -25,6 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::preset::{self, Preset};
+use super::shape::Shape;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// What one generator stream fills, and one `write` writes: fits the cache of a core.
@@ -149,31 +150,16 @@ impl Set {
                 (0..files).map(|_| size_of_next(args, &mut random)).collect()
             }
         };
-        let bytes = sizes.iter().try_fold(0_u64, |sum, &size| sum.checked_add(size));
-        // The rest of the program and the kernel count in 63 bits.
-        let bytes = bytes.filter(|&bytes| bytes <= i64::MAX as u64).ok_or_else(|| {
-            Failure::new(ExitCode::Usage, "the files together are larger than 8 EiB")
-        })?;
+        let bytes = bytes_of(&sizes)?;
         shuffle(&mut sizes, &mut random);
         Ok(Self { dir: args.dir.clone(), sizes, bytes, layout: args.layout, seed: args.seed })
     }
 
-    /// Leaf directories, and how many of them share a parent: as many as there are parents.
-    fn leaves(&self) -> (usize, usize) {
-        let leaves = self.sizes.len().div_ceil(DIRECTORY_FILES);
-        (leaves, (leaves as f64).sqrt().ceil() as usize)
-    }
-
-    fn leaf(&self, leaf: usize, per_parent: usize) -> PathBuf {
-        self.dir.join(format!("d{:03}/d{:03}", leaf / per_parent, leaf % per_parent))
-    }
-
     fn path(&self, file: usize) -> PathBuf {
-        let parent = match self.layout {
-            Layout::Flat => self.dir.clone(),
-            Layout::Tree => self.leaf(file / DIRECTORY_FILES, self.leaves().1),
-        };
-        parent.join(format!("f{file:08}"))
+        match self.layout {
+            Layout::Flat => self.dir.join(file_name(file)),
+            Layout::Tree => self.dir.join(path_within(self.sizes.len(), file)),
+        }
     }
 
     fn make_directories(&self) -> Result<(), Failure> {
@@ -183,13 +169,70 @@ impl Set {
         };
         make(&self.dir)?;
         if self.layout == Layout::Tree {
-            let (leaves, per_parent) = self.leaves();
+            let (leaves, per_parent) = leaves(self.sizes.len());
             for leaf in 0..leaves {
-                make(&self.leaf(leaf, per_parent))?;
+                make(&self.dir.join(leaf_within(leaf, per_parent)))?;
             }
         }
         Ok(())
     }
+}
+
+/// Returns the number of leaf directories, and how many of them share a parent: as many as there
+/// are parents.
+fn leaves(files: usize) -> (usize, usize) {
+    let leaves = files.div_ceil(DIRECTORY_FILES);
+    (leaves, (leaves as f64).sqrt().ceil() as usize)
+}
+
+fn leaf_within(leaf: usize, per_parent: usize) -> String {
+    format!("d{:03}/d{:03}", leaf / per_parent, leaf % per_parent)
+}
+
+fn file_name(file: usize) -> String {
+    format!("f{file:08}")
+}
+
+/// Returns the path of a file within a set of so many files that [`fill`] makes.
+pub(crate) fn path_within(files: usize, file: usize) -> PathBuf {
+    let leaf = leaf_within(file / DIRECTORY_FILES, leaves(files).1);
+    Path::new(&leaf).join(file_name(file))
+}
+
+/// Returns the bytes of files together.
+fn bytes_of(sizes: &[u64]) -> Result<u64, Failure> {
+    let bytes = sizes.iter().try_fold(0_u64, |sum, &size| sum.checked_add(size));
+    // The rest of the program and the kernel count in 63 bits.
+    bytes
+        .filter(|&bytes| bytes <= i64::MAX as u64)
+        .ok_or_else(|| Failure::new(ExitCode::Usage, "the files together are larger than 8 EiB"))
+}
+
+/// Result of [`fill`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// The set is complete.
+    Whole,
+    /// A signal stopped it; a further call makes the set whole.
+    Interrupted,
+}
+
+/// Fills a directory with the files of a shape, in directories of 1,000, as `dataset make` does
+/// with the same seed. Files of the same names are replaced. Catches SIGINT and SIGTERM, and blocks
+/// until the set is made.
+///
+/// # Errors
+/// There is too little room; a file cannot be written.
+pub(crate) fn fill(dir: &Path, shape: &Shape, seed: u64) -> anyhow::Result<Filled> {
+    let mut sizes = shape.sizes();
+    let bytes = bytes_of(&sizes)?;
+    shuffle(&mut sizes, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
+    let set = Set { dir: dir.to_owned(), sizes, bytes, layout: Layout::Tree, seed };
+    check_space(dir, &set)?;
+    set.make_directories()?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let interrupted = Work::new(&set).run(threads)?;
+    Ok(if interrupted { Filled::Interrupted } else { Filled::Whole })
 }
 
 /// The size of the next file of a set that is no preset.
@@ -206,10 +249,10 @@ fn size_of_next(args: &MakeArgs, random: &mut Xoshiro256PlusPlus) -> u64 {
 }
 
 /// Fisher and Yates, written out so that a seed gives the same order for ever.
-fn shuffle(sizes: &mut [u64], random: &mut Xoshiro256PlusPlus) {
-    for last in (1..sizes.len()).rev() {
+pub(crate) fn shuffle<T>(items: &mut [T], random: &mut Xoshiro256PlusPlus) {
+    for last in (1..items.len()).rev() {
         let other = (u128::from(random.next_u64()) * (last as u128 + 1)) >> 64;
-        sizes.swap(last, other as usize);
+        items.swap(last, other as usize);
     }
 }
 

@@ -10,10 +10,15 @@
 mod histogram;
 mod make;
 mod preset;
+mod shape;
 
 use clap::{Args, Subcommand};
 
 use penstock_exit::ExitCode;
+
+pub(crate) use histogram::{Class, Counts};
+pub(crate) use make::{Filled, fill, path_within, shuffle};
+pub(crate) use shape::Shape;
 
 /// Arguments of `penstock dataset`.
 #[derive(Args)]

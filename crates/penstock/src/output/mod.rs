@@ -7,3 +7,4 @@ pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod time;
+pub(crate) mod time_use;

@@ -291,7 +291,8 @@ fn status_parts(event: &TransferEvent, pace: &Pace) -> (Vec<Part>, String) {
     if progress.errors > 0 {
         parts.push(part(3, format!("{} failed", progress.errors)));
     }
-    let limit = if event.state.is_ended() { "" } else { progress.limit.as_str() };
+    let bottleneck = progress.bottleneck.as_ref().map_or(progress.limit.as_str(), |it| &it.text);
+    let limit = if event.state.is_ended() { "" } else { bottleneck };
     let reason = match (event.reason.as_str(), limit) {
         ("", "") => String::new(),
         ("", limit) => format!("limited by {limit}"),

@@ -22,6 +22,12 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + next, month, day)
 }
 
+/// Returns the UTC time of milliseconds since 1970, to the second, as `2026-11-22 10:17:29`.
+pub(crate) fn second(ms: u64) -> String {
+    let text = utc(ms);
+    text.get(..19).unwrap_or(&text).to_owned()
+}
+
 /// Returns the UTC time of seconds since 1970, to the minute, as `2026-11-22 10:17`.
 pub(crate) fn minute(seconds: u64) -> String {
     let text = utc(seconds.saturating_mul(1000));

@@ -110,6 +110,29 @@ fn read(path: &Path) -> anyhow::Result<Read> {
     Ok(parse(&fs::read(path).map_err(failed)?))
 }
 
+/// Returns a receipt whose signatures are sound, and that the target has signed.
+///
+/// # Errors
+/// The reason why it proves nothing, for people.
+pub(crate) fn sound(text: &[u8]) -> Result<Receipt, String> {
+    let (receipt, body) = parse(text).map_err(|why| why.to_string())?;
+    let said = &receipt.receipt;
+    for signature in &receipt.signatures {
+        let expected = match signature.role {
+            Role::Source => &said.source.site,
+            Role::Target => &said.target.site,
+        };
+        if signature.site != *expected {
+            return Err(format!("site `{}` has signed for `{expected}`", signature.site));
+        }
+        check_signature(&body, signature).map_err(|why| why.to_string())?;
+    }
+    if !receipt.signatures.iter().any(|signature| signature.role == Role::Target) {
+        return Err(format!("the target, site `{}`, has not signed", said.target.site));
+    }
+    Ok(receipt)
+}
+
 fn parse(text: &[u8]) -> Read {
     let value = json::read(text).map_err(NoReceipt::NoJson)?;
     let body = value.get("receipt").cloned().unwrap_or_default();

@@ -22,7 +22,7 @@ use penstock_exit::failure;
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_sys::now_seconds;
 
-pub(crate) use check::CheckArgs;
+pub(crate) use check::{CheckArgs, sound};
 
 /// Checks receipts, without a daemon or a network
 #[derive(clap::Args)]

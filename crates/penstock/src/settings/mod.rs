@@ -85,7 +85,7 @@ enum ConfigCommand {
         (ExitCode::Done, "written, or nothing to change"),
         (ExitCode::Unclassified, ""),
         (ExitCode::Usage, "a wrong or missing answer, or a fault in the configuration"),
-        (ExitCode::Refused, "not agreed to"),
+        (ExitCode::Refused, "the user did not confirm the change"),
         (ExitCode::Fatal, "the file cannot be written"),
         (ExitCode::Interrupted, "left by Ctrl-C or a signal; nothing was written"),
     ]))]

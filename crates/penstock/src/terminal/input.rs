@@ -1,4 +1,4 @@
-//! Keys, resizes and signals, as messages to a face.
+//! Keys, resizes and signals, as messages to a full-screen program.
 
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -16,7 +16,7 @@ pub(crate) enum Input {
     Resized,
     /// The process continues after it was stopped.
     Continued,
-    /// SIGTERM, SIGINT, SIGHUP or SIGQUIT, or the terminal is gone: the face has to end.
+    /// SIGTERM, SIGINT, SIGHUP or SIGQUIT, or the terminal is gone: the program has to end.
     Ended,
 }
 

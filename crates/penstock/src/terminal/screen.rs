@@ -1,4 +1,4 @@
-//! The terminal while a full-screen face has it.
+//! The terminal while a full-screen program has it.
 
 use std::io::{self, IsTerminal as _, Stdout, Write};
 use std::panic;
@@ -22,8 +22,8 @@ const FRAME_BYTES: usize = 64 << 10;
 /// True while the terminal is in raw mode, with the alternate screen.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether this process has a terminal that can show a full-screen face: standard input and
-/// output are one, and `TERM` does not say that it is dumb.
+/// Returns whether this process has a terminal that can show a full-screen program: standard input
+/// and output are one, and `TERM` does not say that it is dumb.
 pub(crate) fn is_capable() -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// The marks of a face.
+/// The marks of a full-screen program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// The line that keys act on.
@@ -57,7 +57,7 @@ const ASCII: Marks = Marks {
     unknown: "?",
 };
 
-/// The look of a face.
+/// The look of a full-screen program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Theme {
     is_coloured: bool,

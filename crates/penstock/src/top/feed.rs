@@ -5,8 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_api::endpoints::{
-    CANCEL_TRANSFER, FOLLOW_TRANSFERS, GET_METRICS, LIST_EVENTS, PAUSE_TRANSFER, RESUME_TRANSFER,
-    RETRY_TRANSFER, SHOW_HEALTH, SHOW_QUEUE, SHOW_TRANSFER,
+    FOLLOW_TRANSFERS, GET_METRICS, LIST_EVENTS, SHOW_HEALTH, SHOW_QUEUE, SHOW_TRANSFER,
 };
 use penstock_api::rest::{Action, LIST_MAX, Page, TransferQuery, TransferSummary, TransferView};
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -156,13 +155,7 @@ fn bytes_sent(figures: &str) -> u64 {
 
 fn act_all(client: &Client, wanted: &Receiver<(TransferId, Action)>, to: &Sender<Message>) {
     for (id, action) in wanted {
-        let endpoint = match action {
-            Action::Pause => &PAUSE_TRANSFER,
-            Action::Resume => &RESUME_TRANSFER,
-            Action::Cancel => &CANCEL_TRANSFER,
-            Action::Retry => &RETRY_TRANSFER,
-        };
-        let result = client.post::<Box<TransferView>>(&endpoint.uri(&[&id]), &());
+        let result = client.post::<Box<TransferView>>(&action.endpoint().uri(&[&id]), &());
         let result = result.map_err(|error| exit::chain(error.as_ref()));
         if to.send(Message::Acted { id, action, result }).is_err() {
             return;

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     if !args.once && !screen::is_capable() {
         let message = "`penstock top` needs a terminal";
         return Err(Failure::new(ExitCode::Usage, message)
-            .hint("`penstock transfer list` prints the transfers, `penstock top --once` all of it")
+            .hint("use `penstock top --once` for the whole overview, or `penstock transfer list`")
             .into());
     }
     let client = Client::at(args.url.as_deref(), &args.directory.directory)?;

@@ -56,21 +56,11 @@ impl Row {
         summary.reason.clone_from(&event.reason);
         summary.exit = event.exit;
         summary.failures.count = progress.errors;
-        summary.progress = ProgressSummary {
-            files_found: progress.files_found,
-            bytes_found: progress.bytes_found,
-            scan_complete: progress.scan_complete,
-            files: progress.files,
-            bytes: progress.bytes,
-            bytes_durable: progress.bytes_durable,
-            bytes_settled: progress.bytes_settled(),
-            errors: progress.errors,
-            rate_bits_per_s: progress.rate_bits_per_s,
-            seconds: progress.seconds,
-            eta_seconds: eta_seconds(progress),
-        };
+        summary.progress = ProgressSummary::of(progress, event.state);
         let runs = event.state == TransferState::Running;
-        summary.bottleneck = Bottleneck::of(&progress.limit).filter(|_| runs);
+        let bottleneck = progress.bottleneck.clone();
+        let bottleneck = bottleneck.or_else(|| Bottleneck::of(&progress.limit));
+        summary.bottleneck = bottleneck.filter(|_| runs);
         self.progress = Some(progress.clone());
         self.heard_at = Some(now.at);
     }
@@ -126,8 +116,9 @@ impl Row {
             return Some(if whole { 1.0 } else { 0.0 });
         }
         let settled = match &self.progress {
-            Some(now) => self.pace.moved(now) + now.bytes_skipped,
-            None => progress.bytes,
+            Some(_) => self.pace.settled,
+            // An earlier release does not tell it.
+            None => progress.bytes_settled.max(progress.bytes),
         };
         let skipped = self.progress.as_ref().map_or(0, |now| now.bytes_skipped);
         let is_whole = progress.bytes + skipped >= progress.bytes_found;
@@ -231,13 +222,6 @@ impl Rows {
             self.rows.remove(&id);
         }
     }
-}
-
-/// Returns the seconds until the end at the rate of one moment.
-fn eta_seconds(progress: &Progress) -> Option<u64> {
-    let is_known = progress.scan_complete && progress.rate_bits_per_s > 0.0;
-    let rest = progress.bytes_found.saturating_sub(progress.bytes_settled());
-    is_known.then(|| (rest as f64 * 8.0 / progress.rate_bits_per_s).ceil() as u64)
 }
 
 /// Returns what the queue tells of a transfer.

@@ -46,6 +46,7 @@ fn a_copy_holds_its_rate_and_says_so() {
     large_source(base.path(), 25 * MIB);
     let mut copy = copying(base.path(), &["--bwlimit", "80Mbit/s"]);
     copy.until(|event| event["limit"] == "the limit that was set");
+    copy.until(|event| event["bottleneck"]["code"] == "limit");
     assert_rate(&summary(copy), 80e6);
     assert_same(&base.path().join("src"), &base.path().join("dst"));
 }
@@ -142,6 +143,7 @@ fn a_transfer_holds_its_rate() {
     let id = submit(&b, &["--bwlimit", "10MB/s", "--max-lanes", "2", "--max-metadata-ops", "500"]);
     b.show_until(&id, |view| view["progress"]["limit"] == "the limit that was set");
     let view = b.show_until(&id, |view| view["state"] == "done");
+    assert_eq!(view["bottleneck"]["code"], "limit", "{}", view["progress"]["time"]);
     assert_rate(&view["progress"], 80e6);
 }
 

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "seeds, and what is skipped and why")]
 
 mod attributes;
+mod bottleneck;
 mod changing;
 mod choosing;
 mod compare;

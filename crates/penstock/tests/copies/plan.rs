@@ -114,6 +114,9 @@ fn said(plan: &[u8], before: &BTreeMap<PathBuf, Stand>) -> BTreeMap<PathBuf, Str
         let action = match action {
             "link" if before.contains_key(&path) => "replace",
             "link" => "copy",
+            // It will not be made, or stays as it is.
+            "fail" if before.contains_key(&path) => "skip",
+            "fail" => continue,
             action => action,
         };
         said.insert(path, action.to_owned());
@@ -181,10 +184,11 @@ fn a_plan_says_just_what_a_run_does() {
         let before = stands(&target);
         let plan = copy.command(contents(&source), &target).arg("-n").args(*options).output();
         let plan = plan.unwrap();
-        expect(&plan, 0);
+        let code = plan.status.code().unwrap();
+        assert!([0, 3].contains(&code), "{}", String::from_utf8_lossy(&plan.stderr));
         assert_eq!(stands(&target), before, "a dry run touches nothing");
         let run = copy.command(contents(&source), &target).args(*options).output().unwrap();
-        expect(&run, 0);
+        expect(&run, code);
         let after = stands(&target);
         let (mut said, done) = (said(&plan.stdout, &before), done(&before, &after));
         // What is at the target alone, or not chosen, is no part of a plan, unless it is deleted.
@@ -217,6 +221,45 @@ fn a_plan_says_just_what_a_run_does() {
         }
     }
     copy.assert_no_state();
+}
+
+/// Promise (B6): a further name whose first name stays another version is planned as one that
+/// fails, and fails; the plan ends with the exit code of the run.
+#[test]
+fn b6_a_further_name_without_its_first_is_planned_as_failed() {
+    let base = Scratch::on_disk();
+    let source = base.path().join("src");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("one"), "of the source").unwrap();
+    touch(&source.join("one"), 10);
+    fs::hard_link(source.join("one"), source.join("two")).unwrap();
+    let copy = Copy::new(base.path());
+    let all: [&[&str]; 3] =
+        [&["--sync", "--if-exists", "newer"], &["--if-exists", "newer"], &["--if-exists", "skip"]];
+    for (at, options) in all.iter().enumerate() {
+        let mut failed = 0;
+        for (taken, other) in [("one", "two"), ("two", "one")] {
+            let target = base.path().join(format!("dst-{at}-{taken}"));
+            fs::create_dir(&target).unwrap();
+            fs::write(target.join(taken), "another version").unwrap();
+            let run = |more: &[&str]| {
+                let mut command = copy.command(contents(&source), &target);
+                command.args(*options).args(more).output().unwrap()
+            };
+            let plan = run(&["-n"]);
+            let (items, _) = items(&plan.stdout);
+            let fails = items[other]["action"] == "fail";
+            let code = if fails { 3 } else { 0 };
+            expect(&plan, code);
+            expect(&run(&[]), code);
+            assert_eq!(items[taken]["action"], "skip", "{options:?}");
+            assert_eq!(target.join(other).exists(), !fails, "{options:?}, {taken}");
+            assert_eq!(fs::read_to_string(target.join(taken)).unwrap(), "another version");
+            failed += u32::from(fails);
+        }
+        // The directory decides which name is the first.
+        assert_eq!(failed, 1, "{options:?}");
+    }
 }
 
 /// Promise: a dry run writes nothing at the target, to the last time stamp, and makes no directory

@@ -53,3 +53,27 @@ fn rules_outlive_a_kill() {
     site.fails(2, &["queue", "release", "upgrade"]);
     Wait::new("the queue is empty").is(|| queue(&site)["waiting"] == 0);
 }
+
+/// Promise: the end of a pause outlives `kill -9`: the transfer resumes by itself, and not before.
+#[test]
+fn the_end_of_a_pause_outlives_a_kill() {
+    let base = Scratch::on_disk();
+    let mut site = Site::init(base.path(), "hpc", None);
+    site.start();
+    std::fs::create_dir(site.store.join("src")).unwrap();
+    std::fs::write(site.store.join("src/a"), "a").unwrap();
+    // A hold keeps it from running before it is paused.
+    site.ok(&["queue", "hold", "upgrade", "--store", "data", "--reason", "new disks"]);
+    let id = site.submit(&["hpc:data/src/", "hpc:data/one"]);
+    site.ok(&["transfer", "pause", &id, "--until", "8s"]);
+    let paused = site.show(&id);
+    assert_eq!(paused["state"], "paused", "{paused}");
+    let until = paused["waiting"]["until"].as_str().expect("the end is shown").to_owned();
+    site.kill();
+    site.start();
+    site.ok(&["queue", "release", "upgrade"]);
+    site.wait_done(&id);
+    // Times of RFC 3339 in UTC have the order of their texts.
+    let ended = site.show(&id)["ended_at"].as_str().unwrap().to_owned();
+    assert!(ended > until, "it ended at {ended}, before {until}");
+}

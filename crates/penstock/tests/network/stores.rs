@@ -175,6 +175,14 @@ fn c2_stores_of_a_paired_site_are_listed_by_its_leave() {
     assert_eq!(listed, [expected]);
     assert_eq!(b.ok(&["store", "ls", "a:data/run7"]), "frame\n");
     assert_eq!(b.ok(&["store", "ls", "b:data"]), "run7\n");
+    let usage = b.lines(&["store", "show", "a:data", "--json"]).remove(0);
+    let own = a.lines(&["store", "show", "data", "--json"]).remove(0);
+    let total = usage["space"]["total_bytes"].as_u64().unwrap();
+    assert_eq!(Some(total), own["space"]["total_bytes"].as_u64());
+    assert!(total > 0 && usage["space"]["free_bytes"].as_u64().unwrap() <= total, "{usage}");
+    let text = b.ok(&["store", "show", "a:data"]);
+    assert!(text.contains("a:data") && text.contains(" free ("), "{text}");
+    assert!(b.fails(2, &["store", "show", "a:data/run7"]).contains("without a path"));
     let refused = b.fails(12, &["store", "mkdir", "a:data/new"]);
     assert!(refused.contains("may not write"), "{refused}");
     a.ok(&["site", "grant", "b", "--write", "data"]);
@@ -185,6 +193,7 @@ fn c2_stores_of_a_paired_site_are_listed_by_its_leave() {
     a.reconfigure("write = [\"b\"]", "write = []");
     let refused = b.fails(12, &["store", "ls", "a:data"]);
     assert!(refused.contains("may not list"), "{refused}");
+    assert!(b.fails(12, &["store", "show", "a:data"]).contains("may not list"));
     assert_eq!(b.lines(&["store", "list", "a", "--json"]), Vec::<Value>::new());
     assert!(b.fails(12, &["store", "ls", "a:none"]).contains("may not list"));
     assert!(b.fails(12, &["store", "ls", "c:data"]).contains("not paired"));

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
 use data_encoding::BASE64;
@@ -111,6 +112,12 @@ fn q6_each_end_is_told() {
     let mut site = site(&base, &format!("[webhook]\nallow = [\"http://{address}/hooks\"]"));
     let told = receiver(listener, DONE);
     let url = format!("http://{address}/hooks/ops?key=canary");
+    // An end before its creation is none of a webhook: the first message is another one. Creation
+    // counts in whole seconds.
+    transfer(&site, "before");
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let ended = second();
+    Wait::new("the next second").is(|| second() > ended);
     let secret = site.ok(&["webhook", "set", "ops", &url, "--on", "done"]).trim().to_owned();
 
     site.ok(&["webhook", "test", "ops"]);

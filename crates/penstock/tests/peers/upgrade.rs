@@ -162,5 +162,6 @@ fn an_older_release_leaves_a_newer_state_alone() {
     assert_eq!(output.status.code(), Some(7), "{}", told(&output));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("is of format 2") && said.contains("knows up to 1"), "{said}");
+    assert!(said.contains("install the release that wrote it"), "{said}");
     lab.start_with(NEXT);
 }

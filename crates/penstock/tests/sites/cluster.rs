@@ -1,13 +1,15 @@
 //! A site of several peers with a real etcd: who leads, who takes over, and what never lands.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use penstock_testkit::{
-    Etcd, Scratch, Signal, Site, assert_no_leftovers, assert_same_files, figure, make_set, seed,
-    stamps, verified_at_least,
+    Etcd, Scratch, Signal, Site, Wait, assert_no_leftovers, assert_same_files, figure, make_set,
+    seed, stamps, verified_at_least,
 };
 use serde_json::Value;
 
@@ -21,7 +23,7 @@ struct World {
     h2: Site,
     lab: Site,
     etcd: Etcd,
-    _root: Scratch,
+    root: Scratch,
 }
 
 impl World {
@@ -32,7 +34,7 @@ impl World {
         let h2 = h1.join(root.path(), "h2");
         // The follower takes it, and hands it to the controller.
         let lab = h2.paired_lab(root.path());
-        Some(Self { h1, h2, lab, etcd, _root: root })
+        Some(Self { h1, h2, lab, etcd, root })
     }
 
     /// Submits, at the follower, a transfer of about five seconds.
@@ -56,6 +58,99 @@ impl World {
 fn waiting(at: &Site, id: &str) -> Child {
     let mut command = at.command(&["transfer", "wait", id]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Promise: at a site of several peers a store comes and goes by a reload of each peer. A transfer
+/// uses it at the peers that have it, goes on when one of them gives it up, and another one may
+/// take it meanwhile; a store that all have given up is unknown.
+#[test]
+fn stores_come_and_go_at_a_reload_of_a_peer() {
+    let Some(world) = World::new(1) else { return };
+    let (h1, h2, set) = (&world.h1, &world.h2, world.lab.store.join("set"));
+    let more = world.root.path().join("more");
+    std::fs::create_dir(&more).unwrap();
+    let before = [h1, h2].map(Site::config);
+    let table = format!("[[store]]\nname = \"more\"\npath = \"{}\"\n", more.display());
+    let reload = |at: &Site, config: &str| {
+        at.set_config(config);
+        let told = at.ok(&["config", "reload"]);
+        assert!(told.contains("in force: store[more]"), "{told}");
+    };
+    // The peers that have it, as the controller knows them.
+    let until_at = |peers: &[&str]| {
+        let has = |peer: &&Value| {
+            let mut stores = peer["stores"].as_array().into_iter().flatten();
+            stores.any(|store| store["store"] == "more")
+        };
+        Wait::new("the peers that have the store").is(|| {
+            let all = h1.peers();
+            let names: Vec<_> = all.iter().filter(has).map(|peer| &peer["peer"]).collect();
+            names == peers
+        });
+    };
+    make_set(&set, 24, 100, seed());
+    let submit = |at: &Site, target: &str| {
+        at.submit(&["lab:data/set/", target, "--bwlimit=8MiB/s", "--piece-size=1M"])
+    };
+    reload(h2, &format!("{}\n{table}", before[1]));
+    until_at(&["h2"]);
+    let id = submit(h1, "hpc:more/a");
+    h1.watch(&id).until(verified_at_least(4 * MIB));
+    reload(h1, &format!("{}\n{table}", before[0]));
+    until_at(&["h1", "h2"]);
+    Wait::new("both peers to write").is(|| {
+        let shown = h1.show(&id);
+        shown["state"] == "done" || shown["progress"]["peers"].as_array().unwrap().len() == 2
+    });
+    reload(h2, &before[1]);
+    until_at(&["h1"]);
+    h2.wait_done(&id);
+    assert_same_files(&set, &more.join("a"));
+    let id = submit(h2, "hpc:more/b");
+    h2.wait_done(&id);
+    assert_same_files(&set, &more.join("b"));
+    reload(h1, &before[0]);
+    until_at(&[]);
+    let told = h2.fails(2, &["transfer", "submit", "lab:data/set/", "hpc:more/c"]);
+    assert!(told.contains("`more`"), "{told}");
+}
+
+/// Returns the answer of a daemon at its socket to `GET /readyz`.
+fn readiness(at: &Site) -> String {
+    let mut socket = UnixStream::connect(at.dir.join("penstock.sock")).unwrap();
+    socket.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Promise: a load balancer sends users to the peers that serve their site: not to one that drains,
+/// and to none while no controller is known; each is ready again by itself.
+#[test]
+fn a_peer_that_does_not_serve_is_not_ready() {
+    let Some(mut world) = World::new(1) else { return };
+    let until = |at: &Site, words: &str| {
+        Wait::new(words).until(|| match readiness(at) {
+            answer if answer.contains(words) => Ok(()),
+            answer => Err(answer),
+        });
+    };
+    let both = |world: &World, words: &str| {
+        until(&world.h1, words);
+        until(&world.h2, words);
+    };
+    both(&world, "HTTP/1.1 200 OK");
+    world.h1.ok(&["peer", "drain", "h2"]);
+    until(&world.h2, "this peer is draining");
+    let refused = readiness(&world.h2);
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("not-ready"), "{refused}");
+    assert!(readiness(&world.h1).starts_with("HTTP/1.1 200 OK"));
+    world.h1.ok(&["peer", "drain", "h2", "--undo"]);
+    until(&world.h2, "HTTP/1.1 200 OK");
+    world.etcd.kill(0);
+    both(&world, "HTTP/1.1 503 ");
+    world.etcd.resume(0);
+    both(&world, "HTTP/1.1 200 OK");
 }
 
 /// Promise (d), A7: `kill -9` of the controller in the middle of a transfer costs what was in

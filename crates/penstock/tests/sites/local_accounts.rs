@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use penstock_api::access::{Principal, Right, Role, Via};
-use penstock_api::endpoints::{Endpoint, FOLLOW_TRANSFERS, ROTATE_KEYS, TABLE};
+use penstock_api::endpoints::{Endpoint, FOLLOW_TRANSFERS, LOG_IN, ROTATE_KEYS, TABLE};
 use penstock_testkit::{Site, Wait, penstock, program_of_others, told};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -156,6 +156,11 @@ fn accounts_are_their_users() {
             .any(|line| line["via"] == via);
         assert!(found, "{user}: {audit}");
     }
+    // Tries at passwords would have no address that bounds them.
+    let mut log_in = host.curl(VERA, &LOG_IN);
+    log_in.args(["--header", "content-type: application/json", "--data", "{}"]);
+    let text = String::from_utf8(log_in.output().unwrap().stdout).unwrap();
+    assert!(text.contains("login-off"), "{text}");
     assert_eq!(host.me(0)["role"], "administrator", "root is root at this socket too");
 }
 
@@ -194,9 +199,13 @@ fn rights_at_the_socket_end() {
     assert!(host.refused(ANNA, &["whoami"]).contains("--enable"));
     Wait::new("the end of the stream").is(|| stream.try_wait().unwrap().is_some());
     host.site.ok(&["user", "set", "anna", "--enable"]);
+    // Not only a lock: an entry that names somebody else ends streams too.
+    let mut stream = host.curl(ANNA, &FOLLOW_TRANSFERS).stdout(Stdio::null()).spawn().unwrap();
+    assert!(served().contains("anna") && stream.try_wait().unwrap().is_none());
     let config = host.site.config();
     host.reload(&config.replace("anna = \"anna\"\n", "anna = \"ben\"\n"));
     assert!(host.refused(ANNA, &["whoami"]).contains("no user `ben`"));
+    Wait::new("the end of the stream").is(|| stream.try_wait().unwrap().is_some());
     host.reload(&config.replace(&host.lines, ""));
     assert!(!host.socket().exists());
     host.reload(&config);

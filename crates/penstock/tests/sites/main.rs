@@ -7,12 +7,19 @@
 #![allow(clippy::print_stdout, reason = "seeds, what is skipped, and what a test saw that fails")]
 
 mod accounts;
+mod benchmarks;
 mod cluster;
 mod local_accounts;
 mod metrics;
+mod monitoring;
 mod oidc;
 mod openapi;
 mod remote_target;
+mod selftest;
 mod shared;
 mod sharing;
+mod soak;
+mod statistics;
+mod support;
+mod sweep;
 mod terminal;

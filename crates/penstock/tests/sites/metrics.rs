@@ -84,22 +84,22 @@ impl Scrape {
 }
 
 /// A site `hpc` of two peers, the first of which leads, and a site `lab` of one.
-struct World {
-    h1: Site,
-    h2: Site,
-    lab: Site,
+pub(super) struct World {
+    pub(super) h1: Site,
+    pub(super) h2: Site,
+    pub(super) lab: Site,
     _etcd: Etcd,
-    _root: Scratch,
+    pub(super) root: Scratch,
 }
 
 impl World {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let root = Scratch::in_memory();
         let etcd = Etcd::start(root.path(), 1)?;
         let h1 = Site::first_peer(root.path(), "hpc", &etcd);
         let h2 = h1.join(root.path(), "h2");
         let lab = h2.paired_lab(root.path());
-        Some(Self { h1, h2, lab, _etcd: etcd, _root: root })
+        Some(Self { h1, h2, lab, _etcd: etcd, root })
     }
 
     fn scrapes(&self) -> [Scrape; 3] {
@@ -149,6 +149,8 @@ fn the_families_of_peers_at_work_are_those_of_the_table() {
     assert!(went >= came, "{went} {came}");
     assert_eq!(number(&summary, "bytes_resent") as f64, again);
     scrapes.extend(done);
+    let none = world.h2.submit(&["lab:data/none", "hpc:data/none"]);
+    assert_eq!(world.h2.wait(&none)["state"], "failed");
     // A source that is gone is a reason to try again.
     world.lab.kill();
     world.h2.submit(&["lab:data/set", "hpc:data/again"]);

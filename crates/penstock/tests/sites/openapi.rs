@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use penstock_api::endpoints::{self as api, EndpointUri, TABLE};
 use penstock_api::timestamp::Timestamp;
 use penstock_net::trust::web_client_config;
-use penstock_testkit::{Etcd, Scratch, Site, make_set, random_file, rng, seed};
+use penstock_testkit::{Etcd, Scratch, Site, Wait, make_set, random_file, rng, seed};
 use reqwest::{Body, Client, Method, Response};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -115,7 +115,7 @@ impl Api {
         };
         let content = content.get(&media).unwrap_or_else(|| panic!("{place}: {status} {media}"));
         let values: Vec<&str> = match media.as_str() {
-            "text/plain" => vec![],
+            "text/plain" | "text/csv" => vec![],
             "application/jsonl" => text.lines().collect(),
             "text/event-stream" => {
                 text.lines().filter_map(|line| line.strip_prefix("data: ")).collect()
@@ -187,6 +187,7 @@ fn transfers(daemon: &Api, a: &Site, b: &Site) {
     for endpoint in [&api::GET_DIGESTS, &api::GET_RECEIPT, &api::SHOW_TRANSFER_PATHS] {
         assert_eq!(daemon.get(endpoint.uri(&[&id])).status, 200, "{endpoint:?}");
     }
+    assert!(daemon.get(api::GET_FLIGHT.uri(&[&id])).text.contains("attempt-begin"));
     assert_eq!(daemon.get(api::GET_CHECKSUMS.uri(&[&id, &"sha256"])).status, 200);
 
     let options = json!({ "options": { "update": { "if_exists": "fail" } }, "label": "taken" });
@@ -198,13 +199,24 @@ fn transfers(daemon: &Api, a: &Site, b: &Site) {
     let limits = json!({ "limits": { "rate_bits_per_s": RATE_BITS_PER_S } });
     let id = daemon.submit(3, "a:data/large", "b:data/large", &json!({ "options": limits }));
     assert!(daemon.get(api::FOLLOW_TRANSFERS.uri(&[])).text.contains("data: "));
-    assert_eq!(daemon.get(api::PAUSE_TRANSFER.uri(&[&id])).status, 200);
+    assert_eq!(daemon.get(api::GET_PIECES.uri(&[&id])).status, 200);
+    let until = Timestamp::of_seconds(u64::from(u32::MAX)).to_string();
+    let pause = || api::PAUSE_TRANSFER.uri(&[&id]);
+    assert_eq!(daemon.get(pause().query("until", until)).status, 400, "a pause of decades");
+    assert_eq!(daemon.get(pause()).status, 200);
     b.show_until(&id, |view| view["state"] == "paused");
+    assert!(daemon.get(api::GET_PIECES.uri(&[&id])).json()["buckets"]["left"].is_array());
     assert_eq!(daemon.get(api::RESUME_TRANSFER.uri(&[&id])).status, 200);
     let faster = json!({ "rate_bits_per_s": 2 * RATE_BITS_PER_S });
     assert_eq!(daemon.post(api::LIMIT_TRANSFER.uri(&[&id]), &faster).status, 200);
     daemon.get(api::LIST_PEERS.uri(&[]));
     daemon.get(api::SHOW_TRANSFER_PATHS.uri(&[&id]));
+    Wait::new("the transfer has statistics").is(|| {
+        let endpoints = [&api::GET_SERIES, &api::GET_STATISTICS];
+        let answers = endpoints.map(|endpoint| daemon.get(endpoint.uri(&[&id])).json());
+        answers.iter().all(|answer| answer["peers"] != json!([]))
+    });
+    assert_eq!(daemon.get(api::GET_SERIES.uri(&[&id]).query("format", "csv")).status, 200);
     assert_eq!(daemon.get(api::CANCEL_TRANSFER.uri(&[&id])).status, 200);
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
@@ -283,6 +295,7 @@ fn entries(daemon: &Api) {
     }
     assert_eq!(daemon.get(api::LIST_SITE_STORES.uri(&[&"a"])).status, 200);
     assert_eq!(daemon.get(api::LIST_SITE_ENTRIES.uri(&[&"a", &"data"])).status, 200);
+    assert_eq!(daemon.get(api::SHOW_SITE_STORE_USAGE.uri(&[&"a", &"data"])).status, 200);
     let made = daemon.post(api::MAKE_SITE_DIRECTORY.uri(&[&"a", &"data"]), &directory);
     assert_eq!(made.status, 201, "{}", made.text);
     assert_eq!(daemon.get(api::LIST_AUDIT.uri(&[])).status, 200);
@@ -352,12 +365,14 @@ fn site(daemon: &Api) {
         &api::SHOW_STATUS,
         &api::SHOW_HEALTH,
         &api::LIST_EVENTS,
+        &api::SHOW_STATISTICS,
         &api::EXAMINE_HOST,
         &api::GET_OPENAPI,
         &api::SHOW_SETTINGS,
         &api::RELOAD_SETTINGS,
         &api::SHOW_ME,
         &api::CHECK_LIFE,
+        &api::CHECK_READINESS,
         &api::GET_METRICS,
     ] {
         assert_eq!(daemon.get(endpoint.uri(&[])).status, 200, "{endpoint:?}");
@@ -405,6 +420,25 @@ fn users(daemon: &Api) {
     assert_eq!(daemon.get(api::REMOVE_USER.uri(&[&"anna"])).status, 204);
 }
 
+/// Benchmarks of a store.
+fn benchmarks(daemon: &Api) {
+    let list = || daemon.get(api::LIST_BENCHMARKS.uri(&[&"data"])).json();
+    let start = |request: Value| daemon.post(api::START_BENCHMARK.uri(&[&"data"]), &request);
+    let sizes = json!([4096]);
+    let request = json!({ "sizes": sizes, "seconds": 1, "repeats": 1, "budget_bytes": 1 << 20 });
+    let started = start(request);
+    assert_eq!(started.status, 201, "{}", started.text);
+    Wait::new("the end of a benchmark").is(|| list()["items"][0]["state"] == "done");
+    assert!(start(json!({ "budget_bytes": 1_u64 << 60 })).status >= 400);
+    let id = started.json()["id"].as_str().unwrap().to_owned();
+    let elsewhere = daemon.get(api::END_BENCHMARK.uri(&[&"other", &id]));
+    assert_eq!(elsewhere.status, 404, "it is of another store");
+    assert_eq!(daemon.get(api::END_BENCHMARK.uri(&[&"data", &id])).status, 204);
+    assert!(daemon.get(api::END_BENCHMARK.uri(&[&"data", &id])).status >= 400);
+    let cleanup = json!({ "path": "" });
+    assert_eq!(daemon.post(api::CLEAN_BENCHMARKS.uri(&[&"data"]), &cleanup).status, 200);
+}
+
 /// Webhooks, whose deliveries fail: nothing listens.
 fn webhooks(daemon: &Api) {
     let hook = json!({ "url": "https://127.0.0.1:1/hooks/", "kinds": ["transfer.done"] });
@@ -443,6 +477,7 @@ fn answers_are_as_the_document_says() {
     queue(&daemon);
     plans(&daemon);
     entries(&daemon);
+    benchmarks(&daemon);
     users(&daemon);
     logins(&daemon);
     webhooks(&daemon);
@@ -478,6 +513,7 @@ fn answers_of_several_peers_are_as_the_document_says() {
         &api::SHOW_HEALTH,
         &api::LIST_PEERS,
         &api::LIST_EVENTS,
+        &api::SHOW_STATISTICS,
         &api::EXAMINE_HOST,
         &api::INVITE_PEER,
     ] {

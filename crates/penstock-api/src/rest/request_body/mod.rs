@@ -89,6 +89,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::SubmitRequest;
     use crate::transfer::TransferOptions;
 
     /// Promise: a request with a fault is told its place, as a JSON Pointer.
@@ -105,6 +106,43 @@ mod tests {
         assert_eq!(fault(r#"{"lanes": "2"}"#), (ProblemCode::Body, "/lanes".to_owned()));
         assert_eq!(fault("{").0, ProblemCode::Body);
         assert_eq!(fault("{} x"), (ProblemCode::Body, String::new()));
+    }
+
+    /// Promise: a location is a text or an object, and a mistyped field of it is refused by its
+    /// place, with the name that was probably meant; the forms mean the same.
+    #[test]
+    fn a_location_has_no_unknown_field() {
+        let submit = |source: &str| {
+            let id = "07070707070707070707070707070707";
+            let body = format!(r#"{{"id": "{id}", "source": {source}, "target": "hpc:s/a"}}"#);
+            parse::<SubmitRequest>(body.as_bytes())
+        };
+        let fault = |source: &str| {
+            let problem = submit(source).unwrap_err();
+            let at = problem.context.unwrap().errors.remove(0).pointer;
+            (problem.code, at, problem.detail)
+        };
+        let unknown = |pointer: &str, detail: &str| {
+            (ProblemCode::UnknownField, pointer.to_owned(), detail.to_owned())
+        };
+        let meant = "`pth` does not exist; did you mean `path`?";
+        assert_eq!(fault(r#"{"store": "x", "pth": "/y"}"#), unknown("/source/pth", meant));
+        let whole = r#""site": "lab", "store": "raw", "path": "run7", "slash": true"#;
+        let others = "`comment` does not exist; there are: site, store, path, slash";
+        assert_eq!(
+            fault(&format!(r#"{{{whole}, "comment": 1}}"#)),
+            unknown("/source/comment", others)
+        );
+        let object = submit(&format!("{{{whole}}}")).unwrap();
+        assert_eq!(submit(r#""lab:raw/run7/""#).unwrap(), object);
+        let (code, at, detail) = fault(r#"{"site": "lab", "store": "raw", "path": "run7"}"#);
+        assert_eq!((code, at.as_str()), (ProblemCode::Body, "/source/slash"), "{detail}");
+        let (_, at, detail) = fault(r#""raw/run7""#);
+        assert_eq!(at, "/source");
+        assert!(detail.starts_with("`raw/run7` is not SITE:STORE/PATH: it has no `:`"), "{detail}");
+        let (_, at, detail) = fault(r#"["lab", "raw", "run7", true]"#);
+        assert!(at == "/source" && detail.starts_with("invalid type: sequence"), "{detail}");
+        assert_eq!(fault(r#"{"site": "L!"}"#).1, "/source/site");
     }
 
     /// Promise: no request depends on the order of fields: an array is not taken for an object.

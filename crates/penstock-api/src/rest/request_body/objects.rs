@@ -2,7 +2,8 @@
 //!
 //! Those that serde derives take one from an array too, by the order of its fields (serde.rs,
 //! "Implementing a Deserializer"). That order is not part of the contract: a field that is added
-//! would change the meaning of such a request. What an untagged enumeration holds is not looked at.
+//! would change the meaning of such a request. An untagged enumeration would escape it: no request
+//! of a user has one.
 
 use std::fmt;
 

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::options::limits::{Share, ShareUsed};
 use crate::options::preserve::NotKept;
 use crate::problem::Problem;
+use crate::run::task::decision::TaskDecision;
 use crate::run::task_page::TaskPage;
+use crate::time_use::TransferTime;
 
 /// Answer of a controller to a task that reports that it is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,10 @@ pub struct TaskFigures {
     /// Limit of the rate now, in words.
     #[serde(deserialize_with = "crate::text::field")]
     pub limit: String,
+    /// Time of its threads and of the lanes of its source, since it began; none of a peer of an
+    /// earlier release.
+    #[serde(default)]
+    pub time: TransferTime,
     /// Event that the task waits for, and until when; empty if it moves.
     #[serde(deserialize_with = "crate::text::field")]
     pub waiting: String,
@@ -95,6 +101,9 @@ pub struct TaskFigures {
     pub rate_used: ShareUsed,
     /// Use of the metadata operations, while there was a limit.
     pub names_used: ShareUsed,
+    /// Decisions about lanes and paths of the last seconds, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<TaskDecision>,
 }
 
 /// Work of an earlier task of the same writer for a controller that did not commit it (A7). That

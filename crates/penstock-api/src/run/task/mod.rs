@@ -6,10 +6,12 @@
 //! A7).
 
 pub(crate) mod control;
+pub(crate) mod decision;
 pub(crate) mod spec;
 pub(crate) mod target_peer;
 
 pub use control::{Adopted, LeaseStatus, Task, TaskControl, TaskFigures};
+pub use decision::{TaskDecision, TaskDecisionKind};
 pub use penstock_proto::task::{Report, Work, WorkReply};
 pub use spec::{Mended, MountSeen, Room, SourceAccess, TaskSpec, TaskStart};
 pub use target_peer::TargetPeer;

@@ -19,6 +19,7 @@
 //! /penstock/SITE/users/NAME     users      /penstock/SITE/tokens/ID
 //! /penstock/SITE/webhooks/NAME  webhooks
 //! /penstock/SITE/queue/KEY       rules of the queue
+//! /penstock/SITE/benchmarks/ID   results of benchmarks of stores
 //! /penstock/SITE/sessions/ID    sessions   /penstock/SITE/links/PURPOSE
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
 //! ```
@@ -42,6 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::access::{Link, Session, SessionId, Token, TokenId, User};
+use penstock_api::benchmark::Benchmark;
 use penstock_api::fence::Fence;
 use penstock_api::queue::QueueRule;
 use penstock_api::webhook::Webhook;
@@ -159,6 +161,13 @@ impl EtcdState {
         for rule in state.records::<QueueRule>("queue/")? {
             state.cache.put_queue_rule(&rule)?;
         }
+        for benchmark in state.records::<serde_json::Value>("benchmarks/")? {
+            // What a later release has measured does not keep this one from leading.
+            match serde_json::from_value::<Benchmark>(benchmark) {
+                Ok(benchmark) => state.cache.put_benchmark(&benchmark)?,
+                Err(error) => tracing::warn!(%error, "a benchmark of another release is left out"),
+            }
+        }
         for session in state.records::<Session>("sessions/")? {
             state.cache.put_session(&session)?;
         }
@@ -169,9 +178,10 @@ impl EtcdState {
     }
 
     /// Takes over the records of a site of one peer: its pairings, stubs and transfers. Heads and
-    /// journals of transfers that have not ended are copied with them. So are receipts, and scans
-    /// that other sites work on. Records that are in etcd already are not taken. May be repeated if
-    /// it was cut short, but not later: records removed meanwhile would return.
+    /// journals of transfers that have not ended are copied with them. So are receipts, records of
+    /// decisions, and scans that other sites work on. Records that are in etcd already are not
+    /// taken. May be repeated if it was cut short, but not later: records removed meanwhile would
+    /// return.
     ///
     /// # Errors
     /// The records cannot be read or written.
@@ -181,7 +191,7 @@ impl EtcdState {
             what: "ledger",
             why: why.to_string(),
         };
-        for kept in ["receipts", "source"] {
+        for kept in ["receipts", "flights", "source"] {
             copy_tree(&journal.with_file_name(kept), &self.journal.with_file_name(kept))?;
         }
         for pairing in from.pairings()? {
@@ -191,6 +201,7 @@ impl EtcdState {
         }
         self.import_principals(from)?;
         self.import_queue_rules(from)?;
+        self.import_benchmarks(from)?;
         let (mut before, mut taken) = (None, 0);
         loop {
             let part = from.list(before, 500)?;
@@ -257,6 +268,16 @@ impl EtcdState {
         for rule in from.queue_rules()? {
             if known.iter().all(|known| known.key() != rule.key()) {
                 self.put_queue_rule(&rule)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn import_benchmarks(&self, from: &SqliteState) -> Result<(), StateError> {
+        let known = self.cache.benchmarks()?;
+        for benchmark in from.benchmarks()? {
+            if known.iter().all(|known| known.id != benchmark.id) {
+                self.put_benchmark(&benchmark)?;
             }
         }
         Ok(())
@@ -633,6 +654,21 @@ impl SiteState for EtcdState {
     fn remove_queue_rule(&self, key: &str) -> Result<(), StateError> {
         self.delete("remove a rule of the queue", self.keys.at(&format!("queue/{key}")))?;
         self.cache.remove_queue_rule(key)
+    }
+
+    fn benchmarks(&self) -> Result<Vec<Benchmark>, StateError> {
+        self.cache.benchmarks()
+    }
+
+    fn put_benchmark(&self, benchmark: &Benchmark) -> Result<(), StateError> {
+        let key = self.keys.at(&format!("benchmarks/{}", benchmark.id));
+        self.put("store a benchmark", key, benchmark)?;
+        self.cache.put_benchmark(benchmark)
+    }
+
+    fn remove_benchmark(&self, id: TransferId) -> Result<(), StateError> {
+        self.delete("remove a benchmark", self.keys.at(&format!("benchmarks/{id}")))?;
+        self.cache.remove_benchmark(id)
     }
 
     fn sessions(&self) -> Result<Vec<Session>, StateError> {

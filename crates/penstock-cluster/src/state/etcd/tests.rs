@@ -1,7 +1,5 @@
 //! Against a real etcd, which each test starts for itself.
-#![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use penstock_api::heads::{HeadCommit, HeadStore as _, LedgerHead, PageHead};
@@ -18,10 +16,9 @@ mod fences;
 
 static NOW: AtomicU64 = AtomicU64::new(0);
 
-/// One member of etcd on free ports.
+/// One member of etcd, and the directory that a site and its journal have beside it.
 struct Member {
-    child: Child,
-    url: String,
+    etcd: penstock_testkit::Etcd,
     directory: tempfile::TempDir,
 }
 
@@ -29,42 +26,25 @@ impl Member {
     /// `None`, loudly, where etcd is not installed.
     fn start() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let port = || {
-            let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            taken.local_addr().unwrap().port()
-        };
-        let (client, peer) = (port(), port());
-        let (url, peer) =
-            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-        let child = Command::new("etcd")
-            .args(["--name", "m", "--listen-client-urls", &url, "--advertise-client-urls", &url])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .arg(format!("--initial-cluster=m={peer}"))
-            .arg("--data-dir")
-            .arg(directory.path().join("etcd"))
-            .stderr(Stdio::null())
-            .spawn();
-        match child {
-            Ok(child) => Some(Self { child, url, directory }),
-            Err(error) => {
-                println!("SKIPPED: etcd does not start ({error}); install etcd-server");
-                None
-            }
-        }
+        let etcd = penstock_testkit::Etcd::start(directory.path(), 1)?;
+        Some(Self { etcd, directory })
     }
 
     fn client(&self) -> Arc<Etcd> {
         let http = reqwest::Client::builder();
         let config = EtcdConfig {
-            endpoints: vec![self.url.clone()],
+            endpoints: self.etcd.endpoints(),
             http: http.tls_backend_preconfigured(no_tls()).build().unwrap(),
             user: None,
             patience: Duration::from_secs(20),
         };
         let etcd = Etcd::new(config).unwrap();
         let until = Instant::now() + Duration::from_secs(30);
-        while etcd.grant(10, Duration::from_secs(1)).is_err() {
-            assert!(Instant::now() < until, "etcd does not answer");
+        while let Err(error) = etcd.grant(10, Duration::from_secs(1)) {
+            if Instant::now() >= until {
+                penstock_testkit::print_tail(&self.directory.path().join("etcd-0.log"), 20);
+                panic!("etcd does not answer: {error}");
+            }
         }
         Arc::new(etcd)
     }
@@ -78,13 +58,6 @@ fn no_tls() -> rustls::ClientConfig {
         .unwrap()
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth()
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn elect(etcd: &Etcd, keys: &Keys) -> Arc<Tenure> {

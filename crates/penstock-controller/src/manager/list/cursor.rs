@@ -7,37 +7,56 @@ use penstock_proto::id::TransferId;
 
 use super::filter::TransferFilter;
 
-/// Bytes of a cursor: seconds, id, digest of the filter.
-const BYTES: usize = 8 + 16 + DIGEST_BYTES;
+/// Bytes of the digest of a filter.
 const DIGEST_BYTES: usize = 8;
 
-/// Returns the cursor of the part behind a place.
-pub(super) fn text((created, id): ListKey, filter: &TransferFilter) -> String {
-    let mut bytes = created.to_be_bytes().to_vec();
-    bytes.extend(id.0);
-    bytes.extend(digest(filter));
-    BASE64URL_NOPAD.encode(&bytes)
+/// Returns the cursor of the part of a list behind a transfer.
+pub(super) fn text(key: ListKey, filter: &TransferFilter) -> String {
+    encode(key, &digest(filter))
 }
 
-/// Returns the place behind which the part of a cursor begins.
+/// Returns the transfer behind which the part of a cursor begins.
 ///
 /// # Errors
 /// Code `cursor`: the text is not a cursor, or one of another list.
 pub(super) fn parse(text: &str, filter: &TransferFilter) -> Result<ListKey, Problem> {
     let wrong = |title: &str| Problem::new(ProblemCode::Cursor, title).at("?cursor");
-    let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok();
-    let bytes = bytes.and_then(|bytes| <[u8; BYTES]>::try_from(bytes).ok());
-    let bytes = bytes.ok_or_else(|| wrong("the cursor is not one that a list gave"))?;
-    let (created, rest) = bytes.split_at(8);
-    let (id, of_filter) = rest.split_at(16);
+    let (key, of_filter) =
+        decode(text).ok_or_else(|| wrong("the cursor is not one that a list gave"))?;
     if of_filter != digest(filter) {
         return Err(wrong("the cursor is of a list with another filter or order")
             .hint("repeat the filter of the first part, or begin without a cursor"));
     }
-    let (mut seconds, mut id_bytes) = ([0; 8], [0; 16]);
-    seconds.copy_from_slice(created);
-    id_bytes.copy_from_slice(id);
-    Ok((u64::from_be_bytes(seconds), TransferId(id_bytes)))
+    Ok(key)
+}
+
+/// Returns the cursor of an action on many transfers, which continues behind one of them.
+pub(crate) fn bulk_text(key: ListKey) -> String {
+    encode(key, &[])
+}
+
+/// Returns the transfer behind which an action on many continues.
+///
+/// # Errors
+/// Code `cursor`: the text is none that a reply gave.
+pub(crate) fn parse_bulk(text: &str) -> Result<ListKey, Problem> {
+    let (key, []) = decode(text).ok_or_else(|| {
+        let title = "`after` is not the `next` of a reply";
+        Problem::new(ProblemCode::Cursor, title).at("/after")
+    })?;
+    Ok(key)
+}
+
+fn encode((created, id): ListKey, rest: &[u8]) -> String {
+    BASE64URL_NOPAD.encode(&[&created.to_be_bytes()[..], &id.0, rest].concat())
+}
+
+/// Returns the key of a text, and what follows it; `None` if it has another length or alphabet.
+fn decode<const REST: usize>(text: &str) -> Option<(ListKey, [u8; REST])> {
+    let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
+    let (created, rest) = bytes.split_first_chunk::<8>()?;
+    let (id, rest) = rest.split_first_chunk::<16>()?;
+    Some(((u64::from_be_bytes(*created), TransferId(*id)), rest.try_into().ok()?))
 }
 
 fn digest(filter: &TransferFilter) -> [u8; DIGEST_BYTES] {
@@ -61,6 +80,16 @@ mod tests {
         assert_eq!(parse(&cursor, &other).unwrap_err().code, ProblemCode::Cursor);
         for bad in ["", "1-2", &cursor[1..]] {
             assert_eq!(parse(bad, &all).unwrap_err().status, 400, "`{bad}`");
+        }
+    }
+
+    /// Promise: the cursor of an action leads to its transfer, and another text is refused.
+    #[test]
+    fn a_bulk_cursor_is_read_as_it_was_written() {
+        let key = (1_795_342_649, TransferId([7; 16]));
+        assert_eq!(parse_bulk(&bulk_text(key)), Ok(key));
+        for bad in ["", "AAAA", &bulk_text(key)[1..], &text(key, &TransferFilter::default())] {
+            assert_eq!(parse_bulk(bad).unwrap_err().code, ProblemCode::Cursor, "`{bad}`");
         }
     }
 }

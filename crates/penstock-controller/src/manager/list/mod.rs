@@ -3,7 +3,7 @@
 //! Each part begins behind a place in the order of submissions, so that no transfer is twice or not
 //! at all in a list to which others are added meanwhile.
 
-mod cursor;
+pub(super) mod cursor;
 mod filter;
 
 use filter::Facts;

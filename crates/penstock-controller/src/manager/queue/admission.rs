@@ -11,7 +11,7 @@ use penstock_api::deadline::{Deadline, DeadlineOutlook, DeadlinePolicy, Factor};
 use penstock_api::io_problem;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_api::rest::{Action, TransferPatch};
+use penstock_api::rest::{Action, Steering, TransferPatch};
 use penstock_api::task::TargetPeer;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{PathText, TransferReport, TransferRequest, TransferState};
@@ -216,15 +216,16 @@ impl Admission {
     pub(crate) fn act(
         &self,
         id: TransferId,
-        action: Action,
+        steering: Steering,
         caller: &Caller,
     ) -> Result<TransferReport, Problem> {
+        let action = steering.action;
         let admission = self.lock();
         let mut table = self.table.lock();
         if let Some(live) = table.live.get_mut(&id)
             && !live.record.state.is_ended()
         {
-            return self.act_on_live(live, action, &caller.text());
+            return self.act_on_live(live, steering, &caller.text());
         }
         drop(table);
         self.table.check_idle(id)?;
@@ -250,12 +251,12 @@ impl Admission {
     fn act_on_live(
         &self,
         live: &mut Live,
-        action: Action,
+        steering: Steering,
         by: &str,
     ) -> Result<TransferReport, Problem> {
-        let record = live.record_after(action, by, |record| self.sources.list_anew(record))?;
+        let record = live.record_after(steering, by, |record| self.sources.list_anew(record))?;
         self.state.put_transfer(&record)?;
-        live.handle_action(action, record);
+        live.handle_action(steering.action, record);
         Ok(live.report())
     }
 

@@ -1,44 +1,17 @@
 //! The choice of transfers for one action on many.
 
-use data_encoding::BASE64URL_NOPAD;
-use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::problem::Problem;
 use penstock_api::queue::BulkFilter;
-use penstock_api::rest::{Action, LIST_MAX};
+use penstock_api::rest::{Action, LIST_MAX, Steering};
+use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::TransferState;
 use penstock_cluster::state::{
     ListKey, ListOrder, Listed, SiteState, StoredIn, TransferRecord, Wish,
 };
-use penstock_proto::id::{Name, TransferId};
+use penstock_proto::id::Name;
 
 use super::transfer_table::TransferTable;
 use crate::manager::caller::Caller;
-
-/// Bytes of the text of a place: seconds, id.
-const PLACE_BYTES: usize = 8 + 16;
-
-/// Returns the text of a place in the order of submissions.
-pub(crate) fn place_text((created, id): ListKey) -> String {
-    let mut bytes = created.to_be_bytes().to_vec();
-    bytes.extend(id.0);
-    BASE64URL_NOPAD.encode(&bytes)
-}
-
-/// Returns the place of a text.
-///
-/// # Errors
-/// Code `cursor`: the text is none that a reply gave.
-pub(crate) fn parse_place(text: &str) -> Result<ListKey, Problem> {
-    let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok();
-    let bytes = bytes.and_then(|bytes| <[u8; PLACE_BYTES]>::try_from(bytes).ok());
-    let bytes = bytes.ok_or_else(|| {
-        let title = "`after` is not the `next` of a reply";
-        Problem::new(ProblemCode::Cursor, title).at("/after")
-    })?;
-    let (mut created, mut id) = ([0; 8], [0; 16]);
-    created.copy_from_slice(&bytes[..8]);
-    id.copy_from_slice(&bytes[8..]);
-    Ok((u64::from_be_bytes(created), TransferId(id)))
-}
 
 /// Returns the transfers of the site `own` that fit an action and a filter, and that a caller may
 /// steer, behind a place: the oldest first, up to `most`.
@@ -47,18 +20,18 @@ pub(crate) fn parse_place(text: &str) -> Result<ListKey, Problem> {
 /// The state cannot be read.
 pub(crate) fn chosen(
     (table, state): (&TransferTable, &dyn SiteState),
-    (action, filter): (Action, &BulkFilter),
+    (steering, filter): (Steering, &BulkFilter),
     (caller, own): (&Caller, &Name),
     (after, most): (Option<ListKey>, usize),
 ) -> Result<Vec<ListKey>, Problem> {
     let fits = |record: &TransferRecord| {
-        fits_action(record, action)
+        fits_action(record, steering)
             && fits(record, filter, own)
             && caller.may_see(record)
             && caller.check_steers(record.owner.as_ref()).is_ok()
     };
     let key = |record: &TransferRecord| (record.created, record.id());
-    let mut found: Vec<_> = match action {
+    let mut found: Vec<_> = match steering.action {
         Action::Retry => failed(state, (after, most), fits)?,
         _ => {
             let table = table.lock();
@@ -94,12 +67,15 @@ fn failed(
 }
 
 /// Returns whether an action would change something.
-fn fits_action(record: &TransferRecord, action: Action) -> bool {
+fn fits_action(record: &TransferRecord, Steering { action, until }: Steering) -> bool {
     let state = record.state;
     match action {
         Action::Pause => {
             let may_pause = matches!(state, TransferState::Queued | TransferState::Running);
-            may_pause && record.wish == Wish::None
+            // One that is paused without an end was not meant to resume by itself.
+            let end = record.attempts.pause.as_ref().and_then(|pause| pause.until_ms);
+            let moves_end = end.is_some() && end != until.map(Timestamp::ms);
+            may_pause && record.wish == Wish::None || record.wish == Wish::Pause && moves_end
         }
         Action::Resume => state == TransferState::Paused,
         Action::Cancel => !state.is_ended() && record.wish != Wish::Cancel,
@@ -121,15 +97,46 @@ fn fits(record: &TransferRecord, filter: &BulkFilter, own: &Name) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use penstock_api::transfer::{PathText, TransferRequest};
+    use penstock_cluster::state::SqliteState;
+    use penstock_proto::id::TransferId;
 
-    /// Promise: the text of a place leads to it, and another text is refused.
+    use super::*;
+    use crate::manager::config::ManagerConfig;
+    use crate::manager::queue::{Memory, Table};
+    use crate::manager::record::record_of;
+
+    /// Promise: failed transfers are found before and behind any number of others.
     #[test]
-    fn a_place_is_read_as_it_was_written() {
-        let place = (1_795_342_649, TransferId([7; 16]));
-        assert_eq!(parse_place(&place_text(place)), Ok(place));
-        for bad in ["", "AAAA", &place_text(place)[1..]] {
-            assert_eq!(parse_place(bad).unwrap_err().code, ProblemCode::Cursor, "`{bad}`");
+    fn failures_are_found_among_many() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let state = SqliteState::open(&directory.path().join("state.db")).unwrap();
+        let put = |number: u32, label: &str| {
+            let mut id = TransferId([0; 16]);
+            id.0[..4].copy_from_slice(&number.to_be_bytes());
+            let (source, target) = ("lab:raw/a".parse().unwrap(), "hpc:s/1".parse().unwrap());
+            let request = TransferRequest {
+                label: label.to_owned(),
+                ..TransferRequest::new(id, source, target, Default::default())
+            };
+            let record = record_of(&request, "hpc".parse().unwrap(), PathText::default());
+            let (created, failed) = (u64::from(number), TransferState::Failed);
+            state.put_transfer(&TransferRecord { created, state: failed, ..record }).unwrap();
+            (created, id)
+        };
+        let first = put(1, "wanted");
+        let parts = 3 * LIST_MAX as u32;
+        for number in 2..parts {
+            put(number, "other");
         }
+        let last = put(parts, "wanted");
+        let config = ManagerConfig::new("hpc".parse().unwrap(), "journal".into());
+        let table = TransferTable::new(Table::new(&config, [], Memory::default()));
+        let filter = BulkFilter { label: Some("wanted".to_owned()), ..BulkFilter::default() };
+        let (wish, own) = ((Action::Retry.into(), &filter), "hpc".parse().unwrap());
+        let found = chosen((&table, &state), wish, (&Caller::local(), &own), (None, 501));
+        assert_eq!(found.unwrap(), [first, last]);
+        let behind = chosen((&table, &state), wish, (&Caller::local(), &own), (Some(first), 501));
+        assert_eq!(behind.unwrap(), [last]);
     }
 }

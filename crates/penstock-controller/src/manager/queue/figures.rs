@@ -64,6 +64,10 @@ pub struct Outcomes {
     pub attempts: u64,
     /// Transfers that have ended, by state.
     pub ended: BTreeMap<&'static str, u64>,
+    /// Transfers that have failed, by the code of their problem.
+    pub failures: BTreeMap<String, u64>,
+    /// Items that failed in transfers that have ended.
+    pub failed_items: u64,
     /// Attempts that are repeated, by the code of their problem.
     pub retries: BTreeMap<String, u64>,
     /// Seconds since 1970 of the last end as done.
@@ -79,17 +83,29 @@ impl OutcomeTally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Handles the end of an attempt, after which its transfer is in `state`. `failed` is the code
-    /// of the problem, if the attempt failed.
-    pub(crate) fn handle_end(&self, state: TransferState, failed: Option<&ProblemCode>) {
+    /// Handles the end of an attempt, after which its transfer is in `state` and has this many
+    /// failed items. `failed` is the code of the problem, if the attempt failed.
+    pub(crate) fn handle_end(
+        &self,
+        state: TransferState,
+        failed_items: u64,
+        failed: Option<&ProblemCode>,
+    ) {
         let mut outcomes = self.lock();
         outcomes.attempts += 1;
         if state.is_ended() {
             *outcomes.ended.entry(state.as_str()).or_default() += 1;
-        } else if let Some(code) = failed.filter(|_| state == TransferState::Queued) {
+            outcomes.failed_items += failed_items;
+        }
+        let by_code = match state {
+            TransferState::Failed => Some(&mut outcomes.failures),
+            TransferState::Queued => Some(&mut outcomes.retries),
+            _ => None,
+        };
+        if let (Some(by_code), Some(code)) = (by_code, failed) {
             // Codes of later releases come from other sites: they are no label of ours.
             let code = if let ProblemCode::Other(_) = code { OTHER } else { code.as_str() };
-            *outcomes.retries.entry(code.to_owned()).or_default() += 1;
+            *by_code.entry(code.to_owned()).or_default() += 1;
         }
         if state == TransferState::Done {
             outcomes.last_done = Some(now_seconds());
@@ -131,17 +147,19 @@ mod tests {
     fn ends_and_retries_are_counted() {
         let tally = OutcomeTally::default();
         let offline = ProblemCode::StoreOffline;
-        tally.handle_end(TransferState::Queued, Some(&offline));
-        tally.handle_end(TransferState::Queued, Some(&offline));
-        tally.handle_end(TransferState::Paused, Some(&offline));
-        tally.handle_end(TransferState::Queued, None);
+        tally.handle_end(TransferState::Queued, 0, Some(&offline));
+        tally.handle_end(TransferState::Queued, 7, Some(&offline));
+        tally.handle_end(TransferState::Paused, 7, Some(&offline));
+        tally.handle_end(TransferState::Queued, 7, None);
         assert_eq!(tally.figures().last_done, None);
-        tally.handle_end(TransferState::Done, None);
-        tally.handle_end(TransferState::Failed, Some(&ProblemCode::StoreReadOnly));
+        tally.handle_end(TransferState::Done, 0, None);
+        tally.handle_end(TransferState::Failed, 7, Some(&ProblemCode::StoreReadOnly));
         let figures = tally.figures();
         assert_eq!(figures.attempts, 6);
         assert_eq!(figures.ended, BTreeMap::from([("done", 1), ("failed", 1)]));
         assert_eq!(figures.retries, BTreeMap::from([("store-offline".to_owned(), 2)]));
+        assert_eq!(figures.failures, BTreeMap::from([("store-read-only".to_owned(), 1)]));
+        assert_eq!(figures.failed_items, 7);
         assert!(figures.last_done.is_some());
     }
 }

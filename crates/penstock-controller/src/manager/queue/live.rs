@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem, ProblemCode};
-use penstock_api::rest::Action;
+use penstock_api::rest::{Action, FlightKind, Steering};
 use penstock_api::task::Room;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{Pause, TransferReport, TransferState, Waiting};
@@ -169,6 +169,8 @@ impl Live {
             && let Some(nothing_for) = watch.look(&run.view().progress, run.is_uncounted(), now)
         {
             self.stalled = Some(nothing_for);
+            let text = format!("no progress for {} s: the attempt ends", nothing_for.as_secs());
+            run.flight().add(FlightKind::Stall, "", &text);
             run.pause();
         }
     }
@@ -225,6 +227,12 @@ impl Live {
         self.not_before = Some(Instant::now() + self.retry_most);
     }
 
+    /// Returns whether the transfer is paused until a time that is over.
+    pub(crate) fn is_pause_over(&self, now_ms: UnixMs) -> bool {
+        let until = self.record.attempts.pause.as_ref().and_then(|pause| pause.until_ms);
+        self.record.state == TransferState::Paused && until.is_some_and(|until| until <= now_ms)
+    }
+
     /// Returns the record after an action that `by` asks for, to be stored. `list_anew` has the
     /// next attempt list the source anew.
     ///
@@ -232,18 +240,18 @@ impl Live {
     /// The action does not fit the state.
     pub(crate) fn record_after(
         &self,
-        action: Action,
+        Steering { action, until }: Steering,
         by: &str,
         list_anew: impl FnOnce(&mut TransferRecord),
     ) -> Result<TransferRecord, Problem> {
         let mut record = self.record.clone();
-        let pause = Pause { since_ms: now_ms(), by: by.to_owned() };
+        let until_ms = until.map(Timestamp::ms);
+        let pause = Pause { since_ms: now_ms(), by: by.to_owned(), until_ms };
         match (action, record.state) {
             (Action::Pause, TransferState::Paused) | (Action::Resume, TransferState::Queued) => {}
             (Action::Pause, TransferState::Queued) if record.wish != Wish::Cancel => {
                 record.wish = Wish::Pause;
                 record.state = TransferState::Paused;
-                "paused by a user".clone_into(&mut record.reason);
             }
             (Action::Pause, TransferState::Running) if record.wish != Wish::Cancel => {
                 record.wish = Wish::Pause;
@@ -266,10 +274,29 @@ impl Live {
             (_, state) => return Err(wrong_state(record.id(), action, state)),
         }
         match record.wish {
-            Wish::Pause => drop(record.attempts.pause.get_or_insert(pause)),
+            Wish::Pause => {
+                let kept = record.attempts.pause.get_or_insert(pause);
+                if action == Action::Pause {
+                    kept.until_ms = until_ms;
+                }
+            }
             Wish::None | Wish::Cancel => record.attempts.pause = None,
         }
+        if record.state == TransferState::Paused {
+            record.reason = reason_of_pause(&record);
+        }
         Ok(record)
+    }
+
+    /// Returns the record of a transfer that may not resume at the end of its pause, to be stored:
+    /// it stays paused until a user resumes it.
+    pub(crate) fn record_held(&self, why: &Problem) -> TransferRecord {
+        let mut record = self.record.clone();
+        if let Some(pause) = &mut record.attempts.pause {
+            pause.until_ms = None;
+        }
+        record.reason = format!("still paused after the end of its pause: {}", why.title);
+        record
     }
 
     /// Handles an action of a user whose record, of [`Live::record_after`], is stored.
@@ -353,11 +380,12 @@ impl Live {
             // The daemon ends, or a cancel came after: the queue sees to it.
             (RunOutcome::Paused, Wish::None | Wish::Cancel) => TransferState::Queued,
             (RunOutcome::Paused, Wish::Pause) => {
-                "paused by a user".clone_into(&mut self.record.reason);
+                self.record.reason = reason_of_pause(&self.record);
                 TransferState::Paused
             }
             (RunOutcome::Failed(found), Wish::Pause) if found.exit == Exit::Temporary => {
-                self.record.reason = format!("paused by a user; before that, {found}");
+                let paused = reason_of_pause(&self.record);
+                self.record.reason = format!("{paused}; before that, {found}");
                 TransferState::Paused
             }
             (RunOutcome::Failed(found), _) if found.code == ProblemCode::TargetFull => {
@@ -475,6 +503,13 @@ impl Live {
         }
         self.record.reason.push_str(remark);
     }
+}
+
+/// Returns the reason that a paused transfer shows.
+fn reason_of_pause(record: &TransferRecord) -> String {
+    let until = record.attempts.pause.as_ref().and_then(|pause| pause.until_ms);
+    let until = until.map(|until| format!(" until {}", Timestamp::of_ms(until)));
+    format!("paused by a user{}", until.unwrap_or_default())
 }
 
 /// Returns the problem of an action that does not fit the state of a transfer.
@@ -624,7 +659,7 @@ mod tests {
         assert!(control.expects_full() && live.record.state == TransferState::Queued);
         assert_eq!(live.handle_end(full(), RunView::default(), None), None);
         assert_eq!(live.record.reason, reason);
-        let paused = live.record_after(Action::Pause, "anna", |_| {}).unwrap();
+        let paused = live.record_after(Action::Pause.into(), "anna", |_| {}).unwrap();
         live.handle_action(Action::Pause, paused);
         assert!(live.full.is_none(), "it waits for its user now");
     }
@@ -633,7 +668,9 @@ mod tests {
     #[test]
     fn an_action_fits_the_state_or_is_refused() {
         use TransferState::{Paused, Queued, Running};
-        let after = |state, wish, action| live(state, wish).record_after(action, "anna", |_| {});
+        let after = |state, wish, action: Action| {
+            live(state, wish).record_after(action.into(), "anna", |_| {})
+        };
         let fits = |state, wish, action, expected: (TransferState, Wish)| {
             let record = after(state, wish, action).unwrap();
             assert_eq!((record.state, record.wish), expected, "{action:?} of {state:?}");
@@ -649,5 +686,30 @@ mod tests {
         }
         assert!(after(Running, Wish::Pause, Action::Resume).is_err());
         assert!(after(Running, Wish::None, Action::Retry).is_err());
+    }
+
+    /// Promise: the last order says when a pause ends, and the transfer says so; begin and user of
+    /// the pause stay. Only a pause whose end is over ends.
+    #[test]
+    fn the_last_order_says_when_a_pause_ends() {
+        let at = |ms| Steering { action: Action::Pause, until: Some(Timestamp::of_ms(ms)) };
+        let mut live = live(TransferState::Queued, Wish::None);
+        let paused = live.record_after(at(5_000), "anna", |_| {}).unwrap();
+        assert_eq!(paused.reason, "paused by a user until 1970-01-01T00:00:05.000Z");
+        live.handle_action(Action::Pause, paused);
+        assert!(!live.is_pause_over(4_999) && live.is_pause_over(5_000));
+        let waiting = penstock_api::rest::WaitingView::of(&live.report()).unwrap();
+        assert_eq!((waiting.code.as_str(), waiting.until), ("user", at(5_000).until));
+        assert_eq!(waiting.text, "the end of its pause (anna)");
+        let later = live.record_after(at(6_000), "ben", |_| {}).unwrap();
+        let pause = later.attempts.pause.clone().unwrap();
+        assert_eq!((pause.by.as_str(), pause.until_ms), ("anna", Some(6_000)));
+        live.handle_action(Action::Pause, later);
+        let without = live.record_after(Action::Pause.into(), "ben", |_| {}).unwrap();
+        assert_eq!(without.reason, "paused by a user");
+        live.handle_action(Action::Pause, without);
+        assert!(!live.is_pause_over(u64::MAX));
+        live.handle_end(RunOutcome::Paused, RunView::default(), None);
+        assert_eq!(live.record.reason, "paused by a user");
     }
 }

@@ -6,6 +6,7 @@
 //! | `room` | `Full`: the wait of a transfer whose target is full |
 //! | `progress_watch` | `ProgressWatch`: the time without progress after which an attempt ends |
 //! | `history` | `History`: what earlier transfers tell of the next ones |
+//! | `user_groups` | `UserGroups`: the groups with which users share the queue |
 //! | `calendar` | `WeekTimes`: times of the week by the wall clock of a zone |
 //! | `rules` | `Rules`: the rules of operators, and the limits that follow from them at a time |
 //! | `rule_book` | `RuleBook`: checks, stores and removes rules |
@@ -31,13 +32,15 @@ mod rule_book;
 mod rules;
 mod schedule;
 mod transfer_table;
+mod user_groups;
 
 pub(super) use admission::Admission;
-pub(super) use bulk::{chosen, parse_place, place_text};
+pub(super) use bulk::chosen;
 pub(super) use figures::OutcomeTally;
 pub use figures::{ManagerFigures, Outcomes, RUNNING_SHOWN_MAX, RunningFigures, WaitFigures};
-pub(super) use history::{Memory, UserGroups};
+pub(super) use history::Memory;
 pub(super) use live::Live;
 pub(super) use rule_book::RuleBook;
 pub use transfer_table::LIVE_MAX;
-pub(super) use transfer_table::{Table, TransferTable};
+pub(super) use transfer_table::{Noted, Table, TransferTable};
+pub(super) use user_groups::UserGroups;

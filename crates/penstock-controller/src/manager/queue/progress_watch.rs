@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use penstock_api::time_use::TransferTime;
 use penstock_api::transfer::{PROGRESS_TIMEOUT_S, Progress, TransferRequest};
 
 /// The figures of an attempt as they changed last.
@@ -49,6 +50,8 @@ fn figures_of(progress: &Progress) -> Progress {
         seconds: 0.0,
         cpu_seconds: 0.0,
         limit: String::new(),
+        bottleneck: None,
+        time: TransferTime::default(),
         repairs: 0,
         bytes_resent: 0,
         ..progress.clone()

@@ -39,11 +39,6 @@ pub(super) struct InForce {
     pub(super) until: Option<UnixMs>,
 }
 
-/// Returns the key of the share of a group, whose name came from a rule.
-fn group_key(group: &str) -> String {
-    group.parse().map(|group| QueueRule::group_share_key(&group)).unwrap_or_default()
-}
-
 impl Rules {
     /// Returns these rules.
     pub(super) fn of(rules: Vec<QueueRule>) -> Self {
@@ -80,7 +75,7 @@ impl Rules {
         let before = self.count();
         self.limits.retain(|_, it| QueueRule::limit_key(it.kind, &it.name) != key);
         self.weights.users.retain(|user, _| QueueRule::share_key(user) != key);
-        self.weights.groups.retain(|group, _| group_key(group) != key);
+        self.weights.groups.retain(|group, _| QueueRule::group_share_key(group) != key);
         self.windows.retain(|name, _| QueueRule::window_key(name) != key);
         self.pauses.retain(|name, _| QueueRule::pause_key(name) != key);
         self.count() < before
@@ -90,7 +85,7 @@ impl Rules {
     pub(super) fn has(&self, key: &str) -> bool {
         self.limits.values().any(|it| QueueRule::limit_key(it.kind, &it.name) == key)
             || self.weights.users.keys().any(|user| QueueRule::share_key(user) == key)
-            || self.weights.groups.keys().any(|group| group_key(group) == key)
+            || self.weights.groups.keys().any(|group| QueueRule::group_share_key(group) == key)
             || self.windows.keys().any(|name| QueueRule::window_key(name) == key)
             || self.pauses.keys().any(|name| QueueRule::pause_key(name) == key)
     }

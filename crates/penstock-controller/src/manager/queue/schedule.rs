@@ -18,9 +18,10 @@ use penstock_engine::queue::{
 };
 use penstock_proto::id::{Name, TransferId};
 
-use super::history::{History, Memory, UserGroups};
+use super::history::{History, Memory};
 use super::live::Live;
 use super::rules::{InForce, Rules};
+use super::user_groups::UserGroups;
 
 /// Least bits per second that a transfer is taken to need, and factor of what it uses.
 const NEED_LEAST: u64 = 1_000_000;

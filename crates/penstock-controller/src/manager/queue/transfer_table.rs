@@ -20,10 +20,11 @@ use penstock_cluster::state::{SiteState, TransferRecord, Wish};
 use penstock_engine::queue::{UnixMs, Unkeepable, WaitCode};
 use penstock_proto::id::{Name, TransferId};
 
-use super::history::{Memory, UserGroups};
+use super::history::Memory;
 use super::live::Live;
 use super::outlook::{news, outlook};
 use super::schedule::Schedule;
+use super::user_groups::UserGroups;
 use crate::manager::caller::Caller;
 use crate::manager::config::ManagerConfig;
 
@@ -38,8 +39,11 @@ const LIVE_OF_USER_MAX: usize = 1000;
 /// Interval at which the outlook of deadlines is looked at: a forecast costs some milliseconds.
 const OUTLOOK: Duration = Duration::from_secs(5);
 
+/// Pauses that are ended at a time: each is written to the state, while nobody else has the table.
+const PAUSES_ENDED_MAX: usize = 50;
+
 /// A problem that a run has noted, with its transfer and the owner of that.
-type Noted = (TransferId, Option<Name>, Problem);
+pub(crate) type Noted = (TransferId, Option<Name>, Problem);
 
 /// The transfers of a manager.
 pub(crate) struct Table {
@@ -202,8 +206,9 @@ impl Table {
             if next == before && !cancels {
                 continue;
             }
-            let action =
-                cancels.then(|| live.record_after(Action::Cancel, "", |_| {}).ok()).flatten();
+            let action = cancels
+                .then(|| live.record_after(Action::Cancel.into(), "", |_| {}).ok())
+                .flatten();
             let is_cancelled = action.is_some();
             let mut record = action.unwrap_or_else(|| live.record.clone());
             record.promise = Some(next);
@@ -219,6 +224,51 @@ impl Table {
             noted.extend(news.map(|problem| (*id, live.record.owner.clone(), problem)));
         }
         noted
+    }
+
+    /// Returns whether the pause of any transfer is over.
+    pub(crate) fn has_pause_over(&self) -> bool {
+        let now_ms = now_ms();
+        self.live.values().any(|live| live.is_pause_over(now_ms))
+    }
+
+    /// Resumes the oldest transfers whose pause is over, durably, up to [`PAUSES_ENDED_MAX`], and
+    /// returns their states. One that `may_resume` refuses stays paused, with the reason, which its
+    /// user hears. `list_anew` has the next attempt list the source anew. If one cannot be stored,
+    /// it and the others stay as they are until the next call.
+    pub(crate) fn end_pauses(
+        &mut self,
+        state: &dyn SiteState,
+        may_resume: &dyn Fn(&TransferRecord) -> Result<(), Problem>,
+        list_anew: &dyn Fn(&mut TransferRecord),
+    ) -> (Vec<TransferReport>, Vec<Noted>) {
+        let (action, now_ms) = (Action::Resume, now_ms());
+        let over = self.live.iter().filter(|(_, live)| live.is_pause_over(now_ms));
+        let mut over: Vec<_> = over.map(|(id, live)| (live.record.created, *id)).collect();
+        over.sort_unstable();
+        let (mut changed, mut noted) = (Vec::new(), Vec::new());
+        for (_, id) in over.into_iter().take(PAUSES_ENDED_MAX) {
+            let Some(live) = self.live.get_mut(&id) else { continue };
+            let refused = may_resume(&live.record).err();
+            let next = match &refused {
+                Some(problem) => Ok(live.record_held(problem)),
+                None => live.record_after(action.into(), "", list_anew),
+            };
+            let Ok(record) = next else { continue };
+            if let Err(error) = state.put_transfer(&record) {
+                tracing::warn!(transfer = %id, %error, "the end of a pause is not stored");
+                break;
+            }
+            match refused {
+                Some(problem) => {
+                    live.record = record;
+                    noted.push((id, live.record.owner.clone(), problem));
+                }
+                None => live.handle_action(action, record),
+            }
+            changed.push(live.report());
+        }
+        (changed, noted)
     }
 
     /// Counts what a running transfer has made durable as served to its user.
@@ -425,11 +475,15 @@ impl TransferTable {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::manager::record::record_of;
-    use penstock_api::queue::QueueShare;
+    use penstock_api::queue::{PauseRule, QueueFilter, QueueShare};
+    use penstock_api::rest::Steering;
+    use penstock_api::timestamp::Timestamp;
     use penstock_api::transfer::{PathText, TransferRequest};
-    use penstock_cluster::state::Wish;
+    use penstock_cluster::state::{SqliteState, Wish};
     use penstock_engine::queue::{Counter, Limits};
 
     fn config(running_max: u32) -> ManagerConfig {
@@ -477,6 +531,84 @@ mod tests {
         assert!(waits.record.reason.starts_with("waiting for its turn"), "{}", waits.record.reason);
         assert_eq!(waits.waiting.as_ref().unwrap().code, "turn");
         assert_eq!(table.counts(), (0, 5));
+    }
+
+    /// Promise: pauses end in the order of submission, a bounded number at a time; a transfer that
+    /// may not resume stays paused, with the reason; after the first error nothing is written.
+    #[test]
+    fn pauses_end_a_few_at_a_time() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = directory.path().join("state.db");
+        let state = SqliteState::open(&path).unwrap();
+        let paused = |number: u8| {
+            let mut live = live(number, u64::from(number), Wish::None);
+            let until = Some(Timestamp::of_ms(1_000));
+            let pause = Steering { action: Action::Pause, until };
+            live.record = live.record_after(pause, "anna", |_| {}).unwrap();
+            live
+        };
+        let all = (1..=120).map(paused);
+        let mut table = Table::new(&config(2), all, Memory::default());
+        let may = |record: &TransferRecord| match record.id().0[0] {
+            2 => Err(Problem::new(ProblemCode::NotAuthorised, "`anna` may not write store `s`")),
+            _ => Ok(()),
+        };
+        let (changed, held) = table.end_pauses(&state, &may, &|_| {});
+        assert_eq!((changed.len(), changed[49].id.0[0], held.len()), (PAUSES_ENDED_MAX, 50, 1));
+        let record = table.record(TransferId([2; 16])).unwrap();
+        assert_eq!(state.transfer(record.id()).unwrap().as_ref(), Some(&record));
+        assert_eq!(record.state, TransferState::Paused);
+        assert!(record.reason.contains("may not write store `s`"), "{}", record.reason);
+        assert_eq!(table.counts().1, 49);
+        let asked = Cell::new(0);
+        let count = |_: &TransferRecord| {
+            asked.set(asked.get() + 1);
+            Ok(())
+        };
+        let changed = |state: SqliteState, statement: &str| {
+            drop(state);
+            rusqlite::Connection::open(&path).unwrap().execute_batch(statement).unwrap();
+            SqliteState::open(&path).unwrap()
+        };
+        let full = "CREATE TRIGGER full BEFORE INSERT ON transfer
+                    BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+        let state = changed(state, full);
+        assert!(table.end_pauses(&state, &count, &|_| {}).0.is_empty());
+        assert_eq!(asked.get(), 1, "more is tried after an error");
+        let state = changed(state, "DROP TRIGGER full");
+        let rest = [50, 20].map(|_| table.end_pauses(&state, &may, &|_| {}).0.len());
+        assert!((rest, table.has_pause_over()) == ([50, 20], false));
+    }
+
+    /// Promise: a wait tells the reason of its hold as it is now, though nothing else has changed.
+    #[test]
+    fn a_wait_tells_the_present_reason_of_its_hold() {
+        let mut table = Table::new(&config(2), [live(1, 1, Wish::None)], Memory::default());
+        for reason in ["upgrade", "detector is off"] {
+            table.handle_rule(QueueRule::PauseRule(PauseRule {
+                name: "hold".parse().unwrap(),
+                filter: QueueFilter::default(),
+                reason: reason.to_owned(),
+                until: None,
+                by: "root".parse().unwrap(),
+                since: Timestamp::of_seconds(1),
+            }));
+            table.poll_due((Instant::now(), now_ms()));
+            let told = &table.live[&TransferId([1; 16])].record.reason;
+            assert!(told.contains(reason), "{told}");
+        }
+    }
+
+    /// Promise: the end of an attempt is told by the thread that stores it, and by nobody else.
+    #[test]
+    fn an_attempt_that_has_ended_is_no_news() {
+        let both = [live(1, 1, Wish::None), live(2, 2, Wish::None)];
+        let mut table = Table::new(&config(2), both, Memory::default());
+        table.live.values_mut().for_each(|live| drop(live.handle_begun()));
+        let ended = TransferId([1; 16]);
+        table.live.get_mut(&ended).unwrap().record.state = TransferState::Done;
+        let told: Vec<_> = table.take_news().1.iter().map(|view| view.id).collect();
+        assert_eq!(told, [TransferId([2; 16])]);
     }
 
     /// Promise: another limit of running transfers holds at once, and takes no rule away.

@@ -323,7 +323,7 @@ fn one_request_acts_on_many() {
     }
     submit(5, &ben, "beam");
     let act = |action, ids: Vec<TransferId>, filter: Option<BulkFilter>, caller: &Caller| {
-        let request = BulkRequest { action, ids, filter, after: None };
+        let request = BulkRequest { action, until: None, ids, filter, after: None };
         world.manager.act_on_many(&request, caller)
     };
     let beam = BulkFilter { label: Some("beam".to_owned()), ..BulkFilter::default() };
@@ -343,11 +343,11 @@ fn one_request_acts_on_many() {
     assert_eq!(ids(&resumed), [id(3), id(4)]);
     let behind = |place: &str| {
         let (ids, filter, after) = (Vec::new(), Some(beam.clone()), Some(place.to_owned()));
-        let request = BulkRequest { action: Action::Pause, ids, filter, after };
+        let request = BulkRequest { action: Action::Pause, until: None, ids, filter, after };
         world.manager.act_on_many(&request, &olga)
     };
-    assert!(ids(&behind(&place_text((u64::MAX, id(0)))).unwrap()).is_empty());
-    let paused = behind(&place_text((0, id(0)))).unwrap();
+    assert!(ids(&behind(&cursor::bulk_text((u64::MAX, id(0)))).unwrap()).is_empty());
+    let paused = behind(&cursor::bulk_text((0, id(0)))).unwrap();
     assert_eq!((ids(&paused), paused.more), (vec![id(3), id(4), id(5)], false));
     assert_eq!(behind("AAAA").unwrap_err().code, ProblemCode::Cursor);
     for (ids, filter) in [(Vec::new(), None), (vec![id(1)], Some(beam)), (vec![id(1); 501], None)] {

@@ -1,6 +1,6 @@
 //! Transfers of several users: what each may see and steer, and whose turn it is.
 
-use penstock_api::access::{Principal, Role, StoreGrant, TokenId, Via};
+use penstock_api::access::{Principal, Role, StoreGrant, TokenId, User, Via};
 
 use super::*;
 
@@ -196,4 +196,38 @@ fn d10_an_id_opens_no_other_source_of_its_user() {
     {
         assert_eq!(source(owner, id, store, path), SourceAccount::Mapped, "{owner} {id} {path}");
     }
+}
+
+/// Q1: groups take turns before their users do, as soon as an administrator has named them.
+#[test]
+fn q1_groups_take_turns_once_they_are_named() {
+    let world = World::new(1);
+    for name in ["anna", "ben"] {
+        let user = User {
+            name: name.parse().unwrap(),
+            role: Role::User,
+            created: 1,
+            disabled: false,
+            grants: BTreeMap::new(),
+            account: None,
+            group: "beam".parse().ok(),
+            password: None,
+            identity: None,
+        };
+        world.manager.state.put_user(&user).unwrap();
+    }
+    world.manager.follow_groups().unwrap();
+    let submit = |id: u8, name| {
+        let wanted = request(id, "lab:raw/a", &format!("hpc:s/{id}"));
+        let caller = user(name, Role::User, &[("s", WRITE)]);
+        world.manager.submit(&wanted, &caller).unwrap();
+    };
+    submit(1, "anna");
+    let (first, end) = world.call();
+    show_durable(&first, 100);
+    submit(2, "ben");
+    submit(9, "cleo");
+    end.send(RunOutcome::Done).unwrap();
+    let (second, _end) = world.call();
+    assert_eq!(second.id, TransferId([9; 16]), "ben's group was served");
 }

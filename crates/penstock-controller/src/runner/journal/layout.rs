@@ -1,8 +1,10 @@
 //! The files that a run leaves in the journal.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use penstock_api::problem::Problem;
+use penstock_api::rest::PieceMap;
 use penstock_proto::checksum::ChecksumKind;
 
 use super::error::failed;
@@ -11,6 +13,7 @@ use super::{names, scratch};
 const FAILURES: &str = "failures.jsonl";
 const DIGESTS: &str = "digests";
 const FACTS: &str = "facts.json";
+const PIECES: &str = "pieces.json";
 
 /// The paths of the files that a run leaves.
 #[derive(Clone, Debug)]
@@ -21,6 +24,8 @@ pub struct RunFiles {
     pub digests: PathBuf,
     /// Facts of the run for its receipt, as JSON of [`penstock_api::receipt::ReceiptFacts`].
     pub facts: PathBuf,
+    /// The piece map at the end of the run, as JSON of [`penstock_api::rest::PieceMap`].
+    pub pieces: PathBuf,
     journal: PathBuf,
     /// The epoch of this controller, if only its own files count.
     epoch: Option<u64>,
@@ -37,6 +42,7 @@ impl RunFiles {
             failures: last(journal, FAILURES)?,
             digests: last(journal, DIGESTS)?,
             facts: last(journal, FACTS)?,
+            pieces: last(journal, PIECES)?,
             journal: journal.to_owned(),
             epoch: None,
         })
@@ -48,6 +54,7 @@ impl RunFiles {
             failures: names::own(&journal.join(FAILURES), epoch),
             digests: names::own(&journal.join(DIGESTS), epoch),
             facts: names::own(&journal.join(FACTS), epoch),
+            pieces: names::own(&journal.join(PIECES), epoch),
             journal: journal.to_owned(),
             epoch: Some(epoch),
         }
@@ -65,13 +72,18 @@ impl RunFiles {
         }
     }
 
+    /// Returns the piece map that is kept; `None` if there is none that can be read.
+    pub(crate) fn piece_map(&self) -> Option<PieceMap> {
+        serde_json::from_slice(&fs::read(&self.pieces).ok()?).ok()
+    }
+
     /// Removes the files that earlier controllers wrote under these names, where this one has
     /// written its own. Removes also the directories of searches at the target whose processes have
     /// ended.
     pub(crate) fn remove_others(&self, kinds: &[ChecksumKind]) {
         let Some(epoch) = self.epoch else { return };
         let lists = kinds.iter().map(|kind| checksums(*kind));
-        let names = [FAILURES, DIGESTS, FACTS].into_iter().map(str::to_owned).chain(lists);
+        let names = [FAILURES, DIGESTS, FACTS, PIECES].into_iter().map(str::to_owned).chain(lists);
         for name in names {
             names::remove_earlier(&self.journal.join(name), epoch);
         }

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::PathText;
-use penstock_engine::slice::{Piece, slice_without};
+use penstock_engine::slice::{Piece, slice_without, travels_whole};
 use penstock_engine::transfer::compared_of;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, JournalRecord};
-use penstock_proto::manifest::{Entry, Page};
+use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
@@ -112,6 +112,17 @@ pub(crate) fn listed_name(page: &Page, entry: &Entry, root: &PathText) -> Vec<u8
 pub(crate) fn failed_entries(page: &TaskPage, log: &[JournalRecord]) -> BTreeSet<u32> {
     let pieces = slice_without(&page.page, &page.left);
     failures_of(log, &pieces).iter().map(|failure| failure.entry).collect()
+}
+
+/// Returns whether a file that failed is in no pack: it travels in extents, or was refused when the
+/// page was compared.
+pub(crate) fn is_apart(log: &[JournalRecord], page: &TaskPage, entry: u32) -> bool {
+    let refused = compared_of(log).map(|compared| compared.failed.as_slice()).unwrap_or_default();
+    let of = page.page.entry(entry).ok().filter(|of| of.kind == EntryKind::File);
+    of.is_some_and(|of| {
+        !travels_whole(&page.page.slicing, of)
+            || refused.iter().any(|failure| failure.entry == entry)
+    })
 }
 
 /// Returns those digests of files that are standard, in the form that lists use.

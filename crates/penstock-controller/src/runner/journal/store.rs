@@ -10,6 +10,7 @@
 //! DIR/digests                 the digest list, written when it was asked for and all is done
 //! DIR/checksums.KIND          the same for other checksums; `readback` keeps `DIR/proof/` for them
 //! DIR/facts.json              facts for a receipt, written when a run ends
+//! DIR/pieces.json             the piece map, written when a run ends
 //! DIR/removed/00000000.json   the results for a page's entries at the source of a move
 //! DIR/writers                 the last controller, and what writers may still write or have
 //!                             left: see `writer_record`

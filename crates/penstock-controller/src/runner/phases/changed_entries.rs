@@ -21,7 +21,7 @@ use penstock_proto::manifest::{EntryKind, Page};
 
 use crate::runner::context::RunContext;
 use crate::runner::journal::page_log::{
-    amended_entries, digests_of, failures_of, listed, seen_entries,
+    amended_entries, digests_of, failures_of, is_apart, listed, seen_entries,
 };
 use crate::runner::state::RunState;
 
@@ -95,7 +95,7 @@ impl ChangedEntries {
 }
 
 /// Returns the older entries that the entries of a further page replace, by the page of the
-/// older.
+/// older, and the bytes of these that failed: as large files, or because they were refused.
 ///
 /// # Errors
 /// The source amends an entry that does not exist, or one under another path; the journal
@@ -104,7 +104,7 @@ pub(crate) fn amendments(
     context: &RunContext,
     page: &Page,
     compared: &Comparison,
-) -> Result<BTreeMap<u32, Amendment>, Problem> {
+) -> Result<BTreeMap<u32, (Amendment, u64)>, Problem> {
     let mut by_page: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     for (index, amends) in (0..).zip(page.amends()) {
         by_page.entry(amends.page).or_default().push((amends.entry, index));
@@ -121,7 +121,7 @@ pub(crate) fn amendments(
         let failed: BTreeSet<u32> =
             failures_of(&log, &pieces).iter().map(|failure| failure.entry).collect();
         let known: BTreeSet<u32> = amended_entries(&log).collect();
-        let mut amendment = Amendment::default();
+        let (mut amendment, mut failed_bytes) = (Amendment::default(), 0);
         for (entry, index) in pairs {
             let (was, is) = (older.page.entry(entry), page.entry(index));
             let (Ok(was), Ok(is)) = (was, is) else { return Err(wrong_page(page.number)) };
@@ -133,16 +133,18 @@ pub(crate) fn amendments(
                 continue;
             }
             amendment.entries.push(entry);
-            if failed.contains(&entry) {
-                amendment.failures += 1;
-            } else {
-                amendment.files += 1;
-                amendment.bytes += was.size;
+            let is_failed = failed.contains(&entry);
+            amendment.failures += u32::from(is_failed);
+            amendment.files += u32::from(!is_failed);
+            // A file that failed in a pack is in the bytes of its pack.
+            match is_failed && is_apart(&log, &older, entry) {
+                true => failed_bytes += was.size,
+                false => amendment.bytes += was.size,
             }
         }
         amendment.entries.sort_unstable();
         if !amendment.entries.is_empty() {
-            amendments.insert(number, amendment);
+            amendments.insert(number, (amendment, failed_bytes));
         }
     }
     Ok(amendments)

@@ -75,6 +75,7 @@ fn report(
     let scan = state.scan.summary().cloned().unwrap_or_default();
     let tally = write_all_lists(context, &head, &scan, deleting)?;
     state.progress.not_listed = tally.not_listed;
+    state.progress.is_whole = true;
     state.progress.show_failures(&context.shared);
     state.show(context);
     let proof = &context.options.proof;

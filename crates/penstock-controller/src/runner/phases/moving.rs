@@ -15,6 +15,7 @@ use penstock_proto::manifest::{Page, page_digest};
 
 use super::changed_entries::amendments;
 use crate::runner::context::RunContext;
+use crate::runner::journal::page_log::{failed_entries, is_apart};
 use crate::runner::pages::found::{Found, checked_page};
 use crate::runner::pages::puller::Pulled;
 use crate::runner::pages::unlisted;
@@ -116,8 +117,8 @@ impl Moving {
         } else {
             machine.handle_page(&page, digest, Vec::new(), 0, false);
         }
-        for (number, amendment) in amendments {
-            machine.handle_amended(number, amendment);
+        for (number, (amendment, failed_bytes)) in amendments {
+            machine.handle_amended(number, amendment, failed_bytes);
         }
         Ok(())
     }
@@ -214,7 +215,7 @@ fn open_kept(shared: &RunShared, head: &PageHead) -> Result<Option<Page>, Proble
     Ok(Some(page))
 }
 
-/// Links and directories that failed in an earlier run are not counted again.
+/// Tells the machine what failed in an earlier run: links and directories are not counted again.
 fn tell_known_failures<'a>(
     shared: &RunShared,
     complete: impl Iterator<Item = &'a PageHead>,
@@ -225,7 +226,25 @@ fn tell_known_failures<'a>(
             JournalRecord::Failed(failure) => Some(failure.entry),
             _ => None,
         });
-        shared.machine().handle_known_failures(page.page, failed);
+        let failed: Vec<u32> = failed.collect();
+        let failed_bytes = failed_bytes(shared, (page.page, &log), &failed)?;
+        shared.machine().handle_known_failures(page.page, failed, failed_bytes);
     }
     Ok(())
+}
+
+/// Returns the bytes of the large files of a page that failed, and of what was refused. Reads the
+/// page only if there may be any.
+fn failed_bytes(
+    shared: &RunShared,
+    (number, log): (u32, &[JournalRecord]),
+    failed: &[u32],
+) -> Result<u64, Problem> {
+    if failed.is_empty() && compared_of(log).is_none_or(|it| it.failed.is_empty()) {
+        return Ok(0);
+    }
+    let page = shared.read_page(number)?;
+    let apart = failed_entries(&page, log).into_iter().filter(|at| is_apart(log, &page, *at));
+    let sizes = apart.filter_map(|at| page.page.entry(at).ok()).map(|entry| entry.size);
+    Ok(sizes.sum())
 }

@@ -70,6 +70,7 @@ pub(crate) fn set_up(input: &RunInput, round: Round) -> Result<Prepared, Problem
     let compares = spec.update.compares() || round.followed.is_some();
     let shared = Arc::new(RunShared::new(machine, journal, compares || earlier.is_some()));
     input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
+    input.control.map_maker().begin(&shared, &input.root);
     let (moving, found) = Moving::resume(&shared, head.pages, spec.doubt)?;
     let followed = round.followed.as_ref();
     let compare =

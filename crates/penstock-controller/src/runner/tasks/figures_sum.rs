@@ -35,13 +35,13 @@ impl FiguresSum {
         self.limits.push((peer.to_owned(), figures.limit.clone()));
         self.waits.push((peer.to_owned(), figures.waiting.clone()));
         self.sum.lanes += figures.lanes;
-        add_counters(&mut self.sum, figures);
+        add_counters(&mut self.sum, peer, figures);
     }
 
     /// Adds a task that was told to stop.
     pub(super) fn add_leaving(&mut self, peer: &str, why: &str, figures: TaskFigures) {
         self.lines.push(line(peer, format!("leaving: {why}"), &figures));
-        add_counters(&mut self.sum, figures);
+        add_counters(&mut self.sum, peer, figures);
     }
 
     /// Adds a peer that was asked to start a task.
@@ -88,11 +88,13 @@ impl FiguresSum {
             limits => join(limits),
         };
         self.sum.waiting = if moves { String::new() } else { join(&self.waits) };
+        // A peer that lacks work knows nothing of the reason.
+        let lacks = [BottleneckCode::Grant, BottleneckCode::Scan].map(|code| code.text(None));
         if moves
-            && self.sum.limit == BottleneckCode::Scan.text()
+            && lacks.contains(&self.sum.limit)
             && let Some(held) = former()
         {
-            BottleneckCode::FormerPeer.text().clone_into(&mut self.sum.limit);
+            self.sum.limit = BottleneckCode::FormerPeer.text(None);
             self.sum.waiting = format!(
                 "a peer that took part before has not been heard of and may still write to large \
                  files: they go on in {} s, or when it has joined",
@@ -123,8 +125,10 @@ fn join(texts: &[(String, String)]) -> String {
     text
 }
 
-/// Adds the counters of a task to a sum.
-pub(super) fn add_counters(sum: &mut TaskFigures, of: TaskFigures) {
+/// Adds the counters of a task of the peer `peer` to a sum.
+pub(super) fn add_counters(sum: &mut TaskFigures, peer: &str, mut of: TaskFigures) {
+    of.time.name_target(peer);
+    sum.time.add(&of.time);
     sum.bytes_verified += of.bytes_verified;
     sum.bytes_resent += of.bytes_resent;
     sum.repairs += of.repairs;
@@ -161,7 +165,7 @@ mod tests {
     #[test]
     fn no_byte_is_lost_from_the_sum_when_a_peer_leaves() {
         let mut ended = TaskFigures::default();
-        add_counters(&mut ended, figures(1, "", ""));
+        add_counters(&mut ended, "a", figures(1, "", ""));
         let mut sum = FiguresSum::new(&ended);
         sum.add_working("a", false, figures(10, "the disk", ""));
         sum.add_working("b", true, figures(100, "the disk", ""));
@@ -206,9 +210,9 @@ mod tests {
     fn b3_a_wait_for_an_earlier_writer_is_shown() {
         let held = || Some(Duration::from_secs(40));
         let mut sum = FiguresSum::new(&TaskFigures::default());
-        sum.add_working("a", false, figures(0, BottleneckCode::Scan.text(), ""));
+        sum.add_working("a", false, figures(0, &BottleneckCode::Grant.text(None), ""));
         let (shown, _) = sum.finish(held);
-        assert_eq!(shown.limit, BottleneckCode::FormerPeer.text());
+        assert_eq!(shown.limit, BottleneckCode::FormerPeer.text(None));
         assert!(shown.waiting.contains("they go on in 40 s"), "{shown:?}");
         let mut sum = FiguresSum::new(&TaskFigures::default());
         sum.add_working("a", false, figures(0, "the disk", ""));

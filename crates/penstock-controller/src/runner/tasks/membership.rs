@@ -17,6 +17,7 @@ use std::time::{self, Duration};
 use penstock_api::heads::HeadCommit;
 use penstock_api::peers::Member;
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::FlightKind;
 use penstock_api::task::{Adopted, TaskSpec, TaskStart};
 use penstock_engine::transfer::{Joining, TransferMachine};
 use penstock_engine::writers::{Loss, PeerState, PresentPeer, StoreCall};
@@ -235,6 +236,7 @@ impl TaskSet {
         };
         tracing::warn!(peer = member.name, %problem, "a peer cannot take part");
         self.registry.handle_refused(session.number);
+        self.events.record_out(&member, &problem);
         let before = self.registry.last_failure(member.writer, self.now());
         let before = before.map(|(failure, _)| failure.why.clone());
         self.leave_alone(&member, &problem);
@@ -257,6 +259,7 @@ impl TaskSet {
         let (peer, told) = (member.clone(), Arc::clone(&session));
         self.tasks.add_working(PeerTask { member, session, task });
         let is_news = self.registry.handle_joined(number, peer.is_own);
+        self.events.flight().add(FlightKind::PeerIn, &peer.name, "it takes part");
         self.log.keep_joined(peer.writer, self.registry.record())?;
         self.record_writer(peer.writer, epoch)?;
         // An earlier task there has ended by now: its last sync may have failed (A4).
@@ -315,6 +318,8 @@ impl TaskSet {
         }
         let pieces = reports.len();
         let bytes = machine.handle_adopted(session.number, reports);
+        let text = format!("{pieces} pieces that it wrote for an earlier controller count");
+        self.events.flight().add(FlightKind::PeerIn, &member.name, &text);
         tracing::info!(
             transfer = %spec.transfer, peer = member.name, pieces, bytes, epoch,
             "adopting the pieces that it wrote for an earlier controller"
@@ -331,6 +336,7 @@ impl TaskSet {
             "a peer is taken out of the run"
         );
         self.end(number, loss, problem.to_string());
+        self.events.record_out(&member, &problem);
         self.leave_alone(&member, &problem);
         let told = (loss.is_some(), self.tasks.working().count());
         self.events.failed(&member, &problem, told, self.again(&member));
@@ -381,9 +387,10 @@ impl TaskSet {
                 false => machine.handle_left(number),
             }
         }
-        add_counters(&mut self.ended, task.figures());
+        add_counters(&mut self.ended, &member.name, task.figures());
         // Until now the task used its share, and the work that it had asked for.
         self.shares.handle_left(number);
+        self.decisions.handle_left(number);
         self.tell_shares();
         self.registry.handle_left_pages(member.writer, session.take_pages());
     }

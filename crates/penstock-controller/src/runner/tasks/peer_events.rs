@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::FlightKind;
 use penstock_proto::id::TransferId;
 
 use super::excluded_peers::ExcludedPeers;
+use crate::flight::FlightRecorder;
 use crate::runner::control::RunControl;
 
 /// The events of a run about its peers: decides what is news, and what is known or expected.
@@ -29,6 +31,17 @@ impl PeerEvents {
         Self { peers: Arc::clone(peers), control, transfer, excluded: ExcludedPeers::default() }
     }
 
+    /// Returns the recorder of the decisions about the transfer.
+    pub(super) fn flight(&self) -> &FlightRecorder {
+        self.control.flight()
+    }
+
+    /// Records that a peer does not take part, or not any more.
+    pub(super) fn record_out(&self, member: &Member, problem: &Problem) {
+        let text = problem.to_string();
+        self.flight().add_problem(FlightKind::PeerOut, &member.name, problem, &text);
+    }
+
     /// Reports a peer that has joined, and was not there when the run began.
     pub(super) fn joined(&self, member: &Member) {
         self.tell(member, &PartNews::Joined);
@@ -36,6 +49,7 @@ impl PeerEvents {
 
     /// Reports a peer that has left, with all that it wrote durable.
     pub(super) fn drained(&self, member: &Member) {
+        self.flight().add(FlightKind::PeerOut, &member.name, "it is drained");
         self.tell(member, &PartNews::Drained);
     }
 
@@ -70,6 +84,7 @@ impl PeerEvents {
 
     /// Reports a peer that was lost because its process is another one now.
     pub(super) fn restarted(&self, member: &Member, why: String, others: usize) {
+        self.flight().add(FlightKind::PeerOut, &member.name, &why);
         let again = Some(Duration::ZERO);
         self.tell(member, &PartNews::Out { why, is_lost: true, others, again });
     }

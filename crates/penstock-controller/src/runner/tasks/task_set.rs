@@ -8,6 +8,7 @@ use std::time;
 use penstock_api::heads::HeadStore;
 use penstock_api::peers::{Member, Peers};
 use penstock_api::problem::Problem;
+use penstock_api::rest::FlightKind;
 use penstock_api::task::{TargetPeer, TaskFigures, TaskSpec, TaskStart};
 use penstock_api::transfer::PeerShare;
 use penstock_engine::lease::lapse_after;
@@ -19,6 +20,7 @@ use penstock_proto::units::Instant;
 
 use super::figures_sum::FiguresSum;
 use super::hung_stores::HungStores;
+use super::peer_decisions::{PeerDecisions, share_text};
 use super::peer_events::PeerEvents;
 use super::peer_failures::{PeerFailure, PeerFailures};
 use super::peer_tasks::PeerTasks;
@@ -86,6 +88,8 @@ pub(crate) struct TaskSet {
     pub(super) log: WriterLog,
     /// Their shares in the limits of the transfer.
     pub(super) shares: Shares,
+    /// Their decisions, as far as they are recorded.
+    pub(super) decisions: PeerDecisions,
     pub(super) failures: PeerFailures,
     pub(super) events: PeerEvents,
     pub(super) hung: HungStores,
@@ -142,6 +146,7 @@ impl TaskSet {
             tasks: PeerTasks::default(),
             log,
             shares: Shares::new(spec, peers.now().0),
+            decisions: PeerDecisions::default(),
             failures: PeerFailures::default(),
             events: PeerEvents::new(&peers, control, spec.transfer),
             hung: HungStores::new(spec.store.clone(), grant),
@@ -203,6 +208,10 @@ impl TaskSet {
     pub(super) fn tell_shares(&mut self) {
         for (number, share) in self.shares.poll(self.peers.now()) {
             self.tasks.set_share(number, &share);
+            if let Some(it) = self.tasks.working_of(number) {
+                let text = share_text(&share);
+                self.events.flight().add(FlightKind::Share, &it.member.name, &text);
+            }
         }
     }
 
@@ -325,13 +334,18 @@ impl TaskSet {
         if !self.has_grants()
             && let Some(only) = self.tasks.working().next()
         {
-            return (only.task.figures(), Vec::new());
+            let figures = only.task.figures();
+            let (of, grants) = ((only.number(), &*only.member.name), only.session.take_grants());
+            self.decisions.handle_figures(of, &figures, grants, self.events.flight());
+            return (figures, Vec::new());
         }
         let now = self.peers.now();
         let mut sum = FiguresSum::new(&self.ended);
         for it in self.tasks.working() {
             let (number, figures) = (it.number(), it.task.figures());
             self.shares.handle_figures(number, &figures, now);
+            let (of, grants) = ((number, &*it.member.name), it.session.take_grants());
+            self.decisions.handle_figures(of, &figures, grants, self.events.flight());
             sum.add_working(&it.member.name, self.registry.is_draining(number), figures);
         }
         for it in self.tasks.stopping() {

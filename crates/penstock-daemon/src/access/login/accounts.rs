@@ -46,6 +46,9 @@ struct Told {
     account: Arc<HostAccount>,
 }
 
+/// Asks the name service for an account, and which of some groups it is in. Blocks.
+type LookUp = dyn Fn(u32, &BTreeSet<String>) -> io::Result<Option<HostAccount>> + Send + Sync;
+
 /// The reason why an account is let in as nobody.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Unmapped {
@@ -90,12 +93,22 @@ impl Unmapped {
 pub(crate) struct LocalAccounts {
     site: Arc<Site>,
     look_ups: Arc<Semaphore>,
+    /// [`look_up`], but in tests.
+    look_up: Arc<LookUp>,
+    /// [`LOOK_UP_DEADLINE`], but in tests.
+    deadline: Duration,
     told: Mutex<HashMap<u32, Told>>,
 }
 
 impl LocalAccounts {
     pub(crate) fn new(site: Arc<Site>) -> Self {
-        Self { site, look_ups: Arc::new(Semaphore::new(LOOK_UPS_MAX)), told: Mutex::default() }
+        Self::asking(site, Arc::new(look_up), LOOK_UP_DEADLINE)
+    }
+
+    /// Returns accounts as `look_up` tells them within `deadline`.
+    fn asking(site: Arc<Site>, look_up: Arc<LookUp>, deadline: Duration) -> Self {
+        let look_ups = Arc::new(Semaphore::new(LOOK_UPS_MAX));
+        Self { site, look_ups, look_up, deadline, told: Mutex::default() }
     }
 
     /// Returns the principal of a user number, by the configuration in force. Waits for the name
@@ -140,6 +153,7 @@ impl LocalAccounts {
                 .hint(format!("check it: `getent passwd {uid}`"))
         };
         let (permits, groups) = (Arc::clone(&self.look_ups), asked.clone());
+        let look_up = Arc::clone(&self.look_up);
         let look = async move {
             let permit = permits.acquire_owned().await;
             let ask = move || {
@@ -149,7 +163,7 @@ impl LocalAccounts {
             };
             tokio::task::spawn_blocking(ask).await
         };
-        let found = match tokio::time::timeout(LOOK_UP_DEADLINE, look).await {
+        let found = match tokio::time::timeout(self.deadline, look).await {
             Ok(Ok(found)) => found.map_err(|error| unanswered(&error))?,
             Ok(Err(error)) => return Err(unanswered(&error)),
             Err(late) => return Err(unanswered(&late)),
@@ -263,9 +277,12 @@ fn principal_by(
 
 #[cfg(test)]
 mod tests {
-    use penstock_api::access::{Right, StoreGrant, User};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use penstock_api::access::{ProviderIdentity, Right, StoreGrant, User};
 
     use super::*;
+    use crate::site::context::tests::site_of;
 
     fn user(name: &str, role: Role) -> User {
         let grant = StoreGrant { list: true, read: true, write: false };
@@ -336,6 +353,57 @@ mod tests {
         assert!(operator.check(Right::Operate).is_ok());
         assert!(operator.check(Right::Administer).is_err());
         assert!(operator.check(Right::LocalRoot).is_err());
+    }
+
+    /// Promise: a user that chose its name at the provider is no account of that name, until an
+    /// administrator says so.
+    #[test]
+    fn a_name_of_the_provider_is_no_account() {
+        let map: UnixAccounts = toml::from_str("\"@users\" = \"self\"").unwrap();
+        let (issuer, subject) = ("https://sso.lab".to_owned(), "17".to_owned());
+        let identity = Some(ProviderIdentity { issuer, subject, has_role: true });
+        let mut max = User { identity, ..user("max", Role::Administrator) };
+        let account = account("max", &["users"]);
+        let found = |max: &User| {
+            let directory = Directory::new(vec![max.clone()], Vec::new(), Vec::new());
+            principal_of(1001, &account, &map, &directory)
+        };
+        assert_eq!(found(&max).unwrap_err(), Unmapped::NameTaken(max.name.clone()));
+        max.account = Some(account.name.clone());
+        assert_eq!(found(&max).unwrap().role, Role::Administrator);
+    }
+
+    /// Promise (f): a name service that hangs is told as `account-unknown` in time, holds few
+    /// threads, and does not keep out an account that it has told before. Who asks when it answers
+    /// again is let in.
+    #[tokio::test]
+    async fn f_a_name_service_that_hangs_is_told_in_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let site = site_of(directory.path(), "[auth.unix]\n\"@ops\" = \"role:operator\"\n");
+        let (wake, woken) = std::sync::mpsc::channel::<()>();
+        let (woken, begun) = (Mutex::new(woken), Arc::new(AtomicUsize::new(0)));
+        let begins = Arc::clone(&begun);
+        let look_up = move |uid: u32, _: &BTreeSet<String>| {
+            if uid != 1 {
+                begins.fetch_add(1, Ordering::AcqRel);
+                let _ = woken.lock().unwrap().recv();
+            }
+            Ok(Some(account(&format!("op{uid}"), &["ops"])))
+        };
+        let short = Duration::from_millis(50);
+        let accounts = LocalAccounts::asking(Arc::new(site), Arc::new(look_up), short);
+        assert_eq!(accounts.principal_of(1).await.unwrap().role, Role::Operator);
+        for uid in 2..10 {
+            let problem = accounts.principal_of(uid).await.unwrap_err();
+            assert_eq!(problem.code, ProblemCode::AccountUnknown, "{problem}");
+            assert_eq!(problem.hint, format!("check it: `getent passwd {uid}`"));
+        }
+        assert!(begun.load(Ordering::Acquire) <= LOOK_UPS_MAX, "{begun:?} threads wait");
+        assert!(accounts.principal_of(1).await.is_ok(), "it was told a moment ago");
+        drop(wake);
+        let patient = LocalAccounts { deadline: Duration::from_secs(60), ..accounts };
+        assert_eq!(patient.principal_of(2).await.unwrap().user.as_str(), "op2");
+        assert_eq!(LOOK_UP_DEADLINE.as_secs(), 2, "docs/users.md says so");
     }
 
     /// Promise: root of this host has its groups, and a number of nobody is no account.

@@ -13,7 +13,8 @@ use crate::access::admission::Source;
 pub(crate) struct ClientOrigin {
     /// Its address, behind proxies that are trusted; none at the Unix socket.
     pub(crate) from: Option<IpAddr>,
-    /// Address by which it reached the HTTPS API, as `https://HOST[:PORT]`.
+    /// Address by which it reached the HTTPS API, as `https://HOST[:PORT][/PATH]`. The path is that
+    /// of a proxy that is trusted.
     pub(crate) url: Option<String>,
     /// The program, as it names itself.
     pub(crate) agent: String,

@@ -199,3 +199,41 @@ pub(super) fn login_refused() -> Problem {
     Problem::new(ProblemCode::LoginRefused, "name or password is wrong")
         .hint("an administrator makes a link for a new password: `penstock user invite NAME`")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use penstock_api::access::Role;
+
+    use super::*;
+
+    /// Promise: an account that stands for another user gives that user no first password, which
+    /// would outlive its place in a group; an account of the same name does, and so does a token.
+    #[test]
+    fn a_first_password_is_of_the_user_itself() {
+        let name: Name = "beam7".parse().unwrap();
+        let user = User {
+            name: name.clone(),
+            role: Role::User,
+            created: 1,
+            disabled: false,
+            grants: BTreeMap::new(),
+            account: None,
+            group: None,
+            password: None,
+            identity: None,
+        };
+        let check = |via| {
+            let (user_name, role, grants) = (name.clone(), Role::User, BTreeMap::new());
+            let caller =
+                Principal { user: user_name, role, via, scopes: None, grants, account: None };
+            check_first_password(&caller, &user).is_ok()
+        };
+        let by_account =
+            |account: &str| Via::Account { uid: 7, account: account.parse().unwrap(), role: None };
+        assert!(!check(by_account("anna")));
+        assert!(check(by_account("beam7")));
+        assert!(check(Via::Token { id: "0011223344556677".parse().unwrap() }));
+    }
+}

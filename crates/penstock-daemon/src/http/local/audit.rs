@@ -2,20 +2,18 @@
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Json, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use penstock_api::access::{Principal, Right};
 use penstock_api::rest::{AUDIT_LINES_MAX, AuditFilter, AuditList, AuditQuery};
 
-use crate::http::reply::{ProblemReply, blocking};
+use crate::http::reply::{ProblemReply, blocking, name_silent};
 use crate::http::request::Params;
 use crate::operations::audit::AuditTrail;
 
 /// Media type of JSON Lines.
 const LINES: &str = "application/jsonl";
-/// Header of a stream with the names of peers whose lines are missing.
-const SILENT: HeaderName = HeaderName::from_static("penstock-silent-peers");
 
 /// Lists the lines that the query selects. Without the right to the audit log a user sees its own.
 pub(super) async fn list(
@@ -50,7 +48,7 @@ async fn lines(
 ) -> Result<Response, ProblemReply> {
     let reading = Reading { trail, filter, left: limit };
     let first = reading.part(cursor).await?;
-    let silent: Vec<_> = first.silent.iter().map(ToString::to_string).collect();
+    let silent = first.silent.clone();
     let state = Some((reading, first));
     let parts = stream::unfold(state, async |state| {
         let (mut reading, part) = state?;
@@ -75,11 +73,7 @@ async fn lines(
     let mut response = Body::from_stream(parts).into_response();
     let kind = HeaderValue::from_static(LINES);
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    if let Ok(silent) = HeaderValue::from_str(&silent.join(" "))
-        && !silent.is_empty()
-    {
-        response.headers_mut().insert(SILENT, silent);
-    }
+    name_silent(&mut response, &silent);
     Ok(response)
 }
 

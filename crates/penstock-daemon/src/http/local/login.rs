@@ -99,7 +99,7 @@ pub(super) async fn begin_oidc(
 /// The answer of a provider. It may have more parameters (RFC 6749, 4.1.2).
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct CallbackQuery {
-    /// The code, which is good once.
+    /// The code, which is valid for one use.
     code: Option<String>,
     /// The value by which the log-in was begun.
     state: Option<String>,

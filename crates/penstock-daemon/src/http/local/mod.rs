@@ -10,11 +10,11 @@
 //! | `queue` | the queue, its rules, the turns of single transfers |
 //! | `events` | streams of events |
 //! | `sites` | pairings, paths to other sites, the list of stores |
-//! | `stores` | a store, its entries, those of paired sites |
+//! | `stores` | a store, its entries, the same of paired sites; benchmarks |
 //! | `audit` | the audit log |
 //! | `peers` | the site and its peers |
 //! | `users` | users, tokens, the caller itself |
-//! | `metrics` | figures for Prometheus |
+//! | `figures` | figures for Prometheus, and those of transfers and peers over time |
 //! | `webhooks` | webhooks and their deliveries |
 //! | `login` | passwords, sessions, one-time links, programs that are let in |
 //! | `recovery` | orders when hosts that run etcd are lost |
@@ -24,8 +24,8 @@
 
 mod audit;
 mod events;
+mod figures;
 mod login;
-mod metrics;
 pub(crate) mod openapi;
 mod peers;
 mod queue;
@@ -48,7 +48,7 @@ pub(crate) use state::LocalApi;
 /// # Errors
 /// They do not fit the table.
 pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
-    let handlers = queue_handlers(Handlers::new())
+    let handlers = store_handlers(document_handlers(queue_handlers(Handlers::new())))
         .on(&api::LIST_TRANSFERS, transfers::list)
         .on(&api::SUBMIT_TRANSFER, transfers::submit)
         .on(&api::SHOW_TRANSFER, transfers::show)
@@ -58,12 +58,10 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::CANCEL_TRANSFER, transfers::cancel)
         .on(&api::RETRY_TRANSFER, transfers::retry)
         .on(&api::LIMIT_TRANSFER, transfers::limit)
-        .on(&api::GET_FAILURES, transfers::failures)
-        .on(&api::GET_DIGESTS, transfers::digests)
-        .on(&api::GET_CHECKSUMS, transfers::checksums)
-        .on(&api::GET_RECEIPT, transfers::receipt)
         .on(&api::FOLLOW_TRANSFER, events::one)
         .on(&api::SHOW_TRANSFER_PATHS, transfers::paths)
+        .on(&api::GET_SERIES, figures::series)
+        .on(&api::GET_STATISTICS, figures::summary)
         .on(&api::FOLLOW_TRANSFERS, events::all)
         .on(&api::LIST_ORPHANS, transfers::orphans)
         .on(&api::REMOVE_ORPHANS, transfers::remove_orphans)
@@ -75,13 +73,6 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::PAIR, sites::pair)
         .on(&api::SHOW_PATHS, sites::paths)
         .on(&api::EXAMINE_PAIR, sites::doctor)
-        .on(&api::LIST_STORES, sites::stores)
-        .on(&api::SHOW_STORE, stores::show)
-        .on(&api::LIST_ENTRIES, stores::entries)
-        .on(&api::MAKE_DIRECTORY, stores::make_directory)
-        .on(&api::LIST_SITE_STORES, stores::of_site)
-        .on(&api::LIST_SITE_ENTRIES, stores::entries_of_site)
-        .on(&api::MAKE_SITE_DIRECTORY, stores::make_directory_at)
         .on(&api::LIST_PEERS, peers::list)
         .on(&api::INVITE_PEER, peers::invite)
         .on(&api::DRAIN_PEER, peers::drain)
@@ -89,6 +80,7 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::SHOW_STATUS, peers::status)
         .on(&api::SHOW_HEALTH, peers::health)
         .on(&api::LIST_EVENTS, peers::events)
+        .on(&api::SHOW_STATISTICS, figures::peers)
         .on(&api::ROTATE_KEYS, peers::rotate)
         .on(&api::EXAMINE_HOST, peers::doctor)
         .on(&api::SHOW_SETTINGS, settings::show)
@@ -108,10 +100,22 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
         .on(&api::RECOVER, recovery::recover)
         .on(&api::REMOVE_HOST, recovery::remove)
         .on(&api::CHECK_LIFE, async || "ok\n")
-        .on(&api::GET_METRICS, metrics::show);
-    let handlers = webhook_handlers(login_handlers(handlers));
+        .on(&api::CHECK_READINESS, peers::ready)
+        .on(&api::GET_METRICS, figures::metrics);
+    let handlers = webhook_handlers(login_handlers(benchmark_handlers(handlers)));
     handlers.check(TABLE)?;
     Ok(handlers)
+}
+
+/// Adds the handlers of what a transfer offers beside its state.
+fn document_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::GET_FAILURES, transfers::failures)
+        .on(&api::GET_DIGESTS, transfers::digests)
+        .on(&api::GET_CHECKSUMS, transfers::checksums)
+        .on(&api::GET_RECEIPT, transfers::receipt)
+        .on(&api::GET_FLIGHT, transfers::flight)
+        .on(&api::GET_PIECES, transfers::pieces)
 }
 
 /// Adds the handlers of the queue.
@@ -133,6 +137,28 @@ fn queue_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
         .on(&api::REMOVE_DEADLINE, queue::remove_deadline)
         .on(&api::SET_URGENT, queue::set_urgent)
         .on(&api::REMOVE_URGENT, queue::remove_urgent)
+}
+
+/// Registers the handlers of stores.
+fn store_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::LIST_STORES, sites::stores)
+        .on(&api::SHOW_STORE, stores::show)
+        .on(&api::LIST_ENTRIES, stores::entries)
+        .on(&api::MAKE_DIRECTORY, stores::make_directory)
+        .on(&api::LIST_SITE_STORES, stores::of_site)
+        .on(&api::LIST_SITE_ENTRIES, stores::entries_of_site)
+        .on(&api::SHOW_SITE_STORE_USAGE, stores::usage_of_site)
+        .on(&api::MAKE_SITE_DIRECTORY, stores::make_directory_at)
+}
+
+/// Registers the handlers of benchmarks of stores.
+fn benchmark_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
+    handlers
+        .on(&api::LIST_BENCHMARKS, stores::benchmarks)
+        .on(&api::START_BENCHMARK, stores::start_benchmark)
+        .on(&api::END_BENCHMARK, stores::end_benchmark)
+        .on(&api::CLEAN_BENCHMARKS, stores::clean_benchmarks)
 }
 
 /// Registers the handlers of webhooks.

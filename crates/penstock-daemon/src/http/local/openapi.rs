@@ -15,6 +15,9 @@ use penstock_api::access::{
     SessionRequest, SessionView, SetUpRequest, TokenId, TokenRequest, TokenView, UserRequest,
     UserView,
 };
+use penstock_api::benchmark::{
+    Benchmark, BenchmarkCleaned, BenchmarkCleanup, BenchmarkList, BenchmarkRequest,
+};
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_api::deadline::Deadline;
 use penstock_api::endpoints::{self as api, TABLE};
@@ -33,11 +36,13 @@ use penstock_api::queue::{
 };
 use penstock_api::receipt::Receipt;
 use penstock_api::rest::{
-    AuditList, AuditQuery, DirectoryRequest, EntriesQuery, EntryList, Event, JoinReply,
-    JoinRequest, Orphan, Page, SiteStoreView, SiteView, StatusView, StoreDetails, StoreView,
-    SubmitRequest, TokenReply, TransferPatch, TransferQuery, TransferSummary, TransferView,
+    AuditList, AuditQuery, DirectoryRequest, EntriesQuery, EntryList, Event, FlightRecord,
+    JoinReply, JoinRequest, Orphan, Page, PauseQuery, PieceMap, SiteStoreView, SiteView,
+    StatusView, StoreDetails, StoreUsage, StoreView, SubmitRequest, TokenReply, TransferPatch,
+    TransferQuery, TransferSummary, TransferView,
 };
 use penstock_api::settings::{SettingsCheck, SettingsFaults, SettingsReload, SettingsView};
+use penstock_api::statistics::{SeriesQuery, SiteStatistics, TransferSeries, TransferStatistics};
 use penstock_api::webhook::{Delivery, DeliveryList, WebhookList, WebhookSettings, WebhookView};
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::id::{Name, TransferId};
@@ -88,7 +93,7 @@ operations! {
     SHOW_TRANSFER at(TransferKey) query(ShowQuery) => 200 Json TransferView;
     CHANGE_TRANSFER at(TransferKey) header("If-Match") body(Json TransferPatch)
         => 200 Json TransferView;
-    PAUSE_TRANSFER at(TransferKey) => 200 Json TransferView;
+    PAUSE_TRANSFER at(TransferKey) query(PauseQuery) => 200 Json TransferView;
     RESUME_TRANSFER at(TransferKey) => 200 Json TransferView;
     CANCEL_TRANSFER at(TransferKey) => 200 Json TransferView;
     RETRY_TRANSFER at(TransferKey) => 200 Json TransferView;
@@ -103,8 +108,13 @@ operations! {
     GET_DIGESTS at(TransferKey) => 200 Text String;
     GET_CHECKSUMS at(TransferKey, ChecksumKind) => 200 Text String;
     GET_RECEIPT at(TransferKey) => 200 Json Receipt;
+    GET_FLIGHT at(TransferKey) => 200 JsonLines FlightRecord;
+    GET_PIECES at(TransferKey) => 200 Json PieceMap;
     FOLLOW_TRANSFER at(TransferKey) => 200 Events Event;
     SHOW_TRANSFER_PATHS at(TransferId) query(PathsQuery) => 200 Json TransferPaths;
+    GET_SERIES at(TransferKey) query(SeriesQuery)
+        => 200 Json TransferSeries, 200 Csv String;
+    GET_STATISTICS at(TransferKey) => 200 Json TransferStatistics;
     FOLLOW_TRANSFERS header("Last-Event-ID") => 200 Events Event;
     LIST_ORPHANS => 200 Json Page<Orphan>;
     REMOVE_ORPHANS => 200 Json Page<Orphan>;
@@ -139,8 +149,13 @@ operations! {
     SHOW_STORE at(Name) => 200 Json StoreDetails;
     LIST_ENTRIES at(Name) query(EntriesQuery) => 200 Json EntryList;
     MAKE_DIRECTORY at(Name) body(Json DirectoryRequest) => 201;
+    LIST_BENCHMARKS at(Name) => 200 Json BenchmarkList;
+    START_BENCHMARK at(Name) body(Json BenchmarkRequest) => 201 Json Benchmark;
+    END_BENCHMARK at(Name, TransferId) => 204;
+    CLEAN_BENCHMARKS at(Name) body(Json BenchmarkCleanup) => 200 Json BenchmarkCleaned;
     LIST_SITE_STORES at(Name) => 200 Json Page<SiteStoreView>;
     LIST_SITE_ENTRIES at(Name, Name) query(EntriesQuery) => 200 Json EntryList;
+    SHOW_SITE_STORE_USAGE at(Name, Name) => 200 Json StoreUsage;
     MAKE_SITE_DIRECTORY at(Name, Name) body(Json DirectoryRequest) => 201;
 
     LIST_PEERS => 200 Json PeersView;
@@ -151,6 +166,7 @@ operations! {
     SHOW_STATUS => 200 Json StatusView;
     SHOW_HEALTH => 200 Json SiteHealthView;
     LIST_EVENTS query(EventsQuery) => 200 Json Page<SiteEventView>;
+    SHOW_STATISTICS query(SeriesQuery) => 200 Json SiteStatistics, 200 Csv String;
     ROTATE_KEYS => 200 Json RotateReply;
     EXAMINE_HOST => 200 Json Page<Finding>;
     GET_OPENAPI => 200 Json Map<String, Value>;
@@ -202,6 +218,7 @@ operations! {
     FINISH_OIDC query(CallbackQuery) => 303;
     END_OIDC => 303;
     CHECK_LIFE => 200 Text String;
+    CHECK_READINESS => 200 Text String;
     GET_METRICS => 200 Text String;
 }
 

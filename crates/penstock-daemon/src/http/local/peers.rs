@@ -14,7 +14,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::state::Leading;
-use crate::http::reply::{Reply, blocking};
+use crate::cluster::member::Member;
+use crate::http::reply::{ProblemReply, Reply, blocking};
 use crate::http::request::{Params, StrictBody, parsed};
 use crate::operations::Operate;
 use crate::site::admin::Admin;
@@ -35,6 +36,11 @@ fn hide_transfers(view: &mut PeersView, caller: &Principal) {
         let loads = view.peers.iter_mut().filter_map(|peer| peer.load.as_mut());
         loads.for_each(|load| load.tasks.clear());
     }
+}
+
+/// Answers without a look at a store or etcd, so that it may be asked each second.
+pub(super) async fn ready(State(member): State<Arc<Member>>) -> Result<&'static str, ProblemReply> {
+    Ok(member.check_ready().map(|()| "ok\n")?)
 }
 
 pub(super) async fn invite(_: Leading, State(admin): State<Arc<Admin>>) -> Reply<TokenReply> {

@@ -11,6 +11,7 @@ use penstock_api::queue::{
     QueueWindowRequest,
 };
 use penstock_api::timestamp::Timestamp;
+use penstock_proto::id::Name;
 use penstock_sys::now_seconds;
 
 use super::state::{Leading, User};
@@ -96,7 +97,7 @@ pub(super) async fn set_group_share(
 }
 
 pub(super) async fn remove_group_share(leading: Leading, Path(group): Path<String>) -> Removed {
-    remove(leading, move || Ok(QueueRule::group_share_key(&parsed(&group)?))).await
+    remove(leading, move || Ok(QueueRule::group_share_key(parsed::<Name>(&group)?.as_str()))).await
 }
 
 pub(super) async fn set_window(

@@ -17,6 +17,8 @@ use crate::http::reply::ProblemReply;
 use crate::metrics::Metrics;
 use crate::operations::Operate;
 use crate::operations::audit::AuditTrail;
+use crate::operations::benchmarks::Benchmarks;
+use crate::operations::statistics::SiteSeries;
 use crate::operations::stores::StoreBrowser;
 use crate::site::admin::Admin;
 use crate::webhooks::Webhooks;
@@ -32,7 +34,9 @@ pub(crate) struct LocalApi {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) logins: Arc<Logins>,
     pub(crate) stores: Arc<StoreBrowser>,
+    pub(crate) benchmarks: Arc<Benchmarks>,
     pub(crate) audit: AuditTrail,
+    pub(crate) statistics: SiteSeries,
 }
 
 impl FromRef<LocalApi> for Arc<Metrics> {
@@ -53,9 +57,21 @@ impl FromRef<LocalApi> for Arc<StoreBrowser> {
     }
 }
 
+impl FromRef<LocalApi> for Arc<Benchmarks> {
+    fn from_ref(api: &LocalApi) -> Self {
+        Arc::clone(&api.benchmarks)
+    }
+}
+
 impl FromRef<LocalApi> for AuditTrail {
     fn from_ref(api: &LocalApi) -> Self {
         api.audit.clone()
+    }
+}
+
+impl FromRef<LocalApi> for SiteSeries {
+    fn from_ref(api: &LocalApi) -> Self {
+        api.statistics.clone()
     }
 }
 

@@ -12,8 +12,8 @@ use penstock_api::operate::TransferPaths;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
-    Action, LIST_DEFAULT, Orphan, Page, SubmitRequest, TransferPatch, TransferQuery,
-    TransferSummary, TransferView,
+    Action, LIST_DEFAULT, Orphan, Page, PauseQuery, PieceMap, Steering, SubmitRequest,
+    TransferPatch, TransferQuery, TransferSummary, TransferView,
 };
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{TransferReport, TransferState};
@@ -170,8 +170,9 @@ pub(super) async fn pause(
     leading: Leading,
     user: User,
     id: Path<String>,
+    Params(PauseQuery { until }): Params<PauseQuery>,
 ) -> Result<Shown, ProblemReply> {
-    act(leading, user, id, Action::Pause).await
+    act(leading, user, id, Steering { action: Action::Pause, until }).await
 }
 
 pub(super) async fn resume(
@@ -179,7 +180,7 @@ pub(super) async fn resume(
     user: User,
     id: Path<String>,
 ) -> Result<Shown, ProblemReply> {
-    act(leading, user, id, Action::Resume).await
+    act(leading, user, id, Action::Resume.into()).await
 }
 
 pub(super) async fn cancel(
@@ -187,7 +188,7 @@ pub(super) async fn cancel(
     user: User,
     id: Path<String>,
 ) -> Result<Shown, ProblemReply> {
-    act(leading, user, id, Action::Cancel).await
+    act(leading, user, id, Action::Cancel.into()).await
 }
 
 pub(super) async fn retry(
@@ -195,17 +196,17 @@ pub(super) async fn retry(
     user: User,
     id: Path<String>,
 ) -> Result<Shown, ProblemReply> {
-    act(leading, user, id, Action::Retry).await
+    act(leading, user, id, Action::Retry.into()).await
 }
 
 async fn act(
     Leading(manager): Leading,
     User(caller): User,
     Path(id): Path<String>,
-    action: Action,
+    steering: Steering,
 ) -> Result<Shown, ProblemReply> {
     blocking(move || {
-        let report = manager.act(manager.resolve(&id, &caller)?, action, &caller)?;
+        let report = manager.act(manager.resolve(&id, &caller)?, steering, &caller)?;
         Ok(shown(report, &manager))
     })
     .await
@@ -275,6 +276,22 @@ pub(super) async fn receipt(
     document(leading, user, id, Document::Receipt).await
 }
 
+pub(super) async fn flight(
+    leading: Leading,
+    user: User,
+    Path(id): Path<String>,
+) -> Result<Response, ProblemReply> {
+    document(leading, user, id, Document::Flight).await
+}
+
+pub(super) async fn pieces(
+    Leading(manager): Leading,
+    User(caller): User,
+    Path(id): Path<String>,
+) -> Reply<PieceMap> {
+    blocking(move || manager.piece_map(manager.resolve(&id, &caller)?, &caller)).await.map(Json)
+}
+
 async fn document(
     Leading(manager): Leading,
     User(caller): User,
@@ -282,7 +299,7 @@ async fn document(
     document: Document,
 ) -> Result<Response, ProblemReply> {
     let media = match document {
-        Document::Failures => Media::JsonLines,
+        Document::Failures | Document::Flight => Media::JsonLines,
         Document::Receipt => Media::Json,
         Document::Digests | Document::Checksums(_) => Media::Text,
     };

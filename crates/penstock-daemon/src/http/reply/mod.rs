@@ -6,9 +6,11 @@ mod problem_page;
 pub(crate) mod problem_reply;
 
 use axum::extract::{Json, Request};
-use axum::http::header;
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use penstock_api::problem::{Problem, ProblemCode};
+use penstock_api::rest::SILENT_HEADER;
+use penstock_proto::id::Name;
 use tokio::io::AsyncReadExt as _;
 
 use crate::metrics::requests::BLOCKING;
@@ -19,6 +21,16 @@ const FILE_PART_BYTES: usize = 64 * 1024;
 
 /// A reply with a JSON body, or a problem.
 pub(crate) type Reply<T> = Result<Json<T>, ProblemReply>;
+
+/// Names the peers whose part is missing, if there are any, in the header of a reply.
+pub(crate) fn name_silent(response: &mut Response, silent: &[Name]) {
+    let names: Vec<&str> = silent.iter().map(Name::as_str).collect();
+    if let Ok(value) = HeaderValue::from_str(&names.join(","))
+        && !value.is_empty()
+    {
+        response.headers_mut().insert(HeaderName::from_static(SILENT_HEADER), value);
+    }
+}
 
 /// Runs blocking work on a thread that may block.
 ///

@@ -44,7 +44,7 @@ fn page(problem: &ProblemDetails, id: &str) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Log-in failed - Penstock</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <main>\n<h1>{}</h1>\n{}{}<p><a href=\"/\">Back to Penstock</a></p>\n\
+         <main>\n<h1>{}</h1>\n{}{}<p><a href=\"../../\">Back to Penstock</a></p>\n\
          <p><small>Code <code>{}</code>, request <code>{}</code></small></p>\n</main>\n</body>\n\
          </html>\n",
         escaped(&capitalised(&problem.detail)),

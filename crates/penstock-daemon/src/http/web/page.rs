@@ -5,6 +5,7 @@
 //! page is secret, so it needs no credentials, and a cookie that has ended hinders nobody from
 //! reading it.
 
+use std::io;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -23,6 +24,8 @@ use crate::http::reply::ProblemReply;
 const API: &str = "/api/";
 /// The file that shows each address within the page.
 const INDEX: &str = "index.html";
+/// Levels of the deepest address within the page.
+const LEVELS_MAX: usize = 32;
 /// Directory of the files whose names contain a digest of what is in them.
 const HASHED: &str = "assets/";
 
@@ -99,14 +102,31 @@ fn answer_from(files: &PageFiles, request: &Request) -> Option<Response> {
     let path = request.uri().path().trim_start_matches('/');
     let headers = request.headers();
     // A browser that goes to an address asks for HTML; whatever the page or a program loads is
-    // missing if it does not exist.
+    // missing if it does not exist, as is a file of another release.
     let is_address = path.is_empty() || lists(headers, &header::ACCEPT, "text/html");
-    let (name, file) = match files.get(path) {
-        Some(file) => (path, file),
-        None if is_address => (INDEX, files.get(INDEX)?),
-        None => return None,
+    let is_address = is_address && !path.starts_with(HASHED);
+    if let Some(file) = files.get(path) {
+        return Some(file_answer(path, file, headers));
+    }
+    // The browser takes names in the index as relative to the last `/` of the address.
+    let levels = request.uri().path().matches('/').count().saturating_sub(1);
+    if !is_address || levels > LEVELS_MAX {
+        return None;
+    }
+    let index = files.get(INDEX)?;
+    let answer = match levels {
+        0 => file_answer(INDEX, index, headers),
+        levels => match index.below(levels) {
+            Ok(index) => file_answer(INDEX, &index, headers),
+            Err(error) => damaged(error),
+        },
     };
-    Some(file_answer(name, file, headers))
+    Some(answer)
+}
+
+fn damaged(error: io::Error) -> Response {
+    let title = "the web page in this program is damaged";
+    ProblemReply(Problem::new(ProblemCode::Internal, title).because(error)).into_response()
 }
 
 fn file_answer(name: &str, file: &PageFile, headers: &HeaderMap) -> Response {
@@ -123,11 +143,7 @@ fn file_answer(name: &str, file: &PageFile, headers: &HeaderMap) -> Response {
     };
     let body = match body {
         Ok(body) => Body::from(body),
-        Err(error) => {
-            let title = "the web page in this program is damaged";
-            return ProblemReply(Problem::new(ProblemCode::Internal, title).because(error))
-                .into_response();
-        }
+        Err(error) => return damaged(error),
     };
     let mut response = Response::new(body);
     let found = response.headers_mut();
@@ -205,6 +221,8 @@ mod tests {
         for path in ["/assets/none.js", "/favicon.ico", "/../Cargo.toml"] {
             assert!(page.answer(&request(path, &[("accept", "*/*")])).is_none(), "{path}");
         }
+        assert!(page.answer(&request("/assets/none.js", &browser)).is_none());
+        assert!(page.answer(&request(&"/a".repeat(LEVELS_MAX + 2), &browser)).is_none());
     }
 
     /// Promise: no path of the API is one of the page.
@@ -241,8 +259,8 @@ mod tests {
         let page = WebPage::new().unwrap();
         let index = page.files.get(INDEX).unwrap().plain().unwrap();
         let text = String::from_utf8(index.to_vec()).unwrap();
-        let script = text.split('"').find(|part| part.starts_with("/assets/")).unwrap();
-        let answer = page.answer(&request(script, &[])).unwrap();
+        let script = text.split('"').find(|part| part.starts_with("./assets/")).unwrap();
+        let answer = page.answer(&request(&script[1..], &[])).unwrap();
         assert!(header_of(&answer, header::CACHE_CONTROL).contains("immutable"));
     }
 }

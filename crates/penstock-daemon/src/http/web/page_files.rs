@@ -9,13 +9,16 @@ use std::io::{self, Read};
 use std::sync::OnceLock;
 
 use axum::body::Bytes;
-use flate2::read::GzDecoder;
+use flate2::Compression;
+use flate2::read::{GzDecoder, GzEncoder};
 use tar::Archive;
 
 /// The built page.
 const ARCHIVE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/dist.tar"));
 /// Ending of the names in the archive.
 const COMPRESSED: &str = ".gz";
+/// Begin of a name of a file in the index.
+const RELATIVE: &str = "\"./";
 /// Bytes of the digest in an entity tag.
 const TAG_BYTES: usize = 16;
 
@@ -76,6 +79,20 @@ impl PageFile {
         GzDecoder::new(&*self.gzip).read_to_end(&mut plain)?;
         Ok(self.plain.get_or_init(|| plain.into()).clone())
     }
+
+    /// Returns the index for an address that lies some levels below the root of the page. It names
+    /// files relative to that root, so that a proxy may serve the page below any path.
+    ///
+    /// # Errors
+    /// The archive was damaged when the program was built.
+    pub(crate) fn below(&self, levels: usize) -> io::Result<Self> {
+        let plain = self.plain()?;
+        let root = format!("\"{}", "../".repeat(levels));
+        let text = String::from_utf8_lossy(&plain).replace(RELATIVE, &root);
+        let mut gzip = Vec::new();
+        GzEncoder::new(text.as_bytes(), Compression::fast()).read_to_end(&mut gzip)?;
+        Ok(Self::new(gzip))
+    }
 }
 
 #[cfg(debug_assertions)]
@@ -86,9 +103,6 @@ pub use from_directory::serve_page_from;
 mod from_directory {
     use std::fs;
     use std::path::{Path, PathBuf};
-
-    use flate2::Compression;
-    use flate2::read::GzEncoder;
 
     use super::*;
 
@@ -140,12 +154,24 @@ mod tests {
         let files = PageFiles::built_in().unwrap();
         let index = files.get("index.html").expect("index.html");
         let text = String::from_utf8(index.plain().unwrap().to_vec()).unwrap();
-        let names = text.split(['"', '\'']).filter_map(|part| part.strip_prefix('/'));
+        let names = text.split('"').filter_map(|part| part.strip_prefix("./"));
         let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
         assert!(names.iter().any(|name| name.ends_with(".js")), "{text}");
         for name in names {
             let file = files.get(name).unwrap_or_else(|| panic!("{name} is missing"));
             assert!(!file.plain().unwrap().is_empty(), "{name}");
         }
+    }
+
+    /// Promise: the index of an address far below names the same files.
+    #[test]
+    fn an_index_names_its_files_from_wherever_it_is() {
+        let files = PageFiles::built_in().unwrap();
+        let index = files.get("index.html").unwrap();
+        let text = |file: &PageFile| String::from_utf8(file.plain().unwrap().to_vec()).unwrap();
+        let (root, below) = (text(index), text(&index.below(2).unwrap()));
+        assert!(root.contains("\"./assets/") && !root.contains("\"/"), "{root}");
+        assert_eq!(below.matches("\"../../").count(), root.matches(RELATIVE).count());
+        assert_eq!(root.replace(RELATIVE, "\"../../"), below);
     }
 }

@@ -1,4 +1,4 @@
-//! Stores of this site as users look into them: their state, their entries, new directories. Any
+//! Stores of this site as users look into them: their state, usage, entries, new directories. Any
 //! peer answers, and asks another one if it does not reach the store itself.
 //!
 //! An answer takes [`ANSWER`] at most, whatever the store does. The rights of a user are checked
@@ -23,7 +23,7 @@ use penstock_api::access::StoreGrant;
 use penstock_api::cluster::PeerCard;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::rest::{
-    DirectoryRequest, EntriesQuery, EntryList, StoreDetails, StorePeer, StoreState,
+    DirectoryRequest, EntriesQuery, EntryList, StoreDetails, StorePeer, StoreState, StoreUsage,
 };
 use penstock_peer::{Stores, list_entries, make_directory, store_space};
 use penstock_proto::id::Name;
@@ -83,6 +83,22 @@ impl StoreBrowser {
     ) -> Result<EntryList, Problem> {
         let (stores, name, query) = (self.stores(), store.clone(), query.clone());
         self.threads.run(store, until, move || list_entries(&stores, &name, &query)).await
+    }
+
+    /// Returns how full a store is.
+    ///
+    /// # Errors
+    /// Those of [`store_space`]; `store-hung`, `store-elsewhere`, `busy`.
+    pub(crate) async fn usage(&self, store: &Name) -> Result<StoreUsage, Problem> {
+        let until = Instant::now() + ANSWER;
+        let path = format!("/stores/{store}/usage");
+        self.ask_any(store, until, self.own_usage(store, until), path, None).await
+    }
+
+    async fn own_usage(&self, store: &Name, until: Instant) -> Result<StoreUsage, Problem> {
+        let (stores, name) = (self.stores(), store.clone());
+        let look = move || store_space(&stores, &name).map(|space| StoreUsage { space });
+        self.threads.run(store, until, look).await
     }
 
     /// Makes a directory whose parent exists.

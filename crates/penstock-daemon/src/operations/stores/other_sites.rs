@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Problem, ProblemCode};
-use penstock_api::rest::{DirectoryRequest, EntriesQuery, EntryList, SiteStoreView};
+use penstock_api::rest::{DirectoryRequest, EntriesQuery, EntryList, SiteStoreView, StoreUsage};
 use penstock_proto::id::Name;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -57,6 +57,21 @@ impl StoreBrowser {
         }
         let (name, store) = (site.clone(), store.clone());
         self.ask_site(site, move |sites, limit| sites.entries((&name, &store), &query, limit)).await
+    }
+
+    /// Returns how full a store of a paired site is, or one of this site.
+    ///
+    /// # Errors
+    /// Those of [`StoreBrowser::usage`] and [`StoreBrowser::stores_of_site`]; `not-exported`.
+    pub(crate) async fn usage_of_site(
+        &self,
+        (site, store): (&Name, &Name),
+    ) -> Result<StoreUsage, Problem> {
+        if self.is_own(site) {
+            return self.usage(store).await;
+        }
+        let (name, store) = (site.clone(), store.clone());
+        self.ask_site(site, move |sites, limit| sites.usage((&name, &store), limit)).await
     }
 
     /// Makes a directory at a paired site, or at this one.

@@ -6,7 +6,9 @@ use axum::Router;
 use axum::extract::{FromRef, Json, Path, State};
 use axum::middleware;
 use axum::routing::{get, post};
-use penstock_api::rest::{DirectoryRequest, EntriesQuery, EntryList, SiteStoreView, StoreDetails};
+use penstock_api::rest::{
+    DirectoryRequest, EntriesQuery, EntryList, SiteStoreView, StoreDetails, StoreUsage,
+};
 use penstock_proto::id::Name;
 use tokio::time::Instant;
 
@@ -34,11 +36,13 @@ impl StoreBrowser {
         let sites = Router::new()
             .route("/site/v1/stores", get(stores_for_site))
             .route("/site/v1/stores/{store}/entries", post(entries_for_site))
+            .route("/site/v1/stores/{store}/usage", get(usage_for_site))
             .route("/site/v1/stores/{store}/directories", post(directory_for_site))
             .layer(middleware::from_fn_with_state(site, versioned));
         Router::new()
             .route("/peer/v1/own/stores/{store}", get(own_details))
             .route("/peer/v1/own/stores/{store}/entries", post(own_entries))
+            .route("/peer/v1/own/stores/{store}/usage", get(own_usage))
             .route("/peer/v1/own/stores/{store}/directories", post(own_directory))
             .merge(sites)
             .with_state(Shared(Arc::clone(self)))
@@ -61,6 +65,14 @@ async fn own_entries(
 ) -> Reply<EntryList> {
     let until = Instant::now() + ANSWER;
     Ok(Json(browser.own_entries(&parsed(&store)?, &query, until).await?))
+}
+
+async fn own_usage(
+    State(Shared(browser)): State<Shared>,
+    _: OwnPeer,
+    Path(store): Path<String>,
+) -> Reply<StoreUsage> {
+    Ok(Json(browser.own_usage(&parsed(&store)?, Instant::now() + ANSWER).await?))
 }
 
 async fn own_directory(
@@ -90,6 +102,17 @@ async fn entries_for_site(
     browser.check_listable(&site, &store)?;
     let _place = browser.operate.site.budgets.of(&site).enter(Duty::Work).await?;
     Ok(Json(browser.entries(&store, &query).await?))
+}
+
+async fn usage_for_site(
+    State(Shared(browser)): State<Shared>,
+    CallingSite(site): CallingSite,
+    Path(store): Path<String>,
+) -> Reply<StoreUsage> {
+    let store: Name = parsed(&store)?;
+    browser.check_listable(&site, &store)?;
+    let _place = browser.operate.site.budgets.of(&site).enter(Duty::Work).await?;
+    Ok(Json(browser.usage(&store).await?))
 }
 
 async fn directory_for_site(

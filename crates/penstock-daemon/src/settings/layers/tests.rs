@@ -82,7 +82,7 @@ fn the_later_layer_counts_and_is_named() {
 }
 
 /// Promise: a site of a former release goes on unchanged. A main file in the site directory hides
-/// that of the system, which counts where the site directory has none.
+/// that of the system, which counts where the site directory has none and it has a setting.
 #[test]
 fn one_main_file_counts() {
     let host = Host::new(MAIN);
@@ -91,6 +91,9 @@ fn one_main_file_counts() {
     assert_eq!((config.site.as_str(), config.log), ("lab", None));
     fs::remove_file(host.base.path().join("site/penstock.toml")).unwrap();
     assert_eq!(host.layers.load().unwrap().config.site.as_str(), "other");
+    host.write("etc/penstock.toml", "# A package installs it so.\n\n  # running_max = 6\n");
+    assert!(host.layers.main_file().ends_with("site/penstock.toml"));
+    assert!(matches!(host.layers.load(), Err(LoadError::Absent(_))));
     fs::remove_file(host.base.path().join("etc/penstock.toml")).unwrap();
     assert!(matches!(host.layers.load(), Err(LoadError::Absent(_))));
 }

@@ -12,7 +12,13 @@ const RAW: &str = "raw";
 
 /// Host `h1` of site `hpc`, which keeps what it knows in this directory.
 pub(crate) fn site(directory: &Path) -> Site {
-    let config: Config = toml::from_str("site = \"hpc\"\npeer = \"h1\"").unwrap();
+    site_of(directory, "")
+}
+
+/// The same host with more lines in its configuration.
+pub(crate) fn site_of(directory: &Path, more: &str) -> Site {
+    let text = format!("site = \"hpc\"\npeer = \"h1\"\n{more}");
+    let config: Config = toml::from_str(&text).unwrap();
     let authority = SiteAuthority::create(config.site.clone()).unwrap();
     let peer = PeerId { site: config.site.clone(), peer: config.peer.clone() };
     let identity = authority.issue_peer(&peer).unwrap();

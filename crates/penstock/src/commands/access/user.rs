@@ -28,7 +28,7 @@ const CHANGE_TRIES: u32 = 3;
 /// Time within which every peer hears of a change.
 const CHANGE_HEARD: Duration = Duration::from_secs(1);
 
-/// Manages the users of this site, who reach its API over HTTPS
+/// Manages the users of this site: roles, grants, passwords, accounts
 #[derive(clap::Args)]
 pub(crate) struct UserArgs {
     #[command(flatten)]
@@ -105,10 +105,10 @@ struct SetArgs {
     /// there from now on; `none` takes it away
     #[arg(long)]
     subject: Option<String>,
-    /// Lock the user out: no token, password or session of it is accepted
+    /// Disable the user: its tokens, password and sessions are rejected
     #[arg(long, conflicts_with = "enable")]
     disable: bool,
-    /// End the lock
+    /// Enable a disabled user again
     #[arg(long)]
     enable: bool,
     /// Print JSON

@@ -19,10 +19,10 @@ pub(crate) struct WebArgs {
 
 #[derive(clap::Subcommand)]
 enum WebCommand {
-    /// Prints a link by which the first administrator, or another one, sets name and password
+    /// Prints a link with which a new administrator chooses a name and a password
     ///
-    /// The link is good once, for 15 minutes, and ends an earlier one. It can be made again at any
-    /// time, on a host of the site, by root or the daemon's user.
+    /// The link is valid for one use, for 15 minutes, and ends an earlier one. It can be made again
+    /// at any time, on a host of the site, by root or the daemon's user.
     Setup {
         /// Print JSON
         #[arg(long)]
@@ -60,7 +60,7 @@ pub(super) fn print_link(methods: &AuthMethods, link: &LinkView, json: bool) -> 
     }
     let url = methods.url.as_deref().unwrap_or_default();
     exit::warn(&format!(
-        "good once, until {} UTC; keep it secret",
+        "valid for one use, until {} UTC; keep it secret",
         minute(link.expires_at.seconds())
     ));
     exit::print(&format!("{url}{}", link.link.expose()))?;

@@ -17,6 +17,7 @@ use penstock_daemon::config::{
 };
 use penstock_daemon::managed_etcd::files::{Files, KnownMember, MemberNote};
 use penstock_daemon::managed_etcd::program::Program;
+use penstock_daemon::site_directory::{act_as_owner, write_drop_in};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// Hosts on which etcd runs unless told otherwise.
@@ -192,8 +193,11 @@ pub(crate) fn grow(directory: &Path, args: &GrowArgs) -> anyhow::Result<()> {
     config.check().map_err(Failure::from)?;
     config.check_places(directory)?;
     check_program(&config)?;
+    let acting = act_as_owner(directory)?;
     prepare(directory, &config)?;
     append(directory, &config)?;
+    drop(acting);
+    write_drop_in(directory, &config).iter().for_each(|note| exit::warn(note));
     exit::print(&format!("site {} is one of several peers from now on", config.site))?;
     tell_next(directory, &config);
     Ok(())

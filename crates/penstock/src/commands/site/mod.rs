@@ -19,11 +19,11 @@ use penstock_proto::id::{Name, PeerId};
 use crate::client::Client;
 use crate::commands::cluster::recover::{self, RecoverArgs, TakeoverArgs};
 use crate::commands::cluster::{self, ClusterArgs, GrowArgs};
-use crate::commands::doctor;
 use crate::commands::events;
 use crate::commands::join::{self, JoinArgs};
 use crate::commands::paths;
 use crate::commands::status;
+use crate::commands::support::doctor;
 use crate::options::address::address;
 use crate::options::directory::DirectoryArgs;
 use crate::options::grants::GrantArgs;
@@ -32,7 +32,9 @@ use crate::token::TokenArgs;
 use penstock_daemon::config::{
     AuthConfig, Config, PORT_DEFAULT, StoreConfig, WebConfig, WebhookConfig,
 };
-use penstock_daemon::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
+use penstock_daemon::site_directory::{
+    TRUST_DIRECTORY, act_as_owner, check_free, make_directory, write_drop_in,
+};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// All peers of a site have heard of a pairing after this.
@@ -323,10 +325,12 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     config.check().map_err(Failure::from)?;
     config.check_places(directory)?;
     cluster::check_program(&config)?;
+    let acting = act_as_owner(directory)?;
     let authority = make_keys(directory, &config)?;
     cluster::prepare(directory, &config)?;
     fs::write(&path, config.to_text()?)
         .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+    drop(acting);
     exit::print(&format!(
         "site {} in {}\nfingerprint {}",
         config.site,
@@ -338,6 +342,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     for warning in config.stores.iter().filter_map(lack_of) {
         exit::warn(&warning);
     }
+    write_drop_in(directory, &config).iter().for_each(|note| exit::warn(note));
     cluster::tell_next(directory, &config);
     Ok(())
 }
@@ -449,7 +454,7 @@ fn offer(client: &Client, directory: &Path) -> anyhow::Result<()> {
     let minutes =
         reply.expires_at.seconds().saturating_sub(penstock_sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
-        "good once, for {minutes} minutes; at the other site: penstock site pair -\n\
+        "valid for one use, for {minutes} minutes; at the other site: penstock site pair -\n\
          fingerprint of this site: {}",
         reply.fingerprint
     ));

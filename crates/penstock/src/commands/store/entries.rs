@@ -10,7 +10,7 @@ use penstock_api::rest::{DirectoryRequest, EntryList, EntrySort, EntryView, SORT
 use penstock_daemon::http;
 use penstock_exit::{self as exit, Failure, failure};
 
-use super::place::Place;
+use super::place::{Place, place_parser};
 use crate::client::Client;
 use crate::output::table::aligned;
 
@@ -61,11 +61,6 @@ impl From<SortArg> for EntrySort {
             SortArg::Size => Self::Largest,
         }
     }
-}
-
-fn place_parser() -> impl clap::builder::TypedValueParser<Value = Place> {
-    use clap::builder::{OsStringValueParser, TypedValueParser as _};
-    OsStringValueParser::new().try_map(Place::try_from)
 }
 
 /// Prints all entries of a directory, as they come.

@@ -3,14 +3,17 @@
 mod entries;
 mod place;
 
-use penstock_api::endpoints::{LIST_SITE_STORES, LIST_STORES, SHOW_STORE};
-use penstock_api::rest::{SiteStoreView, StoreDetails, StoreState, StoreView};
+use penstock_api::endpoints::{LIST_SITE_STORES, LIST_STORES, SHOW_SITE_STORE_USAGE, SHOW_STORE};
+use penstock_api::rest::{
+    SiteStoreView, StoreDetails, StoreSpace, StoreState, StoreUsage, StoreView,
+};
 use penstock_exit::{self as exit, ExitCode};
 use penstock_proto::id::Name;
 
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
 use crate::output::table::table;
+use place::Place;
 
 /// Shows stores, and what is in them
 #[derive(clap::Args)]
@@ -31,10 +34,11 @@ enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Shows the state of a store of this site, its room, and the peers that have it
+    /// Shows the state of a store, its room, and the peers that have it; of a paired site its room
     Show {
         /// The store
-        store: Name,
+        #[arg(value_name = "[SITE:]STORE", value_parser = place::store_parser())]
+        store: Place,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -57,7 +61,10 @@ pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         StoreCommand::List { site: None, json } => list(&client, *json)?,
         StoreCommand::List { site: Some(site), json } => list_of_site(&client, site, *json)?,
-        StoreCommand::Show { store, json } => show(&client, store, *json)?,
+        StoreCommand::Show { store: Place { site: Some(site), store, .. }, json } => {
+            show_of_site(&client, (site, store), *json)?;
+        }
+        StoreCommand::Show { store, json } => show(&client, &store.store, *json)?,
         StoreCommand::Ls(args) => entries::list(&client, args)?,
         StoreCommand::Mkdir(args) => entries::make_directory(&client, args)?,
     }
@@ -135,13 +142,7 @@ fn show(client: &Client, store: &Name, json: bool) -> anyhow::Result<()> {
         ["place".to_owned(), details.store.place.clone()],
         ["state".to_owned(), state],
     ];
-    if let Some(space) = details.space {
-        let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
-        let (free, total) = (gigabytes(space.free_bytes), gigabytes(space.total_bytes));
-        let files = space.free_files.map(|files| format!(", {files} files can be made"));
-        let room = format!("{free} of {total} free{}", files.unwrap_or_default());
-        rows.push(["room".to_owned(), room]);
-    }
+    rows.extend(details.space.map(room));
     for peer in &details.peers {
         let why = if peer.why.is_empty() { String::new() } else { format!(": {}", peer.why) };
         rows.push(["peer".to_owned(), format!("{} ({}{why})", peer.peer, peer.is)]);
@@ -149,4 +150,48 @@ fn show(client: &Client, store: &Name, json: bool) -> anyhow::Result<()> {
     rows.push(["rights".to_owned(), details.rights.to_string()]);
     exit::print(&table(&rows))?;
     Ok(())
+}
+
+/// Prints how full a store of a paired site is.
+fn show_of_site(client: &Client, (site, store): (&Name, &Name), json: bool) -> anyhow::Result<()> {
+    let usage: StoreUsage = client.get(&SHOW_SITE_STORE_USAGE.uri(&[site, store]))?;
+    if json {
+        exit::print(&serde_json::to_string(&usage)?)?;
+        return Ok(());
+    }
+    let unknown = || ["room".to_owned(), "it has no file system of its own".to_owned()];
+    let of_store = ["store".to_owned(), format!("{site}:{store}")];
+    exit::print(&table(&[of_store, usage.space.map_or_else(unknown, room)]))?;
+    Ok(())
+}
+
+/// Returns the row of the room in a file system.
+fn room(space: StoreSpace) -> [String; 2] {
+    let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+    let (free, total) = (gigabytes(space.free_bytes), gigabytes(space.total_bytes));
+    // Blocks that the file system reserves for root are neither free nor used.
+    let share = match space.total_bytes {
+        0 => String::new(),
+        total => format!(" ({:.0} %)", 100.0 * space.free_bytes as f64 / total as f64),
+    };
+    let files = space.free_files.map(|files| format!(", {files} files can be made"));
+    ["room".to_owned(), format!("{free} of {total} free{share}{}", files.unwrap_or_default())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: room is told as free, in all, and as a share; an empty file system divides nothing.
+    #[test]
+    fn room_is_told_in_one_line() {
+        let space = StoreSpace {
+            free_bytes: 25_000_000_000,
+            total_bytes: 100_000_000_000,
+            free_files: Some(7),
+        };
+        assert_eq!(room(space)[1], "25.0 GB of 100.0 GB free (25 %), 7 files can be made");
+        let none = StoreSpace { free_bytes: 0, total_bytes: 0, free_files: None };
+        assert_eq!(room(none)[1], "0.0 GB of 0.0 GB free");
+    }
 }

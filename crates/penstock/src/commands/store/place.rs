@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use penstock_api::place::PathText;
 use penstock_proto::id::Name;
 use penstock_proto::name::unescape_in_list;
@@ -41,6 +42,19 @@ impl TryFrom<OsString> for Place {
             path: PathText(unescape_in_list(trimmed)),
         })
     }
+}
+
+/// Returns the parser of a place.
+pub(super) fn place_parser() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().try_map(Place::try_from)
+}
+
+/// Returns the parser of a place that is a whole store.
+pub(super) fn store_parser() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().try_map(|text| match Place::try_from(text)? {
+        place if place.path.0.is_empty() => Ok(place),
+        _ => Err("give [SITE:]STORE, without a path".to_owned()),
+    })
 }
 
 #[cfg(test)]

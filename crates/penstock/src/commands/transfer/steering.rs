@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use penstock_api::deadline::{Deadline, DeadlinePolicy};
 use penstock_api::endpoints::{
-    ACT_ON_TRANSFERS, CANCEL_TRANSFER, PAUSE_TRANSFER, REMOVE_DEADLINE, REMOVE_URGENT,
-    RESUME_TRANSFER, RETRY_TRANSFER, SET_DEADLINE, SET_URGENT,
+    ACT_ON_TRANSFERS, REMOVE_DEADLINE, REMOVE_URGENT, SET_DEADLINE, SET_URGENT,
 };
 use penstock_api::queue::{BulkFilter, BulkItem, BulkReply, BulkRequest};
-use penstock_api::rest::{Action, TransferView};
+use penstock_api::rest::{Action, Steering, TransferView};
 use penstock_api::timestamp::Timestamp;
 use penstock_exit::{self as exit, ExitCode};
 use penstock_proto::id::Name;
@@ -43,21 +42,51 @@ pub(crate) struct ManyArgs {
     label: Option<String>,
 }
 
+/// Transfers to be paused, and until when.
+#[derive(clap::Args)]
+#[command(after_help = exit::help(&ExitCode::ALL))]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    transfers: ManyArgs,
+    /// Resume them by itself at this time: 2026-11-26T20:00:00Z, or after 2h, 1d. Without it they
+    /// stay paused until somebody resumes them. Of paused transfers this is the new end; `--all`
+    /// leaves those without an end as they are
+    #[arg(long, value_name = "TIME", value_parser = parse_start)]
+    until: Option<u64>,
+}
+
+impl PauseArgs {
+    /// Pauses the transfers.
+    ///
+    /// # Errors
+    /// As [`ManyArgs::act`]; the time is over, or more than a year ahead.
+    pub(crate) fn run(self, client: &Client) -> anyhow::Result<ExitCode> {
+        let until = self.until.map(Timestamp::of_seconds);
+        self.transfers.act(client, Steering { action: Action::Pause, until })
+    }
+}
+
 impl ManyArgs {
     /// Acts on the transfers.
     ///
     /// # Errors
     /// No daemon answers, or it refuses the action on a transfer that is named.
-    pub(crate) fn act(self, client: &Client, action: Action) -> anyhow::Result<ExitCode> {
+    pub(crate) fn act(
+        self,
+        client: &Client,
+        steering: impl Into<Steering>,
+    ) -> anyhow::Result<ExitCode> {
+        let steering = steering.into();
+        let Steering { action, until } = steering;
         if !self.all {
             for id in &self.ids {
-                act(client, id, action)?;
+                act(client, id, steering)?;
             }
             return Ok(ExitCode::Done);
         }
         let Self { user, site, store, label, .. } = self;
         let filter = Some(BulkFilter { user, store, site, label, state: None });
-        let mut request = BulkRequest { action, ids: Vec::new(), filter, after: None };
+        let mut request = BulkRequest { action, until, ids: Vec::new(), filter, after: None };
         let mut totals = Totals::default();
         loop {
             let reply: BulkReply = client.post(&ACT_ON_TRANSFERS.uri(&[]), &request)?;
@@ -114,14 +143,12 @@ impl Totals {
     }
 }
 
-fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
-    let endpoint = match action {
-        Action::Pause => &PAUSE_TRANSFER,
-        Action::Resume => &RESUME_TRANSFER,
-        Action::Cancel => &CANCEL_TRANSFER,
-        Action::Retry => &RETRY_TRANSFER,
-    };
-    let view: TransferView = client.post(&endpoint.uri(&[&id]), &())?;
+fn act(client: &Client, id: &str, Steering { action, until }: Steering) -> anyhow::Result<()> {
+    let mut uri = action.endpoint().uri(&[&id]);
+    if let Some(until) = until {
+        uri = uri.query("until", until);
+    }
+    let view: TransferView = client.post(&uri, &())?;
     let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
     let state = match action {
         Action::Cancel if !view.state.is_ended() => "is being cancelled",

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use penstock_proto::id::Name;
 
+use penstock_daemon::site_directory::unescaped;
+
 /// File systems that hold data sets. Others are of the system, or of memory.
 const FILE_SYSTEMS: [&str; 14] = [
     "ext4",
@@ -90,13 +92,6 @@ fn stores_of(mountinfo: &str) -> Vec<(Name, PathBuf)> {
         stores.push((leaf, path));
     }
     stores
-}
-
-/// Returns a path whose spaces and such are written as octal numbers.
-fn unescaped(text: &str) -> PathBuf {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    let text = escapes.iter().fold(text.to_owned(), |text, (code, c)| text.replace(code, c));
-    text.into()
 }
 
 #[cfg(test)]

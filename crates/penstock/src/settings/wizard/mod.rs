@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use penstock_daemon::config::Config;
 use penstock_daemon::settings::Layers;
-use penstock_daemon::site_directory::TRUST_DIRECTORY;
+use penstock_daemon::site_directory::{TRUST_DIRECTORY, act_as_owner, write_drop_in};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 use self::draft::Draft;
@@ -77,7 +77,7 @@ pub(super) fn run(directory: &Path, args: &WizardArgs) -> anyhow::Result<ExitCod
         None => None,
     };
     let questions = questions::questions(&Host::look(), now.as_ref());
-    let mut answers = given(args, &questions)?;
+    let mut answers = given(args, &questions, now.as_ref())?;
     let asks = !args.yes && args.answers.is_none();
     let draft_of = |answers: &Answers| Draft::of(&layers, &path, old.as_deref(), answers);
     let by_form = asks && !args.plain && screen::is_capable();
@@ -110,10 +110,14 @@ pub(super) fn run(directory: &Path, args: &WizardArgs) -> anyhow::Result<ExitCod
         exit::warn("nothing was written");
         return Ok(ExitCode::Refused);
     }
+    let is_within = path.starts_with(directory);
+    let acting = if is_within { act_as_owner(directory)? } else { None };
     if old.is_none() {
         make_site(directory, &draft.config)?;
     }
     replace(&path, &draft.text)?;
+    drop(acting);
+    write_drop_in(directory, &draft.config).iter().for_each(|note| exit::warn(note));
     tell_next(directory, old.is_none())?;
     Ok(ExitCode::Done)
 }
@@ -153,7 +157,11 @@ fn make_site(directory: &Path, config: &Config) -> anyhow::Result<()> {
 }
 
 /// Returns the answers of the file and of the options, each checked.
-fn given(args: &WizardArgs, questions: &[Question]) -> Result<Answers, Failure> {
+fn given(
+    args: &WizardArgs,
+    questions: &[Question],
+    now: Option<&Config>,
+) -> Result<Answers, Failure> {
     let usage = |why: String| Failure::new(ExitCode::Usage, why);
     let mut found: Vec<(String, String)> = Vec::new();
     if let Some(path) = &args.answers {
@@ -172,6 +180,9 @@ fn given(args: &WizardArgs, questions: &[Question]) -> Result<Answers, Failure> 
     let mut answers = Answers::new();
     for (key, answer) in found {
         let Some(question) = questions.iter().find(|question| question.key == key) else {
+            if is_settled(&key, &answer, now)? {
+                continue;
+            }
             let known: Vec<_> = questions.iter().map(|question| question.key).collect();
             return Err(usage(format!("the wizard does not ask for `{key}`"))
                 .hint(format!("it asks for {}", known.join(", "))));
@@ -180,6 +191,25 @@ fn given(args: &WizardArgs, questions: &[Question]) -> Result<Answers, Failure> 
         answers.insert(question.key, answer);
     }
     Ok(answers)
+}
+
+/// Returns whether an answer is to a question about a new site alone, and this one has settled it:
+/// the answers that made a site may be given again, as by a container at each start.
+///
+/// # Errors
+/// The answer is another name than the site or the peer has.
+fn is_settled(key: &str, answer: &str, now: Option<&Config>) -> Result<bool, Failure> {
+    let name = match (key, now) {
+        ("site", Some(now)) => &now.site,
+        ("peer", Some(now)) => &now.peer,
+        ("write", Some(_)) => return Ok(true),
+        _ => return Ok(false),
+    };
+    if name.as_str() != answer.trim() {
+        let message = format!("`{key}` is `{name}` already, and its certificates have that name");
+        return Err(Failure::new(ExitCode::Usage, message));
+    }
+    Ok(true)
 }
 
 /// Returns the answer that a value of a file means: a list is one with commas.

@@ -61,8 +61,11 @@ fn line(from: &mut dyn BufRead) -> Result<String, Failure> {
     let mut line = String::new();
     let read = from.read_line(&mut line);
     match read.map_err(|error: io::Error| Failure::io("read the answer", error))? {
-        0 => Err(Failure::new(ExitCode::Usage, "the answers end early")
-            .hint("`--yes` takes the defaults for the rest")),
+        0 => Err(Failure::new(
+            ExitCode::Usage,
+            "standard input ended before all questions were answered",
+        )
+        .hint("`--yes` takes the defaults for the rest")),
         _ => Ok(line.trim().to_owned()),
     }
 }
@@ -90,7 +93,10 @@ mod tests {
         assert!(text.contains("`Lab` is not a name") && !text.contains("within the site"));
         assert!(!text.contains('\u{1b}'), "{text:?}");
         let ended = ask(&all, &mut Answers::new(), &mut &b"lab\n"[..], &mut say);
-        assert_eq!(ended.unwrap_err().to_string(), "the answers end early");
+        assert_eq!(
+            ended.unwrap_err().to_string(),
+            "standard input ended before all questions were answered"
+        );
         assert!(!agreed(&mut &b"no\n"[..], &mut say).unwrap());
         assert!(agreed(&mut &b"\n"[..], &mut say).unwrap());
     }

@@ -18,9 +18,19 @@ const TALL_ROWS: usize = 3;
 /// Columns of a rate.
 const RATE_COLUMNS: usize = 13;
 
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
 /// Returns the time of day in UTC, as `12:03:11`.
 pub(super) fn clock(ms: u64) -> String {
     utc(ms).get(11..19).unwrap_or_default().to_owned()
+}
+
+/// Returns a time in UTC to the minute, as `12:03`; with its day, as `2026-12-24 12:03`, if it is a
+/// day or more from now.
+pub(super) fn day_clock(ms: u64, now_ms: u64) -> String {
+    let from = if ms.abs_diff(now_ms) < DAY_MS { 11 } else { 0 };
+    utc(ms).get(from..16).unwrap_or_default().to_owned()
 }
 
 /// Returns the head for a page of a size.
@@ -88,7 +98,7 @@ fn rate_lines(model: &Model, theme: Theme, width: usize, rows: usize) -> Vec<Lin
         true => "out".to_owned(),
         false => format!("out of {}", model.status.peer),
     };
-    let columns = out.len().max("out".len());
+    let columns = out.len();
     let known = model.is_live();
     let rate_in = known.then(|| model.receiving_bits_per_s());
     let rate_out = model.sending_bits_per_s().filter(|_| known);
@@ -135,4 +145,18 @@ fn rate_rows(
         line.finish(width)
     };
     charts.iter().enumerate().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a time of another day is shown with its day.
+    #[test]
+    fn a_far_time_has_its_day() {
+        let now = 1_795_694_400_000;
+        assert_eq!(day_clock(now + 20 * 3_600_000, now).len(), 5);
+        let far = day_clock(now + 3 * DAY_MS, now);
+        assert_eq!((far.as_str(), far.len()), (&utc(now + 3 * DAY_MS)[..16], 16));
+    }
 }

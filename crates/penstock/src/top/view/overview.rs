@@ -9,10 +9,9 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::body::Body;
-use super::header::clock;
+use super::header::day_clock;
 use crate::commands::peer::{in_hand, lasting, peer_state};
 use crate::output::pace::duration;
-use crate::output::time::minute;
 use crate::terminal::line::{LineBuilder, heading, wrapped};
 use crate::terminal::theme::Theme;
 use crate::top::entry::{Entry, Section};
@@ -24,8 +23,6 @@ use crate::top::sections::{Alert, Sections, chosen, name_of};
 const ID_COLUMNS: usize = 11;
 /// Lines of an alert at most.
 const ALERT_LINES: usize = 2;
-/// Milliseconds of a day.
-const DAY_MS: u64 = 86_400_000;
 
 /// Returns the lines of the page.
 pub(super) fn body(model: &Model, theme: Theme, width: usize) -> Body {
@@ -196,7 +193,7 @@ impl Overview<'_> {
         let (theme, width) = (self.theme, self.width);
         let mut line = LineBuilder::new(theme);
         line.gap(ID_COLUMNS);
-        let why = state_words(summary);
+        let why = state_words(summary, self.model.now_ms);
         let room = width.saturating_sub(ID_COLUMNS);
         let why_columns = console::measure_text_width(&why) + 3;
         let way = route(theme, summary);
@@ -246,7 +243,7 @@ impl Overview<'_> {
             line.cell(&format!("  {}", route(theme, summary)), width / 4, theme.faint());
         }
         let start = self.forecast(summary.id);
-        let why = state_words(summary);
+        let why = state_words(summary, self.model.now_ms);
         let room = width.saturating_sub(line.width() + start.len() + 4);
         line.text(&format!("  {}", theme.cut(&why, room)), Style::new());
         line.right(&start, width, theme.faint());
@@ -258,11 +255,7 @@ impl Overview<'_> {
         let entries = self.model.queue.iter().flat_map(|queue| &queue.transfers);
         let entry = entries.into_iter().find(|entry| entry.id == id);
         let Some(at) = entry.and_then(|entry| entry.forecast_start) else { return String::new() };
-        if at.ms().saturating_sub(self.model.now_ms) < DAY_MS {
-            let time = clock(at.ms());
-            return format!("starts {}", time.get(..5).unwrap_or_default());
-        }
-        format!("starts {}", minute(at.seconds()))
+        format!("starts {}", day_clock(at.ms(), self.model.now_ms))
     }
 
     fn ended(&mut self, ids: &[TransferId]) {
@@ -342,14 +335,17 @@ pub(super) fn route(theme: Theme, summary: &TransferSummary) -> String {
 }
 
 /// Returns what a transfer waits for, or is limited by, in words; empty if nothing is known.
-pub(super) fn state_words(summary: &TransferSummary) -> String {
+pub(super) fn state_words(summary: &TransferSummary, now_ms: u64) -> String {
     let urgent = if summary.urgent { "urgent: " } else { "" };
     match (&summary.waiting, &summary.bottleneck) {
         (Some(waiting), _) if summary.state == TransferState::Paused => {
             let by = waiting.on.as_ref().map(|on| format!(" by {}", on.name));
-            let since = clock(waiting.since.ms());
-            let since = since.get(..5).unwrap_or_default().to_owned();
-            format!("paused{} at {since}", by.unwrap_or_default())
+            let (word, at) = match waiting.until {
+                Some(until) => ("until", until),
+                None => ("at", waiting.since),
+            };
+            let at = day_clock(at.ms(), now_ms);
+            format!("paused{} {word} {at}", by.unwrap_or_default())
         }
         (Some(waiting), _) => format!("{urgent}waits for {}", waiting.text),
         _ if !summary.reason.is_empty() => summary.reason.clone(),

@@ -116,13 +116,13 @@ impl Page<'_> {
         self.figure("files", &files, Style::new());
         if self.state() == TransferState::Running {
             self.figure("rate", &self.rate_words(&now), theme.strong());
-            let limit = if now.limit.is_empty() { String::new() } else { now.limit.clone() };
-            self.figure("limited by", &limit, Style::new());
+            let limit = now.bottleneck.as_ref().map_or(&now.limit, |it| &it.text);
+            self.figure("limited by", limit, Style::new());
         }
         let summary = self.row.map(|row| &row.summary);
         let waiting = summary.map_or(&self.view.waiting, |summary| &summary.waiting);
         let waits = waiting.as_ref().map(|waiting| {
-            let until = waiting.until.map(|until| format!(", until {}", clock(until.ms())));
+            let until = waiting.until.map(|until| format!(", until {}", minute(until.seconds())));
             format!(
                 "{}, since {}{}",
                 waiting.text,

@@ -138,11 +138,32 @@ impl Browser {
 
     /// Sends a request of the page of a site, or of a person who types its address.
     pub(super) fn ask(&mut self, method: Method, url: &str) -> Answer {
+        self.send(method, url, None)
+    }
+
+    /// Sends a request of the page of a site, with a body.
+    pub(super) fn send(&mut self, method: Method, url: &str, body: Option<&Value>) -> Answer {
+        let body = body.map(|body| ("application/json", body.to_string()));
+        self.exchange(method, url, body)
+    }
+
+    /// Sends the form of a page, as its button does.
+    pub(super) fn fill_in(&mut self, action: &str, fields: &[(&str, &str)]) -> Answer {
+        let pairs = Url::parse_with_params("form:", fields).unwrap();
+        let body = pairs.query().unwrap_or_default().to_owned();
+        self.exchange(Method::POST, action, Some(("application/x-www-form-urlencoded", body)))
+    }
+
+    fn exchange(&mut self, method: Method, url: &str, body: Option<(&str, String)>) -> Answer {
         let host = Url::parse(url).unwrap().origin().ascii_serialization();
         let kept = self.cookies.entry(host).or_default();
         let pairs: Vec<_> = kept.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let call = self.client.request(method, url).header("accept", self.accept);
         let call = call.header("cookie", pairs.join("; ")).header("sec-fetch-site", "same-origin");
+        let call = match body {
+            Some((kind, body)) => call.header("content-type", kind).body(body),
+            None => call,
+        };
         let answer = self.runtime.block_on(async {
             let reply = call.send().await.unwrap();
             let texts = |name: &str| {

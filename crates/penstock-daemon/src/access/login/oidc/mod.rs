@@ -246,7 +246,8 @@ impl Oidc {
     /// Returns the address at which a browser ends its log-in at the provider; the own page if the
     /// provider has no such address, or does not answer.
     pub(crate) async fn end(&self, origin: &ClientOrigin) -> String {
-        let own_page = || "/".to_owned();
+        // The page begins two levels above this address, also below a path of a proxy.
+        let own_page = || "../../".to_owned();
         let (Some(provider), Some(own)) = (&self.provider, &origin.url) else { return own_page() };
         let Ok(metadata) = self.within_time(provider.metadata()).await else { return own_page() };
         let Some(address) = &metadata.end_session_endpoint else { return own_page() };

@@ -2,17 +2,19 @@
 //! of each matter what was found, why it matters, what to do.
 //!
 //! What is about the daemon's own limits and rights is looked at by the daemon, if it answers; else
-//! from this command's process, which is said. Nothing is changed, and nothing is written.
+//! from this command's process, which is said. Nothing is changed, and nothing is written but the
+//! file of `--write-sysctl`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use penstock_api::endpoints::{EXAMINE_HOST, EXAMINE_PAIR};
 use penstock_api::operate::{Finding, Level, worst};
 use penstock_api::paths::PairReport;
 use penstock_proto::id::Name;
 
-use super::paths;
+use super::sysctl_file;
 use crate::client::Client;
+use crate::commands::paths;
 use crate::options::directory::DirectoryArgs;
 use penstock_daemon::checks::{self, etcd};
 use penstock_daemon::config::Config;
@@ -26,7 +28,8 @@ use penstock_exit::{self as exit, ExitCode, Failure};
     (ExitCode::Usage, ""),
     (ExitCode::SomeFailed, "something costs rate, safety or patience"),
     (ExitCode::Temporary, "with --pair: no daemon answers, or the other site does not"),
-    (ExitCode::Fatal, "something does not work"),
+    (ExitCode::Refused, "with --write-sysctl: another program wrote FILE, or changed it"),
+    (ExitCode::Fatal, "something does not work, or the file cannot be written"),
     (ExitCode::NotAuthorised, "with --pair: the site is not paired"),
 ]))]
 pub(crate) struct DoctorArgs {
@@ -42,14 +45,25 @@ pub(crate) struct DoctorArgs {
     /// Print JSON Lines, one finding per line
     #[arg(long)]
     json: bool,
+    /// Write settings of the kernel that suit this host, each with its reason, into FILE, by
+    /// default /etc/sysctl.d/90-penstock.conf, and print the command that loads them. A file that
+    /// this program did not write, or that was changed since, stays
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[arg(default_missing_value = sysctl_file::DEFAULT)]
+    #[arg(conflicts_with_all = ["pair", "all", "json"])]
+    write_sysctl: Option<PathBuf>,
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// With `--pair`: no daemon answers, or the site is not paired.
+/// With `--pair`: no daemon answers, or the site is not paired. With `--write-sysctl`: the file is
+/// of another, or cannot be written.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let directory = &args.directory.directory;
+    if let Some(path) = &args.write_sysctl {
+        return sysctl_file::write(path, directory);
+    }
     let client = Client::new(directory)?;
     let findings = match &args.pair {
         Some(site) => {
@@ -77,7 +91,8 @@ pub(crate) fn exit_of(level: Level) -> ExitCode {
     }
 }
 
-fn without_daemon(directory: &Path, error: &anyhow::Error) -> Vec<Finding> {
+/// Returns what is found of this host where no daemon answers, and the reason of that.
+pub(crate) fn without_daemon(directory: &Path, error: &anyhow::Error) -> Vec<Finding> {
     let mut findings = vec![Finding::new(
         Level::Warning,
         "daemon",

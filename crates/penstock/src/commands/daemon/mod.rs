@@ -1,5 +1,8 @@
 //! `penstock daemon`: reads the command line and the configuration, and runs the daemon.
 
+#[cfg(feature = "otlp")]
+mod telemetry;
+
 use std::net::SocketAddr;
 
 use crate::options::address::address;
@@ -52,6 +55,9 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     if let Some(directory) = args.web_dir {
         daemon::http::web::serve_page_from(directory);
     }
+    #[cfg(feature = "otlp")]
+    let _exports = telemetry::start_log("info")?;
+    #[cfg(not(feature = "otlp"))]
     exit::start_log("info");
     let layers = Layers::of(&args.directory.directory)
         .with_flag("listen", "--listen", args.listen.map(|listen| listen.to_string().into()))

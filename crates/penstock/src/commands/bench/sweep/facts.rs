@@ -1,0 +1,236 @@
+//! What is known of hosts, stores and settings when a sweep runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use penstock_api::benchmark::{Benchmark, BenchmarkList, BenchmarkRequest, BenchmarkState};
+use penstock_api::endpoints::{
+    END_BENCHMARK, EXAMINE_HOST, EndpointUri, LIST_BENCHMARKS, LIST_PEERS, SHOW_HEALTH, SHOW_PATHS,
+    SHOW_SETTINGS, SHOW_STATISTICS, SHOW_STATUS, SHOW_STORE, START_BENCHMARK,
+};
+use penstock_api::paths::PathsView;
+use penstock_api::statistics::SiteStatistics;
+use penstock_api::timestamp::Timestamp;
+use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_proto::id::Name;
+use serde_json::{Value, json};
+
+use super::ends::{End, Ends};
+use super::interruption::Interruption;
+use super::matrix::StorageWish;
+use super::measurement::busy_cores;
+use super::run_directory::RunDirectory;
+use super::transfer::now;
+use crate::client::Client;
+
+/// Time for all peers to look at a store.
+const LONG: Duration = Duration::from_secs(1800);
+/// Interval at which a benchmark that runs is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Returns the facts of both sites. What a daemon does not tell is listed as missing.
+pub(super) fn facts(ends: &Ends) -> Value {
+    let mut sites: Vec<&Name> = vec![&ends.source.site];
+    if ends.target.site != ends.source.site {
+        sites.push(&ends.target.site);
+    }
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = penstock_sys::host_memory().map(|memory| memory.total_bytes).ok();
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let of = |site: &&Name| match ends.clients.get(*site) {
+        Some(client) => site_facts(ends, site, client),
+        None => json!({
+            "site": site, "asked": false, "penstock": null, "peers": [],
+            "stores": stores_of(ends, site), "settings": [], "findings": [],
+            "missing": ["no daemon of the site is named in [daemons]"],
+        }),
+    };
+    json!({
+        "taken": now(),
+        "host": {"name": name, "kernel": kernel, "processors": processors, "memory_bytes": memory},
+        "sites": sites.iter().map(of).collect::<Vec<_>>(),
+        "paths": paths(ends).ok().and_then(|paths| serde_json::to_value(paths).ok()),
+    })
+}
+
+/// Asks, and records what is not answered.
+struct Asking<'a> {
+    client: &'a Client,
+    missing: Vec<String>,
+}
+
+impl Asking<'_> {
+    fn ask(&mut self, uri: &EndpointUri) -> Value {
+        match self.client.get(uri) {
+            Ok(value) => value,
+            Err(error) => {
+                self.missing.push(format!("{}: {error:#}", uri.as_str()));
+                Value::Null
+            }
+        }
+    }
+}
+
+fn site_facts(ends: &Ends, site: &Name, client: &Client) -> Value {
+    let mut asking = Asking { client, missing: Vec::new() };
+    let status = asking.ask(&SHOW_STATUS.uri(&[]));
+    let peers = asking.ask(&LIST_PEERS.uri(&[]));
+    let mut settings = asking.ask(&SHOW_SETTINGS.uri(&[]));
+    let mut findings = asking.ask(&EXAMINE_HOST.uri(&[]));
+    let health = asking.ask(&SHOW_HEALTH.uri(&[]));
+    let stores = ends_of(ends, site).into_iter().map(|end| {
+        let details = asking.ask(&SHOW_STORE.uri(&[&end.store]));
+        let kept = newest(ends, end);
+        json!({
+            "name": end.store,
+            "place": details["store"]["place"],
+            "space": details["space"],
+            "file_system": kept.map(|kept| kept.file_system),
+        })
+    });
+    let stores: Vec<Value> = stores.collect();
+    json!({
+        "site": site,
+        "asked": *site == ends.own,
+        "penstock": status["version"],
+        "peers": peers["peers"],
+        "stores": stores,
+        "settings": settings["settings"].take(),
+        "findings": findings["items"].take(),
+        "health": health,
+        "missing": asking.missing,
+    })
+}
+
+fn ends_of<'a>(ends: &'a Ends, site: &Name) -> Vec<&'a End> {
+    let mut found: Vec<&End> = Vec::new();
+    for end in [&ends.source, &ends.target] {
+        if end.site == *site && !found.iter().any(|known| known.store == end.store) {
+            found.push(end);
+        }
+    }
+    found
+}
+
+fn stores_of(ends: &Ends, site: &Name) -> Vec<Value> {
+    let stores = ends_of(ends, site).into_iter();
+    stores.map(|end| json!({"name": end.store, "space": end.space})).collect()
+}
+
+fn paths(ends: &Ends) -> anyhow::Result<Option<PathsView>> {
+    let other = [&ends.source, &ends.target].into_iter().find(|end| end.site != ends.own);
+    let Some(other) = other else { return Ok(None) };
+    ends.client()?.get(&SHOW_PATHS.uri(&[&other.site])).map(Some)
+}
+
+/// Returns the least round trip between the sites in milliseconds; none if it is not known, or
+/// within one site.
+pub(super) fn round_trip_ms(ends: &Ends) -> Option<f64> {
+    let paths = paths(ends).ok()??;
+    let all = paths.outward.iter().chain(&paths.inward);
+    let least = all.filter(|path| path.reachable).filter_map(|path| path.rtt_us).min()?;
+    Some(least as f64 / 1000.0)
+}
+
+/// Returns the processors in use at all peers that can be asked, over the last seconds.
+pub(super) fn load(ends: &Ends, seconds: u64) -> BTreeMap<String, f64> {
+    let since = Timestamp::of_ms(now().ms().saturating_sub(seconds * 1000));
+    let mut all = BTreeMap::new();
+    for (site, client) in &ends.clients {
+        let uri = SHOW_STATISTICS.uri(&[]).query("columns", "cpu_busy_percent");
+        let seen: anyhow::Result<SiteStatistics> = client.get(&uri.query("since", since));
+        all.extend(seen.map(|seen| busy_cores(site.as_str(), &seen.peers)).unwrap_or_default());
+    }
+    all
+}
+
+/// Returns the results that the site of an end keeps of its store; none where no daemon is asked.
+pub(super) fn kept(ends: &Ends, end: &End) -> Option<BenchmarkList> {
+    ends.clients.get(&end.site)?.get(&LIST_BENCHMARKS.uri(&[&end.store])).ok()
+}
+
+/// Returns the newest complete result of a store.
+pub(super) fn newest(ends: &Ends, end: &End) -> Option<Benchmark> {
+    let done = |result: &Benchmark| result.state == BenchmarkState::Done;
+    kept(ends, end)?.items.into_iter().find(done)
+}
+
+fn storage_ends(ends: &Ends) -> Vec<&End> {
+    let (source, target) = (&ends.source, &ends.target);
+    let is_one = source.site == target.site && source.store == target.store;
+    if is_one { vec![source] } else { vec![source, target] }
+}
+
+/// Writes the results that both sites keep of their stores.
+///
+/// # Errors
+/// The run directory cannot be written.
+pub(super) fn write_kept(ends: &Ends, run: &RunDirectory) -> anyhow::Result<()> {
+    for end in storage_ends(ends) {
+        if let Some(list) = kept(ends, end) {
+            run.write_json(&format!("storage/{}-{}.json", end.site, end.store), &list)?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures both stores, unless that is done, and writes the results; `when` is a part of their
+/// names.
+///
+/// # Errors
+/// A daemon refuses, or the benchmark failed; exit 130.
+pub(super) fn measure(
+    ends: &Ends,
+    run: &RunDirectory,
+    wish: &StorageWish,
+    when: &str,
+    interruption: &Interruption,
+) -> anyhow::Result<()> {
+    for end in storage_ends(ends) {
+        let name = format!("storage/{}-{}.{when}.json", end.site, end.store);
+        let Some(client) = ends.clients.get(&end.site) else {
+            let (site, store) = (&end.site, &end.store);
+            exit::warn(&format!("store {store} of {site} is not measured: no daemon is named"));
+            continue;
+        };
+        if !run.has(&name) {
+            exit::warn(&format!("measuring store {} of {}", end.store, end.site));
+            run.write_json(&name, &benchmark(client, end, wish, interruption)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn benchmark(
+    client: &Client,
+    end: &End,
+    wish: &StorageWish,
+    interruption: &Interruption,
+) -> anyhow::Result<Benchmark> {
+    let request = BenchmarkRequest {
+        path: end.dir.clone(),
+        seconds: Some(wish.seconds),
+        repeats: Some(wish.repeats),
+        ..BenchmarkRequest::default()
+    };
+    let uri = START_BENCHMARK.uri(&[&end.store]);
+    let started: Benchmark = client.post_within(&uri, &request, LONG)?;
+    loop {
+        if let Err(error) = interruption.sleep(LOOK) {
+            client.delete(&END_BENCHMARK.uri(&[&end.store, &started.id]))?;
+            return Err(error);
+        }
+        let list: BenchmarkList = client.get(&LIST_BENCHMARKS.uri(&[&end.store]))?;
+        let found = list.items.into_iter().find(|known| known.id == started.id);
+        match found {
+            Some(found) if found.state == BenchmarkState::Running => {}
+            Some(found) if found.state == BenchmarkState::Done => return Ok(found),
+            other => {
+                let why = other.and_then(|ended| ended.problem).unwrap_or_default();
+                let message = format!("the benchmark of store `{}` failed", end.store);
+                return Err(Failure::new(ExitCode::Temporary, message).caused_by(why).into());
+            }
+        }
+    }
+}

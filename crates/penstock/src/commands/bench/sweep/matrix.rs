@@ -1,0 +1,589 @@
+//! The matrix of a sweep: what a file of the user asks for, in TOML.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use penstock_api::place::{Location, PathText, requested};
+use penstock_api::proof::Proof;
+use penstock_api::transfer::{Durability, Encryption, LANES_MAX, TransferOptions};
+use penstock_daemon::settings::{listed, read_document};
+use penstock_exit::{ExitCode, Failure};
+use penstock_proto::digest::DigestKind;
+use penstock_proto::id::Name;
+use penstock_proto::name::{check_relative, unescape_in_list};
+use penstock_proto::units::{format_bytes, parse_size};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::dataset::Shape;
+
+/// Begin of the name of a data set that the store has already.
+const EXISTING: &str = "dir:";
+/// Longest name of a data set: ids of cells are names of files.
+const NAME_MAX: usize = 120;
+/// Most repeats, and most warm-up rounds.
+const ROUNDS_MAX: u32 = 1000;
+
+/// What is measured. Read from TOML; each list has one element at least.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Matrix {
+    pub(super) title: String,
+    /// Where data sets are, or are made: a directory that exists.
+    #[serde(deserialize_with = "place")]
+    pub(super) source: Option<Location>,
+    /// Where they go: a directory that exists.
+    #[serde(deserialize_with = "place")]
+    pub(super) target: Option<Location>,
+    pub(super) datasets: Vec<DatasetName>,
+    pub(super) direction: Directions,
+    pub(super) repeats: u32,
+    pub(super) warmup: u32,
+    pub(super) cool_down_s: u32,
+    pub(super) seed: Option<u64>,
+    pub(super) verify: VerifyBy,
+    pub(super) modes: Modes,
+    pub(super) storage: StorageWish,
+    /// Daemons of other sites, by address or site directory.
+    pub(super) daemons: BTreeMap<Name, String>,
+}
+
+impl Default for Matrix {
+    fn default() -> Self {
+        Self {
+            title: String::new(),
+            source: None,
+            target: None,
+            datasets: Vec::new(),
+            direction: Directions::Forward,
+            repeats: 6,
+            warmup: 1,
+            cool_down_s: 10,
+            seed: None,
+            verify: VerifyBy::Receipt,
+            modes: Modes::default(),
+            storage: StorageWish::default(),
+            daemons: BTreeMap::new(),
+        }
+    }
+}
+
+/// Reads a place, with the errors of requests.
+fn place<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Location>, D::Error> {
+    requested(from).map(|place| Some(Location { slash: false, ..place }))
+}
+
+/// Ways between source and target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Directions {
+    Forward,
+    Reverse,
+    Both,
+}
+
+impl Directions {
+    pub(super) fn all(self) -> &'static [Direction] {
+        match self {
+            Self::Forward => &[Direction::Forward],
+            Self::Reverse => &[Direction::Reverse],
+            Self::Both => &[Direction::Forward, Direction::Reverse],
+        }
+    }
+}
+
+/// One of the two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Direction {
+    Forward,
+    Reverse,
+}
+
+impl Direction {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Reverse => "reverse",
+        }
+    }
+}
+
+/// How a cell is verified after its transfer, which verifies every byte itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum VerifyBy {
+    /// The signatures and the counts of its receipt.
+    Receipt,
+    /// Also the content of some files, read again at both ends.
+    Sample,
+    /// Also the content of all files.
+    All,
+}
+
+impl VerifyBy {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Receipt => "receipt",
+            Self::Sample => "sample",
+            Self::All => "all",
+        }
+    }
+}
+
+/// Whether the stores are measured by the sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct StorageWish {
+    pub(super) measure: bool,
+    pub(super) seconds: u32,
+    pub(super) repeats: u32,
+}
+
+impl Default for StorageWish {
+    fn default() -> Self {
+        Self { measure: false, seconds: 10, repeats: 3 }
+    }
+}
+
+/// Values of each option of transfers; each combination is a mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Modes {
+    encryption: Vec<Encryption>,
+    digest: Vec<DigestKind>,
+    lanes: Vec<Lanes>,
+    piece_size: Vec<PieceSize>,
+    durability: Vec<Durability>,
+}
+
+impl Default for Modes {
+    fn default() -> Self {
+        Self {
+            encryption: vec![Encryption::Tls],
+            digest: vec![DigestKind::Blake3],
+            lanes: vec![Lanes(None)],
+            piece_size: vec![PieceSize(None)],
+            durability: vec![Durability::Batch],
+        }
+    }
+}
+
+impl Modes {
+    /// Returns all combinations; the first one has the first value of each option.
+    pub(super) fn all(&self) -> Vec<Mode> {
+        let mut all = Vec::new();
+        for &encryption in &self.encryption {
+            for &digest in &self.digest {
+                for lanes in &self.lanes {
+                    for piece_size in &self.piece_size {
+                        for &durability in &self.durability {
+                            let (lanes, piece_size) = (lanes.0, piece_size.0);
+                            all.push(Mode::new(encryption, digest, lanes, piece_size, durability));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns the lists that are empty or have a value twice, with the reason.
+    fn faults(&self) -> Vec<(String, String)> {
+        fn fault<T: PartialEq>(key: &str, values: &[T]) -> Option<(String, String)> {
+            let again = (1..values.len()).find(|at| values[..*at].contains(&values[*at]));
+            match again {
+                Some(at) => {
+                    Some((format!("modes.{key}[{at}]"), "the list has it twice".to_owned()))
+                }
+                None if values.is_empty() => {
+                    Some((format!("modes.{key}"), format!("`modes.{key}` has no value")))
+                }
+                None => None,
+            }
+        }
+        let faults = [
+            fault("encryption", &self.encryption),
+            fault("digest", &self.digest),
+            fault("lanes", &self.lanes),
+            fault("piece_size", &self.piece_size),
+            fault("durability", &self.durability),
+        ];
+        faults.into_iter().flatten().collect()
+    }
+}
+
+/// A number, or a text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Number(u64),
+    Text(String),
+}
+
+const AUTOMATIC: &str = "auto";
+
+/// A number of lanes; none if the engine decides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Scalar", into = "Scalar")]
+struct Lanes(Option<u32>);
+
+impl TryFrom<Scalar> for Lanes {
+    type Error = String;
+
+    fn try_from(value: Scalar) -> Result<Self, String> {
+        let number = match &value {
+            Scalar::Text(text) if text == AUTOMATIC => return Ok(Self(None)),
+            Scalar::Number(number) => u32::try_from(*number).ok(),
+            Scalar::Text(_) => None,
+        };
+        let number = number.filter(|lanes| (1..=LANES_MAX).contains(lanes));
+        number.map(|lanes| Self(Some(lanes))).ok_or(format!("give `auto`, or 1 to {LANES_MAX}"))
+    }
+}
+
+impl From<Lanes> for Scalar {
+    fn from(lanes: Lanes) -> Self {
+        lanes.0.map_or_else(|| Self::Text(AUTOMATIC.to_owned()), |lanes| Self::Number(lanes.into()))
+    }
+}
+
+/// Bytes of pieces; none if the engine decides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Scalar", into = "Scalar")]
+struct PieceSize(Option<u64>);
+
+impl TryFrom<Scalar> for PieceSize {
+    type Error = String;
+
+    fn try_from(value: Scalar) -> Result<Self, String> {
+        let bytes = match &value {
+            Scalar::Text(text) if text == AUTOMATIC => return Ok(Self(None)),
+            Scalar::Text(text) => parse_size(text).map_err(|error| error.to_string())?,
+            Scalar::Number(bytes) => *bytes,
+        };
+        let options = TransferOptions { piece_bytes: bytes, ..TransferOptions::default() };
+        match options.slicing() {
+            Ok(_) if bytes > 0 => Ok(Self(Some(bytes))),
+            _ => Err("give `auto`, or a power of two from 1MiB to 1GiB".to_owned()),
+        }
+    }
+}
+
+impl From<PieceSize> for Scalar {
+    fn from(size: PieceSize) -> Self {
+        size.0.map_or_else(|| Self::Text(AUTOMATIC.to_owned()), Self::Number)
+    }
+}
+
+/// Options that a transfer is measured with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Mode {
+    /// Its values in short, as `tls-blake3`.
+    pub(super) name: String,
+    pub(super) encryption: Encryption,
+    pub(super) digest: DigestKind,
+    /// Cipher of the lanes, once a transfer has shown it; `clear` without encryption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) suite: Option<String>,
+    pub(super) lanes: Option<u32>,
+    pub(super) piece_size: Option<u64>,
+    pub(super) durability: Durability,
+}
+
+impl Mode {
+    fn new(
+        encryption: Encryption,
+        digest: DigestKind,
+        lanes: Option<u32>,
+        piece_size: Option<u64>,
+        durability: Durability,
+    ) -> Self {
+        let mut name = match encryption {
+            Encryption::Tls => "tls".to_owned(),
+            Encryption::Off => "off".to_owned(),
+        };
+        name.push_str(match digest {
+            DigestKind::Blake3 => "-blake3",
+            DigestKind::Xxh3 => "-xxh3",
+        });
+        if let Some(lanes) = lanes {
+            name.push_str(&format!("-{lanes}lanes"));
+        }
+        if let Some(bytes) = piece_size {
+            name.push_str(&format!("-{}", format_bytes(bytes).replace(".0 ", "")));
+        }
+        name.push_str(match durability {
+            Durability::Batch => "",
+            Durability::Fsync => "-fsync",
+            Durability::None => "-nosync",
+        });
+        Self { name, encryption, digest, suite: None, lanes, piece_size, durability }
+    }
+
+    /// Returns the options of its transfers.
+    pub(super) fn options(&self) -> TransferOptions {
+        TransferOptions {
+            digest: self.digest,
+            encryption: self.encryption,
+            durability: self.durability,
+            lanes: self.lanes.unwrap_or(0),
+            piece_bytes: self.piece_size.unwrap_or(0),
+            proof: Proof { receipt: true, ..Proof::default() },
+            ..TransferOptions::default()
+        }
+    }
+}
+
+/// A data set by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct DatasetName {
+    name: String,
+    pub(super) origin: Origin,
+}
+
+/// Where a data set comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The sweep makes it.
+    Made(Shape),
+    /// It is in the source's store, at this path.
+    Existing(PathText),
+}
+
+impl DatasetName {
+    pub(super) fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its name as a part of names of files.
+    pub(super) fn slug(&self) -> String {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || ".@-_".contains(c);
+        self.name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
+    }
+}
+
+impl TryFrom<String> for DatasetName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        if name.len() > NAME_MAX {
+            return Err(format!("a name of a data set has at most {NAME_MAX} bytes"));
+        }
+        let origin = match name.strip_prefix(EXISTING) {
+            Some(path) => {
+                let path = unescape_in_list(path.trim_end_matches('/').as_bytes());
+                check_relative(&path).map_err(|_| {
+                    format!(
+                        "`{name}` holds `.`, `..` or an empty component: give a path within \
+                             the source's store"
+                    )
+                })?;
+                Origin::Existing(PathText(path))
+            }
+            None => Origin::Made(name.parse()?),
+        };
+        Ok(Self { name, origin })
+    }
+}
+
+impl From<DatasetName> for String {
+    fn from(name: DatasetName) -> Self {
+        name.name
+    }
+}
+
+impl Matrix {
+    /// Returns the source and the target.
+    pub(super) fn places(&self) -> Option<(&Location, &Location)> {
+        self.source.as_ref().zip(self.target.as_ref())
+    }
+
+    /// Returns whether a directory of this matrix in the source's store is a path or is below it.
+    fn makes_within(&self, path: &PathText) -> bool {
+        let Some((source, target)) = self.places() else { return false };
+        let is_source =
+            |place: &&Location| (&place.site, &place.store) == (&source.site, &source.store);
+        let is_within = |place: &Location| {
+            let rest = place.path.0.strip_prefix(&path.0[..]);
+            rest.is_some_and(|rest| path.0.is_empty() || rest.is_empty() || rest[0] == b'/')
+        };
+        [source, target].into_iter().filter(is_source).any(is_within)
+    }
+
+    /// Checks what the types do not; returns faults with their keys.
+    fn faults(&self) -> Vec<(String, String)> {
+        let mut faults = self.modes.faults();
+        let mut fault = |key: &str, why: &str| faults.push((key.to_owned(), why.to_owned()));
+        match (&self.source, &self.target) {
+            (None, _) => fault("", "the key `source` is missing: give SITE:STORE/DIR"),
+            (_, None) => fault("", "the key `target` is missing: give SITE:STORE/DIR"),
+            (Some(source), Some(target)) if source == target => {
+                fault("target", "`target` is the place of `source`: give another one");
+            }
+            _ => {}
+        }
+        if self.datasets.is_empty() {
+            fault("", "the key `datasets` is missing, or has no data set");
+        }
+        let mut slugs = BTreeSet::new();
+        for (at, dataset) in self.datasets.iter().enumerate() {
+            if !slugs.insert(dataset.slug()) {
+                let why = format!("`{}` is there twice, but for signs", dataset.as_str());
+                fault(&format!("datasets[{at}]"), &why);
+            }
+            if let Origin::Existing(path) = &dataset.origin
+                && self.makes_within(path)
+            {
+                let why = "the data set would hold the sweep's own directory: give `source` and \
+                           `target` beside it";
+                fault(&format!("datasets[{at}]"), why);
+            }
+        }
+        if self.repeats == 0 || self.repeats > ROUNDS_MAX {
+            fault("repeats", "`repeats` is 1 to 1000; a claim needs 6");
+        }
+        if self.warmup > ROUNDS_MAX {
+            fault("warmup", "`warmup` is at most 1000");
+        }
+        faults
+    }
+}
+
+/// Parses a matrix; `path` is only named in faults.
+///
+/// # Errors
+/// Its faults, each with its line, and the nearest known name for an unknown key.
+pub(super) fn parse(path: &Path, text: &str) -> anyhow::Result<Matrix> {
+    Ok(read_document(path, text, Matrix::faults).map_err(|faults| {
+        let message = match faults.len() {
+            1 => "the matrix has a fault".to_owned(),
+            count => format!("the matrix has {count} faults"),
+        };
+        Failure::new(ExitCode::Usage, message)
+            .caused_by(listed(&faults))
+            .hint("docs/evaluation.md has all keys")
+    })?)
+}
+
+/// Reads a matrix; returns its text too.
+///
+/// # Errors
+/// The file cannot be read; as [`parse`].
+pub(super) fn read(path: &Path) -> anyhow::Result<(Matrix, String)> {
+    let failed = |error| Failure::io(format!("read the matrix `{}`", path.display()), error);
+    let text = fs::read_to_string(path).map_err(failed)?;
+    Ok((parse(path, &text)?, text))
+}
+
+/// Returns what differs between two matrices, a line for each key. The title and the addresses of
+/// daemons may: neither changes what is measured.
+pub(super) fn differences(before: &Matrix, now: &Matrix) -> Vec<String> {
+    let fields = |matrix: &Matrix| {
+        let mut fields = BTreeMap::new();
+        // Our own types always have a JSON form.
+        flatten("", &serde_json::to_value(matrix).unwrap_or_default(), &mut fields);
+        fields
+    };
+    let (before, now) = (fields(before), fields(now));
+    let keys: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let text = |value: Option<&String>| value.map_or("nothing", String::as_str).to_owned();
+    let may_differ = |key: &str| key == "title" || key.starts_with("daemons.");
+    keys.into_iter()
+        .filter(|key| !may_differ(key) && before.get(*key) != now.get(*key))
+        .map(|key| format!("{key}: {} before, {} now", text(before.get(key)), text(now.get(key))))
+        .collect()
+}
+
+fn flatten(key: &str, value: &serde_json::Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        serde_json::Value::Object(entries) => {
+            for (name, value) in entries {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                flatten(&key, value, into);
+            }
+        }
+        plain => {
+            into.insert(key.to_owned(), plain.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "source = \"lab:raw/eval\"\ntarget = \"hpc:s/eval\"\n\
+                         datasets = [\"4x1MiB\", \"dir:run7\"]\n";
+
+    fn of(text: &str) -> anyhow::Result<Matrix> {
+        parse(Path::new("m.toml"), text)
+    }
+
+    fn why(text: &str) -> String {
+        format!("{:#}", of(text).unwrap_err())
+    }
+
+    /// Promise: a matrix has defaults for all but places and data sets, and its modes are the
+    /// combinations of its lists, the first of each first.
+    #[test]
+    fn modes_are_combinations() {
+        let small = of(SMALL).unwrap();
+        assert_eq!((small.repeats, small.warmup, small.modes.all().len()), (6, 1, 1));
+        assert_eq!(small.datasets[1].slug(), "dir_run7");
+        let text = format!(
+            "{SMALL}[modes]\nencryption = [\"tls\", \"off\"]\ndigest = [\"blake3\", \"xxh3-128\"]\n\
+             lanes = [\"auto\", 8]\npiece_size = [\"64MiB\"]\ndurability = [\"none\"]\n"
+        );
+        let modes = of(&text).unwrap().modes.all();
+        let names: Vec<&str> = modes.iter().map(|mode| mode.name.as_str()).collect();
+        assert_eq!(names.len(), 8);
+        assert_eq!(names[..2], ["tls-blake3-64MiB-nosync", "tls-blake3-8lanes-64MiB-nosync"]);
+        let last = modes[7].options();
+        assert_eq!((last.lanes, last.piece_bytes), (8, 64 << 20));
+        assert!(last.proof.receipt && last.encryption == Encryption::Off);
+    }
+
+    /// Promise: what a matrix does not know is refused with its place and the nearest name.
+    #[test]
+    fn faults_have_places() {
+        let unknown = why(&format!("{SMALL}repeat = 3\n"));
+        assert!(unknown.contains("m.toml") && unknown.contains("repeats"), "{unknown}");
+        assert!(unknown.contains('4'), "the line: {unknown}");
+        let nested = why(&format!("{SMALL}[modes]\nencrypton = [\"tls\"]\n"));
+        assert!(nested.contains("encryption"), "{nested}");
+        for (extra, word) in [
+            ("repeats = 0", "1 to 1000"),
+            ("direction = \"back\"", "reverse"),
+            ("[modes]\nlanes = [0]", "auto"),
+            ("[modes]\nlanes = []", "no value"),
+            ("[modes]\npiece_size = [\"3MiB\"]", "power of two"),
+            ("[modes]\nencryption = [\"tls\", \"tls\"]", "twice"),
+        ] {
+            let text = why(&format!("{SMALL}{extra}\n"));
+            assert!(text.contains(word), "{text}");
+        }
+        assert!(why("datasets = [\"1x1\"]\n").contains("`source` is missing"));
+        assert!(why("source = \"a:b\"\ntarget = \"c:d\"\n").contains("datasets"));
+        let same = "source = \"a:b/c\"\ntarget = \"a:b/c/\"\ndatasets = [\"1x1\"]\n";
+        assert!(why(same).contains("another one"));
+        let twice = "source = \"a:b\"\ntarget = \"c:d\"\ndatasets = [\"dir:a/b\", \"dir:a b\"]\n";
+        assert!(why(twice).contains("twice"));
+        let up = "source = \"a:b\"\ntarget = \"c:d\"\ndatasets = [\"dir:../b\"]\n";
+        assert!(why(up).contains("within"), "{}", why(up));
+    }
+
+    /// Promise: another matrix is told apart by what it measures, not by its comments.
+    #[test]
+    fn differences_are_named() {
+        let before = of(SMALL).unwrap();
+        let same = format!("# again\ntitle = \"x\"\n{SMALL}[daemons]\nlab = \"/a\"\n");
+        let same = of(&same).unwrap();
+        assert!(differences(&before, &same).is_empty());
+        let more = of(&format!("{SMALL}repeats = 9\n[modes]\ndigest = [\"xxh3-128\"]\n")).unwrap();
+        let found = differences(&before, &more);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[1], "repeats: 6 before, 9 now");
+    }
+}

@@ -1,0 +1,275 @@
+//! The records of a run directory, in format 1 (docs/evaluation.md).
+
+use std::collections::BTreeMap;
+
+use penstock_api::timestamp::Timestamp;
+use penstock_proto::id::TransferId;
+use serde::{Deserialize, Serialize};
+
+use super::matrix::{Direction, Mode};
+use crate::dataset::Counts;
+
+/// The format of run directories that this release writes and reads.
+pub(super) const FORMAT: u32 = 1;
+
+/// `run.json`: the sweep as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) format: u32,
+    /// Sixteen hexadecimal digits, also in the names of its directories in stores.
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) begun: Timestamp,
+    pub(super) ended: Option<Timestamp>,
+    pub(super) seed: u64,
+    /// Release of the program that measures.
+    pub(super) penstock: String,
+    pub(super) api: String,
+    pub(super) source: String,
+    pub(super) target: String,
+    /// The site whose daemon is asked.
+    pub(super) asked: String,
+    pub(super) repeats: u32,
+    pub(super) warmup: u32,
+    pub(super) cool_down_s: u32,
+    pub(super) verify: String,
+    pub(super) directions: Vec<Direction>,
+    pub(super) datasets: Vec<Dataset>,
+    pub(super) modes: Vec<Mode>,
+    /// Ids of all cells, in order.
+    pub(super) cells: Vec<String>,
+}
+
+/// A data set by its numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Dataset {
+    pub(super) name: String,
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    pub(super) histogram: Vec<SizeClass>,
+}
+
+/// Files of sizes from a power of two, or 0, up to below its double.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SizeClass {
+    pub(super) from_bytes: u64,
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+}
+
+impl Dataset {
+    /// Returns the numbers of files that were counted.
+    pub(super) fn of(name: &str, counts: &Counts) -> Self {
+        let class = |class: crate::dataset::Class| SizeClass {
+            from_bytes: class.from_bytes,
+            files: class.files,
+            bytes: class.bytes,
+        };
+        Self {
+            name: name.to_owned(),
+            files: counts.files(),
+            bytes: counts.bytes(),
+            histogram: counts.classes().into_iter().map(class).collect(),
+        }
+    }
+}
+
+/// A line of `cells.jsonl`: a transfer that was measured, or failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Cell {
+    pub(super) id: String,
+    pub(super) block: u32,
+    pub(super) order: usize,
+    pub(super) repeat: u32,
+    pub(super) warmup: bool,
+    pub(super) dataset: Dataset,
+    pub(super) direction: Direction,
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) mode: Mode,
+    pub(super) peers: Peers,
+    pub(super) rtt_ms: Option<f64>,
+    pub(super) t: Times,
+    pub(super) bytes: Option<u64>,
+    pub(super) files: Option<u64>,
+    pub(super) rate: Option<Rates>,
+    pub(super) files_per_s: Option<f64>,
+    pub(super) resent_bytes: Option<u64>,
+    /// Attempts beyond the first one.
+    pub(super) retries: Option<u32>,
+    /// By `site/peer`.
+    pub(super) cpu: BTreeMap<String, Cpu>,
+    pub(super) peak_rss: BTreeMap<String, f64>,
+    pub(super) before: Before,
+    /// Seconds of the transfer's threads by activity.
+    pub(super) time: SideSeconds,
+    pub(super) bottleneck: Option<String>,
+    pub(super) flags: Vec<String>,
+    pub(super) verify: Option<Verified>,
+    pub(super) error: Option<CellError>,
+    pub(super) transfer: Option<TransferId>,
+    /// Release of the daemon.
+    pub(super) penstock: String,
+}
+
+/// Peers that worked for a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Peers {
+    pub(super) source: Vec<String>,
+    pub(super) target: Vec<String>,
+}
+
+/// Moments of a transfer, in seconds since its submission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Times {
+    pub(super) submitted: Option<Timestamp>,
+    pub(super) accepted: Option<f64>,
+    pub(super) first_byte: Option<f64>,
+    pub(super) first_done: Option<f64>,
+    pub(super) last_byte: Option<f64>,
+    pub(super) durable: Option<f64>,
+    pub(super) done: Option<f64>,
+}
+
+/// Rates in bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Rates {
+    /// All bytes over the time from submission to end.
+    pub(super) effective: f64,
+    /// Between 20 % and 80 % of the bytes.
+    pub(super) steady_20_80: Option<f64>,
+    /// The greatest over about a second.
+    pub(super) max_1s: f64,
+}
+
+/// Processor time of one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Cpu {
+    pub(super) cores: Option<usize>,
+    /// Of the whole host while the transfer ran.
+    pub(super) busy_s: Option<f64>,
+    pub(super) iowait_s: Option<f64>,
+    pub(super) steal_s: Option<f64>,
+    /// Of the threads of the transfer alone.
+    pub(super) threads_s: Option<f64>,
+}
+
+/// Observations before the transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Before {
+    /// Processors in use, by `site/peer`.
+    pub(super) busy_cores: BTreeMap<String, f64>,
+}
+
+/// Seconds by activity, of each side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct SideSeconds {
+    pub(super) source: BTreeMap<String, f64>,
+    pub(super) target: BTreeMap<String, f64>,
+}
+
+/// What was verified after the transfer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Verified {
+    pub(super) how: String,
+    pub(super) ok: bool,
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+}
+
+/// The reason why a cell has no figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct CellError {
+    /// Name of the exit status, as `some-failed`.
+    pub(super) code: String,
+    pub(super) text: String,
+}
+
+impl CellError {
+    /// Returns the record of an error.
+    pub(super) fn of(error: &anyhow::Error) -> Self {
+        let exit = penstock_exit::problem_of(error).exit;
+        let code = serde_json::to_value(exit).ok();
+        let code = code.and_then(|code| code.as_str().map(str::to_owned)).unwrap_or_default();
+        Self { code, text: format!("{error:#}") }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod examples {
+    //! Records for tests.
+
+    use std::path::Path;
+
+    use super::super::matrix::parse;
+    use super::*;
+
+    /// Returns a run of one data set in two modes.
+    pub(in super::super) fn run() -> Run {
+        let text = "source = \"lab:a\"\ntarget = \"hpc:b\"\ndatasets = [\"1x1\"]\n\
+                    [modes]\nencryption = [\"tls\", \"off\"]\n";
+        let matrix = parse(Path::new("m"), text).unwrap();
+        Run {
+            format: FORMAT,
+            id: "0123456789abcdef".to_owned(),
+            title: String::new(),
+            begun: Timestamp::of_ms(0),
+            ended: None,
+            seed: 7,
+            penstock: "0".to_owned(),
+            api: "v1".to_owned(),
+            source: "lab:a".to_owned(),
+            target: "hpc:b".to_owned(),
+            asked: "hpc".to_owned(),
+            repeats: 1,
+            warmup: 0,
+            cool_down_s: 0,
+            verify: "receipt".to_owned(),
+            directions: vec![Direction::Forward],
+            datasets: vec![dataset("1x1")],
+            modes: matrix.modes.all(),
+            cells: vec!["b1-a".to_owned()],
+        }
+    }
+
+    fn dataset(name: &str) -> Dataset {
+        let histogram = vec![SizeClass { from_bytes: 1, files: 1, bytes: 1 }];
+        Dataset { name: name.to_owned(), files: 1, bytes: 1, histogram }
+    }
+
+    /// Returns a cell that has moved so many bytes per second.
+    pub(in super::super) fn cell(id: &str, block: u32, name: &str, mode: &str, rate: f64) -> Cell {
+        let mode = run().modes.into_iter().find(|known| known.name == mode).unwrap();
+        Cell {
+            id: id.to_owned(),
+            block,
+            order: 1,
+            repeat: block,
+            warmup: false,
+            dataset: dataset(name),
+            direction: Direction::Forward,
+            source: "lab:a/".to_owned(),
+            target: "hpc:b/".to_owned(),
+            mode,
+            peers: Peers::default(),
+            rtt_ms: None,
+            t: Times::default(),
+            bytes: Some(1),
+            files: Some(1),
+            rate: Some(Rates { effective: rate, steady_20_80: None, max_1s: rate }),
+            files_per_s: Some(rate),
+            resent_bytes: Some(0),
+            retries: Some(0),
+            cpu: BTreeMap::new(),
+            peak_rss: BTreeMap::new(),
+            before: Before::default(),
+            time: SideSeconds::default(),
+            bottleneck: None,
+            flags: Vec::new(),
+            verify: None,
+            error: None,
+            transfer: None,
+            penstock: "0".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The transfers of a sweep: submitted, followed through a restart of the daemon, cancelled.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use penstock_api::endpoints::{FOLLOW_TRANSFER, SHOW_TRANSFER, SUBMIT_TRANSFER};
+use penstock_api::place::Location;
+use penstock_api::rest::{
+    Action, Event, SubmitRequest, TransferEvent, TransferQuery, TransferSummary, TransferView,
+};
+use penstock_api::timestamp::Timestamp;
+use penstock_api::transfer::{TransferOptions, TransferRequest, TransferState};
+use penstock_exit::{self as exit, ExitCode, Failure, exit_code};
+use penstock_proto::id::TransferId;
+use penstock_sys::wall_clock_now;
+
+use super::interruption::{Interruption, interrupted};
+use super::record::Times;
+use crate::client::{Client, Next};
+
+/// Longest time without an answer of the daemon. A restart takes seconds.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Wait before a daemon that did not answer is asked again.
+const AGAIN: Duration = Duration::from_millis(300);
+/// Longest wait for the end of a transfer that was cancelled.
+const CANCEL_TIME: Duration = Duration::from_secs(60);
+/// Most characters of a label.
+const LABEL_MAX: usize = 200;
+/// Attempts in a row that fail and move nothing, after which a transfer has failed.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// Runs transfers one after the other.
+pub(super) struct Mover<'a> {
+    pub(super) client: &'a Client,
+    pub(super) interruption: &'a Interruption,
+    /// Begin of the labels of its transfers, by which those that it has left are found.
+    pub(super) label: String,
+}
+
+/// A transfer that has ended, in whatever state.
+pub(super) struct Moved {
+    pub(super) view: TransferView,
+    pub(super) times: Times,
+}
+
+impl Moved {
+    /// Returns the error of a transfer that is not done.
+    pub(super) fn error(&self) -> Option<anyhow::Error> {
+        let view = &self.view;
+        (view.state != TransferState::Done).then(|| {
+            let code = view.exit.map_or(ExitCode::Unclassified, exit_code);
+            let (short, state) = (view.id.short(), view.state.as_str());
+            let message = format!("transfer {short} {state}: {}", view.reason);
+            let failure = Failure::new(code, message);
+            let failure = match view.failures.first.first() {
+                Some(item) => failure.caused_by(format!("{}: {}", item.path, item.message)),
+                None => failure,
+            };
+            failure.hint(format!("`penstock transfer explain {short}` says more")).into()
+        })
+    }
+}
+
+/// The moments of a transfer as its events show them.
+struct Watch {
+    since: Instant,
+    times: Times,
+    heard: Instant,
+    summary: Option<TransferEvent>,
+}
+
+impl Watch {
+    fn see(&mut self, event: &Event) {
+        self.heard = Instant::now();
+        let seconds = self.since.elapsed().as_secs_f64();
+        let (event, is_end) = match event {
+            Event::Status(event) => (event, false),
+            Event::Summary(event) => (event, true),
+            Event::Error(_) | Event::Reset => return,
+        };
+        let progress = &event.progress;
+        // What is known only at the end was not seen.
+        if progress.bytes_verified > 0 && !is_end {
+            self.times.first_byte.get_or_insert(seconds);
+        }
+        if progress.scan_complete && progress.bytes_durable >= progress.bytes_found {
+            self.times.durable.get_or_insert(seconds);
+        }
+        if is_end {
+            self.times.done = Some(seconds);
+            self.summary = Some(event.clone());
+        }
+    }
+}
+
+impl Mover<'_> {
+    /// Runs a transfer until it ends. A transfer that was interrupted is cancelled.
+    ///
+    /// # Errors
+    /// [`Refused`] if the request was; exit 130 if a signal came; the daemon gives no answer for
+    /// ten minutes.
+    pub(super) fn run(
+        &self,
+        what: &str,
+        source: Location,
+        target: Location,
+        options: TransferOptions,
+    ) -> anyhow::Result<Moved> {
+        let id = TransferId(rand::random());
+        let request = TransferRequest {
+            label: format!("{} {what}", self.label).chars().take(LABEL_MAX).collect(),
+            attempts_max: Some(ATTEMPTS_MAX),
+            ..TransferRequest::new(id, source, target, options)
+        };
+        let since = Instant::now();
+        let times = Times { submitted: Some(now()), ..Times::default() };
+        let mut watch = Watch { since, times, heard: since, summary: None };
+        self.submit(request)?;
+        watch.times.accepted = Some(since.elapsed().as_secs_f64());
+        if let Err(error) = self.follow(id, &mut watch) {
+            if exit::code_of(&error) == ExitCode::Interrupted {
+                self.cancel(id)?;
+                return Err(interrupted());
+            }
+            return Err(error);
+        }
+        let view = self.ask_patiently(|client| client.get(&SHOW_TRANSFER.uri(&[&id])))?;
+        Ok(Moved { view, times: watch.times })
+    }
+
+    fn submit(&self, request: TransferRequest) -> anyhow::Result<()> {
+        let body = SubmitRequest::from(request);
+        let submitted: anyhow::Result<TransferView> =
+            self.ask_patiently(|client| client.post(&SUBMIT_TRANSFER.uri(&[]), &body));
+        submitted.map(drop).map_err(|error| match exit::code_of(&error) {
+            ExitCode::Interrupted | ExitCode::Temporary => error,
+            _ => anyhow::Error::new(Refused(error)),
+        })
+    }
+
+    fn follow(&self, id: TransferId, watch: &mut Watch) -> anyhow::Result<()> {
+        loop {
+            self.interruption.check()?;
+            let followed = self.client.follow(&FOLLOW_TRANSFER.uri(&[&id]), |event| {
+                watch.see(event);
+                let is_over = watch.summary.is_some() || self.interruption.is_asked();
+                Ok(if is_over { Next::Enough } else { Next::More })
+            });
+            if watch.summary.is_some() {
+                return Ok(());
+            }
+            if let Err(error) = followed
+                && (exit::code_of(&error) != ExitCode::Temporary
+                    || watch.heard.elapsed() > PATIENCE)
+            {
+                return Err(error);
+            }
+            thread::sleep(AGAIN);
+        }
+    }
+
+    /// Asks until the daemon answers, for ten minutes at most.
+    ///
+    /// # Errors
+    /// What the daemon answers; exit 130.
+    pub(super) fn ask_patiently<T>(
+        &self,
+        ask: impl Fn(&Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let begun = Instant::now();
+        loop {
+            match ask(self.client) {
+                Err(error)
+                    if exit::code_of(&error) == ExitCode::Temporary
+                        && begun.elapsed() < PATIENCE =>
+                {
+                    self.interruption.sleep(AGAIN)?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Cancels a transfer, and waits for its end.
+    fn cancel(&self, id: TransferId) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let cancel = Action::Cancel.endpoint().uri(&[&id]);
+        let mut refused = self.client.post_bytes(&cancel, Vec::new()).err();
+        while begun.elapsed() < CANCEL_TIME {
+            match self.client.get::<TransferView>(&SHOW_TRANSFER.uri(&[&id])) {
+                Ok(view) if view.state.is_ended() => return Ok(()),
+                Ok(_) if refused.is_some() => {
+                    refused = self.client.post_bytes(&cancel, Vec::new()).err();
+                }
+                _ => {}
+            }
+            thread::sleep(AGAIN);
+        }
+        let message = format!("transfer {} was interrupted, and did not end in time", id.short());
+        let failure = Failure::new(ExitCode::Temporary, message)
+            .hint("the same command cancels it, and continues");
+        Err(match refused {
+            Some(error) => failure.caused_by(error).into(),
+            None => failure.into(),
+        })
+    }
+
+    /// Cancels the transfers that an earlier process of this sweep has left behind.
+    ///
+    /// # Errors
+    /// As [`Mover::run`]; one of them does not end.
+    pub(super) fn cancel_abandoned(&self) -> anyhow::Result<()> {
+        let query = TransferQuery {
+            state: "queued,running,paused".to_owned(),
+            label: self.label.clone(),
+            ..TransferQuery::default()
+        };
+        let left: Vec<TransferSummary> = self.ask_patiently(|client| client.list(&query.uri()))?;
+        for transfer in left {
+            exit::warn(&format!(
+                "transfer {} of an earlier process is cancelled",
+                transfer.id.short()
+            ));
+            self.cancel(transfer.id)?;
+        }
+        if self.interruption.is_asked() { Err(interrupted()) } else { Ok(()) }
+    }
+}
+
+/// The daemon has refused a transfer.
+#[derive(Debug, thiserror::Error)]
+#[error("the transfer was refused: {}", exit::chain(.0.as_ref()))]
+pub(super) struct Refused(pub(super) anyhow::Error);
+
+/// Returns the time by the clock of this host.
+pub(super) fn now() -> Timestamp {
+    let now = wall_clock_now();
+    let seconds = u64::try_from(now.seconds).unwrap_or_default();
+    Timestamp::of_ms(seconds * 1000 + u64::from(now.nanoseconds) / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_api::transfer::Progress;
+
+    use super::*;
+
+    fn event(progress: Progress, state: TransferState) -> Event {
+        let event = TransferEvent {
+            v: 1,
+            id: TransferId([1; 16]),
+            state,
+            reason: String::new(),
+            progress,
+            durable_by: String::new(),
+            exit: None,
+            failures: Vec::new(),
+        };
+        if state.is_ended() { Event::Summary(event) } else { Event::Status(event) }
+    }
+
+    /// Promise: a moment is the first at which it was seen; what only the end shows has no first
+    /// byte.
+    #[test]
+    fn moments_are_the_first() {
+        let now = Instant::now();
+        let watch = || Watch { since: now, times: Times::default(), heard: now, summary: None };
+        let part = Progress { bytes_verified: 5, bytes_found: 9, ..Progress::default() };
+        let all = Progress { scan_complete: true, bytes_durable: 9, ..part.clone() };
+        let mut long = watch();
+        long.see(&event(Progress::default(), TransferState::Queued));
+        assert_eq!(long.times, Times::default());
+        long.see(&event(part, TransferState::Running));
+        let first = long.times.first_byte.unwrap();
+        long.see(&event(all.clone(), TransferState::Running));
+        assert!(long.times.durable.is_some() && long.times.done.is_none());
+        long.see(&Event::Reset);
+        long.see(&event(all.clone(), TransferState::Done));
+        assert_eq!(long.times.first_byte, Some(first));
+        assert!(long.times.done >= long.times.durable && long.summary.is_some());
+        let mut short = watch();
+        short.see(&event(all, TransferState::Done));
+        assert_eq!((short.times.first_byte, short.times.durable), (None, short.times.done));
+    }
+}

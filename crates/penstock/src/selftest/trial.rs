@@ -1,0 +1,163 @@
+//! What the checks of a selftest share: a client, the scratch directory, transfers within it.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use penstock_api::endpoints::{CANCEL_TRANSFER, SHOW_TRANSFER, SUBMIT_TRANSFER};
+use penstock_api::place::PathText;
+use penstock_api::rest::{SubmitRequest, TransferView};
+use penstock_api::transfer::{Location, TransferOptions, TransferRequest, TransferState};
+use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_proto::id::{Name, TransferId};
+
+use super::scratch::Scratch;
+use crate::client::Client;
+
+/// How often a transfer is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// Longest wait for a state of a transfer.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Longest wait for the end of a cancelled transfer.
+const PATIENCE_AT_END: Duration = Duration::from_secs(30);
+/// How long the daemon may take for an answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// A selftest at work.
+pub(super) struct Trial<'a> {
+    /// The daemon.
+    pub(super) client: Client,
+    /// The site.
+    pub(super) site: Name,
+    /// The scratch store.
+    pub(super) store: Name,
+    /// The directory in it.
+    pub(super) scratch: Scratch,
+    /// Name of that directory within the store.
+    pub(super) directory: String,
+    /// Command that kills a daemon and starts it again.
+    pub(super) kill: Option<&'a str>,
+    /// Set by a signal.
+    pub(super) stop: &'a AtomicBool,
+    /// All transfers that were submitted.
+    pub(super) begun: RefCell<Vec<TransferId>>,
+}
+
+impl Trial<'_> {
+    /// Returns a place in the scratch directory, as a whole directory.
+    pub(super) fn place(&self, path: &str) -> Location {
+        let path = PathText(format!("{}/{path}", self.directory).into_bytes());
+        Location { site: self.site.clone(), store: self.store.clone(), path, slash: true }
+    }
+
+    /// Returns a request for a transfer of the contents of one place to another one.
+    pub(super) fn request(
+        &self,
+        from: &str,
+        to: &str,
+        options: TransferOptions,
+    ) -> TransferRequest {
+        let id = TransferId(rand::random());
+        let mut request = TransferRequest::new(id, self.place(from), self.place(to), options);
+        request.options.proof.receipt = true;
+        request.label = "selftest".to_owned();
+        request.attempts_max = Some(20);
+        request
+    }
+
+    /// Submits a transfer.
+    ///
+    /// # Errors
+    /// What the daemon answers.
+    pub(super) fn submit(&self, request: &TransferRequest) -> anyhow::Result<TransferView> {
+        self.begun.borrow_mut().push(request.id);
+        let request = SubmitRequest::from(request.clone());
+        self.client.post(&SUBMIT_TRANSFER.uri(&[]), &request)
+    }
+
+    /// Looks at a transfer until `is` holds of it; a daemon that is away is asked again.
+    ///
+    /// # Errors
+    /// It never holds; the user has interrupted the selftest.
+    pub(super) fn until(
+        &self,
+        id: TransferId,
+        is: impl Fn(&TransferView) -> bool,
+    ) -> anyhow::Result<TransferView> {
+        let began = Instant::now();
+        loop {
+            if self.stop.load(Ordering::Acquire) {
+                return Err(Failure::new(ExitCode::Interrupted, "interrupted").into());
+            }
+            let seen = self.client.get_within::<TransferView>(&SHOW_TRANSFER.uri(&[&id]), DEADLINE);
+            let state = match seen {
+                Ok(view) if is(&view) => return Ok(view),
+                Ok(view) if view.state.is_ended() => {
+                    let (state, reason) = (view.state.as_str(), view.reason);
+                    let title = format!("the transfer is {state}: {reason}");
+                    return Err(Failure::new(ExitCode::SomeFailed, title).into());
+                }
+                Ok(view) => format!("{}: {}", view.state.as_str(), view.reason),
+                Err(error) if exit::code_of(&error) == ExitCode::Temporary => format!("{error:#}"),
+                Err(error) => return Err(error),
+            };
+            if began.elapsed() > PATIENCE {
+                let title = format!("waited {} s in vain; {state}", PATIENCE.as_secs());
+                return Err(Failure::new(ExitCode::Temporary, title).into());
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Cancels transfers that a check has left under way, and waits for their ends, so that nothing
+    /// works on in the directory.
+    pub(super) fn cancel_all(&self) {
+        for id in self.begun.borrow().iter() {
+            let seen = self.client.get_within::<TransferView>(&SHOW_TRANSFER.uri(&[id]), DEADLINE);
+            if seen.is_ok_and(|view| !view.state.is_ended()) {
+                let cancelled = self.client.post_empty(&CANCEL_TRANSFER.uri(&[id]), &());
+                if let Err(error) = cancelled {
+                    exit::warn(&format!("transfer {} is not cancelled: {error:#}", id.short()));
+                    continue;
+                }
+                self.await_end(*id);
+            }
+        }
+    }
+
+    /// Waits for the end of a cancelled transfer, an interruption notwithstanding.
+    fn await_end(&self, id: TransferId) {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE_AT_END {
+            let seen = self.client.get_within::<TransferView>(&SHOW_TRANSFER.uri(&[&id]), DEADLINE);
+            if seen.is_ok_and(|view| view.state.is_ended()) {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+        exit::warn(&format!("transfer {} is cancelled and has not ended", id.short()));
+    }
+
+    /// Waits until a transfer has ended in whatever way.
+    ///
+    /// # Errors
+    /// As [`Trial::until`].
+    pub(super) fn ended(&self, id: TransferId) -> anyhow::Result<TransferView> {
+        self.until(id, |view| view.state.is_ended())
+    }
+
+    /// Moves the contents of one place to another one, which has to succeed.
+    ///
+    /// # Errors
+    /// As [`Trial::until`].
+    pub(super) fn moved(
+        &self,
+        from: &str,
+        to: &str,
+        options: TransferOptions,
+    ) -> anyhow::Result<TransferView> {
+        let view = self.submit(&self.request(from, to, options))?;
+        self.until(view.id, |view| view.state == TransferState::Done)
+    }
+}

@@ -1,0 +1,284 @@
+//! The start of a soak: checks, the question, the directory in the target store, and the end.
+
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use penstock_api::timestamp::Timestamp;
+use penstock_api::transfer::Location;
+use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_proto::benchmark::BenchmarkOperation;
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::SoakArgs;
+use super::course::{Course, worked};
+use super::daemon::Daemon;
+use super::directory::{Directory, Records};
+use super::faults::FaultSet;
+use super::injector::{Injector, heal_left};
+use super::proof::Proof;
+use super::record::{Measured, RECORD_VERSION, SoakRecord};
+use super::report::Report;
+use super::until::Until;
+use crate::client::Client;
+use crate::commands::transfer::measured::{rate_near, usable};
+
+/// What the user wants.
+pub(super) struct Wish<'a> {
+    pub(super) source: &'a Location,
+    pub(super) target: &'a Location,
+    pub(super) until: Until,
+    pub(super) out: &'a Path,
+}
+
+/// Begins a soak, or continues it, until its end; writes the result.
+///
+/// # Errors
+/// As [`super::run`].
+pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> {
+    let directory = Directory::open(wish.out)?;
+    let stop = watch_signals()?;
+    heal_left(&directory)?;
+    let faults = args.faults.as_deref().map(FaultSet::read).transpose()?.unwrap_or_default();
+    let daemon = Daemon::of(Client::new(&args.directory.directory)?)?;
+    if *daemon.site() != wish.target.site {
+        let title = format!("the daemon is of site `{}`, not of the target's", daemon.site());
+        let hint =
+            format!("ask a daemon of site `{}`, by `--dir` or `PENSTOCK_URL`", wish.target.site);
+        return Err(Failure::new(ExitCode::Usage, title).hint(hint).into());
+    }
+    let others = args.watch.iter().map(|path| Daemon::of(Client::local(path)?));
+    let others = others.collect::<anyhow::Result<Vec<_>>>()?;
+    let is_null = daemon.store(&wish.target.store)?.store.place == "null:";
+    check(&faults, is_null)?;
+    let earlier = directory.records()?;
+    let rounds = earlier.as_ref().map(|it| it.rounds.clone()).unwrap_or_default();
+    let mut record = match earlier {
+        Some(earlier) => continued(args, wish, earlier)?,
+        None => begun(args, wish, is_null),
+    };
+    if !faults.is_empty() && !args.yes && !is_confirmed(&faults, args.every)? {
+        return Err(Failure::new(ExitCode::Refused, "no fault is injected").into());
+    }
+    record.every_seconds = (!faults.is_empty()).then_some(args.every);
+    record.starts += 1;
+    directory.save(&record)?;
+    if !is_null {
+        make_directories(&daemon, &record)?;
+    }
+    let report = Report::new(args.json);
+    let pace = (record.seed, Duration::from_secs(args.every));
+    let mut course = Course {
+        report,
+        injector: Injector::new(&directory, report, faults, pace),
+        worked: worked(&rounds, record.seconds),
+        root_digest: rounds
+            .iter()
+            .filter(|round| round.is_good)
+            .find_map(|round| round.root_digest.clone()),
+        compares: args.compare && !is_null,
+        stop: &stop,
+        began: Instant::now(),
+        earlier_seconds: record.seconds,
+        sampled: None,
+        directory: &directory,
+        daemon,
+        others,
+        record,
+    };
+    let ended = course.run();
+    finish(course, &directory, ended.is_ok())?;
+    ended?;
+    conclude(&directory, args.json)
+}
+
+fn check(faults: &FaultSet, is_null: bool) -> anyhow::Result<()> {
+    let at_rest = faults.all().iter().find(|(_, fault)| fault.at_rest);
+    let Some((name, _)) = at_rest.filter(|_| is_null) else { return Ok(()) };
+    let title = format!("fault `{name}` damages data at rest, and the target store keeps none");
+    Err(Failure::new(ExitCode::Usage, title).hint("take another target, or the fault out").into())
+}
+
+fn begun(args: &SoakArgs, wish: &Wish<'_>, is_null: bool) -> SoakRecord {
+    SoakRecord {
+        v: RECORD_VERSION,
+        id: TransferId(rand::random()),
+        // A seed that JSON of any program can hold.
+        seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
+        source: wish.source.clone(),
+        target: wish.target.clone(),
+        until: wish.until,
+        every_seconds: None,
+        began: Timestamp::of_seconds(penstock_sys::now_seconds()),
+        seconds: 0.0,
+        starts: 0,
+        faults: 0,
+        is_null,
+        round: None,
+        failures: Vec::new(),
+        left: None,
+        versions: Vec::new(),
+        measured: Vec::new(),
+    }
+}
+
+/// Returns the record of an earlier start, whose rounds count on.
+fn continued(args: &SoakArgs, wish: &Wish<'_>, earlier: Records) -> anyhow::Result<SoakRecord> {
+    let mut record = earlier.soak;
+    let is_other = record.source != *wish.source || record.target != *wish.target;
+    if is_other || args.seed.is_some_and(|seed| seed != record.seed) {
+        let title = format!(
+            "`{}` has a soak of {} to {} with the seed {}",
+            wish.out.display(),
+            record.source,
+            record.target,
+            record.seed
+        );
+        return Err(Failure::new(ExitCode::Usage, title).hint("give another `--out`").into());
+    }
+    let last = earlier.rounds.last().map_or(0, |round| round.round);
+    // It was recorded, and the soak was killed before it could say so.
+    record.round = record.round.filter(|round| round.number > last);
+    if let Some(round) = &mut record.round {
+        round.is_continued = true;
+    }
+    record.until = wish.until;
+    record.left = None;
+    exit::warn(&format!("soak {} is continued after round {last}", record.id.short()));
+    Ok(record)
+}
+
+fn is_confirmed(faults: &FaultSet, every: u64) -> anyhow::Result<bool> {
+    exit::warn(&format!("these commands run on this host, one every {every} s or so:"));
+    for (name, fault) in faults.all() {
+        exit::warn(&format!("  {name}: {}", fault.run));
+        if let Some(heal) = &fault.heal {
+            exit::warn(&format!("    undone after {} s: {heal}", fault.open_seconds));
+        }
+    }
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::new(ExitCode::Usage, "there is no terminal to ask for consent")
+            .hint("`--yes` does not ask")
+            .into());
+    }
+    exit::prompt("inject them? [y/N] ");
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).map_err(|error| Failure::io("read the answer", error))?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+/// Directories within the soak's own one: the target of rounds, and a source that has nothing but a
+/// directory, as deletion takes an empty source for one that is not mounted.
+const WITHIN: [&str; 4] = ["", "set", "nothing", "nothing/kept"];
+
+fn make_directories(daemon: &Daemon, record: &SoakRecord) -> anyhow::Result<()> {
+    let own = Course::own_directory(record);
+    for within in WITHIN {
+        let path = name::join(&own, within.as_bytes());
+        daemon.make_directory(&record.target.store, path)?;
+    }
+    Ok(())
+}
+
+/// Notes measurements of the stores, and removes the soak's own directory where this host has it.
+fn finish(mut course: Course<'_>, directory: &Directory, is_over: bool) -> anyhow::Result<()> {
+    let (target, source) = (&course.record.target, &course.record.source);
+    let mut ends = vec![(target.store.clone(), BenchmarkOperation::Write)];
+    if source.site == target.site {
+        ends.push((source.store.clone(), BenchmarkOperation::Read));
+    }
+    let records = directory.records()?;
+    let last = records.as_ref().and_then(|it| it.rounds.last());
+    let file_bytes = last.map_or(0, |round| round.bytes / round.files.max(1));
+    course.record.measured =
+        ends.into_iter().filter_map(|end| measured(&course.daemon, end, file_bytes)).collect();
+    if is_over && !course.record.is_null {
+        course.record.left = remove_own(&course);
+    }
+    directory.save(&course.record)
+}
+
+fn measured(
+    daemon: &Daemon,
+    (store, operation): (Name, BenchmarkOperation),
+    file_bytes: u64,
+) -> Option<Measured> {
+    // A site without measurements, or one that does not answer now, has no ratio.
+    let list = daemon.benchmarks(&store).ok()?;
+    let of = usable(&list.items)?;
+    let bytes_per_s = rate_near(of, operation, file_bytes)?;
+    Some(Measured { operation: operation.to_string(), bytes_per_s, at: of.began, store })
+}
+
+/// Removes the soak's own directories, which are empty by now; returns what is left of them.
+fn remove_own(course: &Course<'_>) -> Option<String> {
+    let (record, daemon) = (&course.record, &course.daemon);
+    let own = Course::own_directory(record);
+    let shown = name::escape(&own);
+    let left = format!("Empty directories are left in store `{}`: `{shown}`.", record.target.store);
+    let store = daemon.store(&record.target.store).ok();
+    let root = store.filter(|_| daemon.is_here()).map(|store| PathBuf::from(store.store.place));
+    let Some(root) = root.filter(|root| root.is_absolute()) else { return Some(left) };
+    let own = root.join(std::ffi::OsStr::from_bytes(&own));
+    for within in ["set/kept", "set", "nothing/kept", "nothing", ""] {
+        match fs::remove_dir(own.join(within)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Some(format!("{left} {error}"));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Writes the page, and returns how the soak ended.
+fn conclude(directory: &Directory, json: bool) -> anyhow::Result<ExitCode> {
+    let Some(records) = directory.records()? else { return Ok(ExitCode::Done) };
+    let proof = Proof::of(&records);
+    let page = proof.page();
+    directory.write("proof.md", page.trim_end().as_bytes())?;
+    directory.write("proof.json", &serde_json::to_vec_pretty(&proof)?)?;
+    if !json {
+        exit::print(page.trim_end())?;
+    }
+    Ok(if proof.is_good { ExitCode::Done } else { ExitCode::SomeFailed })
+}
+
+/// Returns a flag that SIGINT, SIGTERM or SIGHUP raises. A second signal does nothing more: what is
+/// under way has to be undone.
+///
+/// # Errors
+/// The host has no room for it.
+pub(crate) fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("cannot set up waiting for signals")?;
+    let (mut interrupt, mut terminate, mut hang_up) = {
+        let _inside = runtime.enter();
+        let interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+        let terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+        (interrupt, terminate, signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?)
+    };
+    let raised = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&raised);
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hang_up.recv() => {}
+                }
+            });
+            flag.store(true, Ordering::Release);
+        })
+        .map_err(Failure::no_thread)?;
+    Ok(raised)
+}

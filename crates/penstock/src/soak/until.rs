@@ -1,0 +1,110 @@
+//! The end of a soak, and times as people type them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use penstock_proto::units::{counted, format_bytes, parse_size};
+use serde::{Deserialize, Serialize};
+
+use crate::output::pace::duration;
+
+/// The amount of work after which a soak ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Until {
+    /// Bytes of rounds that were good.
+    Bytes(u64),
+    /// Seconds of work, over all starts of the command.
+    Seconds(u64),
+    /// Complete rounds.
+    Rounds(u64),
+}
+
+/// Work that a soak has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Worked {
+    /// Bytes of rounds that were good.
+    pub(super) bytes: u64,
+    /// Seconds.
+    pub(super) seconds: f64,
+    /// Complete rounds.
+    pub(super) rounds: u64,
+}
+
+impl Until {
+    /// Returns whether so much work is enough.
+    pub(super) fn is_reached(self, worked: &Worked) -> bool {
+        match self {
+            Self::Bytes(bytes) => worked.bytes >= bytes,
+            Self::Seconds(seconds) => worked.seconds >= seconds as f64,
+            Self::Rounds(rounds) => worked.rounds >= rounds,
+        }
+    }
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    /// Reads `1TB`, `2h` or `10-rounds`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("`{text}` is no end: give a volume (1TB), a time (90s, 30min, 2h) or 10-rounds")
+        };
+        let rounds = text.strip_suffix("-rounds").or_else(|| text.strip_suffix("-round"));
+        let until = match (rounds, seconds(text)) {
+            (Some(number), _) => Self::Rounds(number.parse().map_err(|_| wrong())?),
+            (None, Ok(seconds)) => Self::Seconds(seconds),
+            (None, Err(_)) => Self::Bytes(parse_size(text).map_err(|_| wrong())?),
+        };
+        let (Self::Bytes(amount) | Self::Seconds(amount) | Self::Rounds(amount)) = until;
+        if amount == 0 { Err(wrong()) } else { Ok(until) }
+    }
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&match self {
+            Self::Bytes(bytes) => format_bytes(*bytes),
+            Self::Seconds(seconds) => duration(*seconds),
+            Self::Rounds(rounds) => counted(*rounds, "round"),
+        })
+    }
+}
+
+/// Reads a time: `90s`, `30min`, `2h` or `1d`.
+///
+/// # Errors
+/// The text is no time, for people.
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no time: give 90s, 30min, 2h or 1d");
+    let units = [("s", 1), ("min", 60), ("h", 3600), ("d", 24 * 3600)];
+    let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(*factor).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: volumes, times and numbers of rounds are read as they are meant, and an end that
+    /// would never or at once be reached is refused.
+    #[test]
+    fn ends_are_read() {
+        let read = |text: &str| text.parse::<Until>();
+        assert_eq!(read("1TB"), Ok(Until::Bytes(1_000_000_000_000)));
+        assert_eq!(read("2GiB"), Ok(Until::Bytes(2 << 30)));
+        assert_eq!(read("2h"), Ok(Until::Seconds(7200)));
+        assert_eq!(read("30min"), Ok(Until::Seconds(1800)));
+        assert_eq!(read("1-round"), Ok(Until::Rounds(1)));
+        assert_eq!(read("12-rounds"), Ok(Until::Rounds(12)));
+        for wrong in ["", "0", "0s", "h", "-rounds", "x-rounds", "1 day"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let worked = Worked { bytes: 5, seconds: 1.5, rounds: 1 };
+        assert!(Until::Bytes(5).is_reached(&worked) && !Until::Bytes(6).is_reached(&worked));
+        assert!(Until::Seconds(1).is_reached(&worked) && !Until::Rounds(2).is_reached(&worked));
+    }
+}

@@ -1,0 +1,186 @@
+//! Soaks: rounds are repeated, things break and are mended, the soak is killed, and nothing is
+//! lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use penstock_testkit::{Run, Scratch, Site, Wait, free_port, program, told};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A site whose daemon a script starts and kills, as a unit would.
+pub(crate) struct Unit {
+    pub(crate) site: Site,
+    /// The file with the number of its process.
+    pub(crate) process: PathBuf,
+}
+
+impl Unit {
+    /// Makes the site `b` below `root`, and starts its daemon.
+    pub(crate) fn start(root: &Path) -> Self {
+        let site = Site::at_port(root, "b", &root.join("store-b"));
+        let unit = Self { site, process: root.join("b.pid") };
+        let started = Command::new("sh").arg("-c").arg(unit.script()).status().unwrap();
+        assert!(started.success());
+        unit
+    }
+
+    /// Starts the daemon unless it answers, and waits until it does: it may run twice, as where a
+    /// soak was killed between its notice of a fault and the fault.
+    pub(crate) fn script(&self) -> String {
+        let (program, directory) = (program(), self.site.dir.display());
+        let process = self.process.display();
+        let answers = format!("{program} site status --dir {directory} > /dev/null 2>&1");
+        format!(
+            "{answers} && exit 0; \
+             {program} daemon --dir {directory} > {process}.log 2>&1 & echo $! > {process}; \
+             for look in $(seq 300); do {answers} && exit 0; sleep 0.1; done; exit 1"
+        )
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        if let Ok(text) = fs::read_to_string(&self.process) {
+            // It may be killed already.
+            let _ = Command::new("kill").args(["-9", text.trim()]).status();
+            let _ = fs::remove_file(&self.process);
+        }
+    }
+}
+
+/// Makes the site `a` with a generated data set of 512 MiB, paired with `b`.
+fn source(root: &Path, b: &Site) -> Site {
+    let listen = format!("127.0.0.1:{}", free_port());
+    let options = ["--listen", &listen, "--store", "mem=mem:files=16,size=32M,dirs=4"];
+    let mut a = Site::create(root, "a", &root.join("store-a"), &options);
+    a.start();
+    a.pair(b);
+    a
+}
+
+fn soak(b: &Site, root: &Path, until: &str, more: &[&str]) -> Command {
+    let out = root.join("soak");
+    let faults = root.join("faults.toml");
+    let (out, faults) = (out.to_str().unwrap(), faults.to_str().unwrap());
+    let fixed = ["soak", "a:mem", "b:data", "--until", until, "--out", out, "--every", "1s"];
+    b.command(&[&fixed[..], &["--faults", faults, "--json"], more].concat())
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// The directories of soaks in a store.
+fn own_directories(store: &Path) -> usize {
+    let names = fs::read_dir(store).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("penstock-soak-")).count()
+}
+
+/// Promise: a soak outlives kills of the target's daemon and of itself. The fault that it has left
+/// open is undone by the next start, which continues with what was counted; damage at rest is
+/// found; every round is proved; the target store holds nothing of it at the end.
+#[test]
+fn a_soak_outlives_faults_and_its_own_death() {
+    let root = Scratch::in_memory();
+    let unit = Unit::start(root.path());
+    let a = source(root.path(), &unit.site);
+    let (killed, store) = (unit.process.display(), unit.site.store.display());
+    let flip = format!(
+        "printf '\\377\\377' | dd conv=notrunc bs=1 seek=4096 \
+         of=$(find {store}/$PENSTOCK_SOAK_TARGET -type f | sort | head -n 1)"
+    );
+    let faults = format!(
+        "[kill]\nrun = \"kill -9 $(cat {killed})\"\nheal = '''{}'''\nfor = 1\n\
+         [freeze]\nrun = 'kill -STOP {a}'\nheal = 'kill -CONT {a}'\nfor = 1\n\
+         [flip]\nrun = '''{flip}'''\nat_rest = true\n",
+        unit.script(),
+        a = a.process(),
+    );
+    fs::write(root.path().join("faults.toml"), faults).unwrap();
+    let out = root.path().join("soak");
+    // Nobody is there to be asked.
+    let asked = soak(&unit.site, root.path(), "1-round", &[]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(2), "{}", told(&asked));
+    let mut run = Run::spawn(&mut soak(&unit.site, root.path(), "1000-rounds", &["--yes"]));
+    let is = |kind: &'static str, name: &'static str| {
+        move |line: &Value| line["type"] == kind && line["name"] == name
+    };
+    run.until(is("fault", "freeze"));
+    run.until(is("fault-begins", "kill"));
+    run.kill();
+    assert_eq!(json(&out.join("open-faults.json"))["name"], "kill");
+    let rounds = || fs::read_to_string(out.join("rounds.jsonl")).unwrap_or_default();
+    let shown = unit.site.run(&["soak", "--show", out.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("nothing was lost so far"));
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("is open now"));
+
+    // A fault that damages has to come, whatever the seed.
+    let mut flips = fs::read_to_string(out.join("faults.jsonl")).unwrap().contains("flip");
+    let mut run = Run::spawn(&mut soak(&unit.site, root.path(), "1000-rounds", &["--yes"]));
+    while !flips {
+        flips = run.until(|line| line["type"] == "fault")["name"] == "flip";
+    }
+    run.until(|line| line["type"] == "round");
+    run.signal(Signal::INT);
+    run.end().expect(130);
+    assert_eq!(json(&out.join("open-faults.json")), Value::Null);
+    let until = format!("{}-rounds", rounds().lines().count() + 1);
+    let ended = Run::spawn(&mut soak(&unit.site, root.path(), &until, &["--yes"])).end().expect(0);
+    assert!(ended.seen.iter().any(|(_, line)| line["type"] == "round"));
+
+    let proof = json(&out.join("proof.json"));
+    assert_eq!((&proof["is_good"], &proof["is_complete"]), (&true.into(), &true.into()), "{proof}");
+    let all: Vec<Value> =
+        rounds().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (at, round) in all.iter().enumerate() {
+        assert_eq!((&round["round"], &round["bytes"]), (&(at + 1).into(), &(512 << 20).into()));
+        assert_eq!(round["root_digest"], all[0]["root_digest"]);
+    }
+    assert_eq!(proof["bytes"], all.len() << 29);
+    assert!(proof["damages_found"].as_u64().unwrap() >= 1, "{proof}");
+    let faults = proof["faults"].as_array().unwrap();
+    let freeze = faults.iter().find(|fault| fault["name"] == "freeze").unwrap();
+    assert!(freeze["survived"].as_u64().unwrap() >= 1, "{proof}");
+    assert_eq!(own_directories(&unit.site.store), 0);
+    let page = unit.site.ok(&["soak", "--show", out.to_str().unwrap()]);
+    assert!(page.contains(": nothing was lost") && page.contains("| kill |"), "{page}");
+}
+
+/// Promise: damage that a comparison should have found and did not is a failure, and so says the
+/// exit code; without faults nothing is injected.
+#[test]
+fn damage_that_is_not_found_fails_the_soak() {
+    let root = Scratch::in_memory();
+    let mut b = Site::at_port(root.path(), "b", &root.path().join("store-b"));
+    b.start();
+    let _a = source(root.path(), &b);
+    fs::write(root.path().join("faults.toml"), "[claim]\nrun = 'true'\nat_rest = true\n").unwrap();
+    let mut run = Run::spawn(&mut soak(&b, root.path(), "1000-rounds", &["--yes"]));
+    run.until(|line| line["type"] == "round" && line["is_good"] == false);
+    run.signal(Signal::INT);
+    run.end().expect(130);
+    let out = root.path().join("soak");
+    let page = b.fails(3, &["soak", "--show", out.to_str().unwrap()]);
+    assert_eq!(page, "");
+    // A command that fails may have damaged something or not: that is looked at, and told.
+    fs::remove_dir_all(&out).unwrap();
+    fs::write(root.path().join("faults.toml"), "[fails]\nrun = 'exit 5'\nat_rest = true\n")
+        .unwrap();
+    let mut run = Run::spawn(&mut soak(&b, root.path(), "1000-rounds", &["--yes"]));
+    let round = run.until(|line| line["type"] == "round" && !line["compared"].is_null());
+    assert_eq!((&round["is_good"], &round["compared"]["files"]), (&true.into(), &0.into()));
+    run.signal(Signal::INT);
+    run.end().expect(130);
+    let shown = b.run(&["soak", "--show", out.to_str().unwrap()]);
+    let page = String::from_utf8_lossy(&shown.stdout);
+    assert!(page.contains("`fails`: its command ended with"), "{page}");
+    let calm = root.path().join("calm");
+    let calm = calm.to_str().unwrap();
+    let args = ["soak", "a:mem", "b:data", "--until", "2-rounds", "--out", calm, "--compare"];
+    let page = b.ok(&args);
+    assert!(page.contains("No fault was injected") && page.contains("2 of 2 good"), "{page}");
+    assert!(page.contains("compared again at rest | 2 times"), "{page}");
+    Wait::new("the last directory is removed").is(|| own_directories(&b.store) == 2);
+}

@@ -1,0 +1,156 @@
+//! Sweeps: real daemons move the data sets of a matrix, cell by cell, whatever breaks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use penstock_testkit::{Scratch, Site, Wait, signal};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Two data sets in two modes, twice: eight cells.
+const MATRIX: &str = r#"
+source = "lab:data/eval"
+target = "hpc:data/eval"
+datasets = ["40x4KiB", "3x1MiB"]
+repeats = 2
+warmup = 0
+cool_down_s = 0
+seed = 7
+verify = "all"
+
+[modes]
+encryption = ["tls", "off"]
+"#;
+
+fn cells(out: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(out.join("cells.jsonl")).unwrap_or_default();
+    // The last line may still be written.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn read(file: &Path) -> Value {
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+/// Returns the names of a directory that a sweep has made.
+fn left(site: &Site) -> Vec<String> {
+    let names = fs::read_dir(site.store.join("eval")).unwrap();
+    names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Returns the transfers of sweeps that have not ended.
+fn open(site: &Site) -> Vec<Value> {
+    let is_open = |transfer: &Value| {
+        let state = transfer["state"].as_str().unwrap();
+        let label = transfer["label"].as_str().unwrap_or_default();
+        label.starts_with("sweep ") && !["done", "failed", "cancelled"].contains(&state)
+    };
+    site.list().into_iter().filter(is_open).collect()
+}
+
+fn start(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Waits until the hold keeps a transfer of the sweep.
+fn until_held(site: &Site) -> Value {
+    Wait::new("a transfer that is held").until(|| {
+        let open = open(site);
+        let held = open.iter().find(|transfer| transfer["state"] == "queued");
+        held.map(|transfer| transfer["id"].clone()).ok_or(format!("{open:?}"))
+    })
+}
+
+/// Promise: a sweep that is killed, and then interrupted, continues with the same command: each
+/// cell is there once, right and whole; what was running is cancelled; nothing is left in either
+/// store. A matrix that has changed is refused.
+#[test]
+fn a_sweep_survives_kills() {
+    let root = Scratch::in_memory();
+    let mut hpc = Site::init(root.path(), "hpc", None);
+    hpc.start();
+    let lab = hpc.paired_lab(root.path());
+    for site in [&hpc, &lab] {
+        fs::create_dir(site.store.join("eval")).unwrap();
+    }
+    let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
+    let daemon = format!("[daemons]\nlab = \"{}\"\n", lab.dir.display());
+    fs::write(&matrix, format!("{MATRIX}{daemon}")).unwrap();
+    let (matrix, shown) = (matrix.to_str().unwrap(), out.to_str().unwrap());
+    let args = ["bench", "sweep", matrix, "--out", shown];
+    let plan = hpc.ok(&["bench", "sweep", matrix, "--plan"]);
+    assert!(plan.contains("8 cells") && plan.contains("3 files, 3.0 MiB"), "{plan}");
+    assert!(!out.exists() && left(&lab).is_empty());
+
+    let mut first = start(&mut hpc.command(&args));
+    Wait::new("two cells").is(|| cells(&out).len() >= 2);
+    hpc.ok(&["queue", "hold", "test", "--store", "data"]);
+    let abandoned = until_held(&hpc);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(left(&hpc).len(), 1, "the sweep has not ended");
+    let before = cells(&out);
+
+    let mut second = start(&mut hpc.command(&args));
+    Wait::new("another transfer").is(|| {
+        let open = open(&hpc);
+        !open.is_empty() && open.iter().all(|transfer| transfer["id"] != abandoned)
+    });
+    let held = until_held(&hpc);
+    assert_eq!(hpc.show(abandoned.as_str().unwrap())["state"], "cancelled");
+    signal(second.id(), Signal::INT);
+    assert_eq!(second.wait().unwrap().code(), Some(130));
+    assert_eq!(hpc.show(held.as_str().unwrap())["state"], "cancelled");
+    assert_eq!(cells(&out), before, "the cell that was interrupted has no line");
+    hpc.ok(&["queue", "release", "test"]);
+
+    let table = hpc.ok(&args);
+    check(&out, &table);
+    assert!(left(&hpc).is_empty() && left(&lab).is_empty(), "{:?} {:?}", left(&hpc), left(&lab));
+    assert_eq!(cells(&out)[..before.len()], before, "what was measured stays");
+    assert!(open(&hpc).is_empty());
+    assert_eq!(hpc.ok(&["bench", "sweep", "--show", shown]), table);
+    assert_eq!(hpc.ok(&args), table, "a sweep that is complete moves nothing more");
+    fs::write(matrix, format!("{}{daemon}", MATRIX.replace("repeats = 2", "repeats = 3"))).unwrap();
+    let refused = hpc.fails(6, &args);
+    assert!(refused.contains("repeats: 2 before, 3 now"), "{refused}");
+}
+
+/// Checks the files of a complete run.
+fn check(out: &Path, table: &str) {
+    let run = read(&out.join("run.json"));
+    assert!(run["format"] == 1 && run["ended"].is_string(), "{run}");
+    let cells = cells(out);
+    let ids: Vec<&Value> = cells.iter().map(|cell| &cell["id"]).collect();
+    assert_eq!(ids, run["cells"].as_array().unwrap().iter().collect::<Vec<_>>());
+    assert_eq!(ids.len(), 8);
+    let sizes = BTreeMap::from([("40x4KiB", (40, 40 * 4096)), ("3x1MiB", (3, 3 << 20))]);
+    for cell in &cells {
+        assert!(cell["error"].is_null(), "{cell}");
+        let (files, bytes) = sizes[cell["dataset"]["name"].as_str().unwrap()];
+        let moved = (cell["files"].as_u64().unwrap(), cell["bytes"].as_u64().unwrap());
+        assert_eq!(moved, (files, bytes), "{cell}");
+        let verify = &cell["verify"];
+        assert_eq!((&verify["ok"], verify["files"].as_u64()), (&true.into(), Some(files)));
+        let done = cell["t"]["done"].as_f64().unwrap();
+        let rate = cell["rate"]["effective"].as_f64().unwrap();
+        assert!((rate * done - bytes as f64).abs() < 1.0, "{cell}");
+        let id = cell["id"].as_str().unwrap();
+        let receipt = read(&out.join(format!("receipts/{id}.json")));
+        assert_eq!(receipt["receipt"]["id"], cell["transfer"]);
+        let is_off = cell["mode"]["encryption"] == "off";
+        assert!(!is_off || cell["mode"]["suite"] == "clear", "{cell}");
+        assert!(table.contains(cell["mode"]["name"].as_str().unwrap()), "{table}");
+        assert!(cell["time"]["target"]["write"].as_f64().unwrap() > 0.0, "{cell}");
+    }
+    assert_eq!(fs::read_dir(out.join("statistics")).unwrap().count(), 8);
+    let facts = read(&out.join("facts.json"));
+    assert_eq!(facts["sites"].as_array().unwrap().len(), 2);
+    for site in facts["sites"].as_array().unwrap() {
+        assert_eq!(site["missing"], serde_json::json!([]), "{site}");
+        assert!(!site["findings"].as_array().unwrap().is_empty(), "{site}");
+    }
+}
