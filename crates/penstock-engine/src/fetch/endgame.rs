@@ -226,7 +226,19 @@ mod tests {
             }
             asked.pop_front();
             self.machine.handle_answered(self.now, number, vec![], vec![], bytes);
+            // A near lane asks again within the step.
+            if self.rtt < STEP {
+                self.ask(lane);
+            }
             budget - (over - before)
+        }
+
+        /// Takes the requests that a lane may make now.
+        fn ask(&mut self, lane: LaneId) {
+            let Some((_, asked)) = self.lanes.get_mut(&lane) else { return };
+            while let Some(request) = self.machine.poll_request(self.now, lane) {
+                asked.push_back((request, self.now, 0.0));
+            }
         }
 
         /// One step; false at the end.
@@ -241,11 +253,8 @@ mod tests {
             }
             let due: Vec<_> = self.cut.extract_if(.., |(at, _)| *at <= self.now).collect();
             due.into_iter().for_each(|(_, path)| self.open(path));
-            for (lane, (_, asked)) in &mut self.lanes {
-                while let Some(request) = self.machine.poll_request(self.now, *lane) {
-                    asked.push_back((request, self.now, 0.0));
-                }
-            }
+            let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
+            lanes.into_iter().for_each(|lane| self.ask(lane));
             (0..self.rates.len()).for_each(|path| self.flow(path));
             self.left > 0 || !self.machine.is_idle()
         }
@@ -263,7 +272,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
         /// Issue 5: a slow path beside a fast one, near or far, carries what it can all the while,
-        /// and the end waits for it no longer than two seconds.
+        /// and both together lose less than 1.5 s against paths that are always full. Of 600 random
+        /// cases the worst lost 1.0 s, and carried 0.97 of what its slow path could.
         #[test]
         fn a_slow_path_carries_its_share_and_holds_up_no_end(
             fast in 10.0..60.0f64, times in 1.0..50.0f64, far in any::<bool>(), lanes in 1..9usize,
@@ -275,9 +285,9 @@ mod tests {
             let mut world = World::new(&rates, lanes, rtt, pieces as u32);
             let took = world.run();
             let ideal = pieces * PIECE as f64 / sum;
-            prop_assert!(took < ideal * 1.06 + 2.5, "{took} s, {ideal} at best");
+            prop_assert!(took < ideal + 1.5, "{took} s, {ideal} at best");
             let could = rates[0] * took;
-            prop_assert!(world.carried[0] > 0.6 * could, "{} of {could}", world.carried[0]);
+            prop_assert!(world.carried[0] > 0.9 * could, "{} of {could}", world.carried[0]);
         }
     }
 
