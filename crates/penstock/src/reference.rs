@@ -215,8 +215,8 @@ const OPENAPI: &str = "\
 ## The OpenAPI document
 
 `openapi/penstock-v1.json` describes all endpoints for tools, in OpenAPI 3.1: parameters, bodies,
-answers, problems, examples. A daemon serves its own to everybody, and `penstock reference
---openapi` prints that of a program.
+replies, problems, examples. A daemon serves its own document without authentication, and
+`penstock reference --openapi` prints that of a program.
 
 ```
 curl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/openapi.json > api.json
@@ -224,59 +224,68 @@ npx openapi-typescript@7 api.json --output api.ts
 datamodel-codegen --input api.json --input-file-type openapi --output api.py
 ```
 
-- *A client survives what it does not know.* Within `/api/v1` a later release adds fields and
-  events, which a client ignores. It adds words of enumerations and codes of problems, which a
-  client takes for one that it has no special case for. So the enumerations of answers are strings,
-  with the words of this release in `x-extensible-enum`. None is taken away.
-- *A request is strict*: a field or a word that this release does not know is refused with status
-  400 wherever the schema of the request forbids it. A type that has another form in requests has
-  two schemas, such as `Limits` and `LimitsInput`.
+- *Clients must ignore unknown values.* Within `/api/v1`, a later release adds fields and events; a
+  client must ignore them. It also adds words of enumerations and codes of problems; a client must
+  handle them as a general case. The enumerations of replies are therefore strings, with the words
+  of this release in `x-extensible-enum`. Later releases remove none.
+- *Requests are strict*: the daemon rejects an unknown field or word with status 400 if the schema
+  of the request forbids it. A type with a different form in requests has two schemas, such as
+  `Limits` and `LimitsInput`.
 - `operationId` is the name of the endpoint. `x-penstock-right`, `x-penstock-repeat` and
-  `x-penstock-answered-by` are the columns of the tables below, and `x-penstock-since` is the first
-  release that has it.
+  `x-penstock-answered-by` are the columns of the tables below. `x-penstock-since` is the first
+  release with the endpoint.
 - `x-item-schema` is the schema of each line of `application/jsonl`, and of the data of each event
   of `text/event-stream`.
 ";
 
+/// The reference of the endpoints, before its tables.
+const ENDPOINTS: &str = "\
+# The API
+
+Use this page to call the daemon from a program. `cargo xtask reference` writes this list of every
+endpoint from the program: change `crates/penstock-api/src/endpoints/table.rs`, not this file.
+
+The daemon serves HTTP/1.1 in three places ([users.md](users.md)):
+
+- at the Unix socket `penstock.sock` of its site directory, to root and the daemon's own user,
+- at a second socket, to accounts of the host,
+- over HTTPS, to users with tokens.
+
+Bodies are JSON, unless a purpose names another type. Objects have the same form as in the output
+of `--json`. An error is a problem with a stable `code` ([problems.md](problems.md)).
+
+```
+curl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/peers
+```
+
+- *Answered by* is the peer of a site that answers. A client may send a request for the controller
+  to any peer, which forwards it. *Any peer* answers for the site, also without a controller. *This
+  peer* answers only for its own host.
+- *Repeat* is the effect of a second request, for example after a lost reply. *Safe* requests only
+  read. An *idempotent* request has the same result again. *By client id*: the request contains the
+  id of the new object, so a repeat finds that object. Do not repeat a *once* request: check its
+  result first.
+- *Right* is the right that a caller needs. At the socket, root and the daemon's own user have all
+  rights. Other callers have the rights of their role, restricted by the scopes of their token.
+- Events of all transfers have ids. A client that sends the last id as `Last-Event-ID` gets all
+  later events. If some are no longer available, an event of the type `reset` comes first.
+- Times are RFC 3339 in UTC, as `2026-11-26T07:08:09.123Z`. Requests may use any offset.
+- A list is `{\"items\": […], \"next\": \"…\"}`. `next` is the `cursor` of the next part; the last
+  part has no `next`. A cursor is valid only with the same filter and order.
+- A request may contain only known fields and parameters. In a later release, a reply may have more
+  fields.
+- `GET /transfers` accepts `state` (several, with commas), `site`, `store`, `owner`, `label` (a part
+  of it), `since`, `until`, `attention=true`, `sort` (`-created` or `created`) and `limit`, 100 by
+  default and at most 500.
+- Transfers and users have an `ETag` over the fields that a request can change. `PATCH` and `PUT`
+  with `If-Match` fail with 412 `changed-meanwhile` if the `ETag` has changed.
+- Each reply has a `Request-Id`: that of the request, if it has up to 64 letters, digits, `.`, `_`
+  and `-`. `Penstock-Version` is the release. 429 and 503 have `Retry-After`.
+";
+
 /// Returns the reference of the endpoints as Markdown.
 fn endpoints() -> String {
-    let mut text = String::from(
-        "# The API\n\n\
-         Every endpoint, written from the program by `cargo xtask reference`: change\n\
-         `crates/penstock-api/src/endpoints/table.rs`, not this file.\n\n\
-         The daemon answers HTTP/1.1 at the Unix socket `penstock.sock` of its site directory, to \
-         root and\nits own user, at a second one to accounts of the host, and over HTTPS to users \
-         with tokens\n([users.md](users.md)). Bodies are JSON, unless a purpose says otherwise. \
-         The objects are those that\n`--json` prints. An error is a problem with a stable `code` \
-         ([problems.md](problems.md)).\n\n\
-         ```\ncurl --unix-socket /var/lib/penstock/penstock.sock http://localhost/api/v1/peers\n\
-         ```\n\n\
-         - *Answered by* is the peer of a site that answers. A request for the controller may go \
-         to any\n  peer, which hands it on. *Any peer* answers for the site also while it has no \
-         controller. *This\n  peer* answers for its own host alone.\n\
-         - *Repeat* says what a second request does, when the answer to the first was lost. \
-         *Safe* ones\n  only read. An *idempotent* one finds done what it asks for. *By client \
-         id*: the request names what\n  it makes, and finds it made. What may be done *once* is \
-         not sent again: look first.\n\
-         - *Right* is what a caller needs. Root and the daemon's own user have all of them at \
-         the socket.\n  Else the role of a user gives them, and the scopes of a token take some \
-         away.\n\
-         - Events of all transfers have ids. A client that sends the last one as `Last-Event-ID` \
-         gets all later\n  ones; where some are gone, an event of the type `reset` comes first.\n\
-         - Times are RFC 3339 in UTC, as `2026-11-26T07:08:09.123Z`. Any offset is taken.\n\
-         - A list is `{\"items\": […], \"next\": \"…\"}`. `next` is the `cursor` of the next part; \
-         at the end it is absent. A cursor holds for the filter and order that it came from.\n\
-         - A request may have no fields and parameters but those that exist. An answer may have \
-         more in a later release.\n\
-         - `GET /transfers` takes `state` (several, with commas), `site`, `store`, `owner`, \
-         `label` (a part of it), `since`, `until`, `attention=true`, `sort` \
-         (`-created` or `created`) and `limit`, 100 by default and at most 500.\n\
-         - Transfers and users have an `ETag` over what a request can change. `PATCH` and `PUT` \
-         with `If-Match` fail with 412 `changed-meanwhile` if it is another one by now.\n\
-         - Each answer has a `Request-Id`: that of the request, if it has up to 64 letters, \
-         digits, `.`, `_` and `-`. `Penstock-Version` is the release. 429 and 503 have \
-         `Retry-After`.\n",
-    );
+    let mut text = String::from(ENDPOINTS);
     text.push('\n');
     text.push_str(OPENAPI);
     for group in TABLE {
