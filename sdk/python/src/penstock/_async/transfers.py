@@ -423,7 +423,7 @@ class AsyncTransfers:
         return await self._one(operations.TRANSFERS_SET_DEADLINE, id, body)
 
     async def remove_deadline(self, id: str) -> AsyncTransfer:
-        """Takes the deadline of a transfer away."""
+        """Removes the deadline of a transfer."""
         return await self._one(operations.TRANSFERS_REMOVE_DEADLINE, id)
 
     async def set_urgent(self, id: str) -> AsyncTransfer:

@@ -420,7 +420,7 @@ class Transfers:
         return self._one(operations.TRANSFERS_SET_DEADLINE, id, body)
 
     def remove_deadline(self, id: str) -> Transfer:
-        """Takes the deadline of a transfer away."""
+        """Removes the deadline of a transfer."""
         return self._one(operations.TRANSFERS_REMOVE_DEADLINE, id)
 
     def set_urgent(self, id: str) -> Transfer:
