@@ -86,7 +86,7 @@ def root(suite: str, packages: Sequence[str] = PLAIN) -> Path:
         packages: names of packages that it has beside the essential ones.
 
     Raises:
-        CannotRunError: mmdebstrap fails; the text has the end of what it printed.
+        CannotRunError: a tool is missing, or mmdebstrap fails; the text has the reason.
     """
     wanted = ",".join(sorted(set(packages)))
     key = hashlib.sha256(wanted.encode()).hexdigest()[:8]
@@ -96,6 +96,7 @@ def root(suite: str, packages: Sequence[str] = PLAIN) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if made.is_dir():
             return made
+        require()
         partial = made.with_suffix(".partial")
         if partial.exists():
             shutil.rmtree(partial)
