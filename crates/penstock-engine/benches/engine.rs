@@ -145,7 +145,7 @@ impl Run {
         (0..files).map(digest).collect()
     }
 
-    /// A sync, the names, a second sync, and the commit.
+    /// Ends an epoch: a sync, the names, a second sync, and the commit.
     fn end_epoch(&mut self, names: &mut Vec<Report>) {
         let epoch = self.epoch;
         self.machine.handle_reports(PEER, [Report::Synced { epoch }], NOW);
@@ -240,7 +240,7 @@ fn item(piece: u32, bytes: u64) -> Item {
     }
 }
 
-/// Measures a piece through the machine of a target peer: granted, asked for, heard of, answered.
+/// Measures a piece through the machine of a target peer: grant, request, report, answer.
 fn requests(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fetch");
     group.throughput(Throughput::Elements(1));

@@ -1,4 +1,4 @@
-//! A balance of units that come back at a rate: the arithmetic of [`crate::pace`] and
+//! A balance of units that return at a rate: the arithmetic of [`crate::pace`] and
 //! [`crate::token_bucket`].
 
 use std::time::Duration;
@@ -22,12 +22,12 @@ impl Credit {
         Self { balance: i128::from(units) * NANOS, at: now }
     }
 
-    /// Returns the balance that comes in a time at `rate` units per second.
+    /// Returns the balance that is added in a time at `rate` units per second.
     pub(crate) fn after(now: Instant, time: Duration, rate: u64) -> Self {
         Self { balance: of_time(time, rate), at: now }
     }
 
-    /// Adds what has come back until `now` at `rate` units per second, up to `most`.
+    /// Adds the units that returned until `now` at `rate` units per second, up to `most`.
     pub(crate) fn settle(&mut self, now: Instant, rate: u64, most: Self) {
         let back = of_time(now.since(self.at), rate);
         self.at = self.at.max(now);
@@ -44,7 +44,7 @@ impl Credit {
         self.balance = 0;
     }
 
-    /// Returns whether more was taken than has come back.
+    /// Returns whether more units were taken than have returned.
     pub(crate) fn is_debt(&self) -> bool {
         self.balance < 0
     }

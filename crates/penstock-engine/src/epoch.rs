@@ -76,7 +76,7 @@ pub enum EpochAction {
     },
 }
 
-/// What waits in an epoch machine.
+/// Bytes and pieces that wait in an epoch machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochCounts {
     /// Bytes that were written since the last sync began.
@@ -231,7 +231,7 @@ impl EpochMachine {
         sync.into_iter().chain(finish).min()
     }
 
-    /// Returns what waits now.
+    /// Returns the counts of bytes and pieces that wait now.
     pub fn counts(&self) -> EpochCounts {
         let sealed = self.sealed.as_ref().map_or(0, Vec::len);
         let named = self.publishable.len() + self.finishes.len() + self.publishing;
@@ -280,8 +280,8 @@ mod tests {
         assert_eq!(age, limits.age);
     }
 
-    /// B2: a large file whose writers may still move its time is finished when they cannot, and
-    /// neither packs nor syncs wait for it.
+    /// B2: a large file whose writers may still move its time is finished when they can no longer
+    /// do so. Neither packs nor syncs wait for it.
     #[test]
     fn b2_a_file_that_must_settle_is_finished_later() {
         let mut machine = EpochMachine::new(0, EpochLimits::default());
@@ -342,8 +342,8 @@ mod tests {
         assert_eq!(machine.poll_action(Instant(0)), None);
         assert!(machine.is_clean());
     }
-    /// A4, A6: a large file that waits for its name is durable; a failed sync does not take its
-    /// turn away, for the ledger would wait for it for ever.
+    /// A4, A6: a large file that waits for its name is durable. It keeps its turn after a failed
+    /// sync, as the ledger would otherwise wait for the file for ever.
     #[test]
     fn a4_a_failed_sync_keeps_what_is_durable() {
         let mut machine = EpochMachine::new(0, EpochLimits::default());

@@ -1,21 +1,21 @@
-//! Requests to the source: which piece on which lane, and how far ahead (decision 1: the target
-//! pulls).
+//! Requests to the source: the piece that each lane asks for, and how far ahead (decision 1: the
+//! target pulls).
 //!
 //! The machine holds the pieces that the controller has granted, cut into *items*: at first one
 //! item per piece, after a failure perhaps one per entry. An item is asked for on some lane. The
 //! source keeps no state for a waiting request, so that asking early costs no memory.
 //!
-//! The bytes asked for ahead decide how full the path is. Within a site there is no reason to be
-//! careful. Over distance, bytes that were asked for and have not arrived are in the path and its
-//! queues, so that asking is what a congestion window is to a sender. It may grow by half each
-//! round trip until the rate does not follow, and then stays half above the bandwidth-delay
-//! product. More would fill the bottleneck's queue until that drops it (docs/design/0007). So that
-//! the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent, or some
-//! files of a pack, at a time. The ledger knows pieces only.
+//! The bytes asked for ahead decide how full the path is. Within a site no care is needed. Over
+//! distance, requested bytes that have not arrived are in the path and its queues. They play the
+//! part of a sender's congestion window. The request window may grow by half each round trip until
+//! the rate does not follow. It then stays half above the bandwidth-delay product. A larger window
+//! would fill the bottleneck's queue until packets are dropped (docs/design/0007). For a fine
+//! enough measure pieces are *cut* there: a lane asks for a part of an extent, or some files of a
+//! pack, at a time. The ledger knows pieces only.
 //!
-//! The items in hand of a lane that died are asked for again on another lane. An entry that fails
-//! for a reason that may pass is asked for again after a delay, over another path first; after
-//! [`ATTEMPTS_MAX`] attempts it has failed.
+//! The unfinished items of a lane that died are asked for again on another lane. An entry that
+//! fails for a reason that may pass is asked for again after a delay, over another path first;
+//! after [`ATTEMPTS_MAX`] attempts it has failed.
 
 mod counts;
 mod endgame;
@@ -59,7 +59,7 @@ pub struct FetchedPiece {
     pub piece: PieceRef,
     /// Attempt at the file.
     pub generation: u32,
-    /// Digests of what was written of it.
+    /// Digests of the written parts of the piece.
     pub digests: Vec<EntryDigest>,
     /// Entries that failed for good.
     pub failures: Vec<EntryFailure>,
@@ -116,7 +116,7 @@ struct LaneLoad {
     draining: bool,
 }
 
-/// Decides what is asked for, on which lane and when.
+/// Decides which pieces are asked for, on which lane and when.
 #[derive(Debug)]
 pub struct FetchMachine {
     queue: VecDeque<Item>,
@@ -125,7 +125,7 @@ pub struct FetchMachine {
     queued_bytes: u64,
     lanes: BTreeMap<LaneId, LaneLoad>,
     pieces: BTreeMap<PieceRef, PieceProgress>,
-    /// Pieces with their attempts that are given back as soon as no lane writes to them any more.
+    /// Pieces with their attempts that are returned as soon as no lane writes to them.
     returning: BTreeMap<PieceRef, u32>,
     next_request: u32,
     /// Flow over each path; there is always one.
@@ -136,7 +136,7 @@ pub struct FetchMachine {
     /// Least bytes of one request over distance.
     cut_bytes: u64,
     is_shared: bool,
-    /// Time since which the controller has had nothing more to give.
+    /// Time since which the controller has had no more work.
     dry: Option<Instant>,
 }
 
@@ -173,8 +173,8 @@ impl FetchMachine {
         self.paths = paths.max(1);
     }
 
-    /// Says that other peers could do the work granted here: no more is held, and asked for, than
-    /// is brought in a few seconds.
+    /// Notes that other peers could do the work granted here. From now on the machine holds, and
+    /// asks for, only work of a few seconds.
     pub fn share(&mut self) {
         self.is_shared = true;
         self.flows.values_mut().for_each(|flow| flow.is_shared = true);
@@ -192,8 +192,8 @@ impl FetchMachine {
         self.cut_bytes = bytes;
     }
 
-    /// Handles a granted piece. A piece that is in hand already is not changed; an earlier attempt
-    /// at its file that is in hand is forgotten (B1).
+    /// Handles a granted piece. A piece that the machine already holds is not changed; an earlier
+    /// attempt at its file is forgotten (B1).
     pub fn handle_granted(&mut self, item: Item) {
         if let Some(progress) = self.pieces.get(&item.piece) {
             if progress.generation == item.generation {
@@ -230,15 +230,15 @@ impl FetchMachine {
         self.flow_of(path).on_trial = on_trial;
     }
 
-    /// Makes a lane finish its requests and take no more.
+    /// Makes a lane finish its requests and accept no others.
     pub fn handle_lane_draining(&mut self, lane: LaneId) {
         if let Some(load) = self.lanes.get_mut(&lane) {
             load.draining = true;
         }
     }
 
-    /// Handles a lost lane: its items in hand are asked for again, first of all. Only the bytes
-    /// that had come of a reply are sent twice by that; requests without an answer cost nothing.
+    /// Handles a lost lane: its items are asked for again, before all others. Only the received
+    /// bytes of a reply are sent twice by that; requests without an answer cost nothing.
     pub fn handle_lane_down(&mut self, lane: LaneId) {
         if let Some(load) = self.lanes.remove(&lane) {
             self.resent.lane_lost += load.arrived;
@@ -398,8 +398,8 @@ impl FetchMachine {
         })
     }
 
-    /// Forgets a piece: another attempt at its file has begun, or it has failed. Answers that are
-    /// still to come for it do not count.
+    /// Forgets a piece: another attempt at its file has begun, or it has failed. Later answers for
+    /// the piece do not count.
     pub fn handle_forgotten(&mut self, piece: PieceRef) {
         self.pieces.remove(&piece);
         self.queue.retain(|item| item.piece != piece);
@@ -661,7 +661,7 @@ mod tests {
         EntryFailure { entry, phase, errno: 5 }
     }
 
-    /// Promise (d): what a dead lane had in hand is asked for again, and nothing else is.
+    /// Promise (d): the items of a dead lane are asked for again, and no others are.
     #[test]
     fn a_dead_lane_loses_only_what_it_had_in_hand() {
         let mut machine = FetchMachine::new();
@@ -729,7 +729,7 @@ mod tests {
         assert!(machine.is_idle());
     }
 
-    /// A vanished file is not asked for again: it will not come back.
+    /// A vanished file is not asked for again, as it will not return.
     #[test]
     fn a_vanished_file_fails_at_once() {
         let mut machine = FetchMachine::new();
@@ -741,8 +741,8 @@ mod tests {
     }
 
     /// Decision 1: at 10 Gbit/s and 200 ms more than one bandwidth-delay product is asked for, so
-    /// that no round trip idles a lane, and once the rate is level less than the two that would
-    /// fill the bottleneck's queue until it drops.
+    /// that no round trip idles a lane. Once the rate is level, less than two products are, which
+    /// would fill the bottleneck's queue until it drops packets.
     #[test]
     fn what_is_asked_fills_the_path_and_not_its_queue() {
         let mut machine = FetchMachine::new();
@@ -775,9 +775,9 @@ mod tests {
         assert!(machine.asked_bytes_max() < 500_000_000, "{}", machine.asked_bytes_max());
     }
 
-    /// A path of bursts is no faster than an even one: what waits behind lost packets comes at once
-    /// when they are there. Neither are lanes added for that, nor is more asked for, which would
-    /// overflow the path's queue and make the next losses.
+    /// A path of bursts is no faster than an even one: bytes that wait behind lost packets arrive
+    /// at once when these are there. Neither are lanes added for that, nor is more asked for, which
+    /// would overflow the path's queue and make the next losses.
     #[test]
     fn bursts_are_no_rate() {
         let measured = |windows: [u64; 4]| {
@@ -797,8 +797,8 @@ mod tests {
         assert!(bursts.1 <= 1.25 * even.1, "{even:?} against {bursts:?}");
     }
 
-    /// Over distance an extent travels in parts over several lanes; what comes back is one piece,
-    /// its parts in order, and only a part that failed is asked for again.
+    /// Over distance an extent travels in parts over several lanes. The result is one piece with
+    /// its parts in order, and only a failed part is asked for again.
     #[test]
     fn an_extent_is_cut_over_distance_and_put_together_again() {
         let mut machine = FetchMachine::new();

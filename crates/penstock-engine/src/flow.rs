@@ -7,7 +7,7 @@ use penstock_proto::units::{Instant, MIB};
 
 /// Least bytes that may be asked for at a time where the path is unknown, or short.
 const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
-/// Least bytes over distance: what half a round trip at 1 Gbit/s and 90 ms carries.
+/// Least bytes over distance: as many as half a round trip at 1 Gbit/s and 90 ms carries.
 const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
 /// Bytes to ask for over distance, in bandwidth-delay products, beside one request per lane: while
 /// the rate still follows, and when it does not. Measured in docs/design/0007.
@@ -30,8 +30,8 @@ const FAR: Duration = Duration::from_millis(2);
 const SHARE_CUTS: u64 = 8;
 /// Most that may be asked for at a time: twice 400 Gbit/s over 200 ms.
 const ASKED_BYTES_CEILING: u64 = 20_000 * MIB;
-/// Duration of a request where there are several near paths: what its path carries in this time, so
-/// that no path has a long request at the end.
+/// Duration of a request where there are several near paths: it has the bytes that its path carries
+/// in this time, so that no path has a long request at the end.
 const NEAR_CUT: Duration = Duration::from_millis(25);
 /// Time ahead for which is asked there, at least [`NEAR_AHEAD_BYTES`].
 const NEAR_AHEAD: Duration = Duration::from_millis(100);
@@ -158,8 +158,8 @@ impl Flow {
     }
 
     /// Returns the least bytes to ask for over distance. Where others could do the work, this is no
-    /// more than comes in a round trip and a short time. It suffices to find out whether more would
-    /// come.
+    /// more than arrives in a round trip and a short time. It suffices to find out whether more
+    /// would come.
     fn far_floor(&self, flows: u64) -> u64 {
         let ahead = self.shared_ahead(flows).map(|near| near + self.path_bytes(1.0, self.top()));
         let level = flows > 1 && self.rate.is_known() && !self.rate.follows();
@@ -230,9 +230,9 @@ impl Flow {
         (carries(NEAR_AHEAD).max(least).min(share), whole(carries(NEAR_CUT)))
     }
 
-    /// Returns whether a lane with `requests` for `bytes` in hand has enough, if the next is for
-    /// `next`. `flows` is the number of paths: where there are several, one long request is enough
-    /// for a near lane, since another path can take what it does not.
+    /// Returns whether a lane with open `requests` for `bytes` has enough, if the next request is
+    /// for `next` bytes. `flows` is the number of paths. With several paths, one long request is
+    /// enough for a near lane, since another path can take the rest.
     pub(crate) fn is_deep(
         &self,
         (requests, bytes): (usize, u64),
@@ -378,8 +378,8 @@ mod tests {
         flow.asked_bytes_max(1) as f64 / 10_000_000.0
     }
 
-    /// Promise: the bytes that may be asked for do not grow with those asked for: lanes whose share
-    /// is the mean of all would drive each other to gigabytes in hand.
+    /// Promise: the limit of requested bytes does not grow with the bytes requested. Lanes whose
+    /// share is the mean of all would otherwise drive each other to gigabytes.
     #[test]
     fn asking_does_not_feed_itself() {
         for rtt in [Duration::from_micros(50), Duration::from_millis(100)] {
@@ -405,7 +405,8 @@ mod tests {
         assert!((wrong - all).abs() < 0.01, "{wrong}");
     }
 
-    /// A path of 100 ms, and what may be asked for over it after windows of so many megabytes each.
+    /// Returns a path of 100 ms, and the bytes that may be asked for over it after windows of so
+    /// many megabytes each.
     fn asked_after(windows: &[u64], behind: u64) -> u64 {
         let mut flow = Flow::new(false);
         flow.handle_rtt(Duration::from_millis(100));
@@ -416,8 +417,8 @@ mod tests {
         flow.asked_bytes_max(1) / 1_000_000
     }
 
-    /// Promise: a path that still doubles has in hand what it can bring next; a burst on one that
-    /// was level, or behind a loss, is not taken for such a path.
+    /// Promise: a path whose rate still doubles has requests for its next rate. A burst on a level
+    /// path, or after a loss, does not count as such growth.
     #[test]
     fn only_a_path_that_rises_is_asked_for_twice_what_it_brings() {
         assert_eq!(asked_after(&[10, 20], 0), 40);

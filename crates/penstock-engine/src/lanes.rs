@@ -22,8 +22,8 @@ pub struct LaneLimits {
     pub workers: u32,
     /// Most lanes at a time.
     pub lanes_max: u32,
-    /// Bytes after which a lane is replaced; far below what one AEAD key may protect (RFC 8446,
-    /// section 5.5: 2^24.5 full records are about 380 GiB).
+    /// Bytes after which a lane is replaced; far below the bytes that one AEAD key may protect (RFC
+    /// 8446, section 5.5: 2^24.5 full records are about 380 GiB).
     pub lane_bytes_max: u64,
     /// Age after which a lane is replaced.
     pub lane_age_max: Duration,
@@ -56,7 +56,7 @@ pub enum LaneReason {
     Distance,
     /// The bounds of the number are others.
     Bounds,
-    /// It is tried whether more lanes bring more.
+    /// The machine tries whether more lanes bring more.
     Trial,
     /// The lanes that were tried have brought nothing.
     NoGain,
@@ -420,7 +420,7 @@ mod tests {
         }
     }
 
-    /// Promise: each other number of lanes has a reason, in order; decisions that nobody reads are
+    /// Promise: each change of the number of lanes has a reason, in order; unread decisions are
     /// bounded.
     #[test]
     fn another_number_of_lanes_has_a_reason() {
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(left, DECISIONS_MAX);
     }
 
-    /// Lanes are added over distance while that brings rate, and the last step is taken back.
+    /// Lanes are added over distance while that brings rate, and the last step is undone.
     #[test]
     fn lanes_follow_the_gain() {
         let mut machine = LaneMachine::new(LaneLimits::default(), 1);
@@ -466,8 +466,8 @@ mod tests {
         assert!((18..=40).contains(&kept), "{kept} lanes");
     }
 
-    /// Promise: a slow path, of whose lanes each has only some packets under way, is not given more
-    /// of them, however its rate goes up and down: they would overrun its queue, and be sent again.
+    /// Promise: a slow path, whose lanes have only some packets under way each, gets no more lanes,
+    /// however its rate varies: their packets would overrun its queue, and be sent again.
     #[test]
     fn a_slow_path_is_not_given_more_lanes() {
         let mut machine = LaneMachine::new(LaneLimits::default(), 1);

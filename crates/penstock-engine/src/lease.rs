@@ -1,4 +1,4 @@
-//! Leases: rights that are given for a time (hard case B4).
+//! Leases: rights that are granted for a time (hard case B4).
 //!
 //! | kind | allows its holder to |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! agree. The holder counts it from the moment at which it *sent* the question that was answered.
 //! The granter counts from the moment at which it *answered*, and adds a margin: for clocks of
 //! different speeds, and for a write of at most 4 MiB that began while the lease held. The holder
-//! has therefore always stopped before the granter gives the same right to another peer. A lease
+//! has therefore always stopped before the granter grants the same right to another peer. A lease
 //! cannot stop a thread that is paused between the check and the write; the names and generations
 //! of temporary files make that harmless (B1).
 
@@ -35,8 +35,8 @@ pub fn lapse_after(duration: Duration) -> Duration {
     lapse
 }
 
-/// Returns the interval at which a holder asks whether a lease still holds that had `left` when it
-/// was last told: a quarter of that.
+/// Returns the interval at which a holder asks whether its lease still holds. The interval is a
+/// quarter of `left`, the remaining time in the last answer.
 pub fn beat(left: Duration) -> Duration {
     (left / 4).clamp(Duration::from_millis(100), Duration::from_secs(2))
 }
@@ -111,7 +111,7 @@ impl GivenLease {
         lease
     }
 
-    /// Returns a lease about which its holder has not asked, and by which nobody may act so far.
+    /// Returns a lease about which its holder has not asked, and which allows no action so far.
     pub fn unclaimed(holds_for: Duration) -> Self {
         Self { holds_for, lapses: Instant(0) }
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     /// B4: for any delays of a question and its answer, the holder has stopped before the granter
-    /// gives the right to another.
+    /// grants the right to another.
     #[test]
     fn b4_the_holder_stops_before_the_granter_gives_again() {
         for (there, back) in [(0, 0), (1, 400), (400, 1), (700, 700)] {
@@ -162,7 +162,7 @@ mod tests {
         assert!(held.holds(at(1899)) && !held.holds(at(1900)));
     }
 
-    /// B4: a lease that was over stays so, whatever is heard later, and by whatever clock.
+    /// B4: an expired lease stays expired, whatever message arrives later, and by any clock.
     #[test]
     fn b4_a_lease_that_was_over_stays_so() {
         let held = HeldLease::new(at(0), SECOND);
@@ -176,7 +176,7 @@ mod tests {
         assert!(!ended.holds(at(0)));
     }
 
-    /// B1: nobody waits for a lease about which its holder has not asked.
+    /// B1: no granter waits for a lease about which its holder has not asked.
     #[test]
     fn b1_an_unclaimed_lease_has_lapsed() {
         let mut lease = GivenLease::unclaimed(SECOND);

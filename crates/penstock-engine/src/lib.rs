@@ -1,7 +1,7 @@
 //! Every decision of Penstock, as pure machines: no I/O, no threads, no clock.
 //!
-//! The edge tells a machine what happened (`handle_…`, with `now` as an argument) and asks it what
-//! to do (`poll_…`, `take_…`). The edges in `penstock-peer` and `penstock-controller` act on the
+//! The edge passes events to a machine (`handle_…`, with `now` as an argument) and asks it for
+//! actions (`poll_…`, `take_…`). The edges in `penstock-peer` and `penstock-controller` act on the
 //! answers; `penstock-sim` drives the same machines through thousands of seeded worlds.
 //!
 //! | module | decides | lives at |
@@ -15,12 +15,12 @@
 //! | [`epoch`] | the time of a sync, the files to rename after it. | target peer |
 //! | [`uncommitted`] | reports kept for the controller after the present one. | target peer |
 //! | [`lanes`] | the number of lanes, the replacement of one. | target peer |
-//! | [`paths`] | pairs of addresses that carry; giving one up and taking it back. | target peer |
+//! | [`paths`] | pairs of addresses that carry lanes, and paths that fail. | target peer |
 //! | [`mod@bottleneck`] | the cause that limits the rate of a transfer. | both |
 //! | [`benchmark`] | the steps of a benchmark of a store, and the worth of its figures. | both |
-//! | [`lease`] | the time for which a peer may act, as its two ends count it. | both ends |
-//! | [`writers`] | the part of each target peer, and what it may still write. | controller |
-//! | [`token_bucket`] | whether a key may do one thing more now. | daemon |
+//! | [`lease`] | the time for which a peer may act, as both ends count it. | both ends |
+//! | [`writers`] | the part of each target peer, and its possible late writes. | controller |
+//! | [`token_bucket`] | the admission of one more event for a key. | daemon |
 //! | [`pace`] | the wait that holds a limit. | everywhere |
 //! | [`retry`] | the wait before trying again. | everywhere |
 

@@ -1,13 +1,13 @@
 //! Division of one limit among the peers that share a transfer, by the needs of each.
 //!
 //! The limit holds for all together, in units a second: bytes or operations. A peer that is limited
-//! by its share gets as much as the other limited peers. A peer that is not gets its use and room
-//! for more. The rest is divided equally. No part of the limit is therefore idle while a peer could
-//! use it, and no peer gets less because another can take more.
+//! by its share gets as much as the other limited peers. A peer that is not limited by its share
+//! gets its use and room for more. The rest is divided equally. No part of the limit is therefore
+//! idle while a peer could use it, and no peer gets less because another can take more.
 //!
 //! The shares in force never exceed the limit. A share is raised when the peers whose shares were
-//! lowered for it have confirmed that, or have taken nothing for long enough. A peer that wakes
-//! from that takes at most one [`crate::pace::BURST`] before it hears of its lower share.
+//! lowered for it have confirmed that, or have used nothing for long enough. A peer that wakes
+//! after such a pause uses at most one [`crate::pace::BURST`] before it learns its lower share.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl ShareMachine {
         }
     }
 
-    /// Handles the share that a peer follows if it has not heard the last one.
+    /// Handles the share that a peer follows if it has not received the last one.
     pub fn handle_in_force(&mut self, peer: PeerNumber, share: u64) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.in_force = peer.in_force.max(share);
@@ -121,8 +121,8 @@ impl ShareMachine {
         }
         let taken = used.taken.saturating_sub(before);
         let rate = (taken as f64 / passed.as_secs_f64()) as u64;
-        // A peer that uses all of its share has to wait for it. The need falls slowly, since units
-        // come in lumps.
+        // A peer that uses all of its share has to wait. The need falls slowly, since units are
+        // used in bursts.
         let fading = peer.need.map_or(0, |need| need - need / 4);
         peer.need = (!peer.held).then_some((rate + rate / 2).max(fading));
         (peer.before, peer.since, peer.held) = (Some(used.taken), now, false);
@@ -202,14 +202,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A peer as the machine sees it: it carries what it can, and hears its share, and is heard,
-    /// after a delay.
+    /// A peer as the machine sees it: it works as fast as it can, and messages in both directions
+    /// are delayed.
     struct Peer {
         able: u64,
         in_force: u64,
         /// Shares on their way: when they arrive.
         way: Vec<(u64, u64)>,
-        /// Its report, when that is heard.
+        /// Its report, when that arrives.
         said: Vec<(u64, u64, Used)>,
         taken: f64,
         carried: u64,
@@ -275,8 +275,8 @@ mod tests {
         }
     }
 
-    /// Issue 5: what a slow peer leaves of its share goes to those that can use it, and comes back
-    /// when it can use it itself.
+    /// Issue 5: the unused share of a slow peer goes to peers that can use it, and returns when the
+    /// slow peer can use it itself.
     #[test]
     fn what_one_does_not_use_is_the_others() {
         let mut world = World::new(12_000, &[100_000, 200, 100_000]);

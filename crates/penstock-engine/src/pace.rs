@@ -1,10 +1,10 @@
-//! A rate limit: a token bucket that lets its users go into debt and tells them how long to wait
-//! until it is paid.
+//! A rate limit: a token bucket that lets its users go into debt and returns the wait until the
+//! debt is paid.
 //!
-//! A user takes what it has just done (bytes read, names made) and waits for its ticket to be paid
-//! before it does more. Tickets are paid in their order. Nothing is rounded: over any time the
-//! units that were paid are at most the rate times that time, and [`BURST`] more after a pause. The
-//! debt is at most what each user has taken once.
+//! A user charges its finished work (bytes read, names made) and waits for its ticket to be paid
+//! before it does more. Tickets are paid in their order. No figure is rounded: over any time the
+//! paid units are at most the rate times that time, and [`BURST`] more after a pause. The debt is
+//! at most one charge of each user.
 
 use std::time::Duration;
 

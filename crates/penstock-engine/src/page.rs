@@ -10,7 +10,7 @@
 //! published one is written. All other states are, as [`JournalRecord`]s appended in the order of
 //! events (hard case A2).
 //!
-//! From granted to published a piece has an owner: the peer that has it in hand, or whose sync it
+//! From granted to published a piece has an owner: the peer that works on it, or whose sync it
 //! waits for. Reports of other peers on it do not count (B3, A9).
 
 mod owners;
@@ -66,8 +66,8 @@ struct LargeFile {
     ctime: FileTime,
     /// The change time under which the extents that exist were read.
     seen: Option<FileTime>,
-    /// The peer that was told to make the temporary file, until some of it is written: others
-    /// cannot open it before (B1).
+    /// The peer that makes the temporary file, until a part of it is written: others cannot open
+    /// the file before (B1).
     maker: Option<PeerNumber>,
 }
 
@@ -103,14 +103,14 @@ pub(crate) enum Returned {
     Ignored,
     /// The piece is missing, as in the log: it may be handed out at once.
     Free,
-    /// These pieces are missing, and may be handed out once the log says so.
+    /// The pieces that are missing, and may be handed out once the log records that.
     Logged(Vec<u32>),
 }
 
-/// Number that stands for no owner.
+/// Number for pieces without an owner.
 const NOBODY: PeerNumber = PeerNumber(u16::MAX);
 
-/// Change in the work that a peer has in hand.
+/// Change in the work that a peer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handed {
     pub(crate) peer: PeerNumber,
@@ -119,7 +119,7 @@ pub(crate) struct Handed {
     pub(crate) taken: bool,
 }
 
-/// A peer that has extents in hand of an attempt that is over, and is to forget them.
+/// A peer that holds extents of an attempt that is over, and is to forget them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stale {
     pub(crate) peer: PeerNumber,
@@ -138,9 +138,10 @@ fn follows(was: PieceState, state: PieceState) -> bool {
     match (was, state) {
         (_, Missing | Excepted) | (Missing, Granted | Written | Published | Durable) => true,
         (Granted, Written | Published | Durable) | (Written, Granted | Published | Durable) => true,
-        // What a lost peer has named is checked again.
+        // Files that a lost peer has named are checked again.
         (Published, Granted | Durable) => true,
-        // So is all of a log that is doubted; the log then says once more that it is written.
+        // All pieces of a doubted log are checked too; the log then records once more that they are
+        // written.
         (Durable, Granted | Written) => true,
         (was, state) => was == state,
     }
@@ -188,7 +189,7 @@ pub struct PageLedger {
     /// True for extents that were handed out since this controller began: an extent written for an
     /// earlier controller may then have been overwritten (B3).
     given: Vec<bool>,
-    /// True for pieces that a peer had in hand, or had written, and that were missing again after.
+    /// True for pieces that a peer held, or had written, and that became missing again.
     again: Vec<bool>,
     /// Bytes of files that are in no piece: they stay at the target, or an earlier attempt moved
     /// them.
@@ -490,7 +491,7 @@ impl PageLedger {
     }
 
     /// Records which large files are begun: any extent exists, or may. Otherwise the next attempt
-    /// starts anew.
+    /// starts again.
     fn note_started(&mut self) {
         for file in self.large.values_mut() {
             let standing = |state| matches!(state, PieceState::Granted | PieceState::Durable);
@@ -665,7 +666,7 @@ impl PageLedger {
         self.append(JournalRecord::Durable { pieces });
     }
 
-    /// Handles a piece that is not there and could not be had, or was given back. Returns the
+    /// Handles a piece that is missing and could not be fetched, or was returned. Returns the
     /// pieces that are missing again.
     pub(crate) fn handle_returned(
         &mut self,
@@ -694,8 +695,8 @@ impl PageLedger {
         }
     }
 
-    /// Handles a piece that a peer could not write or name, and that is to be tried again: the peer
-    /// owns none of it any more. Returns the pieces that are missing again once the log says so,
+    /// Handles a piece that a peer could not write or name, and that is to be retried: the peer no
+    /// longer owns any of it. Returns the pieces that are missing again once the log records that,
     /// which it already does for pieces never written. Returns `None` if the report does not count.
     pub(crate) fn handle_untaken(
         &mut self,
@@ -809,7 +810,7 @@ impl PageLedger {
         (log, self.log_bytes)
     }
 
-    /// Asserts what holds between states, owners and counts whenever a log is committed.
+    /// Asserts the relations of states, owners and counts whenever a log is committed.
     fn check(&self) {
         if !cfg!(debug_assertions) {
             return;

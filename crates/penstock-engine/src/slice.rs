@@ -118,7 +118,7 @@ pub fn slice_without(page: &Page, left: &EntrySet) -> Vec<Piece> {
         pack = Some((first, index + 1, files + 1, bytes + entry.size));
     }
     close(&mut pack, &mut pieces);
-    // They are kept for as long as the page is at work.
+    // The pieces are kept for as long as the page is open.
     pieces.shrink_to_fit();
     pieces
 }

@@ -1,9 +1,9 @@
 //! Token buckets: limits of the rate of events that may come in bursts, such as handshakes.
 //!
-//! Each event takes a token, and tokens come back at a fixed rate, up to a burst. An event for
-//! which there is none waits for its own. One that would wait for longer than its patience is
-//! refused, and takes none. So a bucket owes at most the patience times the rate, and events go on
-//! in their order.
+//! Each event takes a token, and tokens return at a fixed rate, up to a burst. An event without a
+//! token waits for its own. An event that would wait for longer than its patience is refused, and
+//! takes no token. So a bucket owes at most the patience times the rate, and events keep their
+//! order.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -91,8 +91,8 @@ mod tests {
     const LIMIT: TokenLimit =
         TokenLimit { per_second: 10, burst: 20, patience: Duration::from_secs(2) };
 
-    /// Promise: a burst waits for nothing, what follows comes at the rate, and what would wait too
-    /// long is refused and costs nothing; other sources do not notice.
+    /// Promise: a burst does not wait, later events are admitted at the rate, and an event that
+    /// would wait too long is refused without a cost. Other sources are not affected.
     #[test]
     fn a_burst_is_free_and_the_rest_comes_at_the_rate() {
         let mut buckets = TokenBuckets::new(LIMIT, 100);

@@ -23,8 +23,8 @@
 //! | `open`, `closed` | nothing: the pages and the sums over them. |
 //! | `peer`, `open_files` | nothing: one peer, files in progress. |
 //! | `commit` | nothing: commits, and facts about pages. |
-//! | `piece_map` | nothing: what became of the bytes, for people. |
-//! | `staged` | nothing: what waits for a commit. |
+//! | `piece_map` | nothing: the states of the bytes, for people. |
+//! | `staged` | nothing: items that wait for a commit. |
 //! | `window` | the bounds of the work in progress. |
 //! | `rates` | each peer's share of the last pieces, by its rate. |
 //! | `retry_list` | the next peer for a piece that one could not write or name. |
@@ -105,21 +105,21 @@ pub struct TransferMachine {
     /// Next work for any peer.
     urgent: VecDeque<Work>,
     begun: OpenFiles,
-    /// Pieces that are missing again, and may be handed out once the log that says so is committed.
-    /// Otherwise a log that still calls them written would outlive data that the next attempt
-    /// overwrites.
+    /// Pieces that are missing again, and may be handed out once the log that records that is
+    /// committed. Otherwise a log that still calls them written would outlive data that the next
+    /// attempt overwrites.
     again: Staged<PieceRef>,
-    /// Failed large files whose temporary files may be removed once the log says that they failed:
-    /// until then it calls their extents durable.
+    /// Failed large files whose temporary files may be removed once the log records that they
+    /// failed: until then the log calls their extents durable.
     discards: Staged<(Option<PeerNumber>, Work)>,
-    /// Files whose last extent became durable: they get their names once the log says so (A6).
+    /// Files whose last extent became durable: they get their names once the log records that (A6).
     finishes: Staged<PieceRef>,
     /// Pieces that peers could not write or name, and the peers that try next.
     untaken: RetryList,
     /// Pages with pieces of lost peers whose log is to be read once its records are committed.
     logs: Staged<u32>,
     log_ready: VecDeque<(u32, u64)>,
-    /// Large files of which lost peers had some in hand (B1).
+    /// Large files of which lost peers held extents (B1).
     late: BTreeSet<(WriterId, u32, u32)>,
     phase: Phase,
     /// The pages of the links or directories phase.
@@ -300,9 +300,9 @@ impl TransferMachine {
         self.advance();
     }
 
-    /// Handles failures in the log of a complete page, after a restart: one of a link or directory
-    /// is not counted again if it is repeated. `failed_bytes` are those of large files that failed,
-    /// and of what was refused, for the piece map.
+    /// Handles failures in the log of a complete page, after a restart: a repeated failure of a
+    /// link or directory is not counted again. `failed_bytes` are the bytes of failed large files,
+    /// and of refused entries, for the piece map.
     pub fn handle_known_failures(
         &mut self,
         page: u32,
@@ -377,7 +377,7 @@ impl TransferMachine {
         self.advance();
     }
 
-    /// Asserts what holds of pages and peers whenever the ledger is committed.
+    /// Asserts the relations of pages and peers whenever the ledger is committed.
     fn check(&self) {
         if !cfg!(debug_assertions) {
             return;
@@ -448,7 +448,7 @@ impl TransferMachine {
         totals
     }
 
-    /// Returns the piece map: what became of the bytes, in planned order, in so many buckets at
+    /// Returns the piece map: the states of the bytes, in planned order, in so many buckets at
     /// most. `found` bytes were found by the scan so far. Visits each page, and each piece of the
     /// open ones: some milliseconds for 10^9 files, so callers ask seldom.
     pub fn piece_map(&self, found: u64, buckets: usize) -> Vec<MapBucket> {
@@ -468,8 +468,8 @@ impl TransferMachine {
         pages
     }
 
-    /// Returns what became of each file of a page, by entry. All files of a closed page are done;
-    /// what failed in it, or in a pack, its log says.
+    /// Returns the result of each file of a page, by entry. All files of a closed page are done;
+    /// its log has the failures in it, and in its packs.
     pub fn file_shares(&self, page: &Page) -> BTreeMap<u32, ShareBytes> {
         if let Some(open) = self.open.get(page.number) {
             return open.ledger.file_shares(page);

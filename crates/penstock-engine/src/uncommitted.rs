@@ -1,9 +1,9 @@
 //! Data that a peer has written and no ledger has committed yet, kept for another controller (A7).
 //!
-//! Reports count with the controller that heard them; if it dies before its next commit, they are
-//! lost. A peer that shares a transfer therefore keeps its reports of written pieces until the
-//! controller says that it has committed them. The next controller takes them over as if its log
-//! had always contained them ([`crate::transfer::TransferMachine::handle_adopted`]).
+//! Reports count with the controller that received them. If that controller dies before its next
+//! commit, they are lost. A peer that shares a transfer therefore keeps its reports of written
+//! pieces until the controller confirms their commit. The next controller takes them over as if its
+//! log had always contained them ([`crate::transfer::TransferMachine::handle_adopted`]).
 //!
 //! Only reports of written pieces are kept. Names, links and directories are made again, which
 //! changes nothing that is there; durable data is synced once more.
@@ -17,7 +17,7 @@ use penstock_proto::task::Report;
 /// no commit comes.
 pub const KEPT_DIGESTS_MAX: usize = 1 << 20;
 
-/// The reports of one task that no commit has taken up.
+/// The reports of one task that no commit contains.
 #[derive(Debug, Default)]
 pub struct UncommittedReports {
     /// Written pieces, with the number of the batch that reported them.
@@ -54,7 +54,7 @@ impl UncommittedReports {
                     }
                     _ => false,
                 }),
-                // Only durable data is trusted any more (A4).
+                // From then on only durable data is trusted (A4).
                 Report::SyncFailed { .. } => self.clear(),
                 Report::Published { .. }
                 | Report::Synced { .. }

@@ -1,8 +1,8 @@
-//! The target peers of one run: the part that each takes, and what it may still write.
+//! The target peers of one run: the part that each takes, and the data that it may still write.
 //!
-//! A `WriterId` names a target peer in ledgers, markers and temporary names. The registry knows
-//! two facts of each: its state in this run, and what its process may still write of the work that
-//! it had. The second fact outlives the task, the run and the controller (B1, B3).
+//! A `WriterId` names a target peer in ledgers, markers and temporary names. The registry knows two
+//! facts of each: its state in this run, and the part of its work that its process may still write.
+//! The second fact outlives the task, the run and the controller (B1, B3).
 //!
 //! ```text
 //! state in the run
@@ -29,22 +29,22 @@
 //!     any other, in Starting ────▶ Ended     handle_unused: its earlier work is over
 //! ```
 //!
-//! What holds between the two, and is asserted after each change:
+//! These relations of the two facts are asserted after each change:
 //!
 //! - A peer that is *Working* is *Active*. A peer that is *Absent* or *Starting* is not.
 //! - A number belongs to one peer, for as long as that peer is not *Absent*.
 //! - The record in the journal names no writer that may hold a grant: it names *Settled*, *Ended*
 //!   and *Lapsed* writers only. A later attempt waits for all others (B3).
 //!
-//! The registry gives out no work and renews no grant: `transfer` does. It says which peers to
-//! invite, drain, call back and name, and for how long a peer is left alone after a failure.
+//! The registry hands out no work and renews no grant: `transfer` does. The registry decides which
+//! peers to invite, drain, call back and name, and for how long a failed peer is not asked.
 //!
 //! | module | has |
 //! |---|---|
 //! | `peer` | the states of one peer |
 //! | `registry` | all peers, and the transitions |
 //! | `record` | the record for later runs |
-//! | `retry` | the time for which a peer is left alone |
+//! | `retry` | the time for which a failed peer is not asked |
 //! | `calls` | peers that may write late |
 //! | `hangs` | peers whose stores hang |
 

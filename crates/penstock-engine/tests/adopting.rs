@@ -93,9 +93,9 @@ fn a7_what_was_written_for_another_controller_is_not_fetched_again() {
     assert_eq!(machine.totals().bytes_resumed, MIB + 10);
 }
 
-/// A7: the controller waits for a peer that reports nothing, for it was restarted or its report was
-/// lost. It waits only a moment where files are the peer's own, and as long as the peer may write
-/// where they are not.
+/// A7: the controller waits for a peer that reports nothing, as after a restart of the peer or the
+/// loss of its report. The wait is short if the files are the peer's own. Otherwise the controller
+/// waits as long as the peer may write.
 #[test]
 fn a7_a_peer_that_tells_nothing_keeps_nobody_waiting() {
     let mut machine = new_controller();

@@ -127,7 +127,7 @@ fn a9_a_sync_covers_only_the_writing_before_it() {
 }
 
 /// B1: leftovers of later attempts at a file are searched for at the end as well, when no page is
-/// open any more.
+/// open.
 #[test]
 fn b1_attempts_at_files_of_closed_pages_are_remembered() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
@@ -147,8 +147,8 @@ fn b1_attempts_at_files_of_closed_pages_are_remembered() {
     assert_eq!((machine.standing(PEER).0, machine.generation_max()), (0, 1));
 }
 
-/// A4: data that a failed sync lost is handed out again only once the log says that it is missing.
-/// The pieces that an earlier run wrote are missing as well, checked or not.
+/// A4: data that a failed sync lost is handed out again only once the log records that it is
+/// missing. The pieces that an earlier run wrote are missing as well, checked or not.
 #[test]
 fn a4_a_failed_sync_is_in_the_log_before_anything_is_fetched_again() {
     let earlier = JournalRecord::Written {
@@ -185,7 +185,7 @@ fn a_lost_peer_leaves_nothing_waiting_for_it() {
     assert!(matches!(machine.poll_work(PEER, u64::MAX, NOW).work[..], [Work::Fetch { .. }]));
 }
 
-/// E3: the only file in the window is begun anew rather than put aside behind itself.
+/// E3: the only file in the window is started again rather than put aside behind itself.
 #[test]
 fn e3_a_file_does_not_wait_for_itself() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
@@ -220,7 +220,7 @@ fn a6_a_named_file_is_not_lost() {
     assert_eq!(machine.totals().files, 1);
 }
 
-/// Promise (d): a failed file's temporary file is removed once the log says that it failed, and
+/// Promise (d): a failed file's temporary file is removed once the log records that it failed, and
 /// after a restart once more.
 #[test]
 fn a_failed_file_is_discarded_when_that_is_committed() {
@@ -247,7 +247,7 @@ fn a_failed_file_is_discarded_when_that_is_committed() {
 }
 
 /// Promise (c): files and failures are counted the same before and after a restart, and a failed
-/// sync takes back exactly what it counted.
+/// sync subtracts exactly the files that it counted.
 #[test]
 fn counts_survive_restarts_and_failed_syncs() {
     let page = page_of(&[10, 10, 2 * MIB]);
@@ -323,7 +323,7 @@ fn a_link_that_fails_again_is_counted_once() {
     assert_eq!(machine.totals().failures, 1);
 }
 
-/// Promise (c), A2: nothing of a compared page is handed out before the log says how it was cut,
+/// Promise (c), A2: nothing of a compared page is handed out before the log records how it was cut,
 /// and a restart cuts it in the same way.
 #[test]
 fn c_a_compared_page_is_cut_the_same_after_a_restart() {
@@ -372,8 +372,8 @@ fn sums_of(machine: &TransferMachine, found: u64) -> ([u64; SHARES], u64) {
     })
 }
 
-/// Promise: the piece map has each byte once, with what became of it, while the ledger changes; a
-/// file has the share of its pieces.
+/// Promise: the piece map has each byte once, with its state, while the ledger changes; a file has
+/// the share of its pieces.
 #[test]
 fn a_piece_map_follows_the_ledger() {
     let sizes = [2 * MIB, 10, MIB / 2];
@@ -417,8 +417,8 @@ fn a_piece_map_follows_the_ledger() {
     assert_eq!(sums.collect::<Vec<_>>(), sizes, "each file has its bytes once");
 }
 
-/// Promise: a page that an earlier run has closed is in the map with what its head says, and with
-/// the bytes that its log calls failed, before those that are left: there are none once all pages
+/// Promise: a page that an earlier run has closed is in the map with the sums of its head, and with
+/// the failed bytes of its log. Bytes in no page come after them, and there are none once all pages
 /// are known.
 #[test]
 fn a_closed_page_is_in_the_piece_map() {
@@ -527,7 +527,8 @@ fn newer_versions_are_in_the_piece_map_once() {
     assert_eq!(end.iter().sum::<u64>(), total, "a byte is failed, left, or counted twice");
 }
 
-/// Promise: a page whose log is doubted is in the piece map without what later pages replace.
+/// Promise: a page whose log is doubted is in the piece map without the entries that later pages
+/// replace.
 #[test]
 fn a_doubted_page_is_without_what_was_replaced() {
     let sizes = [2 * MIB, 2 * MIB, 3 * MIB, 10];

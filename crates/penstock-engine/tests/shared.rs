@@ -1,4 +1,4 @@
-//! One transfer that several target peers share: rights to write, and pieces after a peer's end.
+//! A transfer that several target peers share: rights to write, and pieces after a peer's end.
 
 mod common;
 
@@ -98,7 +98,7 @@ fn fetched(work: &[Work]) -> BTreeSet<u32> {
     work.iter().filter_map(piece).collect()
 }
 
-/// B3: a piece that a peer has given back may be another's since: further reports of the peer on it
+/// B3: a returned piece may belong to another peer by now: further reports of the first peer on it
 /// do not count.
 #[test]
 fn b3_what_nobody_has_in_hand_nobody_has_written() {
@@ -110,8 +110,8 @@ fn b3_what_nobody_has_in_hand_nobody_has_written() {
     assert_eq!(fetched(&machine.poll_work(B, ALL, second(1)).work), BTreeSet::from([0]));
 }
 
-/// B4, promise (d): work in hand of a silent peer is given to no other until its grant has lapsed
-/// with the margin, and then to another at once. Later reports of the peer do not count.
+/// B4, promise (d): no other peer gets the work of a silent peer until its grant has lapsed with
+/// the margin; then another gets it at once. Later reports of the peer do not count.
 #[test]
 fn b4_a_lapsed_peer_loses_what_it_has_in_hand() {
     let mut machine = machine_of(&[10, 10]);
@@ -224,9 +224,8 @@ fn a2_after_a_restart_the_writer_believes_what_it_wrote() {
     assert!(matches!(work[..], [Work::Recheck { doubt: false, .. }]), "{work:?}");
 }
 
-/// B1: the work in hand of a writer that stays away, under an earlier controller, is unknown: each
-/// file that was begun and has no name is checked again in the end. A writer that comes back has
-/// ended its work.
+/// B1: the work that an absent writer held under an earlier controller is unknown. Each file that
+/// was begun and has no name is checked again in the end. A writer that returns has ended its work.
 #[test]
 fn b1_files_of_a_writer_that_stays_away_may_be_written_late() {
     let sizes = [2 * MIB, 2 * MIB, 10];
@@ -308,7 +307,7 @@ fn b1_one_peer_makes_a_file_before_others_open_it() {
 }
 
 /// Promise (f): pieces that a slow peer has not begun go to an idle one, at once and without a
-/// commit, and are never handed out while the slow one has them (B3).
+/// commit. They are never handed out while the slow peer has them (B3).
 #[test]
 fn b3_a_slow_peer_gives_back_what_it_has_not_begun() {
     let mut machine = machine_of(&[512 * 1024; 16]);
@@ -323,8 +322,8 @@ fn b3_a_slow_peer_gives_back_what_it_has_not_begun() {
     assert_eq!(fetched(&work), (8..16).collect());
 }
 
-/// Promise: a draining peer gets nothing new, gives back what it has not begun, and leaves nothing
-/// behind when all that it wrote is durable.
+/// Promise: a draining peer gets no new work, returns the pieces that it has not begun, and has no
+/// unfinished work when all its writes are durable.
 #[test]
 fn a_drained_peer_leaves_nothing_behind() {
     let mut machine = machine_of(&[10, 10, 10]);
@@ -365,7 +364,7 @@ fn unnamed(piece: PieceRef, errno: u16) -> Report {
 }
 
 /// A11: a piece that one peer cannot write, or name, goes to one that has not failed at it, if the
-/// failure may pass. That happens when the first has ended its work on it (B3) and the log says
+/// failure may pass. That happens when the first has ended its work on it (B3) and the log records
 /// that it is missing. It has failed only if the other cannot either, or if the failure cannot
 /// pass.
 #[test]
@@ -427,9 +426,9 @@ fn a11_an_extent_that_one_peer_cannot_write_is_anothers() {
     assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Write, EACCES)[0])]);
 }
 
-/// A11: a piece that one peer could not write is not that peer's before the other has tried,
-/// however it comes to be missing again: not as a neighbour of another extent, and not when the
-/// other gives it back unbegun.
+/// A11: a peer that could not write a piece does not get it again before the other has tried. That
+/// holds for any reason why the piece is missing again: as a neighbour of another extent, or after
+/// the other peer returned it unbegun.
 #[test]
 fn a11_what_one_peer_could_not_write_does_not_come_back_to_it() {
     let mut machine = machine_of(&[4 * MIB]);
@@ -471,8 +470,8 @@ fn a4_an_extent_that_cannot_be_synced_fails_at_once() {
     );
 }
 
-/// A11: a large file that one peer cannot give its name keeps its extents, and gets it from
-/// another. Where all have failed for good, the file has failed with the last failure.
+/// A11: a large file that one peer cannot name keeps its extents, and another peer names it. If all
+/// peers have failed for good, the file fails with the last failure.
 #[test]
 fn a11_a_file_that_one_peer_cannot_name_is_named_by_another() {
     let finishes = |work: &[Work]| matches!(work, [Work::Finish { generation: 0, .. }]);
@@ -651,7 +650,7 @@ fn b5_directories_go_on_when_their_peer_leaves_without_a_loss() {
     assert_eq!(machine.phase(), Phase::Done);
 }
 
-/// Work in hand of a peer of the property test, and its writes.
+/// Work of a peer of the property test, and its writes.
 #[derive(Debug, Default)]
 struct Holder {
     in_hand: BTreeMap<PieceRef, u32>,
@@ -821,8 +820,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// B3, promises (c) and (d): whatever happens to several peers, no piece is ever in the hands
-    /// of two, and with a fresh one everything comes to its end, each file once.
+    /// B3, promises (c) and (d): after any events of several peers, no two peers ever hold one
+    /// piece, and with a fresh peer the transfer ends, each file once.
     #[test]
     fn b3_whatever_happens_no_piece_is_given_to_two(
         sizes in proptest::collection::vec(

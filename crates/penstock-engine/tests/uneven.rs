@@ -31,7 +31,7 @@ struct Peer {
     /// Pieces, and the rest of each; those at the front are begun.
     in_hand: VecDeque<(PieceRef, u32, u64)>,
     brought: u64,
-    /// Time at which it had something in hand last, in ms.
+    /// Time at which the peer last had work, in ms.
     busy: u64,
 }
 
@@ -58,7 +58,7 @@ impl Peer {
         reports
     }
 
-    /// Gives back pieces for which it has not asked.
+    /// Returns pieces to the controller for which the peer has not asked the source.
     fn give_back(&mut self, bytes: u64) -> Vec<Report> {
         let (mut given, mut reports) = (0, Vec::new());
         while given < bytes

@@ -1,4 +1,5 @@
-//! Target peers of a run: who takes part, who is left alone, and who may still write.
+//! Target peers of a run: those that take part, those that are not asked for a while, and those
+//! that may still write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -38,8 +39,8 @@ fn invites(registry: &Registry, peer: &PresentPeer, now: Instant) -> bool {
     registry.may_invite(peer, true, ROOM, now)
 }
 
-/// Promise: a peer that failed is left alone for a time that doubles up to a bound; another
-/// process of it is tried at once, and one whose error does not pass is tried only then.
+/// Promise: a failed peer is not asked for a time that doubles up to a bound. A new process of the
+/// peer is tried at once, and a peer whose error does not pass is tried only then.
 #[test]
 fn a_failure_costs_a_growing_wait() {
     let mut registry = Registry::default();
@@ -69,8 +70,9 @@ fn a_failure_costs_a_growing_wait() {
     assert_eq!(registry.failures().map(|(writer, _)| writer.0).collect::<Vec<_>>(), [2]);
 }
 
-/// Promise: peers that were there when the run began are no event when they join, and others are;
-/// a run with room for fewer peers lets those go that came last, and draining ones before.
+/// Promise: peers that were present when the run began cause no event when they join, and others
+/// do. A run with room for fewer peers releases draining ones first, and then those that joined
+/// last.
 #[test]
 fn who_joins_and_who_goes() {
     let mut registry = Registry::default();
@@ -156,8 +158,8 @@ fn b1_who_may_write_late_is_called_back() {
     assert!(!registry.poll_calls(&late, &both, ROOM, second(2)));
 }
 
-/// B4: nobody waits for the own peer of the last controller, but its late writes are looked for;
-/// the one of this host has ended with its process.
+/// B4: no run waits for the own peer of the last controller, but its late writes are looked for.
+/// The writer of this host has ended with its process.
 #[test]
 fn b4_the_own_peer_of_the_last_controller_is_not_waited_for() {
     let last = WriterStanding { own: Some(WriterId(7)), epoch: 3, settled: BTreeSet::new() };
@@ -177,7 +179,7 @@ fn b4_the_own_peer_of_the_last_controller_is_not_waited_for() {
     assert_eq!(registry.record().own, Some(WriterId(7)));
 }
 
-/// What is true of one writer, beside what the registry and the journal say.
+/// The true state of one writer, beside the records of the registry and the journal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Truth {
     process: u64,
@@ -227,12 +229,12 @@ impl World {
         present
     }
 
-    /// Another controller, or another attempt of this one, begins with what the journal has.
+    /// Starts another controller, or another attempt of this one, from the records of the journal.
     fn take_over(&mut self) {
         let before = self.journal.clone();
         if self.rng.random_bool(0.5) {
             self.epoch += 1;
-            // The tenure of the last controller is over, and so is the right of its own peer; the
+            // The tenure of the last controller is over, and so is the right of its own peer. The
             // own peer of this host runs in this process, or has ended with it.
             if let Some(own) = before.own {
                 self.truth.get_mut(&own).unwrap().holds_grant = false;
@@ -302,7 +304,7 @@ impl World {
                 }
             }
             16 => {
-                // The machine of the transfer says when all of their grants are over.
+                // The machine of the transfer reports when all of their grants are over.
                 for writer in self.registry.awaited().collect::<Vec<_>>() {
                     let truth = self.truth.get_mut(&writer).unwrap();
                     (truth.holds_grant, truth.may_write_late) = (false, true);
@@ -323,7 +325,7 @@ impl World {
         }
     }
 
-    /// The run ends in order, with threads left behind perhaps.
+    /// Ends the run in order, perhaps with threads left behind.
     fn stop(&mut self) {
         for (writer, number) in self.numbers(|state| matches!(state, PeerState::Working { .. })) {
             let is_ended = self.rng.random_bool(0.7);
@@ -342,7 +344,7 @@ impl World {
         self.registry.handle_joined(number, writer == self.own);
         if *self.registry.record() != self.journal {
             if self.rng.random_bool(0.1) {
-                // It dies before the record is written: the peer has got no work.
+                // The controller dies before the record is written: the peer has received no work.
                 self.truth.get_mut(&writer).unwrap().holds_grant = false;
                 return self.take_over();
             }
@@ -380,8 +382,8 @@ impl World {
         }
     }
 
-    /// The record never calls a writer settled that may hold a grant; nobody is called heard that
-    /// may write late.
+    /// Checks the record: no writer that may hold a grant is *settled*, and none that may write
+    /// late counts as heard.
     fn check(&self) {
         for (writer, truth) in &self.truth {
             if truth.holds_grant {
@@ -394,7 +396,7 @@ impl World {
 }
 
 /// B3: for any history of joins, losses, ends and crashes of controllers, a run waits for each
-/// writer that may hold a grant, and the record never says otherwise.
+/// writer that may hold a grant, and the record never contradicts that.
 #[test]
 fn b3_no_writer_that_may_write_is_taken_for_settled() {
     for seed in 0..300 {

@@ -60,8 +60,8 @@ impl Course {
         Some(order)
     }
 
-    /// Handles the answer of a peer to the last order. `succeeded` is false if it could not do what
-    /// was ordered, or is lost.
+    /// Handles the answer of a peer to the last order. `succeeded` is false if the peer could not
+    /// carry the order out, or is lost.
     pub fn handle_answer(&mut self, peer: usize, succeeded: bool) {
         self.has_failed |= !succeeded;
         if let Some(answered) = self.answered.get_mut(peer) {

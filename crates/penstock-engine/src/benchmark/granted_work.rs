@@ -17,11 +17,11 @@ struct LargeFile {
     open: u32,
     /// Epoch of the last of those that are written.
     epoch: u64,
-    /// The piece that stands for its name, once all extents are granted.
+    /// The piece that names the file, once all extents are granted.
     finish: Option<PieceRef>,
 }
 
-/// What was done in a step.
+/// Counts of the files that a step processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {
     /// Bytes of payload.

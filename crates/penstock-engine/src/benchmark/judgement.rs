@@ -1,4 +1,5 @@
-//! The worth of a measurement: what it was too short for, and how long it stays true.
+//! The worth of a measurement: marks of a step that was too short, and the time for which a result
+//! holds.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const SECONDS_MIN: f64 = 5.0;
 const UNITS_MIN: u64 = 16;
 /// Multiple of a host's memory from which on its cache cannot hold the files.
 const MEMORY_MULTIPLE: u64 = 2;
-/// Largest share of a sample that may still be cached after the cache was given up.
+/// Largest share of a sample that may still be cached after the cache was dropped.
 const CACHED_SHARE_MAX: f64 = 0.02;
 
 /// The facts of a step that decide on its marks.
@@ -44,8 +45,8 @@ pub fn marks(of: &Measured) -> Vec<BenchmarkMark> {
     short.into_iter().chain(is_cached.then_some(BenchmarkMark::Cached)).collect()
 }
 
-/// Returns the state of a cache. `dropped` says that the host gave up all its caches; `cached` is
-/// the share of a sample that is cached all the same, if that can be known.
+/// Returns the state of a cache. `dropped` is true if the host dropped all its caches; `cached` is
+/// the share of a sample that is still cached, if that is known.
 pub fn cache_state(dropped: bool, cached: Option<f64>) -> CacheState {
     match cached {
         Some(share) if share > CACHED_SHARE_MAX => CacheState::Unknown,
@@ -55,10 +56,10 @@ pub fn cache_state(dropped: bool, cached: Option<f64>) -> CacheState {
     }
 }
 
-/// The reason why a kept result is not true any more.
+/// The reason why a stored result no longer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
-    /// It is older than [`RESULT_AGE_MAX`].
+    /// The result is older than [`RESULT_AGE_MAX`].
     Old,
     /// The store is on another file system now.
     OtherFileSystem,
@@ -90,7 +91,7 @@ mod tests {
         memory_bytes: 8 * GIB,
     };
 
-    /// Promise: a step that was over too soon says so, whatever made it short.
+    /// Promise: a step that was too short is marked, whatever the cause.
     #[test]
     fn short_steps_are_marked() {
         assert!(marks(&LONG).is_empty());
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(marks(&Measured { units: 63, ..LONG }), [BenchmarkMark::Short]);
     }
 
-    /// Promise: what a cache may have answered is never shown as the rate of the storage.
+    /// Promise: reads that a cache may have answered are never shown as the rate of the storage.
     #[test]
     fn cached_reads_are_marked() {
         let unknown = Measured { cache: Some(CacheState::Unknown), ..LONG };

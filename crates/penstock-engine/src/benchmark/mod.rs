@@ -5,11 +5,11 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | `plan` | the steps, the number of files of each, and whether there is room |
+//! | `plan` | the steps, the number of files of each, and the room that they need |
 //! | `course` | the step that all peers begin together, and the end after a failure |
 //! | `granted_work` | the files whose bytes are written, and the moment when all are durable |
-//! | `judgement` | marks of a measurement, and whether a kept result is still true |
-//! | `passes` | the passes of a step over its files, and what they did together |
+//! | `judgement` | marks of a measurement, and the validity of a stored result |
+//! | `passes` | the passes of a step over its files, and the sums of their work |
 //! | `summary` | the rates of a step, and the median of its repeats |
 
 mod course;

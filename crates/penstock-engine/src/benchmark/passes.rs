@@ -1,10 +1,10 @@
 //! The passes of a step over its files.
 //!
-//! A fast store is done with a set of files before the time of a step is over, and a short time
-//! says little. The step then goes through a set again, from the barrier on, and its times are
+//! A fast store finishes a set of files before the time of a step is over, and a short time is a
+//! poor measure. The step then processes the set again, from the barrier on, and its times are
 //! sums.
 //!
-//! May not: count the time between two passes, in which caches are given up.
+//! May not: count the time between two passes, in which caches are dropped.
 
 use super::summary::StepTimes;
 
@@ -36,7 +36,7 @@ impl Passes {
         self.count
     }
 
-    /// Returns what all passes did, and their times.
+    /// Returns the work of all passes, and their times.
     pub fn sum(&self) -> StepTimes {
         self.sum
     }

@@ -1,4 +1,4 @@
-//! The steps of a benchmark, from what is asked for and the room there is.
+//! The steps of a benchmark, from the request and the free space.
 
 use penstock_proto::benchmark::BenchmarkOperation;
 use penstock_proto::units::{GIB, KIB, MIB};
@@ -14,10 +14,10 @@ const FILE_BYTES_MIN: u64 = 4 * KIB;
 /// Room that must be free, as a multiple of the budget: numerator and denominator.
 const ROOM: (u64, u64) = (6, 5);
 /// Share of the free bytes, and of the files that can still be made, that is used unless a request
-/// says another: one part of so many.
+/// sets another: one part of so many.
 const SHARE: u64 = 20;
 
-/// What a benchmark is to measure.
+/// The measurements that a benchmark is asked for.
 #[derive(Clone, Debug)]
 pub struct PlanRequest<'a> {
     /// Measure writing.
@@ -122,7 +122,7 @@ impl BenchmarkPlan {
     }
 }
 
-/// Returns the budget that is used unless a request says another: a twentieth of the free bytes.
+/// Returns the budget that is used unless a request sets another: a twentieth of the free bytes.
 pub fn default_budget(free_bytes: u64) -> u64 {
     free_bytes / SHARE
 }
@@ -149,8 +149,8 @@ mod tests {
         }
     }
 
-    /// Promise: what the peers write together at any time fits the budget, and each repeat has the
-    /// same steps in the same order.
+    /// Promise: the files of all peers at any time fit the budget, and each repeat has the same
+    /// steps in the same order.
     #[test]
     fn steps_fit_the_budget() {
         let plan = BenchmarkPlan::new(&request(&[MIB, 4 * KIB, GIB], 64 * MIB)).unwrap();

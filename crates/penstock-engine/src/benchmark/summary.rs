@@ -1,9 +1,9 @@
 //! Rates of the steps of a benchmark, and of their repeats.
 //!
-//! All peers began together, so a rate is what they did together in the time of the last of them: a
-//! slow one counts. Of repeats the median is shown with both ends; no repeat is left out.
+//! All peers start together, so a rate is the work of all in the time of the last of them: a slow
+//! peer counts. Of repeats the median is shown with both ends; no repeat is left out.
 
-/// What one peer did in a step, with times since its begin.
+/// The work of one peer in a step, with times since the step began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PeerTimes {
     /// Bytes of payload.
@@ -16,7 +16,7 @@ pub struct PeerTimes {
     pub durable_s: f64,
 }
 
-/// What all peers did in a step.
+/// The work of all peers in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
     /// Bytes of payload.
@@ -32,7 +32,7 @@ pub struct StepTimes {
 }
 
 impl StepTimes {
-    /// Puts the peers of a step together; zeros if there are none.
+    /// Merges the times of the peers of a step; zeros if there are none.
     pub fn of(peers: &[PeerTimes]) -> Self {
         let first = peers.iter().map(|peer| peer.done_s).reduce(f64::min).unwrap_or(0.0);
         let last = |time: fn(&PeerTimes) -> f64| peers.iter().map(time).fold(0.0, f64::max);

@@ -1,6 +1,6 @@
 //! The cause that limits the rate of a transfer, from the time that threads spend on each activity.
 //!
-//! The lanes of the target tell where to look first, since each of them either works or waits:
+//! The activity of the target's lanes is examined first, since each lane either works or waits:
 //!
 //! ```text
 //! sleeps under a limit            → the limit
@@ -10,15 +10,15 @@
 //! opens, compares, writes         → the target
 //! ```
 //!
-//! Of a wait for bytes the source accounts for the part in which its lanes read, hash and seal; the
-//! rest is the network, whether it takes no more bytes or a round trip passes. A side whose threads
-//! use, or wait for, nearly all of its processors is limited by these, whatever its threads do
-//! meanwhile. The exception is the work per file: more processors would only hide it.
+//! A wait for bytes has two parts. The source accounts for the time in which its lanes read, hash
+//! and seal. The rest is the network: its capacity, or a round trip. A side whose threads use, or
+//! wait for, nearly all of its processors is limited by these, whatever else the threads do. The
+//! exception is the work per file: more processors would only hide it.
 //!
-//! Peers are looked at one by one ([`peers::PeerWindow`]) for the processors of those that still
-//! work, and for one that stands out.
+//! Peers are examined one by one ([`peers::PeerWindow`]) for the processors of those that still
+//! work, and for one that is clearly slower.
 //!
-//! Lanes that have nothing to do while others work, or that wait for a buffer, tell nothing.
+//! Lanes that are idle while others work, or that wait for a buffer, are not counted.
 
 pub mod peers;
 
@@ -48,7 +48,7 @@ const SATURATED: f64 = 0.75;
 pub struct SideTime {
     /// Time of its lanes.
     pub lanes: TimeUse,
-    /// Time of the threads that make durable and name what lanes have written; none at a source.
+    /// Time of the threads that sync and name the files of lanes; none at a source.
     pub publishers: TimeUse,
     /// Processors that its peers may use, of those that work now; 0 if that is not known.
     pub cores: u32,
@@ -119,8 +119,8 @@ pub struct Cause {
     pub share: f64,
 }
 
-/// Finds what limited a transfer within `elapsed`, in which both sides spent `crews`. Returns
-/// `None` if lanes have accounted for next to no time.
+/// Finds the cause that limited a transfer within `elapsed`, in which both sides spent `crews`.
+/// Returns `None` if lanes have accounted for next to no time.
 pub fn find(crews: &SideTimes, elapsed: Duration, supply: Supply) -> Option<Cause> {
     Diagnosis { crews, elapsed, supply }.find()
 }
@@ -142,7 +142,7 @@ impl Diagnosis<'_> {
     fn find(&self) -> Option<Cause> {
         let lanes = &self.crews.target.lanes;
         let local = self.crews.source.filter(|_| self.crews.is_local).unwrap_or_default().lanes;
-        // While more is to come, what is written becomes durable beside the wait for it.
+        // While more bytes are expected, written data becomes durable during the wait.
         let (supply, disk) = match self.supply {
             Supply::Whole => (lanes[WaitGrant], lanes[WaitDisk]),
             _ => (lanes.of(&[WaitGrant, WaitDisk]), 0),
@@ -291,8 +291,8 @@ pub struct BottleneckWindow {
     /// Sums at some moments, oldest first.
     samples: VecDeque<(Instant, SideTimes)>,
     found: Option<Cause>,
-    /// The last sums that are counted in `tally`. Lanes account for a long wait at its end, so what
-    /// tells nothing yet is counted with what follows.
+    /// The last sums that are counted in `tally`. Lanes account for a long wait at its end, so a
+    /// period without figures is counted with the next one.
     counted: Option<(Instant, SideTimes)>,
     /// Each cause that was found between two samples, with its mean share, and for how long.
     tally: Vec<(Cause, Duration)>,
@@ -368,7 +368,7 @@ mod tests {
         SideTime { lanes: time(lanes), publishers: TimeUse::default(), cores }
     }
 
-    /// Sites of eight processors each, and two lanes.
+    /// Returns the times of two sites of eight processors each, and two lanes.
     fn between(source: &[(Activity, u64)], target: &[(Activity, u64)]) -> SideTimes {
         SideTimes { source: Some(crew(8, source)), target: crew(8, target), is_local: false }
     }
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(found(&one), (Code::Write, Some(Side::Target)));
     }
 
-    /// Promise: a network is named whether it takes no more bytes or only takes its time.
+    /// Promise: the network is named if it is full, and also if it is only slow to answer.
     #[test]
     fn a_slow_link() {
         let target = [(WaitSource, 12_000), (Receive, 6_500), (Open, 300), (Write, 600)];
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(found(&names), (Code::Metadata, Some(Side::Target)));
     }
 
-    /// Promise: a limit is named, whatever else takes time.
+    /// Promise: a limit is named, whatever other work costs time.
     #[test]
     fn a_limit() {
         let source = [(Read, 400), (Send, 15_000), (WaitTarget, 3_000)];
@@ -538,8 +538,7 @@ mod tests {
         assert_eq!(found(&local), (Code::Limit, None));
     }
 
-    /// Promise: lanes without work show why there is none; the scan is blamed only while there is
-    /// one.
+    /// Promise: lanes without work show the reason; the scan is blamed only while it runs.
     #[test]
     fn a_lack_of_work() {
         let crews = between(&[(WaitTarget, 20_000)], &[(WaitGrant, 18_000), (WaitSource, 1_000)]);

@@ -1,7 +1,7 @@
 //! The peers of one side, one by one: those that work now, and one that stands out.
 //!
-//! The sums of a side keep the time of peers that have left, and do not tell one slow peer from
-//! four that are a little slow.
+//! The sums of a side keep the time of peers that have left, and do not distinguish one slow peer
+//! from four that are a little slow.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,14 +48,14 @@ impl PeerWindow {
         })
     }
 
-    /// Returns whether a peer has accounted for any time within the window. One that has left has
-    /// not, nor has one that hangs.
+    /// Returns whether a peer has accounted for any time within the window. A peer that has left,
+    /// or that hangs, has not.
     pub fn works(&self, peer: &str) -> bool {
         self.times().any(|(name, time)| name == peer && time.accounted() > 0)
     }
 
-    /// Returns the peer of which a cause takes a clearly greater part of the time than of all
-    /// others; `None` if there is none, or only one peer, or the cause is not the work of a side.
+    /// Returns the peer whose time a cause takes to a clearly greater part than that of all others.
+    /// `None` if there is no such peer, or only one peer, or the cause is not the work of a side.
     pub fn standout(&self, code: BottleneckCode) -> Option<&str> {
         let work = work_of(code)?;
         let shares = self.times().filter(|(_, time)| time.accounted() >= LEAST);
@@ -98,8 +98,8 @@ mod tests {
         times.iter().map(of).collect()
     }
 
-    /// Promise: a peer that writes for most of its time is named where the others do not, and none
-    /// is where all do, or nobody, or where there is one peer only.
+    /// Promise: a peer that writes for most of its time is named if the others do not. No peer is
+    /// named if all do, or none, or if there is only one peer.
     #[test]
     fn one_slow_peer_is_named() {
         use Activity::Write;
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(late, None, "too little is known of the other one");
     }
 
-    /// Promise: the past does not count: a peer that was slow is not named any more, and one that
-    /// has left does not work.
+    /// Promise: the past does not count: a peer that was slow is no longer named, and one that has
+    /// left does not work.
     #[test]
     fn the_past_does_not_count() {
         use Activity::Write;

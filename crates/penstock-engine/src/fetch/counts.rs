@@ -19,10 +19,10 @@ impl ResentBytes {
 /// Requests of a fetch machine now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchCounts {
-    /// Those that no lane has asked for.
+    /// Requests that no lane has sent.
     pub queued: usize,
-    /// Those that failed and wait for another attempt.
+    /// Requests that failed and wait for another attempt.
     pub retrying: usize,
-    /// Those that a lane has asked for and not received.
+    /// Requests that a lane has sent, and whose answers it has not received.
     pub asked: usize,
 }

@@ -27,7 +27,7 @@ const UNKNOWN: Duration = Duration::from_millis(1500);
 const RESTS: Duration = Duration::from_secs(10);
 
 impl FetchMachine {
-    /// Sets whether more was wanted at this moment than the controller had to give.
+    /// Sets whether this peer wanted more work at this moment than the controller had.
     pub fn handle_dry(&mut self, now: Instant, dry: bool) {
         if dry {
             self.dry.get_or_insert(now);
@@ -241,7 +241,7 @@ mod tests {
             }
         }
 
-        /// One step; false at the end.
+        /// Runs one step; returns false at the end.
         fn step(&mut self) -> bool {
             self.now = self.now.plus(STEP);
             self.grant();
@@ -271,9 +271,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
-        /// Issue 5: a slow path beside a fast one, near or far, carries what it can all the while,
-        /// and both together lose less than 1.5 s against paths that are always full. Of 600 random
-        /// cases the worst lost 1.0 s, and carried 0.97 of what its slow path could.
+        /// Issue 5: a slow path beside a fast one, near or far, carries as much as it can all the
+        /// time. Both together lose less than 1.5 s against paths that are always full. Of 600
+        /// random cases the worst lost 1.0 s, and carried 0.97 of its slow path's capacity.
         #[test]
         fn a_slow_path_carries_its_share_and_holds_up_no_end(
             fast in 10.0..60.0f64, times in 1.0..50.0f64, far in any::<bool>(), lanes in 1..9usize,
@@ -316,7 +316,7 @@ mod tests {
         }
         world.machine.handle_dry(world.now, true);
         let slow = *world.lanes.iter().find(|(_, (path, _))| *path == 0).unwrap().0;
-        // The slow one has done what it was asked, and the fast one asks for nothing more.
+        // The slow lane has served its requests, and the fast one asks for no more.
         for (request, ..) in std::mem::take(&mut world.lanes.get_mut(&slow).unwrap().1) {
             let (number, bytes) = (request.request, request.item.bytes);
             world.machine.handle_answered(world.now, number, vec![], vec![], bytes);

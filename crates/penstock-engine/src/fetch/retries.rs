@@ -1,10 +1,10 @@
 //! Retries of failed entries, over another path first (A11).
 //!
 //! A peer of the source may have a bad disk, a mount that is half gone, or a view that is older
-//! than the scan's. Another peer may read what that one cannot. An entry that has failed over one
-//! path therefore waits for a path over which it was not tried, for as long as one carries. Only
-//! then are paths asked again that have failed. The machine does not know which paths lead to one
-//! peer: with more cards than attempts, all attempts may go to the same peer.
+//! than the scan's. Another peer may read files that this one cannot. An entry that has failed over
+//! one path therefore waits for a path over which it was not tried, for as long as one carries.
+//! Only then are paths asked again that have failed. The machine does not know which paths lead to
+//! one peer: with more cards than attempts, all attempts may go to the same peer.
 
 use std::collections::BTreeMap;
 
@@ -86,8 +86,8 @@ impl Retries {
     }
 
     /// Returns the key of an item that has failed over other paths and may be tried over `path`
-    /// now: another peer of the source may read what one cannot (A11). Passes over items that are
-    /// `blocked`.
+    /// now: another peer of the source may read a file that one cannot (A11). Passes over items
+    /// that are `blocked`.
     pub(super) fn due_over(
         &self,
         now: Instant,
@@ -131,7 +131,8 @@ pub(super) fn has_other(flows: &BTreeMap<PathId, Flow>, tried: &[PathId]) -> boo
 }
 
 /// Returns whether a failure may pass if the entry is tried again, perhaps `elsewhere`: one peer of
-/// the source may not see yet what another does. For failed writes at the target the error decides.
+/// the source may not see an entry yet that another does. For failed writes at the target the error
+/// decides.
 pub(super) fn may_pass(failure: &EntryFailure, elsewhere: bool) -> bool {
     match failure.phase {
         FailurePhase::Read | FailurePhase::Digest => true,
@@ -169,7 +170,7 @@ mod tests {
 
     const LANE: LaneId = LaneId(1);
 
-    /// A pack of ten files.
+    /// Returns a pack of ten files.
     fn pack() -> Item {
         Item {
             piece: PieceRef { page: 0, piece: 0 },
@@ -188,8 +189,8 @@ mod tests {
         EntryFailure { entry: 4, phase, errno: 5 }
     }
 
-    /// A machine with a lane over each of two paths, and a pack that it has asked for over the
-    /// first; the number of that request.
+    /// Returns a machine with a lane over each of two paths, and a pack that it has asked for over
+    /// the first; the number of that request.
     fn two_paths() -> (FetchMachine, u32) {
         let mut machine = FetchMachine::new();
         for (lane, path) in [(LANE, PathId(1)), (LaneId(2), PathId(2))] {
@@ -259,8 +260,8 @@ mod tests {
         assert!(machine.is_idle());
     }
 
-    /// A11: what the target did not take is tried again for as often if it may pass, and not if it
-    /// may not.
+    /// A11: an entry that the target rejected is retried as often if the reason may pass, and not
+    /// at all otherwise.
     #[test]
     fn a11_what_the_target_did_not_take_is_tried_again_if_that_may_pass() {
         const EMFILE: u16 = 24;

@@ -22,9 +22,9 @@ impl FetchMachine {
         }
     }
 
-    /// Handles a failed sync: forgets every piece in hand, for its written data may be lost as well
-    /// (A4). Returns those to which nothing is written any more; [`FetchMachine::take_returned`]
-    /// returns the others later.
+    /// Handles a failed sync: forgets every held piece, as its written data may be lost as well
+    /// (A4). Returns the pieces to which no lane writes; [`FetchMachine::take_returned`] returns
+    /// the others later.
     pub fn handle_sync_failed(&mut self) -> Vec<(PieceRef, u32)> {
         self.queue.clear();
         self.retries.clear();
@@ -56,10 +56,10 @@ impl FetchMachine {
         returned
     }
 
-    /// Takes pieces off the end of the queue, worth about `bytes`, of which nothing is asked for
-    /// and nothing has ever come, and forgets them. Returns them with the attempts at their files,
-    /// to be reported as returned. Keeps the first extent of a file whose temporary file is to be
-    /// made here: others wait for it.
+    /// Takes pieces off the end of the queue, worth about `bytes`, of which no byte was asked for
+    /// or received, and forgets them. Returns them with the attempts at their files, to be reported
+    /// as returned. Keeps the first extent of a file whose temporary file is to be made here:
+    /// others wait for it.
     pub fn take_back(&mut self, bytes: u64) -> Vec<(PieceRef, u32)> {
         let mut back = Vec::new();
         let mut given = 0;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     /// B2, B3: a piece that a dead lane had begun may be dirty in this host's cache, and would be
-    /// written late: it is not given back. A piece that was only asked for is.
+    /// written late: it is not returned. A piece that was only asked for is returned.
     #[test]
     fn b2_what_a_dead_lane_has_begun_is_not_given_back() {
         let mut machine = FetchMachine::new();
@@ -144,8 +144,9 @@ mod tests {
         assert_eq!(back.iter().map(|(piece, _)| piece.piece).collect::<Vec<_>>(), [1]);
     }
 
-    /// A4, B3: after a failed sync no piece in hand is believed, and all of them go back: those
-    /// that a lane still writes to when it has answered or ended, so that another may have them.
+    /// A4, B3: after a failed sync no held piece is trusted, and all are returned. Pieces to which
+    /// a lane still writes are returned when the lane has answered or ended, so that another peer
+    /// may have them.
     #[test]
     fn b3_after_a_failed_sync_what_is_still_written_goes_back_later() {
         let mut machine = FetchMachine::new();
@@ -170,8 +171,8 @@ mod tests {
         assert_eq!(machine.take_returned(), []);
     }
 
-    /// B3: a returned piece was never asked for, so that none of it is written here any more; and
-    /// the piece whose file is to be made here is kept.
+    /// B3: a returned piece was never asked for, so no byte of it is written here later; and the
+    /// piece whose file is to be made here is kept.
     #[test]
     fn b3_only_what_is_not_begun_is_given_back() {
         let mut machine = FetchMachine::new();
@@ -190,8 +191,8 @@ mod tests {
         machine.handle_granted(item(3, false));
         assert_eq!(back(&mut machine, u64::MAX), [3], "given again, it is new");
     }
-    /// Issue 5: where others could do it, a peer holds what it brings in a few seconds, and asks
-    /// for what it brings in a fraction of one; a fast one as much as if it were alone.
+    /// Issue 5: if others could do the work, a peer holds work of a few seconds, and asks for a
+    /// fraction of a second's. A fast peer asks for as much as if it were alone.
     #[test]
     fn nobody_holds_more_than_it_brings_in_a_few_seconds() {
         let held = |machine: &mut FetchMachine| {

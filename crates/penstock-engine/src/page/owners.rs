@@ -21,11 +21,11 @@ const RUN_BYTES: u64 = 64 * MIB;
 pub(crate) struct Gone {
     /// Pieces that are missing, as in the log.
     pub(crate) free: Vec<u32>,
-    /// Pieces that are missing once the log says so; finishes among them.
+    /// Pieces that are missing once the log records that; finishes among them.
     pub(crate) again: Vec<u32>,
     /// Pieces that are probably written: another peer is to check them, when the log was read.
     pub(crate) unread: Vec<u32>,
-    /// Entries of large files of which the peer had some in hand (B1).
+    /// Entries of large files of which the peer held extents (B1).
     pub(crate) late: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ impl PageLedger {
         self.pieces.get(piece as usize).map_or(0, Piece::worth)
     }
 
-    /// Takes the changes in the peers' work in hand since the last call.
+    /// Takes the changes in the peers' work since the last call.
     pub(crate) fn take_handed(&mut self) -> impl Iterator<Item = Handed> + '_ {
         self.handed.drain(..)
     }
@@ -89,8 +89,8 @@ impl PageLedger {
         self.large_of(piece).and_then(|file| file.maker).is_none_or(|maker| maker == peer)
     }
 
-    /// Handles a piece that was given back. A peer that was to make its file, and has none of it in
-    /// hand any more, has perhaps not made it.
+    /// Handles a returned piece. If the peer was to make its file, and holds no piece of it now,
+    /// the file may not exist.
     pub(super) fn note_unmade(&mut self, piece: u32) {
         let Some(Piece::Extent { entry, .. }) = self.pieces.get(piece as usize) else { return };
         let Some(file) = self.large.get_mut(entry).filter(|file| file.maker.is_some()) else {
@@ -127,7 +127,7 @@ impl PageLedger {
         begun.map(|(entry, _)| *entry)
     }
 
-    /// Returns whether this peer has pieces in hand, or written and not durable.
+    /// Returns whether this peer holds pieces, or has written pieces that are not durable.
     pub(crate) fn has_of(&self, peer: PeerNumber) -> bool {
         self.owners.contains(&peer)
     }
@@ -224,7 +224,7 @@ impl PageLedger {
         gone
     }
 
-    /// Gives files that this peer was to make another name: it may still make the old one (B1).
+    /// Renames files that this peer was to make: it may still make the old name (B1).
     fn begin_unmade(&mut self, peer: PeerNumber, gone: &mut Gone) {
         let its = self.large.iter().filter(|(_, file)| file.maker == Some(peer));
         let unmade: Vec<u32> = its.map(|(entry, _)| *entry).collect();

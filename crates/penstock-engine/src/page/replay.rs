@@ -179,9 +179,8 @@ impl PageLedger {
         }
     }
 
-    /// Returns what the committed log says of `pieces`, which a lost peer wrote or was checking.
-    /// For each these are the incarnation and the work to check it; pieces without a record come
-    /// separately.
+    /// Returns the committed records of `pieces`, which a lost peer wrote or was checking: for each
+    /// the incarnation and the work to check it. Pieces without a record are returned separately.
     pub(crate) fn read_again(
         &self,
         pieces: &BTreeSet<u32>,

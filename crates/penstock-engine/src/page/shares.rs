@@ -1,4 +1,4 @@
-//! What became of the bytes of a page, for the piece map.
+//! The states of the bytes of a page, for the piece map.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use penstock_proto::manifest::{EntryKind, Page};
 use super::{PageLedger, PieceState};
 use crate::slice::{Piece, travels_whole};
 
-/// What became of bytes.
+/// The state of a byte of the data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// At the target, on stable storage; or at the target before, and unchanged.
@@ -16,7 +16,7 @@ pub enum Share {
     Written,
     /// In the hands of a peer: it fetches them, or is to.
     InHand,
-    /// Missing again after a peer had them: given back, lost, damaged, or changed at the source.
+    /// Missing again after a peer had them: returned, lost, damaged, or changed at the source.
     Again,
     /// Failed for good.
     Failed,
@@ -39,7 +39,8 @@ pub(crate) struct Span {
     pub(crate) failures: u64,
 }
 
-/// Returns `from` without what is to be taken, as far as it goes; the rest is to be taken still.
+/// Subtracts `taken` from `from`, as far as that goes, and returns the result; `taken` keeps the
+/// rest.
 fn take(from: u64, taken: &mut u64) -> u64 {
     let part = from.min(*taken);
     *taken -= part;
@@ -93,8 +94,8 @@ impl PageLedger {
         spans
     }
 
-    /// Takes the entries that later pages replace out of the bytes and failures of pieces. Returns
-    /// the bytes of files in no piece without them. Of files in packs the sums alone are right.
+    /// Removes the entries that later pages replace from the bytes and failures of pieces. Returns
+    /// the bytes of files in no piece without them. For files in packs only the sums are exact.
     fn take_replaced(&self, pieces: &mut [Span]) -> u64 {
         let (mut bytes, mut failures) = (self.amended.bytes, u64::from(self.amended.failures));
         for file in self.amended.entries.iter().filter_map(|entry| self.large.get(entry)) {

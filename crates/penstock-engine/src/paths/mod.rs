@@ -5,8 +5,8 @@
 //! without further control.
 //!
 //! - *Dead* is a path that cannot be dialled, or whose TCP has heard nothing, not even the
-//!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that their
-//!   items in hand are asked for elsewhere. It is dialled again at intervals: with one lane, with
+//!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that other
+//!   lanes ask for their items. The path is dialled again at intervals: with one lane, with
 //!   growing, jittered pauses.
 //! - *Crawling* is a path that is heard but brings a small share of its earlier rate, or has never
 //!   brought a notable one, while others keep their rates. If all slow down, the source or the
@@ -18,8 +18,8 @@
 //!   little is asked of it ([`crate::fetch`]).
 //! - *Standby* is a path whose link another path carries already.
 //!
-//! Where there is one path only nothing is cut: there is no better path for the items in hand. All
-//! limits have a margin of some round trips, so that a long path with losses is not affected.
+//! A single path is never cut: no better path exists for its items. All limits have a margin of
+//! some round trips, so that a long path with losses is not affected.
 //!
 //! This module reads no clock, opens no socket and knows no addresses beyond [`pair()`].
 
@@ -81,7 +81,7 @@ pub enum PathAction {
     Dial(LaneId, PathId),
     /// Let a lane finish its requests, then close it.
     Drain(LaneId),
-    /// End a lane at once; its items in hand are to be asked for elsewhere.
+    /// End a lane at once; its items are to be asked for over other lanes.
     Cut(LaneId),
 }
 
@@ -115,7 +115,7 @@ pub struct PathSpec {
 /// second where nothing else is in flight.
 const SILENT: Duration = Duration::from_secs(2);
 const SILENT_RTTS: u32 = 4;
-/// Upper bound of that time: the items in hand are to be elsewhere within three seconds.
+/// Upper bound of that time: the lane's items are to be on other lanes within three seconds.
 const SILENT_MOST: Duration = Duration::from_millis(2700);
 /// Time within which a path must have been heard to be alive.
 const ALIVE: Duration = Duration::from_millis(1600);
@@ -128,7 +128,7 @@ const COMPARED: Duration = Duration::from_millis(1800);
 const COMPARED_RTTS: u32 = 4;
 const COMPARED_MOST: Duration = Duration::from_millis(2300);
 /// Additional time before a starting path is compared with others: TCP doubles its rate once a
-/// round trip at best, and starts anew where segments are lost.
+/// round trip at best, and starts again where segments are lost.
 const START: Duration = Duration::from_secs(2);
 const START_RTTS: u32 = 20;
 /// Crawling: the rate is below this share of the path's earlier rate ...
@@ -161,7 +161,7 @@ const NONE_CARRIES: u32 = 4;
 const CRAWL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(60));
 /// Pause before dialling a path that lost its lanes because others bring the rest sooner.
 const LATE_PAUSE: Duration = Duration::from_secs(3);
-/// Interval at which lanes are divided anew by measured rates.
+/// Interval at which lanes are divided again by measured rates.
 const SHARE_OUT: Duration = Duration::from_secs(5);
 /// Factor by which an earlier rate fades: it counts for half after some minutes.
 const FADING: f64 = 0.999;
@@ -295,8 +295,8 @@ impl PathMachine {
         machine
     }
 
-    /// Adds paths, numbered after the known ones. A path that was the only one may be given up for
-    /// the others from now on.
+    /// Adds paths, numbered after the known ones. A path that was the only one may now be dropped
+    /// in favour of the others.
     pub fn handle_further(&mut self, paths: &[PathSpec]) {
         for spec in paths {
             let seed = rand::RngExt::random(&mut self.rng);
@@ -359,7 +359,7 @@ impl PathMachine {
         let last = path.lanes.open().all(|open| open == lane);
         if several && failed && ours.is_none() && last {
             path.lanes.handle_down(now, lane, false);
-            // Of several lanes that were dialled at once, the last one counts.
+            // If several lanes were dialled at once, the last one counts.
             if path.state != PathState::Dead || path.lanes.is_empty() {
                 self.give_up(now, at, PathState::Dead);
             }
@@ -563,8 +563,8 @@ impl PathMachine {
         }
     }
 
-    /// Gives each path its share of the lanes: one for a trial if it was given up, none if another
-    /// path of its link carries.
+    /// Assigns each path its share of the lanes: one for a trial if the path was dropped, none if
+    /// another path of its link carries.
     fn share_out(&mut self) {
         if self.paths.len() < 2 {
             return;

@@ -272,7 +272,7 @@ mod tests {
         assert!(pair(&locals[..1], &[remote("[fd09::1]:1", "")]).paths.is_empty());
     }
 
-    /// Cards of so many peers, by networks whose names the other site does not know.
+    /// Returns the cards of so many peers, by networks whose names the other site does not know.
     fn site_of(peers: usize, cards: usize) -> Vec<DataAddress> {
         let card = |peer: usize, card: usize| DataAddress {
             peer: format!("dtn{peer}").parse().unwrap(),
@@ -281,7 +281,7 @@ mod tests {
         (0..peers).flat_map(|peer| (0..cards).map(move |at| card(peer, at))).collect()
     }
 
-    /// Cards of a host whose number in each network is `host`.
+    /// Returns the cards of a host whose number in each network is `host`.
     fn host(host: u8, cards: u8) -> Vec<LocalEnd> {
         let card = |at| local(&format!("10.0.{at}.{host}"), &format!("eth{at}"), &format!("f{at}"));
         (0..cards).map(card).collect()
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(pair(&host(1, 4), &remotes), pair(&host(1, 4), &remotes));
     }
 
-    /// Promise: what comes later goes, as far as there is room, where least is.
+    /// Promise: later addresses are paired, as far as there is room, where the fewest pairs are.
     #[test]
     fn what_comes_later_fills_gaps() {
         let locals = host(7, 4);

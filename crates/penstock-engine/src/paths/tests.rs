@@ -1,4 +1,4 @@
-//! Paths of a small world: what they carry changes with time, and lanes share it.
+//! Paths of a small world: their capacity changes with time, and lanes share it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const LAG: Duration = Duration::from_millis(500);
 struct Weather {
     /// Bytes per second that it carries.
     rate: f64,
-    /// Whether packets get through.
+    /// True if packets get through.
     open: bool,
 }
 
@@ -31,7 +31,7 @@ const CUT: Weather = Weather { rate: 0.0, open: false };
 struct Limit {
     /// Bytes per second.
     rate: f64,
-    /// When all that was taken is paid.
+    /// The time at which all bytes taken so far are paid.
     paid: Instant,
     lanes: BTreeMap<LaneId, Turn>,
 }
@@ -74,7 +74,7 @@ impl Limit {
         (arrived, read)
     }
 
-    /// Whether a lane waits for its turn.
+    /// Returns whether a lane waits for its turn.
     fn holds(&self, now: Instant, lane: LaneId) -> bool {
         self.lanes.get(&lane).is_some_and(|turn| turn.paid > now)
     }
@@ -143,7 +143,8 @@ impl World {
         }
     }
 
-    /// One step; `weather` of each path, and whether the source is awake.
+    /// Runs one step. `weather` has the state of each path, and `awake` is false while the source
+    /// sleeps.
     fn step(&mut self, weather: &[Weather], awake: bool) {
         self.now = self.now.plus(TICK);
         self.act();
@@ -246,8 +247,8 @@ fn a_cut_path_is_emptied_within_three_seconds_and_taken_back() {
     }
 }
 
-/// Promise: a path that comes in the middle carries as those before it do, which lose nothing by
-/// it; and the one that was the only one is emptied when it dies, as there is another now.
+/// Promise: a path that is added in the middle carries as the earlier ones do, without a loss for
+/// them. The path that was the only one is emptied when it dies, as there is another now.
 #[test]
 fn a_path_that_comes_later_carries() {
     for rtt_us in [200, 90_000] {
@@ -265,7 +266,7 @@ fn a_path_that_comes_later_carries() {
 }
 
 /// Promise: a path that still lives but brings next to nothing is emptied within three seconds, is
-/// not tried in a storm, and is taken back when it has healed.
+/// not retried too often, and is used again when it has healed.
 #[test]
 fn a_crawling_path_is_emptied_and_taken_back() {
     for rtt_us in [200, 90_000] {
@@ -319,8 +320,8 @@ fn what_all_paths_suffer_is_no_paths_fault() {
     assert_eq!(world.cuts, []);
 }
 
-/// Promise: where a link limits and not its lanes, chance adds none: each of them takes of its
-/// queue, and what TCP sends again.
+/// Promise: if the link is the limit and not its lanes, chance adds no lane: each lane takes a part
+/// of its queue, and bytes that TCP resends.
 #[test]
 fn lanes_do_not_drift_upwards() {
     for seed in 0..8 {
@@ -381,8 +382,8 @@ fn bounds_are_of_all_paths_together() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Promise: a long path whose rate goes up and down, as losses make it, is not cut, beside one
-    /// that is much faster as well as beside one that is much slower.
+    /// Promise: a long path whose rate varies by losses is not cut. That holds beside a much faster
+    /// path and beside a much slower one.
     #[test]
     fn a_shaky_healthy_path_is_left_alone(
         seed in any::<u64>(), other in 1.0..1000.0f64, rtt_ms in 60..220u64
@@ -391,7 +392,7 @@ proptest! {
         let mut world = World::new(LaneLimits::default(), &[(0, rtt_ms * 1000), (1, 300)], seed);
         let mut rate = 0.1 * MB;
         for _ in 0..1200 {
-            // It doubles in some round trips at first; losses halve it, and it recovers.
+            // The rate doubles in some round trips at first; losses halve it, and it recovers.
             rate = (rate * 1.1).min(25.0 * MB);
             if rng.random_bool(0.02) {
                 rate = (rate / 2.0).max(4.0 * MB.min(rate));
@@ -459,7 +460,8 @@ proptest! {
 
     /// Issue 5: a path that is slow all the time, up to a thousand times as slow as another, keeps
     /// its share while both are loaded in bursts. One that falls below a tenth of its rate is
-    /// emptied within three seconds. Once healed it remains, without being given up again.
+    /// emptied within three seconds. Once healed the path stays in use, without being dropped
+    /// again.
     #[test]
     fn a_slow_path_keeps_its_share_and_one_that_collapses_is_emptied(
         seed in any::<u64>(), slow in 0.05..5.0f64, times in 2.0..1000.0f64,

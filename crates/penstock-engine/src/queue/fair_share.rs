@@ -62,7 +62,7 @@ impl Served {
         self.decayed(now) + self.expected as f64
     }
 
-    /// Whether it counts for nothing any more: less than a byte.
+    /// Returns whether the remaining load is negligible: less than a byte.
     fn is_idle(&self, now: UnixMs) -> bool {
         self.expected == 0 && self.decayed(now) < 1.0
     }
@@ -98,7 +98,7 @@ impl FairShare {
         self.of_both(group, user).for_each(|served| served.add(bytes, expected, now));
     }
 
-    /// Forgets those that count for nothing any more.
+    /// Forgets users and groups whose load is negligible.
     pub(super) fn forget_idle(&mut self, now: UnixMs) {
         self.groups.retain(|_, served| !served.is_idle(now));
         self.users.retain(|_, users| {
@@ -112,7 +112,7 @@ impl FairShare {
         self.of_both(group, user).for_each(|served| served.expected += bytes);
     }
 
-    /// Takes back what a transfer was expected to move and did not.
+    /// Subtracts the bytes that a transfer was expected to move and did not.
     pub(super) fn unexpect(&mut self, group: &str, user: &str, bytes: u64) {
         self.of_both(group, user).for_each(|served| served.take(bytes));
     }

@@ -1,4 +1,4 @@
-//! Limits in force: what may run at a time, and what must not start.
+//! Limits in force: the number of transfers that may run at a time, and those that must not start.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ impl Limits {
         Some((WaitCode::Window, counter.name(), Some(opens)))
     }
 
-    /// The times at which a rule or a closed window ends.
+    /// Returns the times at which a rule or a closed window ends.
     pub(super) fn ends(&self) -> impl Iterator<Item = UnixMs> + '_ {
         let pauses = self.pauses.iter().filter_map(|pause| pause.until);
         pauses.chain(self.closed.values().copied())

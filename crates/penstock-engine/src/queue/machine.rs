@@ -1,4 +1,4 @@
-//! The machine: what waits, what runs, and which starts next.
+//! The machine: the transfers that wait, those that run, and the next one to start.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     code: WaitCode,
 }
 
-/// What tells one wait of a transfer from another.
+/// A mark that distinguishes one wait of a transfer from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitMark {
     code: WaitCode,
@@ -74,12 +74,12 @@ impl Queue {
         }
     }
 
-    /// Replaces the limits in force. Running transfers go on, over a new limit too.
+    /// Replaces the limits in force. Running transfers continue, even above a new limit.
     pub fn handle_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Adds a transfer, or replaces what is known of a waiting one. A running one comes back into
+    /// Adds a transfer, or replaces the facts about a waiting one. A running transfer returns to
     /// the queue with its age.
     pub fn handle_submitted(&mut self, request: Request, now: UnixMs) {
         self.remove_running(request.id);
@@ -107,7 +107,7 @@ impl Queue {
         self.add_running(request, now);
     }
 
-    /// Records the time that a running transfer still needs; `None` leaves what is known.
+    /// Records the time that a running transfer still needs; `None` keeps the earlier value.
     pub fn handle_forecast(&mut self, id: TransferId, seconds_left: Option<u64>, now: UnixMs) {
         if self.running.contains_key(&id)
             && let Some(seconds) = seconds_left
@@ -164,7 +164,7 @@ impl Queue {
     }
 
     /// Returns the running transfers that must stop now: a pause rule holds them, or a window has
-    /// closed. Each is returned until it comes back into the queue.
+    /// closed. Each is returned until it is in the queue again.
     pub fn poll_stops(&self, now: UnixMs) -> Vec<TransferId> {
         if self.limits.pauses.is_empty() && self.limits.closed.is_empty() {
             return Vec::new();
@@ -191,8 +191,9 @@ impl Queue {
         Some(self.wait_of(waiting, None, now))
     }
 
-    /// Returns up to `most` waiting transfers in the order in which they would start if places came
-    /// free one after the other, each with its reason. Those that must not start come last, by age.
+    /// Returns up to `most` waiting transfers in the order in which they would start as places
+    /// become free one after the other, each with its reason. Transfers that must not start are
+    /// last, by age.
     pub fn order(&self, most: usize, now: UnixMs) -> Vec<(TransferId, Wait)> {
         let mut order = Order::of(self, now);
         let mut shares = self.shares.clone();
@@ -241,8 +242,8 @@ impl Queue {
         (self.waiting.len(), self.running.len())
     }
 
-    /// Returns what tells one wait from another, of all transfers that wait, in the order of ids.
-    /// Costs less than [`Queue::wait`] of each.
+    /// Returns the marks of the waits of all waiting transfers, in the order of ids. Costs less
+    /// than [`Queue::wait`] of each.
     pub fn wait_marks(&self, now: UnixMs) -> impl Iterator<Item = (TransferId, WaitMark)> {
         self.waiting.iter().map(move |(id, waiting)| {
             let since = waiting.since;
@@ -261,7 +262,8 @@ impl Queue {
     pub(super) fn reservations(&self, now: UnixMs) -> Reservations {
         let promised = self.waiting.values().filter_map(|waiting| {
             let latest = waiting.request.latest_start?;
-            // What is held beyond its latest start needs no place: its promise is lost already.
+            // A transfer that is held beyond its latest start needs no place: its promise is lost
+            // already.
             let is_held = |until: Option<UnixMs>| until.is_none_or(|until| until > latest);
             let obstacle = waiting.obstacle(&self.limits, now);
             let is_lost = obstacle.is_some_and(|(_, _, until)| is_held(until));
@@ -311,7 +313,7 @@ impl Queue {
 
     /// Returns a limit that has no place for a transfer, and its place among the limits.
     fn full_counter(&self, request: &Request) -> Option<(usize, &Counter)> {
-        // That of the site comes first in the order of counters, and tells least.
+        // The limit of the site is first in the order of counters, and is the least specific.
         let mut limits = self.limits.running.iter().enumerate().rev();
         let full = limits.find(|(_, (counter, most))| {
             request.uses(counter) && self.counts.get(*counter).copied().unwrap_or(0) >= **most
@@ -360,7 +362,7 @@ impl Queue {
 struct Order {
     /// Urgent ones and those with a deadline to keep, first ones last.
     first: Vec<TransferId>,
-    /// Of each group and user. Few of many are taken, so they are not sorted.
+    /// Transfers by group and user. A decision takes few of many, so they are not sorted.
     of_user: BTreeMap<(String, String), BinaryHeap<Reverse<TurnRank>>>,
     /// The places that promised deadlines need.
     reservations: Reservations,

@@ -1,4 +1,4 @@
-//! The queue of a site: which transfer starts next, and the reason why each other one waits.
+//! The queue of a site: the transfer that starts next, and the reason why each other one waits.
 //!
 //! ```text
 //!            submit                 poll_starts              end
@@ -19,7 +19,7 @@
 //!    transfers that are still to come count as served, so that one user's burst does not take all
 //!    places (fair share as in FTS3 and Slurm's priority/multifactor).
 //! 4. Among one user's transfers: nearly finished ones, then by priority, then by age. A transfer
-//!    that comes back keeps its age.
+//!    that returns keeps its age.
 //!
 //! The machine has no clock: times are milliseconds since 1970, as windows are wall-clock times.
 //! One decision costs a pass over the waiting transfers; 10,000 take less than a millisecond where

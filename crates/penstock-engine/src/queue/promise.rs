@@ -9,18 +9,18 @@ use super::wait::UnixMs;
 /// The reason why a deadline cannot be promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unkeepable {
-    /// Forecast end; `None` if nothing is known of what runs before it.
+    /// Forecast end; `None` if the durations of earlier transfers are unknown.
     pub forecast: Option<UnixMs>,
     /// Transfers that would have to stop or to start later. Empty if that does not help.
     pub would_yield: Vec<TransferId>,
 }
 
 impl Queue {
-    /// Checks whether the deadline of a transfer, which `request.latest_start` stands for, can be
-    /// promised beside all promises that were given, and what runs.
+    /// Checks whether the deadline of a transfer, which is in `request.latest_start`, can be
+    /// promised beside all earlier promises and the running transfers.
     ///
     /// # Errors
-    /// It cannot be, and which transfers are in its way.
+    /// The deadline cannot be promised; the error names the transfers in its way.
     pub fn check_promise(&self, request: &Request, now: UnixMs) -> Result<(), Unkeepable> {
         let id = request.id;
         let mut trial = self.clone();
@@ -35,7 +35,7 @@ impl Queue {
         if !is_reserved || !in_time {
             return Err(Unkeepable { forecast, would_yield: Vec::new() });
         }
-        // Those that end last are the first to yield; promises are the last.
+        // Transfers that end last are the first to yield; promises are the last.
         let counters: Vec<Counter> = request.counters().collect();
         let others = reservations.others(id, &counters);
         let helps = |some: &[TransferId]| reservations.without(some).hold();

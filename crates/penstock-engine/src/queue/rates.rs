@@ -2,9 +2,9 @@
 //!
 //! A transfer may count against several limits: of the site, a pair, stores, its user. Rates rise
 //! together, in proportion to the weights, until a limit or the need of a transfer is reached; the
-//! others rise on (max-min fairness: D. Bertsekas and R. Gallager, Data Networks, 6.5.2). What is
-//! left after all needs are met is divided in the same manner, so that a transfer which could take
-//! more finds room. The sum under each limit never exceeds it.
+//! others rise on (max-min fairness: D. Bertsekas and R. Gallager, Data Networks, 6.5.2). The rest
+//! after all needs are met is divided in the same manner, so that a transfer which could take more
+//! finds room. The sum under each limit never exceeds it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use penstock_proto::id::TransferId;
 
 use super::request::Counter;
 
-/// A running transfer, and what it can use.
+/// A running transfer, and the rate that it can use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateNeed {
     /// The transfer.
@@ -80,7 +80,7 @@ fn rise(
     }
 }
 
-/// Returns what is left of each limit.
+/// Returns the rest of each limit.
 fn limits_left<'a>(
     needs: &[&RateNeed],
     limits: &'a BTreeMap<Counter, u64>,
@@ -136,14 +136,14 @@ mod tests {
         let of = |number| rates.get(&TransferId([number; 16])).copied();
         assert_eq!((of(1), of(2), of(4)), (Some(10_000_000), Some(30_000_000), None));
         assert_eq!(of(3), Some(60_000_000));
-        // Where all are content, what is left is room for more.
+        // If the needs of all are met, the rest is divided among them.
         let rates = divide(&needs[..1], &limits);
         assert_eq!(rates[&TransferId([1; 16])], 100_000_000);
     }
 
     proptest! {
-        /// Promise Q5: whatever limits there are, their sums hold, no own limit is exceeded, and
-        /// no transfer could take more without another one getting less.
+        /// Promise Q5: for any limits, their sums hold, no own limit is exceeded, and no transfer
+        /// could get more without a loss for another.
         #[test]
         fn rates_keep_all_limits_and_waste_none(
             limits in prop::collection::btree_map(0..6u8, 1_000_000..1_000_000_000u64, 1..5),

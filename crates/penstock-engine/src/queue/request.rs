@@ -1,4 +1,4 @@
-//! What the queue knows of a transfer, and what limits count it.
+//! The facts about a transfer that the queue uses, and the limits that count it.
 
 use penstock_proto::id::{Name, TransferId};
 
@@ -18,7 +18,7 @@ const NEARLY_ITEMS: u64 = 100;
 /// Rank among the transfers of one user; see [`Request::rank`].
 pub(super) type TurnRank = (bool, u8, UnixMs, TransferId);
 
-/// What the queue knows of one transfer.
+/// The facts about one transfer that the queue decides by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its id.
@@ -47,7 +47,7 @@ pub struct Request {
     pub start_by: Option<UnixMs>,
     /// Latest start with which a promised deadline is kept: a place is reserved from then on.
     pub latest_start: Option<UnixMs>,
-    /// Expected duration in seconds, of what is left if it runs; `None` if nothing is known.
+    /// Expected duration in seconds, of the rest if it runs; `None` if no forecast exists.
     pub forecast_seconds: Option<u64>,
     /// Duration of others like it, for forecasts of those behind it; `None` if nothing is known.
     pub typical_seconds: Option<u64>,
@@ -59,8 +59,8 @@ pub struct Request {
 
 impl Request {
     /// Returns whether it starts before fair shares: it is urgent, or its deadline is promised and
-    /// its time has come. A deadline that is not promised gives no such place, or anybody could
-    /// take it.
+    /// its time has come. A deadline without a promise grants no such place, or any user could take
+    /// it.
     pub(super) fn is_before_shares(&self, now: UnixMs) -> bool {
         let has_promise = self.latest_start.is_some();
         self.urgent || (has_promise && self.start_by.is_some_and(|time| time <= now))
@@ -75,13 +75,13 @@ impl Request {
         self.forecast_bytes.unwrap_or(UNKNOWN_BYTES).min(FORECAST_BYTES_MAX)
     }
 
-    /// Rank among the transfers of one user; the least starts first.
+    /// Returns the rank among the transfers of one user; the least starts first.
     pub(super) fn rank(&self) -> TurnRank {
         let is_nearly_done = self.nearly_done_items.is_some_and(|items| items <= NEARLY_ITEMS);
         (!is_nearly_done, 100 - self.priority.min(100), self.created, self.id)
     }
 
-    /// The counters of limits that it uses.
+    /// Returns the counters of limits that the transfer uses.
     pub fn counters(&self) -> impl Iterator<Item = Counter> + '_ {
         let other = self.target_store.as_ref().filter(|it| self.source_store.as_ref() != Some(*it));
         let named = [
@@ -107,7 +107,7 @@ impl Request {
         }
     }
 
-    /// Expected duration in milliseconds, of it or of others like it.
+    /// Returns the expected duration in milliseconds, of it or of others like it.
     pub(super) fn duration_ms(&self) -> Option<u64> {
         self.forecast_seconds.or(self.typical_seconds).map(|seconds| seconds.saturating_mul(1000))
     }

@@ -1,10 +1,10 @@
 //! Places that promised deadlines need.
 //!
 //! A transfer whose deadline was promised has a latest start. At that time each limit that it
-//! counts against must have a place for it, whatever starts before. Nothing therefore starts that
-//! would still run then and take the last place. By induction every promise holds, as long as each
-//! transfer takes no longer than its forecast, no operator lowers a limit, closes a window or
-//! starts an urgent transfer, and each promise was checked when it was given
+//! counts against must have a place for it, whatever starts before. No transfer therefore starts
+//! that would still run then and hold the last place. By induction every promise holds under three
+//! conditions. No transfer takes longer than its forecast. No operator lowers a limit, closes a
+//! window or starts an urgent transfer. Each promise was checked when it was made
 //! (`Queue::check_promise`).
 //!
 //! A transfer may start before its latest start: it then ends earlier too.

@@ -174,7 +174,7 @@ fn groups_are_served_by_their_weights() {
 }
 
 /// Promise: an operator's urgent transfer and a deadline come before fair shares; priorities count
-/// within one user only; what comes back keeps its age.
+/// within one user only; a transfer that returns keeps its age.
 #[test]
 fn urgency_deadlines_priorities_and_age_are_ordered() {
     let mut queue = queue(1);
@@ -256,7 +256,8 @@ fn windows_and_start_times_end_by_themselves() {
     assert_eq!(queue.poll_starts(1000), [id(1)]);
 }
 
-/// Promise: what runs is stopped while a rule holds it or its window is closed, and nothing else.
+/// Promise: exactly the running transfers that a rule holds, or whose window is closed, are
+/// stopped.
 #[test]
 fn rules_and_closed_windows_stop_what_runs() {
     let mut queue = queue(4);
@@ -287,7 +288,7 @@ fn rules_and_closed_windows_stop_what_runs() {
     assert_eq!(queue.poll_stops(900), [], "the window has opened");
 }
 
-/// Promise: a forecast follows the order of the queue, its limits, and what is known of durations.
+/// Promise: a forecast follows the order of the queue, its limits, and the known durations.
 #[test]
 fn forecasts_play_the_queue_forward() {
     let mut queue = queue(1);
@@ -374,7 +375,7 @@ fn play_promises(seed: u64) -> (u32, u32) {
 }
 
 /// Promise Q3: an accepted deadline is kept as long as durations are as forecast, whatever is
-/// submitted later; one that is refused names those that would have to yield.
+/// submitted later. A refused deadline names the transfers that would have to yield.
 #[test]
 // Its seed is printed.
 #[allow(clippy::print_stdout)]
@@ -423,8 +424,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Promise Q4: whatever operators and users do, a transfer runs or waits for a reason, limits
-    /// are never exceeded by a start, and nothing that may start is left waiting.
+    /// Promise Q4: after any actions of operators and users, a transfer runs or waits for a reason.
+    /// No start exceeds a limit, and no transfer that may start is left waiting.
     #[test]
     fn every_wait_has_a_reason(steps in prop::collection::vec(step(), 1..200)) {
         let mut queue = queue(2);

@@ -16,7 +16,7 @@ macro_rules! wait_codes {
             /// All of them, in the order of the manual.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The code in JSON.
+            /// Returns the code in JSON.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text),+

@@ -9,7 +9,7 @@ use super::commit::{PageCommit, PageStanding, Totals};
 #[derive(Clone, Debug)]
 struct ClosedPage {
     standing: PageStanding,
-    /// Bytes of its failed large files, and of what was refused.
+    /// Bytes of its failed large files, and of refused entries.
     failed_bytes: u64,
     log: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! Commits of the ledger, and what is known of pages and of the whole transfer.
+//! Commits of the ledger, and the figures of pages and of the whole transfer.
 
 use std::collections::BTreeMap;
 

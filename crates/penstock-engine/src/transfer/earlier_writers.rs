@@ -1,18 +1,18 @@
-//! Writers of an earlier controller: what they may still do, and what they may have done.
+//! Writers of an earlier controller: the data that they may still write, or may have written.
 //!
-//! A writer to which an earlier controller gave work may write until its grant is over (B3). Until
-//! then, or until it joins, no extent of a file that several may write to is handed out, and none
-//! is checked by another peer. Packs are, for each writer has its own.
+//! A writer that received work from an earlier controller may write until its grant is over (B3).
+//! Until then, or until it joins, no extent of a file with several writers is handed out, and no
+//! other peer checks one. Packs are handed out, as each writer has its own.
 //!
 //! A new controller begins with the committed logs. Peers that continue the transfer report data
 //! that they wrote and no commit has recorded (A7). It is put into the logs as if it had always
 //! been there, and checked again like everything written before a restart. The writer itself checks
 //! it without doubt, if its circumstances are the same.
 //!
-//! Packs have names of their writer. For an extent this is different: another peer may have been
-//! given it since (B3). An extent is therefore adopted only if this controller has never handed it
-//! out; the previous one had it from the writer itself. To keep reported extents from being given
-//! to others in the meantime, nothing at all is handed out for a moment.
+//! The names of packs contain their writer. An extent is different: another peer may have received
+//! it since (B3). An extent is therefore adopted only if this controller has never handed it out;
+//! the previous one had it from the writer itself. For a moment no work at all is handed out, so
+//! that no other peer receives a reported extent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,8 +58,8 @@ impl EarlierWriters {
         self.stopped
     }
 
-    /// Handles a writer that joins, which ends its earlier work: nobody waits for it any more.
-    /// Returns whether somebody has.
+    /// Handles a writer that joins, which ends its earlier work and the wait for it. Returns
+    /// whether there was a wait.
     pub(super) fn handle_joined(&mut self, writer: WriterId) -> bool {
         let (wrote, reports) = (self.writing.remove(&writer), self.reporting.remove(&writer));
         wrote || reports
@@ -109,7 +109,7 @@ impl EarlierWriters {
         self.early.remove(&page).unwrap_or_default()
     }
 
-    /// Asserts that nobody waits for a writer that has joined (B3).
+    /// Asserts that there is no wait for a writer that has joined (B3).
     pub(super) fn check(&self, joined: &BTreeSet<WriterId>) {
         assert!(joined.is_disjoint(&self.writing), "a writer that has joined is waited for (B3)");
         assert!(joined.is_disjoint(&self.reporting), "a writer that has joined is to report");
@@ -123,8 +123,8 @@ mod tests {
     const A: WriterId = WriterId(1);
     const B: WriterId = WriterId(2);
 
-    /// Promise: work that an earlier writer may write is given to nobody before it has joined or
-    /// its time is over; those that were silent are named once (B1, B3).
+    /// Promise: no peer gets work that an earlier writer may write before that writer has joined or
+    /// its time is over. Silent writers are named once (B1, B3).
     #[test]
     fn b3_an_earlier_writer_is_waited_for_until_it_joins_or_its_time_is_over() {
         let mut earlier = EarlierWriters::default();

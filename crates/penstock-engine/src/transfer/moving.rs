@@ -20,8 +20,8 @@ use crate::slice::Piece;
 const URGENT_SHARE: (usize, usize) = (8, 64);
 
 impl TransferMachine {
-    /// Returns work for a peer that can take about `bytes` more, asked for now. Nothing for a peer
-    /// that does not take part.
+    /// Returns work for a peer that can take about `bytes` more, asked for now. Returns no work for
+    /// a peer that does not take part.
     pub fn poll_work(&mut self, peer: PeerNumber, bytes: u64, now: Instant) -> WorkReply {
         let mut reply = WorkReply::default();
         let share = self.share_of_urgent();
@@ -108,7 +108,7 @@ impl TransferMachine {
         self.pages_total.is_some_and(|total| self.next_page >= total)
     }
 
-    /// Records that a peer asks, and may have nothing in hand: it is not slow because of that.
+    /// Records that a peer asks, and may have no work: it is not slow because of that.
     fn note_asking(&mut self, peer: PeerNumber, now: Instant) {
         let rests = self.open.in_hand(peer).bytes == 0;
         let Some(peer) = self.peers.get_mut(&peer) else { return };
@@ -118,8 +118,8 @@ impl TransferMachine {
         }
     }
 
-    /// Asks the peer that needs longest for its work in hand to give back some of it for `peer`,
-    /// which is idle: at most `bytes`.
+    /// Asks the peer that needs longest for its work to return a part of it for `peer`, which is
+    /// idle: at most `bytes`.
     fn steal(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
         let slowest = Rates::new(&self.peers, &self.open, now).slowest_for(peer);
         if let Some((from, wanted)) = slowest
@@ -129,7 +129,7 @@ impl TransferMachine {
         }
     }
 
-    /// Takes the bytes that a peer is to give back, sent now.
+    /// Takes the number of bytes that a peer is to return; the request is sent now.
     fn take_give_back(&mut self, peer: PeerNumber, now: Instant) -> u64 {
         let in_hand = self.open.in_hand(peer).pieces > 0;
         let Some(asked) = self.peers.get_mut(&peer) else { return 0 };
@@ -168,7 +168,7 @@ impl TransferMachine {
         let is_finish = page.ledger.finish_of(index) == Some(index);
         let missing = page.ledger.state(index) == PieceState::Missing;
         if !missing || (is_finish && !page.ledger.is_finishable(index)) {
-            // Its file has failed, or is begun anew.
+            // Its file has failed, or is started again.
             self.untaken.end_waiting(piece);
             return 0;
         }
@@ -326,7 +326,7 @@ impl TransferMachine {
         }
     }
 
-    /// Handles a piece that was given back before any of it was written: it may be handed out at
+    /// Handles a piece that was returned before any of it was written: it may be handed out at
     /// once.
     pub(super) fn take_back(&mut self, piece: PieceRef) {
         let rng = &mut self.rng;

@@ -36,16 +36,16 @@ pub(super) struct Rechecks {
 #[derive(Debug)]
 pub(super) struct OpenPage {
     pub(super) ledger: PageLedger,
-    /// Missing pieces in random order; taken from the end. Some may not be missing any more.
+    /// Missing pieces in random order; taken from the end. Some may no longer be missing.
     pub(super) missing: Vec<u32>,
-    /// Missing pieces that may not be handed out before the log says how the page was cut.
+    /// Missing pieces that may not be handed out before the log records how the page was cut.
     pub(super) held: Vec<u32>,
     /// Missing extents of files that may not be begun yet (E3), by finish piece, and their worth.
     pub(super) aside: BTreeMap<u32, Vec<u32>>,
     pub(super) aside_bytes: u64,
     /// Missing extents of files that a peer is about to make, for other peers.
     pub(super) unmade: Vec<u32>,
-    /// Missing pieces that may not be handed out before the log says that they are missing.
+    /// Missing pieces that may not be handed out before the log records that they are missing.
     pub(super) barred: BTreeSet<u32>,
     pub(super) rechecks: Vec<Rechecks>,
     /// Pieces that count as resumed, and are checked again; the check may not find them.
@@ -165,7 +165,7 @@ impl OpenPage {
     }
 }
 
-/// Work that a peer has in hand.
+/// Work that a peer holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InHand {
     pub(super) pieces: u64,

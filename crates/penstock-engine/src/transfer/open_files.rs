@@ -30,7 +30,7 @@ impl OpenFiles {
     }
 
     /// Returns whether a file of `bytes` may be begun beside these and `more`, which are files and
-    /// bytes. One file may be begun in any case.
+    /// bytes. A first file may be begun in any case.
     pub(super) fn has_room(&self, more: (usize, u64), bytes: u64, limits: &WindowLimits) -> bool {
         let (files, known) = (self.sizes.len() + more.0, self.bytes + more.1);
         files == 0 || (files < limits.files && known.saturating_add(bytes) <= limits.file_bytes)

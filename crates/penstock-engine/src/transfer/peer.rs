@@ -11,14 +11,14 @@ use penstock_proto::units::Instant;
 use crate::lease::GivenLease;
 
 /// Failed syncs of one peer in a row after which it gets no more work: its store is not fit to
-/// write to. The transfer gives up when that is so of all its peers. A failure may be caused by
+/// write to. The transfer fails when all its peers are in that state. A failure may be caused by
 /// another transfer's bytes, so that rare ones over weeks prove nothing.
 pub const SYNC_FAILURES_MAX: u32 = 3;
 
 /// Least time over which a rate is measured.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Least interval between requests to one peer to give back.
+/// Least interval between requests to one peer to return work.
 const GIVE_BACK_PAUSE: Duration = Duration::from_millis(200);
 
 /// A peer that takes part from now on.
@@ -46,7 +46,7 @@ pub(super) struct Peer {
     pub(super) urgent: VecDeque<Work>,
     pub(super) speed: Speed,
     pub(super) give_back: GiveBack,
-    /// Pages of the last phases that it has in hand, or that are done and not synced, by epoch.
+    /// Pages of the last phases that the peer holds, or has finished and not synced, by epoch.
     pub(super) tail_out: BTreeSet<u32>,
     pub(super) tail_unsynced: Vec<(u64, u32)>,
 }
@@ -98,10 +98,10 @@ pub(super) enum Look {
     Hopeless,
 }
 
-/// Rate of a peer while it has work in hand.
+/// Rate of a peer while it has work.
 #[derive(Debug, Default)]
 pub(super) struct Speed {
-    /// Start of the count of bytes; none while nothing is in hand.
+    /// Start of the count of bytes; `None` while the peer has no work.
     pub(super) since: Option<Instant>,
     pub(super) bytes: u64,
     pub(super) rate: Option<f64>,
@@ -141,7 +141,7 @@ impl Speed {
     }
 }
 
-/// Request to a peer to give back work for others.
+/// Request to a peer to return work for others.
 #[derive(Debug)]
 pub(super) struct GiveBack {
     /// Worth in bytes, sent when it asks next.
@@ -155,18 +155,18 @@ impl GiveBack {
         Self { bytes: 0, after: now }
     }
 
-    /// Returns whether the peer may be asked to give back work.
+    /// Returns whether the peer may be asked to return work.
     pub(super) fn may_be_asked(&self, now: Instant) -> bool {
         self.bytes == 0 && now >= self.after
     }
 
-    /// Asks the peer to give back so much when it asks next.
+    /// Has the peer return so many bytes at its next question for work.
     pub(super) fn ask(&mut self, bytes: u64) {
         debug_assert_eq!(self.bytes, 0, "the peer is asked already");
         self.bytes = bytes;
     }
 
-    /// Takes the bytes that the peer is to give back, sent now.
+    /// Takes the number of bytes that the peer is to return; the request is sent now.
     pub(super) fn take(&mut self, now: Instant) -> u64 {
         let wanted = std::mem::take(&mut self.bytes);
         if wanted > 0 {

@@ -1,11 +1,12 @@
-//! Target peers that share a transfer: joining, with work of before; grants; leaving.
+//! Target peers that share a transfer: their joining, with earlier work; their grants; their
+//! leaving.
 //!
-//! A peer has a number for as long as it takes part. While its grant holds, the pieces that it was
-//! given belong to it alone (B3). When the grant has lapsed, or the peer has left, its work in hand
-//! is missing at once, since the log never said otherwise. Data that it wrote and had not made
-//! durable is different (A9): its page cache is out of reach. Packs under its own temporary names
-//! are missing. Packs that have their names, and extents, are checked by another peer, whose sync
-//! makes them durable. Their digests are in the log, which the edge reads again:
+//! A peer has a number for as long as it takes part. While its grant holds, the granted pieces
+//! belong to that peer alone (B3). When the grant has lapsed, or the peer has left, its unfinished
+//! work is missing at once, as it is in the log. Data that it wrote and had not made durable is
+//! different (A9): its page cache is out of reach. Packs under its own temporary names are missing.
+//! Packs that have their names, and extents, are checked by another peer, whose sync makes them
+//! durable. Their digests are in the log, which the edge reads again:
 //! [`TransferMachine::wants_log`]. If only the writer is there, its own cache would prove nothing,
 //! and they are missing.
 
@@ -98,8 +99,8 @@ impl TransferMachine {
         self.late_of(&BTreeSet::from([writer]));
     }
 
-    /// Records all files that were begun and have no name yet as late: the work in hand of these
-    /// writers is unknown.
+    /// Records all files that were begun and have no name yet as late: the work of these writers is
+    /// unknown.
     fn late_of(&mut self, silent: &BTreeSet<WriterId>) {
         let begun = self.open.iter().flat_map(|(number, page)| {
             page.ledger.begun_files().map(move |entry| (*number, entry))
@@ -121,7 +122,7 @@ impl TransferMachine {
         self.peers.contains_key(&peer)
     }
 
-    /// Returns the bytes of the pieces that a peer has in hand.
+    /// Returns the bytes of the pieces that a peer holds.
     pub fn bytes_in_hand(&self, peer: PeerNumber) -> u64 {
         self.open.in_hand(peer).bytes
     }
@@ -133,16 +134,16 @@ impl TransferMachine {
         }
     }
 
-    /// Drains a peer: it gets nothing new, gives back what it has not begun, and makes its writes
-    /// durable. See [`TransferMachine::is_drained`].
+    /// Drains a peer: it gets no new work, returns the pieces that it has not begun, and makes its
+    /// writes durable. See [`TransferMachine::is_drained`].
     pub fn handle_draining(&mut self, peer: PeerNumber) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.draining = true;
         }
     }
 
-    /// Returns whether nothing waits for a peer any more, so that it can leave without a loss.
-    /// Examines all open pages.
+    /// Returns whether no work waits for a peer, so that it can leave without a loss. Examines all
+    /// open pages.
     pub fn is_drained(&self, peer: PeerNumber) -> bool {
         self.peers.get(&peer).is_none_or(|it| {
             it.urgent.is_empty()
@@ -193,8 +194,8 @@ impl TransferMachine {
         !self.peers.is_empty() && self.peers.values().all(Peer::is_unfit)
     }
 
-    /// Returns the large files of which lost peers had some in hand, as writer, page and entry: a
-    /// late write of theirs repeats the same bytes, but changes mode and times (B1).
+    /// Returns the large files of which lost peers held extents, as writer, page and entry. A late
+    /// write of such a peer repeats the same bytes, but changes mode and times (B1).
     pub fn late_files(&self) -> impl Iterator<Item = (WriterId, u32, u32)> + '_ {
         self.late.iter().copied()
     }
@@ -246,8 +247,8 @@ impl TransferMachine {
             let (works, unknown) = page.ledger.read_again(&pieces, log);
             for (piece, incarnation, work) in works {
                 let Some(under) = unread.get(&piece).copied() else { continue };
-                // A piece that the lost peer was checking is another writer's, whose cache proves
-                // no more now.
+                // A piece that the lost peer was checking belongs to another writer, whose cache
+                // proves no more now.
                 let its = Under::Writer { incarnation, lost: false } == under
                     || Under::Writer { incarnation, lost: true } == under;
                 let others = Under::Writer { incarnation, lost: true };
@@ -277,8 +278,8 @@ impl TransferMachine {
         if its && !lost { Look::NotHere } else { takes }
     }
 
-    /// Makes all peers but `knows` forget attempts at files that are over, if they have some of
-    /// them in hand, once the log says so.
+    /// Makes all peers but `knows` forget ended attempts at files of which they hold extents, once
+    /// the log records the end.
     pub(super) fn forget_attempts(&mut self, knows: Option<PeerNumber>) -> bool {
         let mut any = false;
         for (page, stale) in self.open.take_stale() {

@@ -52,7 +52,7 @@ impl TransferMachine {
 
     /// Handles a further page, opened just now, that has newer versions of entries of `page`.
     /// `failed_bytes` are those of the replaced entries that failed as large files, or were
-    /// refused: the piece map counts them as failed no more.
+    /// refused: the piece map no longer counts them as failed.
     pub fn handle_amended(&mut self, page: u32, amendment: Amendment, failed_bytes: u64) {
         self.further = true;
         if self.open.get(page).is_some() {
@@ -185,8 +185,7 @@ impl TransferMachine {
         }
     }
 
-    /// Has the pages of the last phases done again that a peer had in hand, or had not made
-    /// durable.
+    /// Has the pages of the last phases done again that a peer held, or had not made durable.
     pub(super) fn repeat_tail(
         &mut self,
         out: impl IntoIterator<Item = u32>,

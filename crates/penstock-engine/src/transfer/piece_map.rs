@@ -1,9 +1,9 @@
 //! The piece map of a transfer: its bytes in planned order, in a fixed number of buckets.
 //!
 //! Pages are in the order of the source's list, and pieces in that of their page, so that a
-//! directory is a stretch of the map. Closed pages have sums only: what is done comes first in
-//! them. Bytes that were found and are in no page yet come last. Where a later page has a newer
-//! version of a file, the older one is not counted.
+//! directory is a stretch of the map. Closed pages have sums only: finished bytes come first in
+//! them. Listed bytes that are in no page yet come last. Where a later page has a newer version of
+//! a file, the older one is not counted.
 
 use super::closed::ClosedPages;
 use super::open::OpenPages;
@@ -104,8 +104,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise: buckets have equal sizes up to one byte, and what is added is in order, whatever
-    /// the total is.
+    /// Promise: buckets have equal sizes up to one byte, and added bytes are in order, for any
+    /// total.
     #[test]
     fn buckets_have_equal_sizes() {
         let mut map = PieceMap::new(10, 4);

@@ -1,11 +1,11 @@
 //! The peers by their rates, and how they share the last pieces.
 //!
 //! Towards the end a piece is worth less to the peer that has it than to one that would finish it
-//! sooner. Once all pages are open, a peer takes no more than it will have brought when all peers
-//! are done, or a piece that no other would have much sooner. When nothing is missing, the peer
-//! that needs longest for its work in hand is asked to give back so much of it that both end at
-//! once. It gives back only pieces that it has not begun, so that no piece is ever written by two
-//! (B3). A slow peer thus slows only its own share.
+//! sooner. Once all pages are open, a peer takes only work that it can finish when all peers are
+//! done, or a piece that no other would finish much sooner. When no piece is missing, the peer that
+//! needs longest for its work is asked to return so much of it that both end at once. It returns
+//! only pieces that it has not begun, so that no piece is ever written by two (B3). A slow peer
+//! thus slows only its own share.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const ABSENT: Duration = Duration::from_secs(2);
 /// Least bytes that are worth a round trip.
 const GIVE_BACK_FLOOR: u64 = 128 * KIB;
 
-/// The peers of a transfer at one moment, with their rates and their work in hand.
+/// The peers of a transfer at one moment, with their rates and their work.
 pub(super) struct Rates<'a> {
     peers: &'a BTreeMap<PeerNumber, Peer>,
     open: &'a OpenPages,
@@ -71,9 +71,9 @@ impl<'a> Rates<'a> {
         bytes.min((brings as u64).saturating_sub(self.open.in_hand(peer).bytes))
     }
 
-    /// Returns whether no peer would have brought a piece of `bytes` in less than half of the time
-    /// that this peer takes for it, after its work in hand. Some peer has to take the last pieces,
-    /// which may be larger than each one's part of the rest.
+    /// Returns whether no other peer would finish a piece of `bytes`, after its present work, in
+    /// less than half of this peer's time. The last pieces may be larger than each peer's part of
+    /// the rest, and one of the peers has to take them.
     pub(super) fn is_soonest(&self, peer: PeerNumber, bytes: u64) -> bool {
         let time = |(number, rate): (PeerNumber, f64)| {
             (self.open.in_hand(number).bytes + bytes) as f64 / rate.max(f64::MIN_POSITIVE)
@@ -82,8 +82,8 @@ impl<'a> Rates<'a> {
         self.rate_of(peer).is_none_or(|rate| time((peer, rate)) <= best * 2.0)
     }
 
-    /// Returns the peer that needs longest for its work in hand, and how much of that it is to give
-    /// back: so much that `peer`, which is idle, ends at the same time.
+    /// Returns the peer that needs longest for its work, and the bytes that it is to return: so
+    /// many that `peer`, which is idle, ends at the same time.
     pub(super) fn slowest_for(&self, peer: PeerNumber) -> Option<(PeerNumber, u64)> {
         let known = self.peers.keys().filter_map(|number| self.rate_of(*number));
         let (count, sum) = known.fold((0, 0.0), |(count, sum), rate| (count + 1, sum + rate));

@@ -94,7 +94,7 @@ impl TransferMachine {
     }
 
     /// Judges a report that a piece is written. Returns the failures to report, if the report
-    /// counts as it is; `None` if the piece is tried again instead.
+    /// counts as it is; `None` if the piece is retried instead.
     fn judge_written(
         &mut self,
         peer: PeerNumber,
@@ -222,7 +222,7 @@ impl TransferMachine {
         };
         self.failures_news.extend(failures.iter().map(|failure| (piece.page, *failure)));
         if let Outcome::Discard { entry, generation } = outcome {
-            // A peer that has some of it in hand forgets it as well.
+            // A peer that holds extents of it forgets it as well.
             if !self.forget_attempts(None) {
                 let discard = Work::Discard { page: piece.page, entry, generation };
                 self.discards.add((None, discard));

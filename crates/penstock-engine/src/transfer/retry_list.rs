@@ -43,7 +43,7 @@ struct Tried {
 #[derive(Debug, Default)]
 pub(super) struct RetryList {
     tried: BTreeMap<PieceRef, Tried>,
-    /// Pieces that no peer has in hand, and the time from which any peer may have them.
+    /// Pieces that no peer holds, and the time from which any peer may have them.
     waiting: BTreeMap<PieceRef, Instant>,
 }
 
@@ -58,8 +58,8 @@ impl RetryList {
         self.tried.contains_key(&piece)
     }
 
-    /// Keeps a missing piece if it was tried before, for any reason why it is missing again: given
-    /// back by a peer that had not begun it, or left behind.
+    /// Keeps a missing piece if it was tried before, for any reason why it is missing again: a peer
+    /// returned it unbegun, or left it behind.
     pub(super) fn keeps(&mut self, piece: PieceRef) -> bool {
         let was_tried = self.was_tried(piece);
         if was_tried {
@@ -73,7 +73,7 @@ impl RetryList {
         self.waiting.range(from..).next().map(|(piece, _)| *piece)
     }
 
-    /// Handles a piece that is handed out, or cannot be any more.
+    /// Handles a piece that is handed out, or can no longer be.
     pub(super) fn end_waiting(&mut self, piece: PieceRef) {
         self.waiting.remove(&piece);
     }

@@ -1,5 +1,5 @@
-//! Items that wait for a commit of the ledger: what they say must be in the logs before anybody
-//! acts on it.
+//! Items that wait for a commit of the ledger: their facts must be in the logs before any part of
+//! the program acts on them.
 
 /// Items that were added since the last commit was cut, and those of the commit that is written.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl<T> Staged<T> {
         !self.next.is_empty()
     }
 
-    /// Cuts a commit: what was added until now waits for that.
+    /// Cuts a commit: the items that were added until now wait for it.
     pub(super) fn cut(&mut self) {
         self.committing.append(&mut self.next);
     }
@@ -54,8 +54,8 @@ impl<T: PartialEq> Staged<T> {
 mod tests {
     use super::*;
 
-    /// Promise: nothing is acted on before the commit that says so: what is added while a commit is
-    /// written waits for the next one (A6).
+    /// Promise: no item takes effect before the commit that records it. An item that is added while
+    /// a commit is written waits for the next one (A6).
     #[test]
     fn a6_what_comes_during_a_commit_waits_for_the_next() {
         let mut staged = Staged::default();

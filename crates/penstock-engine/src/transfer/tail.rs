@@ -95,7 +95,7 @@ impl Tail {
         self.again.insert(page);
     }
 
-    /// Has pages done again that a peer had in hand, or had not made durable.
+    /// Has pages done again that a peer held, or had not made durable.
     pub(super) fn handle_undone(&mut self, pages: impl IntoIterator<Item = u32>) {
         match self.order {
             Order::Forwards => self.again.extend(pages),

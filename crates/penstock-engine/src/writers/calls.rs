@@ -2,7 +2,7 @@
 //!
 //! When all else is done, those with a live process are called back at once, however long they were
 //! to be left alone. A store that hung usually answers all its peers again within a moment. A peer
-//! that joins again writes nothing late any more.
+//! that joins again can no longer write late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl<R> WriterRegistry<R> {
         late.collect()
     }
 
-    /// Handles a peer that does not say whether its late writes are over: it may write late.
+    /// Handles a peer that does not report whether its late writes are over: it may write late.
     pub fn handle_silent(&mut self, writer: WriterId) {
         let peer = self.peers.entry(writer).or_default();
         debug_assert_ne!(peer.writes, Writes::Active, "{writer} takes part");

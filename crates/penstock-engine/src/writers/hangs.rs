@@ -1,9 +1,9 @@
 //! Peers whose stores hang (E2).
 //!
 //! A peer reports for how long its current call to its store has shown no sign of life. The bound
-//! is one that a slow but sound disk never reaches. Beyond the bound the peer is taken out like a
+//! is one that a slow but sound disk never reaches. Beyond the bound the peer is removed like a
 //! lost one: another peer checks its files, and the others get its work (A9). This requires another
-//! peer whose store answers. Without one no peer is taken out, and the transfer waits.
+//! peer whose store answers. Without one no peer is removed, and the transfer waits.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct Hangs {
     pub longest: Duration,
     /// True if the store answers another peer.
     pub others_work: bool,
-    /// The peers to take out, and the time for which each hangs.
+    /// The peers to remove, and the time for which each hangs.
     pub out: Vec<(PeerNumber, Duration)>,
 }
 

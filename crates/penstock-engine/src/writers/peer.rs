@@ -24,10 +24,10 @@ pub struct PresentPeer {
 /// State of a peer in the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeerState {
-    /// It takes no part.
+    /// The peer takes no part.
     #[default]
     Absent,
-    /// It was asked to start a task, and has not answered.
+    /// The peer was asked to start a task, and has not answered.
     Starting {
         /// Its number in the run.
         number: PeerNumber,
@@ -40,10 +40,10 @@ pub enum PeerState {
         number: PeerNumber,
         /// Its process.
         process: u64,
-        /// True if it gets no new work, and leaves when it has finished what it has.
+        /// True if it gets no new work, and leaves when it has finished its work.
         is_draining: bool,
     },
-    /// Its task was told to stop, or is given up, and has not ended.
+    /// Its task received an order to stop, or was abandoned, and has not ended.
     Stopping {
         /// Its number in the run.
         number: PeerNumber,
@@ -55,26 +55,26 @@ pub enum PeerState {
 /// The bytes and attributes that a process may still write, of work that it has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// Nothing is known: it has not joined, and is no writer of an earlier run.
+    /// The peer is unknown: it has not joined, and is no writer of an earlier run.
     #[default]
     Unknown,
-    /// It wrote for an earlier run, and may hold a grant of that run (B3).
+    /// The peer wrote for an earlier run, and may hold a grant of that run (B3).
     Awaited,
-    /// It wrote for an earlier run, and holds no grant. A call in which it was stopped may complete
-    /// (B1).
+    /// The peer wrote for an earlier run, and holds no grant. A call in which it was stopped may
+    /// complete (B1).
     Settled,
-    /// It takes part in this run.
+    /// The peer takes part in this run.
     Active,
     /// Its task has ended in order, and has written all that it writes.
     Ended,
-    /// It was lost, and holds no grant. A call in which it was stopped may complete as long as this
-    /// process lives (B1).
+    /// The peer was lost, and holds no grant. A call in which it was stopped may complete as long
+    /// as this process lives (B1).
     Lapsed {
         /// The process that was lost.
         process: u64,
     },
     /// The run is over and has stopped its task, which has left a thread in a system call: a later
-    /// run waits for it. What it had before it joined is over.
+    /// run waits for the peer. Its work from before it joined is over.
     Unended,
     /// Its task has ended with a thread in a system call, which may complete at any time (B1).
     Hung {
@@ -113,7 +113,7 @@ pub enum Loss {
     Hung,
 }
 
-/// One peer of the run.
+/// A peer of the run.
 #[derive(Debug)]
 pub(super) struct Peer<R> {
     /// The last known name.

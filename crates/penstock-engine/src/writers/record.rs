@@ -26,7 +26,7 @@ pub struct Followed {
     pub awaited: BTreeSet<WriterId>,
     /// The previous controller's own peer, if it did not end in order: it may write late (B1).
     pub stopped: Option<WriterId>,
-    /// Writers of the earlier run that are present, and report what they wrote.
+    /// Writers of the earlier run that are present, and report their writes.
     pub reporting: BTreeSet<WriterId>,
 }
 
@@ -93,8 +93,8 @@ impl<R> WriterRegistry<R> {
         &self.recorded
     }
 
-    /// Returns the record if a writer holds no grant and the journal does not say so yet. The edge
-    /// writes it with, or after, the files that these writers may write late.
+    /// Returns the record if a writer holds no grant and the journal does not have that yet. The
+    /// edge writes it with, or after, the files that these writers may write late.
     pub fn take_record(&mut self) -> Option<&WriterStanding> {
         let settled = self.peers.iter().filter(|(_, peer)| peer.writes.is_settled());
         let settled: BTreeSet<_> = settled.map(|(writer, _)| *writer).collect();

@@ -45,7 +45,7 @@ impl<R> WriterRegistry<R> {
         self.peers.get(&writer).map(|peer| peer.state).unwrap_or_default()
     }
 
-    /// Returns what a peer may still write.
+    /// Returns the writes that a peer may still make.
     pub fn writes(&self, writer: WriterId) -> Writes {
         self.peers.get(&writer).map(|peer| peer.writes).unwrap_or_default()
     }
@@ -86,8 +86,8 @@ impl<R> WriterRegistry<R> {
     }
 
     /// Returns whether a peer is to be asked to take part, in a run that has room for `peers_max`
-    /// peers. `stays` says that a peer is there which does not drain: one that drains is used
-    /// without others only.
+    /// peers. `stays` is true if a present peer does not drain: a draining peer is used only if
+    /// there is no other.
     pub fn may_invite(
         &self,
         seen: &PresentPeer,
@@ -189,7 +189,7 @@ impl<R> WriterRegistry<R> {
         }
     }
 
-    /// Handles a task that is told to stop, or that was lost.
+    /// Handles a task that receives an order to stop, or that was lost.
     ///
     /// # Panics
     /// The peer does not work.
@@ -207,7 +207,7 @@ impl<R> WriterRegistry<R> {
     /// as lost.
     ///
     /// # Panics
-    /// The task was not told to stop.
+    /// The task got no order to stop.
     pub fn handle_left(&mut self, number: PeerNumber, loss: Option<Loss>) {
         let peer = self.of(number);
         let PeerState::Stopping { process, .. } = peer.state else {
@@ -241,7 +241,7 @@ impl<R> WriterRegistry<R> {
         restarted.collect()
     }
 
-    /// Returns the working peers that are to drain, and have not been told. `stays` as in
+    /// Returns the working peers that are to drain, and have no order yet. `stays` as in
     /// [`WriterRegistry::may_invite`].
     pub fn poll_draining(&self, present: &[PresentPeer], stays: bool) -> Vec<PeerNumber> {
         let drains = present.iter().filter(|seen| seen.is_draining && stays);
@@ -252,8 +252,8 @@ impl<R> WriterRegistry<R> {
         numbers.collect()
     }
 
-    /// Returns the working peers for which a run of `peers_max` peers has no room any more; those
-    /// that came last.
+    /// Returns the working peers for which a run of `peers_max` peers no longer has room: those
+    /// that joined last.
     pub fn poll_surplus(&self, peers_max: usize) -> Vec<PeerNumber> {
         let surplus = self.taking().saturating_sub(peers_max);
         let works = |number: &PeerNumber| {
@@ -289,7 +289,7 @@ impl<R> WriterRegistry<R> {
         self.check();
     }
 
-    /// Asserts what holds between the state, the writes and the record: see the module.
+    /// Asserts the relations of the state, the writes and the record: see the module.
     pub(super) fn check(&self) {
         if !cfg!(debug_assertions) {
             return;

@@ -21,17 +21,17 @@ pub const RETRY_UNTRUSTED: Duration = Duration::from_secs(1);
 pub enum Failure {
     /// The target is full, which passes when there is room.
     Full,
-    /// It may pass by itself.
+    /// The failure may pass by itself.
     Passing,
     /// The other end did not trust the peer.
     Untrusted,
-    /// It does not pass before the process of the peer is another one.
+    /// The failure does not pass until the peer's process is replaced.
     Final,
 }
 
 impl<R> WriterRegistry<R> {
-    /// Handles the failure of a peer that takes part no more, or could not begin: it is left alone
-    /// for a while.
+    /// Handles the failure of a peer that left the run, or could not start: it is not asked for a
+    /// while.
     pub fn handle_failed(&mut self, seen: &PresentPeer, failure: Failure, reason: R, now: Instant) {
         let peer = self.peers.entry(seen.writer).or_default();
         debug_assert!(

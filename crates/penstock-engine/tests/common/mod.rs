@@ -8,7 +8,7 @@ use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::task::Report;
 use penstock_proto::units::MIB;
 
-/// A page of files of these sizes, in extents of 1 MiB and packs of one file.
+/// Returns a page of files of these sizes, in extents of 1 MiB and packs of one file.
 pub(crate) fn page_of(number: u32, sizes: &[u64]) -> Page {
     let slicing = Slicing { extent_bytes: MIB, pack_files: 1, ..Slicing::default() };
     let mut builder = PageBuilder::new(TransferId([1; 16]), number, slicing);
@@ -20,7 +20,7 @@ pub(crate) fn page_of(number: u32, sizes: &[u64]) -> Page {
     builder.seal()
 }
 
-/// That a piece of one entry is written, in an epoch of its writer.
+/// Returns the report that a piece of one entry is written, in an epoch of its writer.
 pub(crate) fn written(piece: PieceRef, generation: u32, epoch: u64) -> Report {
     let (form, digest) = (DigestForm::Standard, Digest([7; 32]));
     let digests = vec![EntryDigest { entry: 0, form, digest, seen: None }];
