@@ -11,7 +11,7 @@
 //! - `scan`: lists a data set in parallel, into pages on disk, alone or with other peers.
 //! - `source`: the source side. It holds the registry of scans, served lanes, and removal.
 //! - `lane`: the target's end of a lane, with dialling, path choice and the receiving loop.
-//! - `write`: checks what arrives, and writes it with its attributes under temporary names.
+//! - `write`: checks received files, and writes them with their attributes under temporary names.
 //! - `publish`: syncs, renames, links, directories, and the check of each entry afterwards.
 //! - `target`: the target side. It holds tasks, comparison, deletion, read-back and repair.
 //! - `traffic`: counters of lanes by site.
@@ -20,7 +20,7 @@
 //! - `task`: one task with its machines, its threads, its reports and its end.
 //! - [`verify`]: compares trees, and trees with lists of checksums, without a ledger.
 //!
-//! Each folder's page says what its modules are for.
+//! The page of each folder describes its modules.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ use crate::traffic::{add, read};
 pub struct TransferTraffic {
     /// The transfer.
     pub transfer: TransferId,
-    /// Bytes of payload. They begin anew with each task; at a source, also when lanes are opened
+    /// Bytes of payload. They start again with each task; at a source, also when lanes are opened
     /// again after all were closed.
     pub bytes: u64,
     /// Lanes that are open.
@@ -54,7 +54,7 @@ impl ServedTransfers {
             Some(TransferTraffic {
                 transfer: *id,
                 bytes: read(&transfer.bytes),
-                // One of them is that of this look.
+                // One of the references is that of this look.
                 lanes: Arc::strong_count(&transfer).saturating_sub(1) as u64,
                 cipher: transfer.cipher.get().copied(),
             })
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Promise: what the lanes of a transfer send is counted for it, while it has any.
+    /// Promise: the bytes that the lanes of a transfer send are counted for it, while it has lanes.
     #[test]
     fn served_transfers_are_counted() {
         let served = ServedTransfers::default();

@@ -1,4 +1,4 @@
-//! Counters of the data plane, since the process began, and what of it can be counted now.
+//! Counters of the data plane since the process began, and its present figures.
 //!
 //! Lanes add to them once per request or per 8 MiB, by relaxed atomics: a stride takes no lock and
 //! writes no cache line that other threads read.
@@ -29,7 +29,7 @@ pub(crate) struct SiteTraffic {
     dials_failed: AtomicU64,
     /// Requests that the source could not answer.
     refusals: AtomicU64,
-    /// Time of its lanes, and of what follows them.
+    /// Time of its lanes, and of the threads after them.
     time: Mutex<TimeUse>,
 }
 
@@ -52,7 +52,7 @@ pub struct TrafficFigures {
     pub dials_failed: u64,
     /// Requests that were refused.
     pub refusals: u64,
-    /// Time of lanes, and of the threads that make durable and name what lanes write, together.
+    /// Time of lanes, and of the threads that sync and name their files, together.
     pub time: TimeUse,
 }
 
@@ -86,7 +86,7 @@ impl SiteTraffic {
         add(&self.bytes, bytes);
     }
 
-    /// Adds what has been resent since `before`, of the task whose figures are `now`.
+    /// Adds the bytes that were resent since `before`, of the task whose figures are `now`.
     pub(crate) fn count_resent(&self, before: ResentBytes, now: ResentBytes) {
         add(&self.resent_lane_lost, now.lane_lost.saturating_sub(before.lane_lost));
         add(&self.resent_entry_failed, now.entry_failed.saturating_sub(before.entry_failed));
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Promise: what lanes count is there for their site alone, and a lane is open until it ends.
+    /// Promise: the counts of lanes belong to their site alone, and a lane is open until it ends.
     #[test]
     fn lanes_are_counted_by_site() {
         let traffic = Traffic::default();

@@ -43,7 +43,7 @@ impl DataStep {
     }
 }
 
-/// Pieces in hand for each thread: one that is written, and enough ahead of it that no thread waits
+/// Pieces that each thread holds: one that is written, and enough ahead of it that no thread waits
 /// for a grant. More would make the end of a step on a slow store last for minutes.
 const PIECES_AHEAD: usize = 3;
 
@@ -127,7 +127,7 @@ impl StepControl {
             state.next.piece += 1;
             state.work.handle_granted(reference, *piece);
             if let Some(finish @ Piece::Finish { .. }) = pieces.get(state.next.piece as usize) {
-                // Nothing ends the step between the last extent of a file and its name.
+                // The step cannot end between the last extent of a file and its name.
                 state.work.handle_granted(state.next, *finish);
                 state.next.piece += 1;
             }

@@ -16,7 +16,7 @@ use penstock_store::{MemSpec, MemStore, ReadFile, Source, StoreError};
 type PageOfFiles = (TaskPage, Arc<Vec<Piece>>);
 
 /// Files of one size in directories of one page each. Their names are those of a generated data
-/// set, whoever reads them.
+/// set, for every reader.
 pub(super) struct FileSet {
     id: TransferId,
     source: Source,
@@ -27,7 +27,7 @@ pub(super) struct FileSet {
 }
 
 impl FileSet {
-    /// Files that are generated.
+    /// Returns the files that are generated.
     pub(super) fn generated(id: TransferId, (files, size): (u64, u64), seed: u64) -> Self {
         let per_page = per_page(size);
         let dirs = files.div_ceil(per_page).max(1);
@@ -37,7 +37,7 @@ impl FileSet {
         Self { id, source, root, files, per_page, pages }
     }
 
-    /// The first files of those that were written below `root`.
+    /// Returns the first files of those that were written below `root`.
     pub(super) fn written(
         id: TransferId,
         (files, size): (u64, u64),
@@ -46,12 +46,12 @@ impl FileSet {
         Self { id, source, root, files, per_page: per_page(size), pages: Mutex::default() }
     }
 
-    /// The store that they are read from, and their root in it.
+    /// Returns the store from which the files are read, and their root in it.
     pub(super) fn source(&self) -> (Source, Vec<u8>) {
         (self.source.clone(), self.root.clone())
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     pub(super) fn pages(&self) -> u32 {
         self.files.div_ceil(self.per_page) as u32
     }
@@ -121,12 +121,12 @@ fn per_page(size: u64) -> u64 {
     (most / Slicing::default().extent_count(size)).clamp(1, most)
 }
 
-/// The name of a directory, as a generated data set has it.
+/// Returns the name of a directory, as a generated data set has it.
 pub(super) fn directory_name(number: u32) -> Vec<u8> {
     format!("d{number:010}").into_bytes()
 }
 
-/// The name of a file, as a generated data set has it.
+/// Returns the name of a file, as a generated data set has it.
 pub(super) fn file_name(number: u64) -> Vec<u8> {
     format!("f{number:010}").into_bytes()
 }

@@ -63,8 +63,8 @@ impl Leftovers {
         }
     }
 
-    /// Returns all parts that are recorded. One that a crash has cut short is older than any file
-    /// of its benchmark, and is removed. One that this release cannot read stays.
+    /// Returns all recorded parts. A record that a crash has cut short is older than any file of
+    /// its benchmark, and is removed. A record that this release cannot read stays.
     pub(super) fn all(&self) -> Vec<BenchmarkPart> {
         let Ok(found) = fs::read_dir(&self.directory) else { return Vec::new() };
         let mut parts = Vec::new();
@@ -117,7 +117,7 @@ pub(super) fn spec_of(part: &BenchmarkPart, root: PathText) -> TaskSpec {
     }
 }
 
-/// Returns whether a server, whose cache nobody here can give up, may answer a read.
+/// Returns whether a server, whose cache this host cannot drop, may answer a read.
 pub(super) fn has_server(target: &Target) -> bool {
     match target {
         Target::Posix(store) => store.file_system().is_network(),
@@ -126,8 +126,7 @@ pub(super) fn has_server(target: &Target) -> bool {
 }
 
 /// Removes the files of a part and its sync marker, and the directory of the benchmark if no other
-/// peer has files there. Returns what it has removed, and whether something stays. Blocks. May be
-/// repeated.
+/// peer has files there. Returns the removed files, and whether any stay. Blocks. May be repeated.
 ///
 /// # Errors
 /// The store cannot be used.
@@ -157,7 +156,7 @@ pub(super) fn remove_directories(
     for (name, kind) in names_in(target, path)? {
         let id = std::str::from_utf8(&name).ok().and_then(|name| name.strip_prefix(PREFIX));
         let Some(Ok(id)) = id.map(str::parse::<TransferId>) else { continue };
-        // A file or a link of this name is nobody's here.
+        // A file or a link of this name belongs to no benchmark.
         if !spared.contains(&id) && kind_of(target, path, (&name, kind))? == Some(Kind::Directory) {
             remove_tree(target, &name::join(path, &name), cleaned, &|| false)?;
         }
@@ -165,7 +164,7 @@ pub(super) fn remove_directories(
     Ok(())
 }
 
-/// A name of a directory, with its kind if the listing tells it.
+/// A name of a directory, with its kind if the listing has it.
 type ListedName = (Vec<u8>, Option<Kind>);
 
 fn names_in(target: &Target, path: &[u8]) -> Result<Vec<ListedName>, StoreError> {
@@ -204,8 +203,8 @@ fn is_there(target: &Target, path: &[u8]) -> Result<bool, StoreError> {
     }
 }
 
-/// Removes a directory of ours and everything within it, until `stops` returns true. One that is
-/// not there is no error. Links are removed and never followed.
+/// Removes a directory of ours with its content, until `stops` returns true. A missing directory is
+/// no error. Links are removed and never followed.
 ///
 /// # Errors
 /// Those of [`remove_part`].

@@ -1,6 +1,6 @@
 //! A step that works on names: empty files are made, named, looked at, listed and removed.
 //!
-//! Each thread has directories of its own, as a transfer gives whole packs to a lane.
+//! Each thread has directories of its own, as a transfer hands whole packs to a lane.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -35,9 +35,9 @@ pub(super) struct NamedFiles {
 }
 
 impl NamedFiles {
-    /// Does one operation with `threads` threads, on files that are there or on at most `files`
-    /// that are made. What changes nothing is repeated for `lasts`, and no further file is made
-    /// after it. All ends when `stops` returns true.
+    /// Runs one operation with `threads` threads, on existing files or on at most `files` new ones.
+    /// An operation without changes is repeated for `lasts`, and no further file is made after that
+    /// time. The step ends when `stops` returns true.
     ///
     /// # Errors
     /// The first error of any thread.
@@ -57,7 +57,7 @@ impl NamedFiles {
         let begun = Instant::now();
         let until = begun + lasts;
         let changes = !matches!(operation, BenchmarkOperation::Stat | BenchmarkOperation::List);
-        // Of files that were made all get their names, and all are removed.
+        // All files that were made get their names, and all are removed.
         let by_time = !changes || operation == BenchmarkOperation::Create;
         let over = || stops() || (by_time && Instant::now() >= until);
         let counts = thread::scope(|scope| {

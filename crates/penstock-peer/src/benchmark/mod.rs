@@ -2,15 +2,16 @@
 //!
 //! Bytes are written and read by the code of a transfer, without a second form of it: a step is a
 //! task ([`crate::task`]) whose source or target keeps nothing. To write, its source is a generated
-//! data set; to read, its target is `null:`. What the controller of a transfer does, the granting
-//! of pieces, is done here for the one task, with the same pages and pieces.
+//! data set; to read, its target is `null:`. This module grants the pieces of that one task, as the
+//! controller does for a transfer, with the same pages and pieces.
 //!
 //! **On disk.** All files are below `DIR/.penstock-bench-ID/pN`, where N is the number of the peer.
 //! Before that directory is made, a record of it is synced to the site directory. When the daemon
-//! starts, or when files could not be removed, it removes what the records name, and repeats that
-//! until the store is back. A record goes when the very store that it names has none of its files.
+//! starts, or when files could not be removed, the daemon removes the files that the records name,
+//! and repeats that until the store is available. A record is removed when the very store that it
+//! names has none of its files.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `session` | one benchmark from its begin to its end, and its steps |
 //! | `data_step` | a step that writes or reads: the task, and its grants |
@@ -66,7 +67,7 @@ pub struct BenchmarkHost {
     session: Mutex<Option<Arc<Session>>>,
     /// Held while files are removed.
     removal: Mutex<()>,
-    /// True while a thread removes what records name.
+    /// True while a thread removes the files that records name.
     removes: Mutex<bool>,
     wanted: Condvar,
 }
@@ -79,8 +80,8 @@ impl BenchmarkHost {
         Self { target, peer, leftovers, session, removal, removes, wanted }
     }
 
-    /// Removes what benchmarks have left, those of an earlier process too, on a thread of its own.
-    /// A store that cannot be used is tried again until it can.
+    /// Removes files that benchmarks have left, also those of an earlier process, on a thread of
+    /// its own. A store that cannot be used is tried again until it can.
     pub fn recover(self: &Arc<Self>) {
         let mut removes = self.removes.lock().unwrap_or_else(PoisonError::into_inner);
         self.wanted.notify_all();
@@ -106,7 +107,7 @@ impl BenchmarkHost {
         left
     }
 
-    /// Removes what the records name, until none is left.
+    /// Removes the files that the records name, until no record is left.
     fn remove_all(&self) {
         let (mut pause, most) = PAUSES;
         let mut told = BTreeMap::new();
@@ -130,7 +131,7 @@ impl BenchmarkHost {
         }
     }
 
-    /// Does what the controller orders. Blocks for as long as that takes.
+    /// Carries out an order of the controller. Blocks until that is done.
     ///
     /// # Errors
     /// `benchmark-running`, `benchmark-unknown`, `benchmark-failed`, `stopped`; those of a store
@@ -298,8 +299,8 @@ impl BenchmarkHost {
         }
     }
 
-    /// Ends a benchmark and removes its files. What cannot be removed now is tried again. One that
-    /// has ended before, by itself or by an order whose reply was lost, may have files yet.
+    /// Ends a benchmark and removes its files. A failed removal is retried. A benchmark that has
+    /// ended before, by itself or by an order whose reply was lost, may still have files.
     fn end(self: &Arc<Self>, id: TransferId) -> Result<(), Problem> {
         let Ok(session) = self.session(id) else {
             let left = self.left().into_iter().find(|part| part.id == id);
@@ -344,8 +345,9 @@ impl BenchmarkHost {
         matches!(source, Absence::OtherThanWritten)
     }
 
-    /// Removes what can be removed, and returns the first error then. A record whose store was made
-    /// anew would never go by itself: a user who cleans the new one wants it forgotten.
+    /// Removes all files that can be removed, and then returns the first error. A record whose
+    /// store was made again would never be removed by itself: a user who cleans the new store
+    /// expects that.
     fn clean(
         &self,
         place: &BenchmarkPlace,

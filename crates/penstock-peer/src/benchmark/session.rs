@@ -27,12 +27,12 @@ use crate::target::{TargetService, TaskEnds};
 use crate::task::limits::lane_limits;
 use crate::task::reach::Reach;
 
-/// Files whose cached share is looked at after the cache was given up.
+/// Files whose cached share is measured after the cache was dropped.
 const SAMPLE: u64 = 64;
-/// Writing `1` to it has the kernel give up clean pages of all files (proc_sys_vm(5)).
+/// File to which a written `1` makes the kernel drop the clean pages of all files (proc_sys_vm(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// One benchmark.
+/// The state of a benchmark.
 pub(super) struct Session {
     pub(super) part: BenchmarkPart,
     service: Arc<TargetService>,
@@ -241,7 +241,7 @@ impl Session {
         let (_, there) = directories(&self.part, step.of_part);
         let place = (self.source.clone(), name::join(&there, b"w"));
         let files = FileSet::written(self.part.id, (step.files, step.size_bytes), place);
-        // As a scan does before: the files are looked at.
+        // Looks at the files, as a scan does before.
         for page in 0..files.pages() {
             self.check_stopped()?;
             files.page(page).map_err(|error| self.failed(&error))?;
@@ -272,7 +272,7 @@ impl Session {
         Ok((DataStep { task, control }, threads))
     }
 
-    /// Has this host give up its cache of the files. Returns what a sample of them shows then.
+    /// Drops this host's cache of the files. Returns the state of the cache by a sample of them.
     fn give_up_caches(&self, files: &FileSet) -> Result<CacheState, StoreError> {
         let dropped = self.part.drop_caches && fs::write(DROP_CACHES, "1").is_ok();
         let goes_on = || match self.is_stopped() {
@@ -308,8 +308,8 @@ fn stopped() -> Problem {
 struct AtWork<'a>(&'a Session);
 
 impl<'a> AtWork<'a> {
-    /// Enters an order. One that comes after the stop is refused: after the end it would make files
-    /// that nobody removes.
+    /// Enters an order. An order after the stop is refused: it would make files that no later step
+    /// removes.
     fn enter(session: &'a Session) -> Result<Self, Problem> {
         let mut life = session.life();
         // The end stops the session before it looks, with the lock, whether orders are at work.

@@ -27,7 +27,7 @@ impl Bench {
         Self { host: host_at(directory.path()), directory }
     }
 
-    /// The host after a restart of its daemon.
+    /// Returns the host after a restart of its daemon.
     fn next(&self) -> Arc<BenchmarkHost> {
         host_at(self.directory.path())
     }
@@ -122,8 +122,8 @@ fn names_are_counted() {
     assert_eq!(bench.left(), 0);
 }
 
-/// Promise: what a killed daemon has left goes when the next one starts, and `clean` removes what
-/// no record names; files of users stay.
+/// Promise: the files of a killed daemon are removed when the next one starts, and `clean` removes
+/// files that no record names; files of users stay.
 #[test]
 fn leftovers_are_removed() {
     let bench = Bench::new();
@@ -158,7 +158,8 @@ fn leftovers_are_removed() {
 }
 
 /// Promise: a record is kept while its store, or a file system within it on the way to the files,
-/// is not mounted, and while the store is another one; its files go when the store is back.
+/// is not mounted, and while the store is another one. Its files are removed when the store is
+/// back.
 #[test]
 fn records_wait_for_their_store() {
     let bench = Bench::new();
@@ -188,8 +189,8 @@ fn records_wait_for_their_store() {
     assert_eq!(bench.left(), 0);
 }
 
-/// Promise: to clean a store that was made anew forgets the benchmarks of the former one, and
-/// removes what the new one has.
+/// Promise: `clean` of a store that was made again drops the records of the former store, and
+/// removes the files of the new one.
 #[test]
 fn records_of_a_former_store_are_forgotten() {
     let bench = Bench::new();
@@ -232,7 +233,7 @@ fn a_failed_removal_is_repeated() {
     assert_eq!(bench.left(), 0);
 }
 
-/// Promise: a record that was cut short goes, and one that this release cannot read stays.
+/// Promise: a record that was cut short is removed, and one that this release cannot read stays.
 #[test]
 fn records_of_other_releases_stay() {
     let bench = Bench::new();

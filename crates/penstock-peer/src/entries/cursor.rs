@@ -1,9 +1,9 @@
-//! The place where a part of a directory ended, as text that a client gives back.
+//! The place where a part of a directory ended, as text that a client returns.
 //!
 //! The text is no secret and proves nothing. A client that changes it receives only names of the
 //! directory that it may list, and a part costs no more than one of an honest list. The text names
-//! its list, so that a client which mixes lists is told; and the directory by its inode, which all
-//! hosts that share a file system see alike.
+//! its list, so that a client which mixes lists gets an error. It names the directory by its inode,
+//! which all hosts that share a file system see alike.
 
 use data_encoding::BASE64URL_NOPAD;
 use penstock_api::rest::EntriesQuery;
@@ -90,7 +90,7 @@ pub(super) fn encode(list: ListMark, inode: u64, position: &Position) -> String 
 /// Reads the text of a position in the list of a directory.
 ///
 /// # Errors
-/// It is none, or one of another list.
+/// The text is no position, or one of another list.
 pub(super) fn decode(text: &str, list: ListMark, inode: u64) -> Result<Position, CursorError> {
     let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| CursorError::Unreadable)?;
     let read = || {

@@ -17,7 +17,7 @@ pub(super) enum EntriesError {
     /// The store cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The store takes no more.
+    /// The store accepts no more work.
     #[error(transparent)]
     Fault(#[from] StoreFault),
     #[error(transparent)]

@@ -1,19 +1,19 @@
 //! Entries of one directory of a store, for users who look into it.
 //!
-//! A directory of up to [`SORTED_NAMES_MAX`] names is sorted: each part reads its names anew, and
-//! keeps the entries of that part alone. A larger one comes in the order of the file system, whose
-//! own position is the cursor: no part costs more than its entries, and no directory is held in
-//! memory. Nothing is kept between two requests. Whatever is slow ends a part early
-//! ([`PART_TIME`]); a caller bounds a store that hangs.
+//! A directory of up to [`SORTED_NAMES_MAX`] names is sorted: each part reads its names again, and
+//! keeps the entries of that part alone. A larger directory has the order of the file system, whose
+//! own position is the cursor. No part costs more than its entries, and no directory is held in
+//! memory. No state is kept between two requests. A slow store ends a part early ([`PART_TIME`]); a
+//! caller bounds a store that hangs.
 //!
 //! Paths are walked as everywhere in a store: beneath its root and without following a link. [Own
 //! names](penstock_proto::name::own) are left out: they can be no item of a transfer.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
-//! | `part` | one part: what is selected, sorted, looked at |
+//! | `part` | one part: selection, order, attributes |
 //! | `cursor` | the place where a part ended, as text |
-//! | `error` | the reasons why there is none |
+//! | `error` | the reasons why a part cannot be listed |
 
 mod cursor;
 mod error;
@@ -103,7 +103,7 @@ pub fn make_directory(stores: &Stores, store: &Name, path: &[u8]) -> Result<(), 
         check_relative(path).map_err(|_| EntriesError::Path(path.to_vec()))?;
         check_unmapped(stores, store)?;
         let target = stores.target(store, None)?;
-        // Nothing is made beneath a mount point where nothing is mounted (A5).
+        // No directory is made beneath a mount point without a mount (A5).
         match target.identity() {
             Ok(_) | Err(penstock_store::StoreOffline::IdentityMissing { .. }) => {}
             Err(offline) => {

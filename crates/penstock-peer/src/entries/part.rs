@@ -22,7 +22,7 @@ pub(super) struct Part<'a> {
     dir: Dir,
     query: &'a EntriesQuery,
     limit: usize,
-    /// The time at which it ends with what it has.
+    /// The time at which the part ends with the entries that it has.
     until: Instant,
     owners: OwnerNames,
 }
@@ -34,9 +34,9 @@ struct OwnerNames {
     groups: HashMap<u32, Option<String>>,
 }
 
-/// What a look at an entry has found.
+/// The result of a look at an entry.
 enum Seen {
-    /// It is gone since it was listed.
+    /// The entry has disappeared since the listing.
     Gone,
     /// Only its name may be seen.
     NameAlone,
@@ -54,11 +54,11 @@ impl<'a> Part<'a> {
         Self { source, dir, query, limit, until, owners: OwnerNames::default() }
     }
 
-    /// Lists the part that begins at `from`, or at the begin of the list.
+    /// Lists the part that begins at `from`, or at the start of the list.
     ///
     /// # Errors
-    /// The directory cannot be listed. `None` of a sorted list that cannot go on, because the
-    /// directory has become too wide.
+    /// The directory cannot be listed. `None` for a sorted list that cannot be continued, because
+    /// the directory has become too wide.
     pub(super) fn list(&mut self, from: Option<Position>) -> Result<Option<Listed>, StoreError> {
         match from {
             Some(Position::At(position)) => self.in_directory_order(position).map(Some),
@@ -87,7 +87,7 @@ impl<'a> Part<'a> {
             match self.key_of(&entry) {
                 Ok(Some((key, kind))) if behind.as_ref().is_none_or(|behind| key > *behind) => {
                     first.insert(key, kind);
-                    // One more than is needed, which tells that there are more.
+                    // One more than is needed, which shows that there are more.
                     if first.len() > self.limit + 1 {
                         first.pop_last();
                     }
@@ -150,8 +150,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns the kind of an entry that is selected, where the listing tells it; `None` of one
-    /// that is not.
+    /// Returns the kind of a selected entry, if the listing has it; `None` for an entry that is not
+    /// selected.
     fn selected(&self, entry: &DirEntry<'_>) -> Result<Option<Option<Kind>>, StoreError> {
         if entry.own.is_some() || !entry.name.starts_with(&self.query.prefix.0) {
             return Ok(None);

@@ -75,8 +75,8 @@ fn names(items: &[EntryView]) -> Vec<String> {
     items.iter().map(|entry| entry.name.to_string()).collect()
 }
 
-/// Promise (j, C5): each kind is shown as what it is, links with their targets and never followed,
-/// names as bytes; what belongs to Penstock is not shown.
+/// Promise (j, C5): each entry is shown with its kind, links with their targets and never followed,
+/// names as bytes. Penstock's own files are not shown.
 #[test]
 fn j_each_kind_is_shown_as_it_is() {
     let base = tempfile::tempdir().unwrap();
@@ -120,8 +120,8 @@ fn j_each_kind_is_shown_as_it_is() {
     assert_eq!(names(&all(&stores, "data", only).0), ["\\xff"]);
 }
 
-/// Promise (i, C5): no path leads out of the store, through a link or into what is no directory,
-/// and what is wrong with it is said.
+/// Promise (i, C5): no path leads out of the store, through a link or into a file, and the error
+/// names the fault.
 #[test]
 fn c5_no_path_leads_out() {
     let base = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn c5_no_path_leads_out() {
 }
 
 /// E11: parts of a sorted list follow each other without a gap or a double, in each order, also
-/// while names come and go; a cursor of another list or directory is refused.
+/// while names are added and removed. A cursor of another list or directory is refused.
 #[test]
 fn e11_parts_of_a_sorted_list_follow_each_other() {
     let base = tempfile::tempdir().unwrap();
@@ -198,8 +198,9 @@ fn e11_parts_of_a_sorted_list_follow_each_other() {
     assert_eq!(ask(&elsewhere, "data", &next).unwrap_err().code, ProblemCode::Cursor);
 }
 
-/// Promise (g), E11: a directory with more names than are sorted comes in the order of its file
-/// system, each name that stays once, and says so; its parts cost no more than their entries.
+/// Promise (g), E11: a directory with more names than are sorted is listed in the order of its file
+/// system, which the answer states. Each name that stays appears once, and a part costs no more
+/// than its entries.
 #[test]
 fn e11_a_wide_directory_comes_unsorted() {
     let base = tempfile::tempdir().unwrap();
@@ -258,7 +259,8 @@ fn a_mapped_store_is_not_looked_into() {
     assert!(!base.path().join("new").exists());
 }
 
-/// Promise (f): a store that is slow gives a part with what it has, and where the next one begins.
+/// Promise (f): a slow store returns a part with the entries so far, and the begin of the next
+/// part.
 #[test]
 fn f_a_slow_store_gives_short_parts() {
     let base = tempfile::tempdir().unwrap();
@@ -283,7 +285,7 @@ fn f_a_slow_store_gives_short_parts() {
     assert_eq!(found.len(), 100);
 }
 
-/// Promise: one directory is made, and an error says why it is not.
+/// Promise: one directory is made, or the error has the reason.
 #[test]
 fn one_directory_is_made() {
     let base = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Breaches of the protocol by the other end of lanes: frames that no sound peer sends.
 //!
-//! The first ones cost their lanes, as a cut does. A source that goes on with it is dialled after
-//! pauses that grow, and in the end not at all: the transfer fails, and says so. A source treats
+//! The first breaches cost their lanes, as a cut does. A source that repeats them is dialled after
+//! growing pauses, and in the end not at all: the transfer fails with that reason. A source treats
 //! its targets in the same way: it refuses their lanes during the pauses, and in the end all of
 //! them.
 
@@ -15,14 +15,14 @@ use penstock_proto::units::Instant;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(16));
 /// Breaches that end a transfer.
 const BREACHES_MAX: u32 = 8;
-/// Time without a breach after which counting begins anew.
+/// Time without a breach after which counting starts again.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 /// The breaches of one other end: of a task's source, or of a peer to which lanes are served.
 #[derive(Debug, Default)]
 pub struct Breaches(Mutex<Counted>);
 
-/// How long nothing is begun with the other end of lanes.
+/// The time during which no lane to the other end is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// Until this time.

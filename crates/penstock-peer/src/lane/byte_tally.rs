@@ -7,7 +7,7 @@ use penstock_proto::units::Instant;
 
 use crate::task::context::TaskContext;
 
-/// Counts a lane's bytes and reports them to the task now and then. No stride then takes a lock or
+/// Counts a lane's bytes and reports them to the task at intervals. No stride then takes a lock or
 /// writes a cache line that other threads read.
 pub(crate) struct ByteTally {
     lane: LaneId,

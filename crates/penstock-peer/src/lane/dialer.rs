@@ -32,7 +32,7 @@ pub(crate) struct Dialer {
     pub(crate) options: SocketOptions,
     pub(crate) local_ends: Option<LocalEnds>,
     pub(crate) capability: Vec<u8>,
-    /// Paths have the numbers that they have here; more of them come, and none goes.
+    /// The place of a path here is its number; paths are added, and none is removed.
     pub(crate) paths: RwLock<Vec<Arc<PathEnds>>>,
     pub(crate) book: Arc<PathBook>,
 }
@@ -60,8 +60,8 @@ impl Dialer {
         paths.filter_map(|(at, ends)| Some((PathId(at as u16), known(&ends)?))).collect()
     }
 
-    /// Adds the paths from `locals` to `peers` that were unknown. Returns what the engine needs to
-    /// know of these alone.
+    /// Adds the unknown paths from `locals` to `peers`. Returns the specifications of these paths
+    /// alone, for the engine.
     pub(super) fn find_further(&self, locals: &[LocalEnd], peers: &[DataAddress]) -> Vec<PathSpec> {
         let mut paths = self.paths.write().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<PathEnds> = paths.iter().map(|ends| PathEnds::clone(ends)).collect();
@@ -134,5 +134,5 @@ pub(crate) const DIAL_MAX: Duration = Duration::from_secs(15);
 /// longest round trips, or a lost SYN and its repetition.
 const DIAL_BESIDE_MAX: Duration = Duration::from_secs(4);
 
-/// TCP asks this often whether a path still lives over which nothing else goes.
+/// Interval of TCP's probes of an otherwise idle path.
 const PROBE: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ pub enum NoRight {
     /// No authority that is trusted vouches for the peer.
     #[error(transparent)]
     Certificate(#[from] TrustError),
-    /// The capability is none, or has expired.
+    /// The capability is invalid, or has expired.
     #[error(transparent)]
     Capability(#[from] CapabilityError),
     /// The site of the peer was unpaired.

@@ -1,4 +1,5 @@
-//! The memory of paths that transfers share: each begins with what the last one has measured.
+//! The memory of paths that transfers share: each transfer begins with the measurements of the last
+//! one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -101,14 +102,14 @@ impl PathBook {
     }
 }
 
-/// Number of remembered paths; beyond it all are forgotten and learnt anew.
+/// Number of remembered paths; beyond it all are forgotten and learnt again.
 const REMEMBERED_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Promise: that links to a site are left out is told once, and again when there are more.
+    /// Promise: links to a site that are left out are reported once, and again when there are more.
     #[test]
     fn what_is_left_out_is_told_once() {
         let book = PathBook::default();

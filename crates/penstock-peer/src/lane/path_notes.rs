@@ -8,7 +8,8 @@ use penstock_engine::paths::{LocalEnd, PathEnds, PathState};
 use penstock_net::LocalBind;
 use penstock_proto::id::{Name, TransferId};
 
-/// Gives where lanes may leave from at this moment: interfaces come and go.
+/// Returns the addresses from which lanes may leave at this moment: interfaces may appear and
+/// disappear.
 pub type LocalEnds = Arc<dyn Fn() -> Vec<LocalEnd> + Send + Sync>;
 
 /// The state of a path as observed since the daemon started.
@@ -52,7 +53,7 @@ pub struct PathNews {
 /// A function that receives changes of paths. It must not block.
 pub type PathListener = Arc<dyn Fn(&PathNews) + Send + Sync>;
 
-/// Returns the key that tells the paths to a site apart.
+/// Returns the key that distinguishes the paths to a site.
 pub(crate) fn key_of(site: &Name, ends: &PathEnds) -> Key {
     let PathEnds { local, remote, .. } = ends;
     (site.clone(), local.address, local.device.clone(), remote.address)

@@ -1,4 +1,4 @@
-//! Path choice of a running task: observes its lanes, and reports what becomes of each path.
+//! Path choice of a running task: observes its lanes, and reports the changes of each path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,8 +26,8 @@ impl TaskState {
     }
 }
 
-/// Adds paths to the addresses `peers`, at which the source can be reached now. Paths that lead
-/// nowhere any more are found dead like any path.
+/// Adds paths to the addresses `peers`, at which the source can be reached now. Paths that no
+/// longer lead anywhere are found dead like any path.
 pub(crate) fn handle_peers(shared: &TaskContext, dialer: &Dialer, peers: &[DataAddress]) {
     let locals = locals(dialer.local_ends.as_ref());
     let mut state = shared.lock();

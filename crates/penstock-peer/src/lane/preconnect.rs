@@ -2,8 +2,9 @@
 //!
 //! Over distance the first byte waits for one round trip after another: the site's answer, then
 //! TCP, TLS, hello and fetch. The first two can overlap where the paths of the lanes are known.
-//! Where no path was tried yet, all that may lead there are dialled, once. Nothing is sent on such
-//! a connection before a lane takes it. A connection that no lane takes within [`KEPT`] is closed.
+//! Where no path was tried yet, all paths that may lead there are dialled, once. No byte is sent on
+//! such a connection before a lane takes it. A connection that no lane takes within [`KEPT`] is
+//! closed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ mod tests {
         PathEnds { local: LocalEnd::default(), remote, link: 0 }
     }
 
-    /// A book that knows this path to site `far`.
+    /// Returns a book that knows this path to site `far`.
     fn book(ends: &PathEnds, rtt: Duration, state: PathState) -> (Arc<PathBook>, Name) {
         let (book, site) = (Arc::<PathBook>::default(), "far".parse().unwrap());
         book.note(&site, ends, |note| (note.rtt, note.state) = (Some(rtt), state));
@@ -128,7 +129,7 @@ mod tests {
         let most = Duration::from_secs(60);
         let elsewhere = to("127.0.0.1:1".parse().unwrap());
         assert!(book.ahead.take(&site, &elsewhere, most, &options).is_err());
-        // It may be known by other words since.
+        // The path may have another description since.
         let again = PathEnds { link: 7, ..ends.clone() };
         let take = || book.ahead.take(&site, &again, most, &options).map(Dialled::into_tcp);
         let taken = [take().unwrap(), take().unwrap()];
@@ -173,9 +174,8 @@ mod tests {
         assert!(left <= most && left > most / 2, "{left:?}");
     }
 
-    /// Promise: nothing is dialled ahead where it saves nothing or is in vain: paths that are
-    /// short, did not carry last, or leave from where lanes leave no more; and what nobody has
-    /// tried only once.
+    /// Promise: no path is dialled ahead without a use. Such paths are short, did not carry last
+    /// time, or leave from an address that lanes no longer use. An untried path is dialled once.
     #[test]
     fn nothing_is_dialled_in_vain() {
         let source = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -21,7 +21,8 @@ pub(crate) const FAR: Duration = Duration::from_millis(2);
 /// Shortest part of a stride that is taken.
 const PART_BYTES_MIN: u64 = 4096;
 
-/// Length of the part of a full stride that begins `into` it, if frames hold `frame_bytes`.
+/// Returns the length of the part of a full stride that begins `into` it, if frames hold
+/// `frame_bytes`.
 pub(crate) fn part_bytes(into: u64, frame_bytes: u64) -> u64 {
     if into == 0 { frame_bytes } else { into & into.wrapping_neg() }
 }
@@ -86,8 +87,8 @@ mod tests {
         Record { entry, status, errno, end, hole, offset, length, digest, runs, seen: None }
     }
 
-    /// Decision 5: a stride that came in parts, whatever their lengths, has the digest that it has
-    /// in one: nothing else is in the ledger, and the file's standard digest comes of it.
+    /// Decision 5: a stride that arrives in parts, of any lengths, has the digest of the whole
+    /// stride. The ledger has only that digest, and the file's standard digest is computed from it.
     #[test]
     fn parts_have_the_digest_of_their_stride() {
         let file_bytes = 3 * STRIDE + 5;

@@ -37,7 +37,7 @@ use crate::task::reach::Reach;
 use crate::write::PieceWriter;
 
 /// Interval of pings on a silent lane. A lane that owes nothing else and does not answer within the
-/// same time is dead. It must be found out before it takes over the work of another dead lane.
+/// same time is dead. Its death must be found before it takes over the work of another dead lane.
 const PING: Duration = Duration::from_secs(5);
 
 /// Starts the thread of a lane.
@@ -96,8 +96,8 @@ pub(crate) fn run(
             let why = chain(&error);
             shared.traffic.count_failed_dial();
             note_failure(dialer, &ends, &why);
-            // An answer from one address of several says nothing about the others. Another site may
-            // use the address now, or that peer may not know of a pairing yet, or run another
+            // An answer from one address of several proves nothing about the others. Another site
+            // may use the address now, or that peer may not know of a pairing yet, or run another
             // release.
             let others = shared.lock().lanes.may_have_other(path);
             let verdict = verdict(&error).filter(|_| !others);
@@ -266,7 +266,7 @@ impl<'a> Worker<'a> {
         let header = self.stream.recv_header(&mut body)?;
         self.pinged = false;
         if header.kind == FrameKind::Data {
-            // Sleeps before the payload is taken from the socket: what is reported was paid.
+            // Sleeps before the payload is taken from the socket: reported bytes were paid.
             let Self { working, shared, time, keeper, stream, .. } = self;
             working.take(&shared.pace, header.payload_bytes.into(), |slept| {
                 time.add(Activity::WaitLimit, slept);

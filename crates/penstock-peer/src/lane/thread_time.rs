@@ -25,7 +25,7 @@ impl ThreadTime {
         self.0.borrow_mut().add(activity, nanoseconds(time));
     }
 
-    /// Does some work, and adds its time to an activity, but for what the work itself adds to
+    /// Does some work, and adds its time to an activity, less the time that the work itself adds to
     /// others.
     pub(crate) fn measure_rest<T>(&self, activity: Activity, work: impl FnOnce() -> T) -> T {
         let before = self.0.borrow().accounted();
@@ -36,7 +36,7 @@ impl ThreadTime {
         done
     }
 
-    /// Returns what was added, and leaves nothing.
+    /// Returns the added times, and resets them to zero.
     pub(crate) fn take(&self) -> TimeUse {
         self.0.borrow_mut().take()
     }
@@ -54,7 +54,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Hands on the time of the calling thread, now and then.
+/// Passes the time of the calling thread on, at intervals.
 pub(crate) struct TimeKeeper {
     time: ThreadTime,
     settled: Instant,
@@ -72,9 +72,9 @@ impl TimeKeeper {
         self.settled.elapsed() >= SETTLE_INTERVAL
     }
 
-    /// Returns all of the thread's time since the last call, but for what counts `elsewhere`. To
-    /// what its parts have measured comes the `work` within its lane, the rest, and the processor
-    /// time.
+    /// Returns all of the thread's time since the last call, less the time that counts `elsewhere`.
+    /// The sum has the times that its parts have measured, the `work` within its lane, the rest,
+    /// and the processor time.
     pub(crate) fn settle(&mut self, work: LaneWork, elsewhere: &TimeUse) -> TimeUse {
         let now = Instant::now();
         let passed = nanoseconds(now.duration_since(std::mem::replace(&mut self.settled, now)));

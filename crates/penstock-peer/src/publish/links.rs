@@ -73,7 +73,7 @@ impl Publisher<'_> {
         let dir = self.dir(&parent)?;
         let tree = &self.shared.tree;
         let target = &tree.target;
-        // It is made, and it is named.
+        // The link is made and named: two operations.
         self.pace_names(2);
         let temporary = tree.temporary(page, index, 0);
         let made = match entry.kind {
@@ -98,7 +98,7 @@ impl Publisher<'_> {
             there.kind == Kind::Symlink && entry.kind == EntryKind::Symlink && leads_there(dir)
         });
         if published.is_err() {
-            // A directory has the name: the temporary file made for it is removed again.
+            // A directory has the name: the temporary file is removed again.
             let _ = target.remove(&dir, &temporary);
         }
         published
@@ -174,7 +174,7 @@ impl Publisher<'_> {
         let published = self.names.give_name((page, index), (&dir, &temporary, &leaf)).map(|_| ());
         let tree = &self.shared.tree;
         let published = settled(published, &tree.target, (&dir, &leaf[..]), |_, meta| is_it(*meta));
-        // If the same name was just made by somebody else, rename(2) did nothing and left the
+        // If another process has just made the same name, rename(2) did nothing and left the
         // temporary name.
         let removed = tree.target.remove(&dir, &temporary);
         published?;
@@ -183,7 +183,7 @@ impl Publisher<'_> {
     }
 
     /// Returns whether the first name of a hard link is always replaced. Without times, an older
-    /// file of the same size cannot be told from the new one (promise (c)).
+    /// file of the same size cannot be distinguished from the new one (promise (c)).
     fn replaces_primary(&self, page: &TaskPage, entry: &Entry) -> bool {
         let (parent, leaf) = name::split(page.page.link(entry)).unwrap_or_default();
         let first = page.page.entries().iter().position(|other| {

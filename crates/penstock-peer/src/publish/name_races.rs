@@ -4,7 +4,7 @@
 //! A client of a network file system answers from its cache, which may deny a name for up to 30 s
 //! (nfs(5), `acdirmax`). A request whose reply was lost is sent again, so that a completed rename
 //! reports its old name as missing. Before an entry fails for either reason, its name is looked up
-//! through a directory that is opened anew.
+//! through a directory that is opened again.
 
 use std::thread;
 use std::time::Duration;
@@ -103,8 +103,8 @@ mod tests {
     use super::*;
     use penstock_store::{PosixOptions, PosixStore};
 
-    /// B6: a rename that says that there is nothing to rename was done, if what was to be renamed
-    /// stands under the final name; what is something else does not count.
+    /// B6: a rename that finds no source has succeeded before if the file is under its final name;
+    /// another file there does not count.
     #[test]
     fn b6_a_name_that_was_given_counts_whatever_the_answer() {
         let directory = tempfile::tempdir().unwrap();

@@ -107,8 +107,8 @@ impl Publisher<'_> {
         Some((files, failures))
     }
 
-    /// Gives a large file its attributes, then its name. If its temporary name is gone, `written`
-    /// says whether another peer has named it since (A6). See [`Publisher::rename`] for files that
+    /// Sets the attributes of a large file, then its name. If its temporary name is gone, `written`
+    /// shows whether another peer has named it since (A6). See [`Publisher::rename`] for files that
     /// were not written here.
     fn finish(
         &mut self,

@@ -34,7 +34,7 @@ pub(super) struct Publisher<'a> {
     /// The time of its thread.
     pub(super) time: ThreadTime,
     pub(super) waits: NameWaits,
-    /// Gives final names that may be taken.
+    /// Makes final names, which may be taken.
     pub(super) names: FinalNames<'a>,
     /// Number of failed syncs of the store, by any task, before the first write that is not yet
     /// durable.
@@ -73,7 +73,7 @@ impl Publisher<'_> {
                 return Next::End;
             }
             if self.shared.only_writes() {
-                // The next controller gives the orders; written bytes stay until then (B4).
+                // The next controller decides; written bytes stay until then (B4).
                 let waited = self.shared.publish_wake.wait_timeout(state, TICK);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 if stopping {
@@ -137,8 +137,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Returns the failure of an entry. Returns `None` if the store takes no more or the host lacks
-    /// a resource: the task then ends, and no item has failed.
+    /// Returns the failure of an entry. Returns `None` if the store accepts no more work or the
+    /// host lacks a resource: the task then ends, and no item has failed.
     pub(super) fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
         if let Some(fault) = StoreFault::of(&self.shared.tree.target, error) {
             self.shared.broken(fault);

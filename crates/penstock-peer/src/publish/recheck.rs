@@ -27,7 +27,7 @@ impl Publisher<'_> {
         let Some(pieces) = self.page(piece) else { return };
         let Some(kind) = pieces.pieces.get(piece.piece as usize).copied() else { return };
         let found = self.is_written(&pieces, kind, generation, doubt, &digests);
-        // An error does not prove that a file is missing: a file in hand is not given up for it.
+        // An error does not prove that a file is missing: the file is kept.
         let mut unknown = false;
         if let Err(error) = &found {
             if let Some(fault) = StoreFault::of(&self.shared.tree.target, error) {

@@ -1,4 +1,4 @@
-//! Syncs of the store, and what a failed sync takes back.
+//! Syncs of the store, and the names that a failed sync revokes.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ impl Publisher<'_> {
     /// Ends the task if its controller was deposed, or has not answered for too long.
     pub(super) fn tell_fence(&self) {
         if self.shared.is_over() {
-            // It was left behind, and that was said.
+            // The task was abandoned, which was reported.
             return;
         }
         if self.shared.grant.as_ref().is_some_and(|grant| !grant.holds()) {
@@ -64,7 +64,7 @@ impl Publisher<'_> {
             return;
         }
         if outcome.as_ref().is_err_and(StoreError::is_fenced) {
-            // Nothing has failed: the epoch stays sealed, and the task ends.
+            // No sync has failed: the epoch stays sealed, and the task ends.
             self.tell_fence();
             return;
         }

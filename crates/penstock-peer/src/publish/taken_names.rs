@@ -1,12 +1,12 @@
 //! Final names that are taken although nothing may be replaced (B9).
 //!
-//! The comparison of a page may be minutes older than its names. Where the options protect what is
-//! there, a final name is therefore given only while it is free, which the file system checks in
-//! the same step ([`PosixStore::publish`](penstock_store::PosixStore::publish)). Under a name that
-//! is taken, only two kinds of entries are replaced. One is a file that this transfer has named
-//! itself: before a crash, before a failed sync, or in an earlier version. The other is an older
-//! file, with `--if-exists newer`. Everything else stays, and the entry fails as one that the
-//! comparison has refused.
+//! The comparison of a page may be minutes older than its names. Where the options protect existing
+//! entries, a file therefore gets its final name only while that name is free. The file system
+//! checks this in the same step ([`PosixStore::publish`](penstock_store::PosixStore::publish)).
+//! Under a name that is taken, only two kinds of entries are replaced. One is a file that this
+//! transfer has named itself: before a crash, before a failed sync, or in an earlier version. The
+//! other is an older file, with `--if-exists newer`. Everything else stays, and the entry fails as
+//! one that the comparison has refused.
 
 use std::sync::Arc;
 
@@ -50,9 +50,9 @@ impl<'a> FinalNames<'a> {
         self.shared.spec.update.if_exists == IfExists::Replace
     }
 
-    /// Gives a temporary file or link its final name. Replaces what has the name if the options
-    /// allow it, and keeps it in the backup directory then. Returns `None` if the task ends
-    /// instead.
+    /// Renames a temporary file or link to its final name. Replaces an entry of that name if the
+    /// options allow it, and then keeps the old entry in the backup directory. Returns `None` if
+    /// the task ends instead.
     ///
     /// # Errors
     /// `Exists` if the name is taken by an entry that stays, and those of

@@ -2,9 +2,9 @@
 //!
 //! Findings are sent only after the store was found to be unchanged (C3), in bounded parts (promise
 //! (g)). A directory that this host cannot list whole, for its size or for an error, is left to the
-//! asking peer. Nothing is ever cut short on this host's word (promise (e)). A directory on another
-//! file system than the data set's root is left to that peer too, since it may be mounted here and
-//! not there.
+//! asking peer. No directory is ever listed incompletely because of this host (promise (e)). A
+//! directory on another file system than the data set's root is left to that peer too, since it may
+//! be mounted here and not there.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -45,8 +45,8 @@ struct Answer<'a> {
     device: u64,
 }
 
-/// Lists what another peer asks for. Blocks for as long as the store takes. `check` says whether
-/// the store is unchanged since the scan began.
+/// Lists the directories that another peer asks for. Blocks for as long as the store takes. `check`
+/// says whether the store is unchanged since the scan began.
 pub(super) fn list_for(
     scan: &Scan,
     source: &Source,
@@ -74,8 +74,8 @@ pub(super) fn list_for(
         looked: 0,
         device,
     };
-    // An error needs no further message: the asking peer no longer listens, or was told that the
-    // store is gone.
+    // An error needs no further message: the asking peer no longer listens, or already knows that
+    // the store is gone.
     let _ = answer.run(work);
 }
 

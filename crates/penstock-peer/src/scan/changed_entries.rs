@@ -1,9 +1,9 @@
 //! Further pages for entries that have changed since they were listed (C1, C2).
 //!
 //! Pages never change. A newer version of an entry is an entry of a new page behind the last one,
-//! and the page says what it amends. Requests, temporary names and ledgers thereby tell the
-//! versions apart. A file that is being written at this moment gets a little time to come to rest,
-//! once for a question.
+//! and that page names the entries that it amends. Requests, temporary names and ledgers thereby
+//! tell the versions apart. A file that is being written at this moment gets a short wait until it
+//! is stable, once for a question.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -140,8 +140,8 @@ impl Scan {
         Ok(amended)
     }
 
-    /// Gives files that are being written at this moment the time to come to rest: at most
-    /// [`REST_SECONDS`] for all of them. If the answer must be certain, covers unchanged files too.
+    /// Waits until files that are being written at this moment are stable: at most [`REST_SECONDS`]
+    /// for all of them. If the answer must be certain, covers unchanged files too.
     fn let_rest(&self, source: &Source, all: &[Asked<'_>], certain: bool) {
         let mut dirs = DirCache::default();
         let coarse = |seen: &SeenEntry| is_coarse(seen.ctime);

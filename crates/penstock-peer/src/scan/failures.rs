@@ -18,7 +18,7 @@ impl Scan {
     }
 
     /// Notes an item that could not be listed (it has an entry), or not even looked at (it has
-    /// none: `unseen`). A scan that is resumed lists the item again, and begins the list anew.
+    /// none: `unseen`). A scan that is resumed lists the item again, and begins the list again.
     pub(super) fn fail(
         &self,
         state: &mut State,

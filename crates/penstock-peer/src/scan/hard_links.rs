@@ -32,8 +32,8 @@ impl LinkTable {
             _ => {}
         }
         let connection = Connection::open(path)?;
-        // Nothing of it must survive a crash: no journal, no sync, one transaction that never ends.
-        // Content beyond the cache is spilled to the file.
+        // The database need not survive a crash: no journal, no sync, one transaction that never
+        // ends. Content beyond the cache is spilled to the file.
         connection.pragma_update(None, "journal_mode", "off")?;
         connection.pragma_update(None, "synchronous", "off")?;
         connection.pragma_update(None, "locking_mode", "exclusive")?;
@@ -127,8 +127,8 @@ mod tests {
         }
     }
 
-    /// B6: names of one inode are one group, numbers used again or on another disk are not, and a
-    /// group whose names were all seen takes no more room.
+    /// B6: names of one inode are one group. A reused number, or the same number on another disk,
+    /// is another group. A group whose names were all seen uses no more room.
     #[test]
     fn b6_a_group_is_kept_until_all_its_names_were_seen() {
         let base = tempfile::tempdir().unwrap();

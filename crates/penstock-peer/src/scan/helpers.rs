@@ -15,7 +15,7 @@ pub trait Helpers: Send + Sync {
     fn list(&self, peer: &Name, transfer: TransferId, work: &ListWork) -> Box<dyn Listing>;
 }
 
-/// A request under way. It is given up when this is dropped.
+/// A request under way. Dropping this value cancels the request.
 pub trait Listing: Send {
     /// Returns the next part of the answer; `None` if none comes within `wait`.
     ///

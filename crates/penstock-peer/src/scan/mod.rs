@@ -19,7 +19,7 @@
 //! directory that was cut short is listed again, and its entries in sealed pages are skipped.
 //! Sealed pages never change, so everything that a target has made of them stays true.
 //!
-//! **A store that goes away** ([`Guard`]) ends the scan for now. With each page the guard checks
+//! **A store that disappears** ([`Guard`]) ends the scan for now. With each page the guard checks
 //! that the store is unchanged, so that nothing is missing from the list because its disk was.
 //!
 //! **An entry that is not selected** ([`Selector`]) costs its place in the listing of its directory
@@ -450,7 +450,7 @@ impl Scan {
             Ok(meta) => meta,
             Err(error) => {
                 // An entry that vanished during the listing was never part of the set. A server
-                // that no longer knows a handle says less than that the entry is missing (C3).
+                // that no longer knows a handle does not prove that the entry is missing (C3).
                 if !error.is_absent() {
                     self.fail(state, &name::join(directory, leaf), error, true)?;
                 }
@@ -591,8 +591,8 @@ impl Scan {
         }
     }
 
-    /// Writes a file that may replace an earlier one: the end, and pages that count when the end
-    /// says so.
+    /// Writes a file that may replace an earlier one: the end, and pages that count once the end
+    /// names them.
     fn write_fenced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.options.fence.epoch() == 0 {
             return write_synced(path, bytes);
@@ -600,8 +600,8 @@ impl Scan {
         fs::rename(self.write_temporary(path, bytes)?, path)
     }
 
-    /// Writes a file under a name of this scan's own, if its controller may still act. Another scan
-    /// of the same controller may be at work at another peer that was given up meanwhile.
+    /// Writes a file under a name of this scan's own, if its controller may still act. A scan of
+    /// the same controller may still run at a peer that was abandoned meanwhile.
     fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         let fence = &self.options.fence;
         let temporary = path.with_extension(format!("{:x}-{:x}.new", fence.epoch(), self.mark));
@@ -717,7 +717,7 @@ impl Scan {
     /// later. The time is kept on disk, so that a restart uses the same one.
     ///
     /// # Errors
-    /// It cannot be kept.
+    /// The time cannot be stored.
     pub(crate) fn removal_began(&self) -> Result<FileTime, SourceError> {
         let path = self.directory.join(REMOVING);
         match fs::read(&path) {
@@ -770,8 +770,8 @@ impl Scan {
             .get_or_init(|| self.options.files_from.iter().cloned().collect::<HashSet<Vec<u8>>>());
         named.contains(path) || lies_below(path, |parent| named.contains(parent))
     }
-    /// Lists what another peer asks for. Blocks for as long as the store takes. `check` says
-    /// whether the store is unchanged since the scan began.
+    /// Lists the directories that another peer asks for. Blocks for as long as the store takes.
+    /// `check` says whether the store is unchanged since the scan began.
     pub(crate) fn list_for(
         &self,
         source: &Source,
@@ -782,7 +782,7 @@ impl Scan {
         assist::list_for(self, source, check, work, emit);
     }
 
-    /// Root of the data set within the store.
+    /// Returns the root of the data set within the store.
     pub(crate) fn root(&self) -> &[u8] {
         &self.options.root
     }

@@ -136,7 +136,7 @@ mod tests {
     /// Promise (g): however many directories wait, memory holds a bounded number of them, none is
     /// lost, and the newest comes first, as it would from memory.
     #[test]
-    // Its seed is told to whoever reads the output.
+    // The output of the test has its seed.
     #[allow(clippy::print_stdout)]
     fn g_paths_that_wait_in_a_file_come_back_in_order() {
         let seed = rand::random::<u64>();

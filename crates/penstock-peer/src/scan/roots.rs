@@ -1,4 +1,4 @@
-//! The root of a data set: finding it, and what it may not be.
+//! The root of a data set: its search, and the kinds that are rejected.
 
 use penstock_api::scan::RootKind;
 use penstock_proto::name::{self, Own};

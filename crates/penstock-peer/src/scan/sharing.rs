@@ -2,9 +2,9 @@
 //!
 //! The walk, the pages and the done list stay with the controller's host. A *lender* there takes
 //! directories off the stack, or parts of large ones, and has another peer list them. It hands over
-//! the answers just as a worker of this host would. Nothing is listed twice or lost: a unit is at
-//! one place at a time, and counts when its answer was taken. A unit is taken back if its peer has
-//! failed, or is late while nothing else waits. Its answer is then ignored.
+//! the answers just as a worker of this host would. No directory is listed twice or lost: a unit is
+//! at one place at a time, and counts when its answer was accepted. A lender takes a unit back if
+//! its peer has failed, or is late while no other work waits. Its answer is then ignored.
 //!
 //! **Not for small trees.** No peer is asked before the scan has lasted [`SHARE_AFTER`] and more
 //! waits than this host's workers have at hand.
@@ -38,13 +38,13 @@ use crate::stores::worker_pool;
 
 /// A scan that lasts less than this is not shared: connections and round trips would cost more.
 const SHARE_AFTER: Duration = Duration::from_millis(250);
-/// Silence after which a peer is given up for a while.
+/// Silence after which a peer is left out for a while.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Longest time without progress of a peer that still sends signs of life.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
 /// Longest time for the question whether a peer sees the same store.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-/// A peer that was given up is asked again after this.
+/// Time after which a peer that was left out is asked again.
 const LEFT_OUT: Duration = Duration::from_secs(30);
 /// Most work for one request, in time, by the peer's rate so far. The shorter it is, the less a
 /// slow peer delays the end.
@@ -75,7 +75,7 @@ enum AllyError {
     Silent,
     #[error("it has come no further for {} s: is its store slow?", STANDSTILL_MAX.as_secs())]
     Standstill,
-    /// Nothing is left to be listed.
+    /// The scan has no directories left to list.
     #[error("the scan is over")]
     Over,
     #[error("no answer for {} s", PROBE_MAX.as_secs())]
@@ -360,7 +360,7 @@ impl Scan {
         }
     }
 
-    /// Returns whether all lent units were answered or taken back, or the scan is over.
+    /// Returns whether all lent units were answered or reclaimed, or the scan is over.
     fn has_lent_nothing(&self, key: u64) -> bool {
         let state = self.lock();
         state.is_at_end() || state.walk.lent.get(&key).is_none_or(|lent| lent.units.is_empty())
@@ -520,7 +520,7 @@ impl Scan {
                 inodes &= entry.inode == meta.inode;
                 continue;
             }
-            // It may have changed since, or the peer shows it as it was a while ago.
+            // The entry may have changed since, or the peer shows an earlier state of it.
             let now = source.open_dir(&full).and_then(|dir| source.stat(&dir, leaf));
             let stands = now.is_ok_and(|now| now == *meta);
             if stands && age_seconds(meta.ctime) > CACHED_SECONDS {
@@ -579,7 +579,7 @@ impl Here<'_> {
                 }
             }
         } else {
-            // Devices are only told apart from that of the root.
+            // Devices are only compared with that of the root.
             let at_root = meta.device == ally.device;
             meta.device = if at_root { ask.device } else { !ask.device };
             meta.inode = if ally.inodes { meta.inode } else { 0 };

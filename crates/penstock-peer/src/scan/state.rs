@@ -47,8 +47,8 @@ pub struct ScanOptions {
     pub owner_names: bool,
     /// Threads that list.
     pub workers: usize,
-    /// Lease of the own controller, which says whether it may still act. With an epoch, other peers
-    /// may continue the scan.
+    /// Lease of the own controller, which decides whether it may still act. With an epoch, other
+    /// peers may continue the scan.
     pub fence: Fence,
 }
 
@@ -62,10 +62,10 @@ pub(crate) struct Scan {
     pub(super) marks: Arc<Marks>,
     /// Permit for questions about changed entries: one at a time.
     pub(super) asking: SingleFlight,
-    /// Random mark that tells this scan's temporary files from those of another.
+    /// Random mark that distinguishes this scan's temporary files from those of another.
     pub(super) mark: u64,
     pub(super) wake: Condvar,
-    /// Changes with what [`Scan::page`] returns.
+    /// Changes with the results of [`Scan::page`].
     pub(super) news: watch::Sender<()>,
     /// Wakes the threads that have other peers list.
     pub(super) lend: Condvar,
@@ -81,7 +81,7 @@ pub(crate) struct Scan {
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) stopped: AtomicBool,
-    /// No worker runs any more, and the scan is not complete: another scan may resume from its
+    /// All workers have ended, and the scan is not complete: another scan may resume from its
     /// sealed pages.
     pub(super) broken_off: AtomicBool,
     /// The scan is complete, or broken off.

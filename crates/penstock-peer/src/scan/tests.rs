@@ -1,4 +1,4 @@
-//! What a scan lists, and what it lists again.
+//! The entries that a scan lists, and those that it lists again.
 
 use std::sync::mpsc;
 
@@ -35,7 +35,7 @@ fn scan_of(directory: &Path, files_from: &[&str]) -> Scan {
     Scan::open(directory, options).unwrap()
 }
 
-/// All paths of the list of failures.
+/// Returns all paths of the list of failures.
 fn failed_of(scan: &Scan) -> Vec<Vec<u8>> {
     let mut failed = Vec::new();
     for part in 0.. {
@@ -51,8 +51,8 @@ fn failed_of(scan: &Scan) -> Vec<Vec<u8>> {
     failed
 }
 
-/// Promise (c): the list of what could not be listed is complete, however long it is, and memory
-/// holds one part of it.
+/// Promise (c): the list of failures is complete, however long it is, and memory holds one part of
+/// it.
 #[test]
 fn c_the_list_of_failures_is_complete() {
     let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -65,11 +65,11 @@ fn c_the_list_of_failures_is_complete() {
     let summary = scan.lock().summary.clone();
     assert_eq!((summary.errors, summary.errors_unseen), (20_000, 20_000));
     assert!(summary.error_parts > 1, "{summary:?}");
-    // Whoever takes the scan up serves the same list.
+    // A peer that resumes the scan serves the same list.
     assert_eq!(failed_of(&scan_of(kept.path(), &order)), failed);
 }
 
-/// All paths of the sealed pages, sorted.
+/// Returns all paths of the sealed pages, sorted.
 fn paths_of(scan: &Scan) -> Vec<String> {
     let pages = (0..).map_while(|number| scan.read_sealed(number).unwrap());
     let paths = pages.flat_map(|page| {
@@ -81,8 +81,8 @@ fn paths_of(scan: &Scan) -> Vec<String> {
     paths
 }
 
-/// Promise (c): a directory that is wanted as a whole is listed as a whole, once, whatever else of
-/// it is named before or after it; what is named and is not there is an error.
+/// Promise (c): a directory that is named as a whole is listed as a whole, once, even if parts of
+/// it are named before or after it. A named path that does not exist is an error.
 #[test]
 fn c_files_from_takes_every_path_once_in_any_order() {
     let root = tempfile::tempdir().unwrap();
@@ -108,8 +108,8 @@ fn c_files_from_takes_every_path_once_in_any_order() {
     assert_eq!(failed_of(&scan), [b"a/none"]);
 }
 
-/// Promise: what a slow scan has found moves before it ends, also where somebody has waited for
-/// that page since before it was the next one.
+/// Promise: entries that a slow scan has found move before the scan ends, even if a reader has
+/// waited for their page before it was the next one.
 #[test]
 fn a_page_that_is_waited_for_is_sealed_early() {
     let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -145,8 +145,9 @@ fn pages_of_a_slow_scan_have_time_to_fill() {
     assert!(!early(9_000_000, 9_000_999) && early(9_000_000, 9_001_000));
 }
 
-/// Promise (c), A12: a directory that could not be listed whole is not done: after a crash it is
-/// listed again and its error told again, or the transfer would end as if all had been there.
+/// Promise (c), A12: a directory that could not be listed whole is not done. After a crash it is
+/// listed again and its error is reported again. Otherwise the transfer would end as if the list
+/// were complete.
 #[test]
 fn a12_a_directory_with_an_error_is_listed_again_after_a_crash() {
     let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -163,9 +164,9 @@ fn a12_a_directory_with_an_error_is_listed_again_after_a_crash() {
     assert!(done.contains(&hash(b"")) && !done.contains(&hash(b"sub")));
 }
 
-/// Promise (c), C3: what a server calls stale has not vanished: it may be there, and is an error of
-/// the scan, as any other; the transfer does not end, and nothing is deleted, as if all had been
-/// listed.
+/// Promise (c), C3: an entry that a server calls stale has not vanished. The entry may exist, and
+/// the reply is an error of the scan. The transfer does not end, and no deletion runs, as if all
+/// entries had been listed.
 #[test]
 fn c3_what_is_stale_has_not_vanished() {
     let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -182,7 +183,7 @@ fn c3_what_is_stale_has_not_vanished() {
     }
 }
 
-/// Promise (f): a scan that could not go on is taken up by the next attempt, not kept for ever.
+/// Promise (f): a scan that could not continue is resumed by the next attempt, not kept for ever.
 #[test]
 fn a12_a_scan_that_broke_off_says_so() {
     let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -193,8 +194,8 @@ fn a12_a_scan_that_broke_off_says_so() {
     assert!(scan.is_broken_off());
 }
 
-/// Promise (c), A12: a scan that is taken up again chooses the same, and its counts of what was
-/// excluded are those of one that was never interrupted.
+/// Promise (c), A12: a resumed scan selects the same entries, and its counts of excluded entries
+/// are those of an uninterrupted scan.
 #[test]
 fn a12_what_was_excluded_is_counted_over_a_crash() {
     let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -268,7 +269,8 @@ fn a_scan_is_made_where_no_thread_can_be_started() {
     assert!(matches!(scan.page(9, Duration::ZERO), Ok(PageReply::End(_))));
 }
 
-/// Promise: a scan that breaks tells whoever waits for its pages, and is taken up anew.
+/// Promise: a scan that fails reports that to every reader that waits for its pages, and is
+/// resumed.
 #[test]
 fn a_scan_that_breaks_is_told() {
     let kept = tempfile::tempdir().unwrap();

@@ -58,7 +58,7 @@ impl Walk {
             self.listing += 1;
             return Ok(waiting);
         }
-        // Nothing waits: takes a unit that another peer has not begun, or does not finish.
+        // The list is empty: takes a unit that another peer has not begun, or does not finish.
         let now = Instant::now();
         let lent = self.lent.values_mut().filter(|lent| lent.has_spare(now));
         Ok(lent
@@ -77,7 +77,7 @@ impl Walk {
         self.parts.iter().any(|part| !part.own)
     }
 
-    /// Such a part.
+    /// Takes such a part.
     pub(super) fn take_part(&mut self) -> Option<Part> {
         let at = self.parts.iter().position(|part| !part.own)?;
         self.parts.remove(at)
@@ -120,7 +120,7 @@ impl Walk {
                 (self.made, Some(self.large.entry(self.made).or_insert(entry)))
             }
         };
-        // It is there until its listing ends.
+        // The entry exists until its listing ends.
         let Some(entry) = entry else { return };
         entry.open += 1;
         let directory = Arc::clone(&entry.directory);

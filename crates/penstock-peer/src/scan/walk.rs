@@ -19,7 +19,7 @@ use super::state::{Scan, hash};
 use super::units::{BATCH_ENTRIES, Ended, Part, PartNames, Sample, Unit};
 use crate::source::error::SourceError;
 
-/// Bytes of extended attributes after which a batch takes no more entries.
+/// Bytes of extended attributes after which a batch accepts no more entries.
 const BATCH_BYTES: usize = 1 << 20;
 /// Names of a large directory that are looked at together.
 const PART_NAMES: usize = 256;
@@ -332,7 +332,7 @@ impl<'a> Batch<'a> {
     /// Looks at one name. Returns whether to continue.
     fn look(&mut self, entry: &DirEntry<'_>) -> Result<ControlFlow<()>, SourceError> {
         if self.acting.is_none() {
-            // Where that fails, the look at the name says so.
+            // If that fails, the look at the name reports the failure.
             self.acting = self.source.act().ok();
         }
         let Some(found) = self.scan.choose(self.source, self.dir, self.directory, entry) else {

@@ -1,7 +1,7 @@
 //! Digests of files that a target wants to compare with its own (`--compare digest`).
 //!
 //! Each request has threads of its own, while the target polls its progress. A job that is not
-//! polled for [`FORGOTTEN`] ends. A restarted source begins anew.
+//! polled for [`FORGOTTEN`] ends. A restarted source starts again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -22,7 +22,7 @@ use crate::verify::hashing::TreeHash;
 
 /// Number of jobs kept for one data set: the one at work, and the one whose answer may be lost.
 const KEPT: usize = 2;
-/// A wish that was not asked about for so long is given up.
+/// Time without a question after which a request for digests is dropped.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// Most threads that work on one.
 const WORKERS_MAX: usize = 8;

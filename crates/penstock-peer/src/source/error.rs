@@ -250,8 +250,8 @@ impl From<SourceError> for Problem {
 mod tests {
     use super::*;
 
-    /// Promise: a full disk of the journal is waited for, damage ends the transfer, and a peer that
-    /// does not know a scan says so with a status that is no fault of its own.
+    /// Promise: a full disk of the journal is waited for, and damage ends the transfer. A peer that
+    /// does not know a scan reports that with a status that is no fault of its own.
     #[test]
     fn what_may_pass_is_told_from_what_does_not() {
         let manifest = |kind: io::ErrorKind| {

@@ -2,8 +2,8 @@
 //!
 //! A process that is killed between the two steps of a removal ([`crate::source::removal`]) leaves
 //! an entry under an own name, which follows from the list that the move used. A resumed move uses
-//! that list and finishes the removal. If the list is given up instead, because another copy
-//! continues or none does, each entry gets its name back first.
+//! that list and finishes the removal. If the list is dropped instead, because another copy
+//! continues or none does, each entry first gets its name again.
 
 use std::fs::{self, File};
 use std::io;

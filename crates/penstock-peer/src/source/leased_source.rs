@@ -1,9 +1,9 @@
 //! The leases by which this host lists data sets, checks and hashes files, and removes moved ones.
 //!
-//! The tenure of the own controller is one. Where the controller is on another host without the
-//! store, it gives this host a lease for one transfer. For one transfer, one peer at a time has a
-//! valid lease, which the controller ensures. Work that began under an expired lease ends where it
-//! would store something. It counts as another peer's from then on (B4, A12).
+//! The tenure of the own controller is one such lease. A controller on another host without the
+//! store grants this host a lease for one transfer. The controller ensures that one peer at a time
+//! has a valid lease for a transfer. Work under an expired lease ends at its next write to disk,
+//! and counts as another peer's from then on (B4, A12).
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ mod tests {
     use crate::stores::{StoreKind, StoreSpec, Stores};
     use penstock_api::problem::ProblemCode;
 
-    /// A peer that does not lead, on a store and a directory that it shares with others.
+    /// Returns a peer that does not lead, on a store and a directory that it shares with others.
     fn peer(name: &str, work: &Path) -> Arc<SourceService> {
         let store = StoreSpec {
             name: "far".parse().unwrap(),
@@ -125,7 +125,7 @@ mod tests {
         Arc::new(service)
     }
 
-    /// A lease that holds until it is revoked.
+    /// Returns a lease that holds until it is revoked.
     fn lease(peer: &Arc<SourceService>, number: u64) -> (LeasedSource, Arc<AtomicBool>) {
         let stands = Arc::new(AtomicBool::new(true));
         let asked = Arc::clone(&stands);
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// All pages of a scan, encoded.
+    /// Returns all pages of a scan, encoded.
     fn pages(source: &LeasedSource, transfer: TransferId) -> Vec<Vec<u8>> {
         let mut pages = Vec::new();
         loop {
@@ -166,9 +166,9 @@ mod tests {
         }
     }
 
-    /// A12, B4: a scan whose lease is revoked in the middle goes on at another peer from the pages
-    /// that were sealed: each item once, none left out, no page another one than before. The first
-    /// peer answers no more by its lease, and serves lanes what the second has listed.
+    /// A12, B4: a scan whose lease is revoked in the middle continues at another peer from the
+    /// sealed pages: each item once, none left out, no page changed. The first peer no longer
+    /// answers by its lease, and serves lanes the entries that the second has listed.
     #[test]
     fn a12_a_scan_goes_on_at_another_peer() {
         let work = tempfile::tempdir().unwrap();
@@ -211,8 +211,8 @@ mod tests {
         assert_eq!(served.scan.sealed_page(last).unwrap().as_ref(), all.last());
     }
 
-    /// B4: the same peer goes on by another lease, and nothing is removed by one that was not given
-    /// for that.
+    /// B4: the same peer continues under another lease, and no lease removes items that was not
+    /// granted for that.
     #[test]
     fn b4_a_lease_follows_another_at_one_peer() {
         let work = tempfile::tempdir().unwrap();

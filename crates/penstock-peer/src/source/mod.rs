@@ -114,13 +114,14 @@ impl Default for SourceMemory {
 }
 
 impl SourceMemory {
-    /// The strides of a memory without another limit: enough to keep all processors at work.
+    /// Returns the strides of a memory without another limit: enough to keep all processors at
+    /// work.
     pub fn strides_max() -> usize {
         (penstock_sys::available_cpus() * 2).max(64)
     }
 
-    /// Sets the limits: strides, of up to 1 MiB each, and bytes of pages. What is in use beyond
-    /// them stays until the requests that use it end. One stride and one page are always allowed.
+    /// Sets the limits: strides, of up to 1 MiB each, and bytes of pages. Memory in use beyond them
+    /// stays until its requests end. One stride and one page are always allowed.
     pub fn limit(&self, strides: usize, page_bytes: usize) {
         self.buffers.set_buffers_max(strides.max(1));
         self.pages.set_bytes_max(page_bytes);
@@ -131,7 +132,7 @@ impl SourceMemory {
         self.buffers.usage()
     }
 
-    /// Returns the bytes of pages in use, and the limit; `usize::MAX` is none.
+    /// Returns the bytes of pages in use, and the limit; `usize::MAX` means no limit.
     pub fn page_bytes(&self) -> (usize, usize) {
         self.pages.usage()
     }
@@ -237,7 +238,7 @@ impl OpenScan {
         Ok(shares_inodes(source, self.scan.root(), page, named))
     }
 
-    /// Returns whether a request means this data set: an id alone gives no right to pages (C4).
+    /// Returns whether a request means this data set: an id alone grants no right to pages (C4).
     fn is_of(&self, request: &ScanRequest) -> bool {
         self.store == request.store
             && self.scan.root() == request.root.0
@@ -313,7 +314,7 @@ impl SourceService {
         Ok(())
     }
 
-    /// Forgets an open data set that has no work here, so that the next request opens it anew. The
+    /// Forgets an open data set that has no work here, so that the next request opens it again. The
     /// store may be mounted again by then.
     pub(crate) fn forget(&self, transfer: TransferId, open: &Arc<OpenScan>) {
         self.stores.reopen(&open.store);
@@ -336,8 +337,9 @@ impl SourceService {
         self.scans.lists(transfer)
     }
 
-    /// Serves one lane until it ends, with strides of files and pages in `memory`. Returns how the
-    /// target broke the protocol, if that ended the lane. Blocks: give it a thread of its own.
+    /// Serves one lane until it ends, with strides of files and pages in `memory`. Returns the
+    /// target's breach of the protocol, if that ended the lane. Blocks: call it on a thread of its
+    /// own.
     ///
     /// # Errors
     /// The lane was refused, for this reason, which its target knows.
@@ -372,7 +374,7 @@ impl SourceService {
     }
 
     /// Checks that the store of a scan answers and is unchanged (C3). If not, the next request
-    /// opens it anew: the store may be mounted again by then.
+    /// opens it again: the store may be mounted again by then.
     ///
     /// # Errors
     /// `store-hung`, `store-offline`.

@@ -4,8 +4,7 @@
 //! a limit of memory ([`PageMemory`]). A page that finds no room first displaces idle ones, of its
 //! own scan and then of others. If all are in use, its request waits until one of these ends. No
 //! request needs two pages at a time, and one page always finds room where there is no other. So
-//! the wait ends with the answers under way, at the latest when TCP gives up a target that takes
-//! none.
+//! the wait ends with the answers under way, at the latest when TCP drops a target that reads none.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -121,13 +120,13 @@ impl State {
 }
 
 impl PageMemory {
-    /// Returns the bytes in use, and the limit; `usize::MAX` is none.
+    /// Returns the bytes in use, and the limit; `usize::MAX` means no limit.
     pub(super) fn usage(&self) -> (usize, usize) {
         let state = self.0.lock();
         (state.used, state.bytes_max)
     }
 
-    /// Sets the limit in bytes. What is in use beyond it stays until its requests end.
+    /// Sets the limit in bytes. Memory in use beyond it stays until its requests end.
     pub(super) fn set_bytes_max(&self, bytes_max: usize) {
         self.0.lock().bytes_max = bytes_max;
         self.0.freed.notify_all();
@@ -164,7 +163,7 @@ impl PageMemory {
     fn displace_other(&self) -> bool {
         let caches: Vec<_> = self.0.lock().caches.iter().filter_map(Weak::upgrade).collect();
         caches.iter().any(|cache| {
-            // One that is locked is at work, perhaps on this.
+            // A locked cache is at work, perhaps on this.
             let mut kept = match cache.kept.try_lock() {
                 Ok(kept) => kept,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -214,8 +213,8 @@ mod tests {
         cache.get(name_of(number), memory, || Some(encoded(number)), Ok).unwrap().unwrap()
     }
 
-    /// Promise (g): decoded pages of all scans of a site stay within its memory, an idle page makes
-    /// room for another, and a request waits for those in use and then gets its page.
+    /// Promise (g): decoded pages of all scans of a site stay within its memory, and an idle page
+    /// makes room for another. A request waits for pages in use and then gets its page.
     #[test]
     fn pages_of_a_site_share_a_limit() {
         let memory = PageMemory::default();

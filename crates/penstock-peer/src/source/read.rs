@@ -1,9 +1,9 @@
-//! Reads the bytes of one request, hashes them while they are hot, and hands on frames.
+//! Reads the bytes of one request, hashes them while they are in the cache, and passes on frames.
 //!
 //! The source's lanes use it, and local lanes where source and target are one host. One stride is
-//! in memory at a time: it is read, hashed, handed on, forgotten. Small files are read one behind
-//! the other into the same buffer, with a record each. They are hashed several at a time, and leave
-//! in one frame.
+//! in memory at a time: it is read, hashed, passed on, dropped. Small files are read one behind the
+//! other into the same buffer, with a record each. They are hashed several at a time, and leave in
+//! one frame.
 //!
 //! A lane over distance begins with small frames ([`crate::lane::slow_start`]).
 //!
@@ -31,8 +31,8 @@ use crate::source::read_check::{Freshness, ReadCheck};
 /// of buffers: less than 8 Mbit/s. Several of them would hold all that the lanes of a site share.
 const SLOW_FRAME: Duration = Duration::from_secs(1);
 
-/// Requests without a slow frame after which a receiver is known as quick. One of them says little:
-/// the socket may have taken its frame while the lane waited for a buffer.
+/// Requests without a slow frame after which a receiver is known as quick. A single one is weak
+/// evidence: the socket may have taken its frame while the lane waited for a buffer.
 const QUICK_REQUESTS: u32 = 4;
 
 /// Takes the frames of a reply.
@@ -49,7 +49,7 @@ pub(crate) struct PieceReader {
     source: Source,
     root: Vec<u8>,
     kind: DigestKind,
-    /// Hashes what it reads; else all digests are zeros.
+    /// True if bytes are hashed; otherwise all digests are zeros.
     hashes: bool,
     dirs: DirCache,
     pool: BufferPool,
@@ -58,7 +58,7 @@ pub(crate) struct PieceReader {
     served: ReadCheck,
     /// Payload that the next frame may have, if that is less than a stride.
     ramp: Option<usize>,
-    /// How the receiver took its last requests.
+    /// The speed of the receiver, by its last requests.
     holder: Holder,
     /// Requests since the last one with a slow frame.
     quick_requests: u32,
@@ -88,7 +88,7 @@ struct Records {
 }
 
 impl Records {
-    /// Gives the small files their digests, together.
+    /// Computes the digests of the small files, together.
     fn hash(&mut self, kind: DigestKind, payload: &[u8]) {
         let bytes = |(record, start): &(usize, usize)| {
             let length = self.all[*record].length as usize;
@@ -110,9 +110,10 @@ struct Fill<'a, S: FrameSink> {
     pool: &'a BufferPool,
     /// Taken for the first byte of a frame. A slow receiver's goes back with each frame.
     buffer: Option<Buffer>,
-    /// How the buffer is taken: as the receiver took the last requests, or slow since this one.
+    /// The holder for which buffers are taken: the receiver's last speed, or slow since this
+    /// request.
     holder: Holder,
-    /// Whether a frame of this request took [`SLOW_FRAME`].
+    /// True if a frame of this request took [`SLOW_FRAME`].
     was_slow: bool,
     used: usize,
     stride: usize,
@@ -187,7 +188,7 @@ impl PieceReader {
         }
     }
 
-    /// Reads without digests from now on: for a benchmark, whose bytes nobody keeps.
+    /// Reads without digests from now on: for a benchmark, whose bytes are dropped.
     pub(crate) fn omit_digests(&mut self) {
         self.hashes = false;
     }
@@ -243,7 +244,8 @@ impl PieceReader {
             let range = fetch.offset..fetch.offset + fetch.length;
             return self.read_file(page, fetch.first_entry, range, fill);
         }
-        // Small files would change the account for each call. Where that fails, each file says so.
+        // Small files would change the account for each call. If that fails, each file reports the
+        // failure.
         let _acting = self.source.act().ok();
         for index in fetch.first_entry..fetch.end_entry {
             let entry = &page.entries()[index as usize];
@@ -490,7 +492,7 @@ fn hole(index: u32, offset: u64, length: u64, end: bool) -> Record {
     }
 }
 
-/// If a hole begins at `at` and covers whole strides, where those end; else `at`.
+/// Returns the end of the whole strides of a hole that begins at `at`, or `at` if there are none.
 fn hole_end(file: &ReadFile, at: u64, last: u64, stride: u64) -> Result<u64, StoreError> {
     let data = file.next_data(at)?.unwrap_or(last).min(last);
     if data >= last {
@@ -546,7 +548,7 @@ mod tests {
 
     use super::*;
 
-    /// A receiver that tells of each frame, and takes it when it is allowed to.
+    /// A receiver that reports each frame, and takes it when the test allows it.
     struct Gate {
         frames: Sender<usize>,
         allowed: Receiver<()>,
@@ -642,8 +644,8 @@ mod tests {
         assert_eq!(held(), 0);
     }
 
-    /// Promise (g), E12: receivers that take in little, however many, never stop one that is known
-    /// to take in all: whether they are known as slow, or new.
+    /// Promise (g), E12: any number of slow receivers, whether known as slow or new, never stops
+    /// one that is known as quick.
     #[test]
     fn slow_receivers_leave_buffers_to_the_others() {
         answer_beside(Holder::Slow, 14);

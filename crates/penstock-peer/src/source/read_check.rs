@@ -1,11 +1,11 @@
-//! Checks that a file that was read still is what its page says (C1, C2). Finds the files that must
-//! be checked again before the transfer ends.
+//! Checks that a file that was read still has the version of its page (C1, C2). Finds the files
+//! that must be checked again before the transfer ends.
 //!
 //! Size, time of last modification and inode tell versions apart. The change time reacts to more
 //! than data: a chmod, or a backup that makes a hard link, moves it as well. Where it alone
 //! differs, the served bytes are read once more. The same digests, with a change time that does not
-//! move meanwhile, prove that they are of one version. Otherwise the file has changed. A file that
-//! nobody touches costs no more than one stat at its end.
+//! move meanwhile, prove that they are of one version. Otherwise the file has changed. An unchanged
+//! file costs no more than one stat at its end.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,9 +23,10 @@ const YOUNG_SECONDS: i64 = 2;
 /// The state of a file as found after it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// The file is as the page says.
+    /// The file is as its page describes it.
     Same,
-    /// The file is as the page says, except for its change time, which differs or is very young.
+    /// The file is as its page describes it, except for its change time, which differs or is very
+    /// young.
     LookAgain(FileTime),
     /// The file is another version.
     Changed,
@@ -55,7 +56,7 @@ impl ReadCheck {
 
     /// Compares a file that was read with its entry. Reads it once more if only its change time
     /// differs. `held` holds the bytes of a whole file that is hashed later, and of which no stride
-    /// was noted. `to_end` says that the last bytes of the file were among those served.
+    /// was noted. `to_end` is true if the last bytes of the file were among those served.
     ///
     /// # Errors
     /// The file can no longer be examined or read.
@@ -112,7 +113,7 @@ pub(crate) fn is_same(entry: &Entry, meta: &Meta) -> bool {
     entry.size == meta.size && (stamped || entry.special)
 }
 
-/// Seconds since a change time, by the clock of this host.
+/// Returns the seconds since a change time, by the clock of this host.
 pub(crate) fn age_seconds(ctime: FileTime) -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
     now - ctime.seconds as f64 - f64::from(ctime.nanoseconds) * 1e-9

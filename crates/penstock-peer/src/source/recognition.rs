@@ -1,10 +1,10 @@
 //! Recognises a data set that another host has listed, or this host before a restart.
 //!
 //! Inode numbers are compared only where they were found to be the same (C1). On some network and
-//! FUSE file systems each mount numbers files anew, and every file would seem changed after a
-//! failover. Where the marks of a store do not prove its identity, some listed entries must exist:
-//! another disk below the same path would look like vanished files (C3). A look at a few entries of
-//! each page decides both, when the page is read.
+//! FUSE file systems each mount has its own numbers of files, and every file would seem changed
+//! after a failover. Where the marks of a store do not prove its identity, some listed entries must
+//! exist: another disk below the same path would look like vanished files (C3). A look at a few
+//! entries of each page decides both, when the page is read.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ impl Sight {
     /// Returns an error if the store was found to be another one.
     ///
     /// # Errors
-    /// It was: the store is offline at this peer.
+    /// The store is another one: it is offline at this peer.
     pub(crate) fn check(&self) -> Result<(), AccessError> {
         self.stranger.get().map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -110,7 +110,7 @@ impl Sight {
 /// Returns whether this host sees the inode numbers that the listing host saw. Compares entries
 /// whose stamps are unchanged: if none of them has the recorded inode, the numbers differ. With no
 /// unchanged entry, assumes that they are the same. Looks at `entries` until [`LOOKED_AT`] of them
-/// give an answer.
+/// have answered.
 pub(crate) fn shares_inodes<'a>(
     source: &Source,
     root: &[u8],

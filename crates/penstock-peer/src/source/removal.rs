@@ -137,8 +137,8 @@ fn is_number(entry: &Entry, now: &Meta) -> bool {
     inode == 0 || inode == now.inode
 }
 
-/// Returns whether something is the listed version, whatever its inode number. Its change time
-/// tells nothing after a rename, or after another of its names was removed.
+/// Returns whether a file is the listed version, whatever its inode number. Its change time proves
+/// nothing after a rename, or after another of its names was removed.
 fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
     let kind = match entry.kind {
         EntryKind::HardLink => now.kind != Kind::Directory,
@@ -150,7 +150,7 @@ fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
         && (ctime_changes || now.ctime == identity.ctime)
 }
 
-/// Returns whether a stamp is of this time or later, as far as the file system's resolution tells.
+/// Returns whether a stamp is of this time or later, within the file system's resolution.
 fn is_not_before(stamp: FileTime, time: FileTime) -> bool {
     if stamp.nanoseconds == 0 { stamp.seconds >= time.seconds - 1 } else { stamp >= time }
 }

@@ -3,10 +3,10 @@
 //! A store may hang, and restoring a scan of many entries takes minutes. A scan therefore gets its
 //! place in the table first. It is opened outside of every lock but its own, on the thread that
 //! then runs it, and its users wait at its place alone. Other data sets and other stores are not
-//! held up, nor is the end of all scans when another peer leads (E2). The store is examined within
+//! delayed, nor is the end of all scans when another peer leads (E2). The store is examined within
 //! [`Stores::look`], so that a few threads hang there at most.
 //!
-//! A scan that was given up while it was opened is not run: its place says so.
+//! A scan that was cancelled while it was opened is not run: its place records the cancellation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -75,7 +75,7 @@ impl ScanSlot {
         }
     }
 
-    /// Returns whether the scan must be opened anew.
+    /// Returns whether the scan must be opened again.
     fn is_spent(&self) -> bool {
         match &*self.lock() {
             SlotState::Opening => false,
@@ -109,7 +109,7 @@ impl ScanSlot {
         }
     }
 
-    /// Notes that the scan is open; returns `false` if it was given up meanwhile.
+    /// Records that the scan is open; returns `false` if it was cancelled meanwhile.
     fn fill(&self, open: &Arc<OpenScan>) -> bool {
         let mut state = self.lock();
         let wanted = matches!(*state, SlotState::Opening);
@@ -197,7 +197,7 @@ pub(crate) struct ScanRegistry {
     directory: PathBuf,
     peer: PeerId,
     workers: usize,
-    /// Other peers of the site, which may list a part of what this one scans.
+    /// Other peers of the site, which may list a part of this one's scans.
     helpers: OnceLock<Arc<dyn Helpers>>,
     /// Places of scans. Locked for no longer than a look-up takes.
     table: Mutex<BTreeMap<TransferId, Arc<ScanSlot>>>,
@@ -257,8 +257,8 @@ impl ScanRegistry {
         }
     }
 
-    /// Gives their names back to the items that a move has put aside by the lists that are kept of
-    /// it. Blocks on the store.
+    /// Restores the names of items that a move has put aside, by its stored lists. Blocks on the
+    /// store.
     pub(crate) fn give_names_back(
         &self,
         transfer: TransferId,
@@ -397,7 +397,8 @@ impl ScanRegistry {
         let looked =
             self.stores.look(&store, move || Examined::at(&stores, &peer, transfer, begin))??;
         if let Some(kept) = &looked.kept {
-            // It waited for the store: meanwhile another peer may lead, or the transfer be over.
+            // The opening waited for the store: meanwhile another peer may lead, or the transfer
+            // may be over.
             place.check()?;
             if kept.listing > 0 {
                 self.give_names_back(transfer, (&kept.store, kept.account.as_ref()), &kept.root.0);
@@ -438,7 +439,7 @@ impl ScanRegistry {
         Ok((Arc::new(open), looked.source))
     }
 
-    /// Forgets scans that the controller has released, which other peers are not told.
+    /// Forgets scans that the controller has released; other peers get no message.
     fn forget_released(&self) {
         let known: Vec<TransferId> = self.table().keys().copied().collect();
         for transfer in known {
@@ -462,7 +463,7 @@ impl ScanRegistry {
         place.is_some_and(|place| place.is_at_work())
     }
 
-    /// Forgets an open scan that has no work here, so that the next request opens it anew.
+    /// Forgets an open scan that has no work here, so that the next request opens it again.
     pub(crate) fn forget(&self, transfer: TransferId, open: &Arc<OpenScan>) {
         if open.scan.is_at_rest() {
             self.take_out(transfer, |place| place.holds(open));

@@ -23,20 +23,20 @@ pub(crate) enum AccessError {
     Kind { store: Name, source: Cause },
     #[error("store `{0}` is configured as read-only")]
     ReadOnly(Name),
-    /// The store is mapped, and nothing says as which account it is to be used.
+    /// The store is mapped, and no account for its use is configured.
     #[error("store `{0}` is used as accounts of users, and the request has none")]
     NoAccount(Name),
     /// The store is mapped, and this host cannot use it as the account.
     #[error("cannot use store `{store}` as the account of the request")]
     Account { store: Name, source: Arc<AccountError> },
-    /// The store is not there now; the transfer waits for it.
+    /// The store is absent now; the transfer waits for it.
     #[error("store `{store}` is offline")]
     Offline { store: Name, source: Absence },
     /// This user may not open the store. A site waits for the right; a copy, whose stores are
     /// `ephemeral`, ends.
     #[error("no permission to open store `{store}`")]
     Denied { store: Name, ephemeral: bool, source: Cause },
-    /// This host has no descriptor for the store. That passes, and says nothing of the store.
+    /// This host has no descriptor for the store. That passes, and proves nothing about the store.
     #[error("this host is short of descriptors or memory for store `{store}`")]
     Short { store: Name, source: Cause },
     /// A call to the store has not returned.
@@ -52,7 +52,7 @@ pub(crate) enum AccessError {
 /// The reason why a store counts as offline.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Absence {
-    /// Its marks say so.
+    /// Its marks show that.
     #[error(transparent)]
     Marks(StoreOffline),
     /// A call to it failed.
@@ -201,7 +201,7 @@ impl From<AccessError> for Problem {
 mod tests {
     use super::*;
 
-    /// Promise: a store that a user may not open ends a copy at once, since nobody gives the right
+    /// Promise: a store that a user may not open ends a copy at once, since the right cannot appear
     /// meanwhile; a transfer of a site waits for it.
     #[test]
     fn a_right_is_waited_for_by_sites_alone() {

@@ -1,4 +1,4 @@
-//! The accounts as which this host uses mapped stores, as its name service told last.
+//! The accounts as which this host uses mapped stores, by the last answers of its name service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +8,8 @@ use penstock_api::access::AccountName;
 use penstock_proto::units::Instant;
 use penstock_sys::{Account, AccountError, boottime_now};
 
-/// Time for which an account is used as it was told: each page of a transfer asks for it, and the
-/// name service may be on another host.
+/// Time for which an answer of the name service about an account is used: each page of a transfer
+/// asks for the account, and the service may be on another host.
 const AGE_MAX: Duration = Duration::from_secs(10);
 /// Accounts that are remembered; beyond that all are asked for again.
 const ACCOUNTS_MAX: usize = 1024;

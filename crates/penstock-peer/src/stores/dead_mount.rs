@@ -14,7 +14,7 @@ pub(crate) const ENOTCONN: i32 = 107;
 pub(crate) struct DeadMount(PathBuf);
 
 impl DeadMount {
-    /// Mounts it; `None`, said aloud, where that is not allowed.
+    /// Mounts it; `None`, with a message, where that is not allowed.
     pub(crate) fn at(path: &Path) -> Option<Self> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let Ok(device) = device else {

@@ -40,7 +40,7 @@ impl StoreFault {
         Self::Short(Cause::of(error))
     }
 
-    /// Returns the fault of a store that takes no more.
+    /// Returns the fault of a store that accepts no more work.
     pub(crate) fn of_store(error: &StoreError) -> Self {
         let cause = Cause::of(error);
         if error.is_out_of_space() {
@@ -118,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise (c), A5: what passes, and what is of the whole store, is put on no item, and is
-    /// tried again; an I/O error is of the store only if that does not answer either.
+    /// Promise (c), A5: temporary errors, and errors of the whole store, are charged to no item,
+    /// and are retried. An I/O error belongs to the store only if the store does not answer either.
     #[test]
     fn a5_what_passes_is_no_items_fault() {
         let base = tempfile::tempdir().unwrap();
@@ -141,8 +141,8 @@ mod tests {
         }
     }
 
-    /// A11: what a store says may pass, or is of the way to it, a controller that has the number
-    /// alone knows for such; nothing else is tried again.
+    /// A11: from the error number alone, a controller recognizes errors of a store, or of the way
+    /// to it, that may pass; no others are retried.
     #[test]
     fn a11_both_ends_agree_on_what_may_pass() {
         for errno in 1..=133 {

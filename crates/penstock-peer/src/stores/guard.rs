@@ -2,8 +2,8 @@
 //! taken for missing items (C3).
 //!
 //! An unmounted disk leaves an empty directory behind, and a dead file server errors of all kinds.
-//! When something is missing, the guard says whether the store is still the one that was opened. If
-//! it is not, the transfer waits, and no item has vanished.
+//! When an entry is missing, the guard checks whether the store is still the one that was opened.
+//! If it is not, the transfer waits, and no item has vanished.
 
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -124,13 +124,13 @@ fn kind_of(error: &StoreError) -> Option<ErrorKind> {
     error.errno().map(|errno| Error::from_raw_os_error(errno).kind())
 }
 
-/// There is nothing of that name.
+/// Returns whether the error means that no entry has that name.
 pub(crate) fn is_missing(error: &StoreError) -> bool {
     kind_of(error) == Some(ErrorKind::NotFound)
 }
 
-/// Something of another kind is there than was asked for, or the name can be no item's: asking
-/// again will not help.
+/// Returns whether the entry has another kind than was asked for, or its name can be no item's: a
+/// retry will not help.
 pub(crate) fn is_of_wrong_kind(error: &StoreError) -> bool {
     use ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, NotADirectory};
     let kinds = [NotADirectory, IsADirectory, InvalidFilename, InvalidInput];
@@ -138,7 +138,7 @@ pub(crate) fn is_of_wrong_kind(error: &StoreError) -> bool {
         || kind_of(error).is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// Device of a directory.
+/// Returns the device of a directory.
 fn device_of(source: &Source, path: &[u8]) -> Result<u64, StoreError> {
     let dir = source.open_dir(path)?;
     source.stat(&dir, b"").map(|meta| meta.device)

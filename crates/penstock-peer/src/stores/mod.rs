@@ -2,8 +2,8 @@
 //!
 //! A store is opened when it is first needed and checked at each use: its fingerprint at the source
 //! (C3), its identity at the target (A5). A store that has changed is *offline*: no item fails, and
-//! the transfer waits and says so. A store is offline too if a file system was mounted there and
-//! none is now, since the empty directory below is not the store.
+//! the transfer waits with that reason. A store is offline too if a file system was mounted there
+//! and none is now, since the empty directory below is not the store.
 
 pub(crate) mod access;
 mod accounts;
@@ -145,8 +145,8 @@ impl Stores {
         stores
     }
 
-    /// Has these stores from now on. One that stays as it is keeps its open handles. Work that has
-    /// opened one which goes ends with the handles that it holds; new work does not find it.
+    /// Replaces the stores. An unchanged store keeps its open handles. Work in a removed store ends
+    /// with the handles that it holds; new work does not find that store.
     pub fn replace(&self, specs: impl IntoIterator<Item = StoreSpec>) {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         let mut old = mem::take(&mut *stores);
@@ -329,7 +329,7 @@ impl Stores {
         self.check_answers(name, entry)?;
         let (asked, (answer, answered)) = (Instant::now(), channel());
         let thread = std::thread::Builder::new().name("store".to_owned());
-        // A late answer has no receiver any more.
+        // A late answer has no receiver.
         let thread = thread.spawn(move || drop(answer.send(ask())));
         let thread = thread.map_err(|cause| AccessError::Thread(Arc::new(cause)))?;
         match answered.recv_timeout(most) {
@@ -367,7 +367,7 @@ impl Stores {
         }
     }
 
-    /// Returns a store to write to, for what the daemon keeps in it, whatever its users may.
+    /// Returns a store to write to, for the daemon's own files, whatever rights its users have.
     ///
     /// # Errors
     /// As [`Stores::target`], without those of accounts.
@@ -397,7 +397,7 @@ impl Stores {
     }
 
     /// Forgets the open handle of a target store, after a check of it has failed: the next use
-    /// opens it anew, perhaps mounted again.
+    /// opens it again, perhaps mounted again.
     pub(crate) fn reopen(&self, name: &Name) {
         if let Ok(entry) = self.entry(name) {
             *entry.open.lock().unwrap_or_else(PoisonError::into_inner) = Open::default();

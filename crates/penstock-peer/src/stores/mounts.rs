@@ -1,4 +1,5 @@
-//! Mounts where a data set goes, so that nothing is written beneath an empty mount point (A5).
+//! Mounts at the target of a data set, so that no file is written beneath an empty mount point
+//! (A5).
 //!
 //! A store's identity and marker describe the file system at its root alone. Another file system
 //! may be mounted within: on the way to the data set, at its root, or below. Every mount that
@@ -71,7 +72,7 @@ pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), Acces
     if let Target::Posix(store) = target {
         for mount in &spec.mounts {
             let at = store.root_path().join(OsStr::from_bytes(&mount.at.0)).join(".");
-            // That it is there is seen in the table.
+            // The table shows whether the mount exists.
             let _ = std::fs::metadata(at);
         }
     }
@@ -88,8 +89,8 @@ mod tests {
         MountSeen { at: PathText(at.as_bytes().to_vec()), kind: kind.to_owned() }
     }
 
-    /// A5: what is mounted on the way to a data set, at its root, or below matters; a neighbour
-    /// does not, nor what the kernel mounts when somebody comes there.
+    /// A5: mounts on the way to a data set, at its root, or below matter. A neighbour does not, nor
+    /// does a mount that the kernel makes at an access.
     #[test]
     fn a5_mounts_that_matter_to_a_data_set() {
         let all = || {

@@ -65,8 +65,8 @@ impl Pacer {
         all
     }
 
-    /// Takes units, and sleeps until they are paid. Tells each [`TELL_INTERVAL`] for how long it
-    /// has slept since it told last: with a low rate, a stride takes many seconds.
+    /// Takes units, and sleeps until they are paid. Reports at each [`TELL_INTERVAL`] for how long
+    /// it has slept since the last report: with a low rate, a stride takes many seconds.
     pub(crate) fn take_telling(&self, units: u64, mut tell: impl FnMut(Duration)) {
         if units == 0 || !self.holds() {
             return;

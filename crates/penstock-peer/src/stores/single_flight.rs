@@ -46,7 +46,8 @@ impl SingleFlight {
 mod tests {
     use super::*;
 
-    /// E2: who asks again while his first request hangs is told so, and keeps no thread.
+    /// E2: a caller that repeats a request while its first one hangs gets an error, and holds no
+    /// thread.
     #[test]
     fn e2_nobody_waits_without_end_for_his_turn() {
         let turn = SingleFlight::default();

@@ -1,5 +1,5 @@
 //! Files that runs have left below a directory: found by their names, and removed if the caller
-//! says so.
+//! asks for that.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -26,7 +26,8 @@ pub struct LeftOver<'a> {
 
 /// Receives the files that are found, and decides about each.
 pub trait Cleaner {
-    /// Decides whether a file goes. State of runs and private directories of stores are not shown.
+    /// Decides whether a file is removed. State of runs and private directories of stores are not
+    /// shown.
     fn goes(&mut self, found: &LeftOver<'_>) -> bool;
 
     /// Learns that a file was removed.
@@ -93,7 +94,7 @@ fn clean(
     }
     if removed && let Ok(before) = before {
         let time = Attributes { mtime: Some(before.mtime), ..Attributes::default() };
-        // Of a directory of others it cannot be set, and nothing is lost by that.
+        // The time of another user's directory cannot be set, which costs nothing.
         let _ = set_dir_attributes(store, dir.path(), &time);
     }
 }

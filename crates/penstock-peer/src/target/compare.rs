@@ -82,7 +82,8 @@ pub(crate) struct Comparer {
     pub(crate) root: Vec<u8>,
     pub(crate) update: UpdateOptions,
     pub(crate) keeper: Arc<AttributePolicy>,
-    /// Gives files that stay their attributes; not where nothing may be touched.
+    /// True if the comparison sets the attributes of files that stay; false if it may change
+    /// nothing.
     pub(crate) touches: bool,
     /// Files with equal contents, where contents were compared.
     same: Option<Arc<EntrySet>>,
@@ -188,7 +189,7 @@ impl Comparer {
                     if let Some(fault) = StoreFault::of(&self.target, &error) {
                         return Err(fault.into());
                     }
-                    // An entry that this transfer has not moved may be somebody's newer file.
+                    // An entry that this transfer has not moved may be a user's newer file.
                     if amends.same_bytes {
                         tracing::debug!(error = %chain(&error), "an entry could not be compared");
                     } else {
@@ -201,8 +202,8 @@ impl Comparer {
     }
 
     /// Returns whether a newer version may not replace the entry at the target. This holds if the
-    /// entry is newer itself, and the older version was not moved, so that it belongs to somebody
-    /// else.
+    /// entry is newer itself, and the older version was not moved, so that it belongs to another
+    /// writer.
     fn is_spared(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<bool, StoreError> {
         if self.update.if_exists != IfExists::Newer {
             return Ok(false);
@@ -269,7 +270,8 @@ impl Comparer {
         left: &EntrySet,
     ) -> Result<Vec<Compared>, TaskError> {
         let mut dirs = Dirs::of(page);
-        // Each look would change the account by itself. Where that fails, each entry says so.
+        // Each look would change the account by itself. If that fails, each entry reports the
+        // failure.
         let _acting = self.target.act().ok();
         let look = |index: usize| {
             let index = index as u32;
@@ -471,7 +473,7 @@ impl Comparer {
             && self.target.has_xattrs(there.dir, there.leaf, wanted)?)
     }
 
-    /// Gives equal entries the source's attributes, where they differ. An entry that stays for
+    /// Sets the source's attributes on equal entries, where they differ. An entry that stays for
     /// another reason is not the source's, and is not changed.
     fn refresh(&self, page: &Page, entry: &Entry, there: &There<'_>) -> Result<(), StoreError> {
         let wanted = self.wanted(page, entry, &there.meta);

@@ -1,8 +1,8 @@
 //! Checks moved entries once more at the target, before they are removed at the source.
 //!
-//! The ledger says that an entry is durable. This check says that it still exists at the target:
-//! nobody has removed or changed it meanwhile. It also finds entries that were passed over without
-//! a note in the ledger, such as a device that the target's store does not take (D7).
+//! The ledger says that an entry is durable. This check says that it still exists at the target: no
+//! user has removed or changed it meanwhile. It also finds entries that were skipped without a
+//! record in the ledger, such as a device that the target's store does not accept (D7).
 
 use std::collections::BTreeMap;
 
@@ -64,8 +64,8 @@ fn has_text(target: &Target, spec: &TaskSpec, page: &Page, entry: &Entry) -> boo
     text.is_ok_and(|text| text == page.link(entry))
 }
 
-/// Returns whether `there` is what was made of `entry`, apart from the text of links. It is `dated`
-/// as it was made, or no times are kept.
+/// Returns whether `there` has the form that the transfer made of `entry`, apart from the text of
+/// links. `dated` is true if its time is that form's, or no times are kept.
 fn is_made(entry: &Entry, there: &Meta, dated: bool) -> bool {
     if entry.kind == EntryKind::Directory {
         return there.kind == Kind::Directory;

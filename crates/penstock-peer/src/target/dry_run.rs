@@ -110,8 +110,8 @@ fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanActio
 /// The reason of a further name that will not be made, as the run reports it.
 const NO_FIRST_NAME: &str = "is another name of a file that is not at the target";
 
-/// Returns the action for a further name. It is made anew if its first name is, or if it is another
-/// file.
+/// Returns the action for a further name. It is made again if its first name is, or if it is
+/// another file.
 fn link(
     comparer: &Comparer,
     page: &Page,
@@ -122,7 +122,7 @@ fn link(
     if !known.0.moves() {
         return known;
     }
-    // What cannot be examined will fail in the same way, and report the error.
+    // An entry that cannot be examined will fail in the same way, and report the error.
     if let Ok(false) = comparer.will_have_first_name(page, entry, (&mut *dirs, source)) {
         return (PlanAction::Fail, NO_FIRST_NAME);
     }
@@ -131,7 +131,7 @@ fn link(
     };
     let path = name::join(&comparer.root, page.link(entry));
     match meta_of(&comparer.target, &path, dirs) {
-        // It is the file under the further name, whose time was compared.
+        // The entry is the file under the further name, whose time was compared.
         Ok(Some(first))
             if (first.inode, first.device) == (there.inode, there.device)
                 && comparer.first_name_verdict(entry, &first, compared.dated) == Verdict::Keep =>

@@ -153,7 +153,7 @@ impl<'a> List<'a> {
     fn keep(&mut self, path: &[u8]) {
         let mut at = path;
         while let Some((parent, _)) = name::split(at) {
-            // Those above it are kept as well then.
+            // The directories above it are then kept as well.
             if !self.kept.insert(hash_of(parent, true)) {
                 break;
             }

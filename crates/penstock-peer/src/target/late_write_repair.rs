@@ -1,21 +1,21 @@
 //! Repairs finished files to which an abandoned peer may have written late (B1).
 //!
 //! Such a late write repeats the bytes that are there, since the peer only has files of one
-//! generation open. It moves the file's time, and takes special bits away. These are set again, and
-//! nothing else: the file may be its user's by now. A file counts as written to late if all of this
-//! holds:
+//! generation open. It moves the file's time, and removes special bits. The repair sets the time
+//! and the bits again, and changes nothing else: the file may belong to its user by now. A file
+//! counts as written to late if all of this holds:
 //!
 //! - It is a file of the same size, and its time differs from the one with which it was made.
-//! - Nothing was done to it since that write. A write sets the times of modification and of change
-//!   together (POSIX write(2)); `chmod`, `chown`, `touch -d` move the latter alone. A client of a
-//!   distributed file system that has not yet reported a write to its server shows the former alone
-//!   as moved (docs/design/0025). For a file with several names this is unknown, since each name
-//!   moved the time of change.
-//! - Its mode differs only in bits that a write takes away.
+//! - The file was not changed since that write. A write sets the times of modification and of
+//!   change together (POSIX write(2)); `chmod`, `chown`, `touch -d` move the latter alone. A client
+//!   of a distributed file system that has not yet reported a write to its server shows the former
+//!   alone as moved (docs/design/0025). For a file with several names this is unknown, since each
+//!   name moved the time of change.
+//! - Its mode differs only in bits that a write removes.
 //! - Its bytes match its digest, and it did not change while they were read.
 //!
-//! Content is never written. One doubt remains, a `touch` by hand to the present or a later time of
-//! a file that nobody wrote to: its time is set back.
+//! Content is never written. One doubt remains, a `touch` by hand to the present or a later time,
+//! of a file without a late write: its time is set back.
 
 use penstock_api::task::Mended;
 use penstock_proto::digest::{Digest, DigestKind};
@@ -43,7 +43,7 @@ enum Found {
     Right,
     /// The file had a late write, and its attributes were set again.
     Mended,
-    /// The file was changed, replaced or removed by somebody else.
+    /// The file was changed, replaced or removed by another program.
     Others,
 }
 
@@ -94,7 +94,7 @@ impl LateWriteRepair<'_> {
             Verdict::Others => return Ok(Found::Others),
             Verdict::Late => {}
         }
-        // Somebody else has written to it.
+        // Another program has written to it.
         let file = UncachedFile::at(self.target.open_read(&dir, &leaf)?, true);
         let unchanged = |now: Meta| is_same(&now, &there);
         if !unchanged(file.meta()?) || self.digest_of(page, entry, &file)? != Some(digest) {

@@ -116,7 +116,7 @@ impl TargetService {
         self
     }
 
-    /// Ends the lanes from a site whose pairing has ended, also where the site is paired anew by
+    /// Ends the lanes from a site whose pairing has ended, also where the site is paired again by
     /// now. Does not block.
     pub fn end_lanes_from(&self, site: &Name) {
         self.book.endings.note(site);
@@ -296,7 +296,7 @@ fn has_directories(target: &Target, spec: &TaskSpec) -> bool {
             if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
     });
-    // One that may be entered and not be listed can hold some.
+    // A directory that may be entered and not be listed can hold some.
     found || listed.is_err_and(|error| error.is_denied())
 }
 
@@ -310,7 +310,7 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, TaskError> {
     let marker = target.read_marker((spec.transfer, spec.writer));
     let unopened = |error| AccessError::unopened(&spec.store, target.is_ephemeral(), &error);
     let marker = marker.map_err(unopened)?;
-    // Where no marker can be, its absence says nothing.
+    // Where no marker can be, its absence proves nothing.
     let unmarked = if target.goes_without_marker() { u64::MAX } else { 0 };
     let marker = marker.unwrap_or(unmarked);
     let mut methods: Vec<String> =
@@ -329,8 +329,8 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, TaskError> {
     Ok(TaskStart { store: id_of(&identity), marker, durable_by, mounts })
 }
 
-/// Stands for the boot id where there is no `/proc`: what earlier processes have written is then
-/// looked at as after a restart of the host.
+/// Replaces the boot id where there is no `/proc`: writes of earlier processes are then checked as
+/// after a restart of the host.
 static BOOT_OF_PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
 
 /// The state of the target before a task's first write.
@@ -340,8 +340,8 @@ struct Ground {
 }
 
 impl Ground {
-    /// Examines a store in which no task of the same transfer and writer runs any more, and
-    /// reserves room for the marker.
+    /// Examines a store in which no task of the same transfer and writer runs, and reserves room
+    /// for the marker.
     fn at(target: &Target, spec: &TaskSpec, identity: &StoreIdentity) -> Result<Self, TaskError> {
         let boot = penstock_sys::boot_id().unwrap_or_else(|error| {
             tracing::debug!(%error, "no boot id here: an earlier process counts as one of another");
@@ -362,11 +362,11 @@ impl Ground {
             if spec.durability != Durability::None {
                 return reserved.map(drop);
             }
-            // It shows that the store can be written to. Nothing is ever written to it, and nobody
-            // may come back to remove it.
+            // The marker shows that the store can be written to. It stays empty, and a later run
+            // that would remove it may not come.
             target.remove_marker(of)?;
             match reserved {
-                // What is left may be links or deletions, which need no room.
+                // The remaining work may be links or deletions, which need no room.
                 Err(error) if error.is_out_of_space() => Ok(()),
                 reserved => reserved.map(drop),
             }
@@ -779,7 +779,7 @@ fn clean_page(
         if removed && let Ok(Some(before)) = before {
             // The directory may have got its time already.
             let time = Attributes { mtime: Some(before.mtime), ..Attributes::default() };
-            // Of a directory of others it cannot be set, and nothing is lost by that.
+            // The time of another user's directory cannot be set, which costs nothing.
             let _ = target.set_dir_attributes(&parent, &time);
         }
     }

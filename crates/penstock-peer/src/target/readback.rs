@@ -75,9 +75,9 @@ enum Found {
     Right {
         direct: bool,
     },
-    /// The content differs from what was written.
+    /// The content differs from the written bytes.
     Damaged,
-    /// The content differs from what was written, and somebody has changed the file since.
+    /// The content differs from the written bytes, and the file was changed since.
     Changed,
     /// The decision lies with another part of the file.
     Part,
@@ -225,8 +225,8 @@ impl Readback<'_> {
         Ok(())
     }
 
-    /// Returns the fault behind an error that says nothing about a file: it passes, or concerns the
-    /// store or the way to it. In the latter case another peer may be able to read the file.
+    /// Returns the fault behind an error that proves nothing about a file: it passes, or concerns
+    /// the store or the way to it. In the latter case another peer may be able to read the file.
     fn of_no_file(&self, error: &StoreError) -> Option<StoreFault> {
         let on_the_way = error.is_io_failure() && !error.is_bad_medium();
         let fault = StoreFault::of(self.target, error);

@@ -16,8 +16,8 @@ impl TargetService {
     /// for a look at everything in them.
     ///
     /// # Errors
-    /// The store is offline, or another than `spec` says; a directory cannot be listed completely;
-    /// an error of `take`.
+    /// The store is offline, or not the one of `spec`; a directory cannot be listed completely; an
+    /// error of `take`.
     pub fn list_for(
         &self,
         spec: &TaskSpec,
@@ -35,7 +35,7 @@ impl TargetService {
     /// Blocks.
     ///
     /// # Errors
-    /// The store is offline, or another than `spec` says; it takes no changes.
+    /// The store is offline, or not the one of `spec`; the store accepts no changes.
     pub fn delete_for(
         &self,
         spec: &TaskSpec,

@@ -27,20 +27,21 @@ use crate::stores::{StoreKind, StoreSpec};
 /// No wait of a test is longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A controller by hand: it gives what it is told to give, and keeps what it hears.
+/// A controller that the test drives: it hands out the work that the test sets, and stores the
+/// reports.
 #[derive(Default)]
 struct Controller {
     work: Mutex<VecDeque<WorkReply>>,
     heard: Mutex<Vec<Report>>,
     news: Condvar,
-    /// Another page than that of one directory.
+    /// A page to use instead of that of one directory.
     page: Mutex<Option<TaskPage>>,
-    /// Who expects the task to break.
+    /// Receives the problem with which the task breaks, where a test expects it.
     broken: Mutex<Option<Sender<Problem>>>,
 }
 
 impl Controller {
-    /// Has a page of one directory made and made durable; gives what the sync came to.
+    /// Has a page of one directory made and made durable; returns the result of the sync.
     fn sync(&self) -> Report {
         let work = vec![Work::Links { page: 0 }];
         self.work.lock().unwrap().push_back(WorkReply {
@@ -56,7 +57,7 @@ impl Controller {
         self.recheck_of(Vec::new());
     }
 
-    /// The same, of a piece with files of these digests.
+    /// Has a piece with files of these digests looked at again, as after a restart.
     fn recheck_of(&self, digests: Vec<EntryDigest>) {
         let (piece, failures) = (PieceRef { page: 0, piece: 0 }, Vec::new());
         let work = Work::Recheck { piece, generation: 0, doubt: false, digests, failures };
@@ -157,9 +158,9 @@ fn spec(transfer: u8) -> TaskSpec {
     }
 }
 
-/// Promise (a), A4: a sync of another task of the store fails, and has taken the kernel's word with
-/// it: what this task wrote by then is not called durable, however well its own sync goes. What is
-/// written after that is, and what a task writes that began later.
+/// Promise (a), A4: the failed sync of another task of the store consumes the kernel's error. Data
+/// that this task wrote by then is not called durable, even if its own sync succeeds. Data that it
+/// writes later is durable, as is that of a task which starts later.
 #[test]
 fn a4_anothers_failed_sync_is_ours_as_well() {
     let base = tempfile::tempdir().unwrap();
@@ -177,8 +178,8 @@ fn a4_anothers_failed_sync_is_ours_as_well() {
     later.stop(true);
 }
 
-/// A4, A7: a store is looked at before an earlier task there has ended, whose last sync may fail
-/// yet. What a task says of itself counts that, also in a store that was opened anew.
+/// A4, A7: a task looks at its store before an earlier task there has ended, whose last sync may
+/// still fail. The task's own report counts that failure, also in a store that was opened again.
 #[test]
 fn a4_a_task_knows_of_syncs_that_failed_before_it_began() {
     let base = tempfile::tempdir().unwrap();
@@ -196,7 +197,7 @@ fn a4_a_task_knows_of_syncs_that_failed_before_it_began() {
     next.stop(true);
 }
 
-/// A page of the file `d/f`.
+/// Returns a page of the file `d/f`.
 fn page_of_file(bytes: u64) -> TaskPage {
     let slicing = Slicing::with_extent_bytes(1 << 20);
     let mut builder = PageBuilder::new(TransferId([1; 16]), 0, slicing);
@@ -221,8 +222,8 @@ fn prove(service: &TargetService, store_id: u64) -> Result<PageProof, Problem> {
     service.prove(&TaskSpec { store_id, ..spec(1) }, &request)
 }
 
-/// A5, promise (a): a store that is not there, or cannot be read now, tells nothing of its files:
-/// none is damaged, and none is fetched again. What is missing in a store that is there is.
+/// A5, promise (a): an absent or unreadable store proves nothing about its files: none counts as
+/// damaged, and none is fetched again. A file that is missing in a present store is fetched again.
 #[test]
 fn a5_a_store_that_is_gone_damages_nothing() {
     let base = tempfile::tempdir().unwrap();
@@ -238,8 +239,8 @@ fn a5_a_store_that_is_gone_damages_nothing() {
     assert_eq!((problem.exit, &problem.code), (Exit::Temporary, &ProblemCode::StoreOffline));
 }
 
-/// A5: what a transfer has left in a store that is not there, or in a part of it that does not
-/// answer, is not taken for removed; it is when the store is back.
+/// A5: files that a transfer left in an absent store, or in a part of it that does not answer, do
+/// not count as removed. They are removed when the store is back.
 #[test]
 fn a5_a_store_that_is_gone_is_not_clean() {
     let base = tempfile::tempdir().unwrap();
@@ -273,7 +274,7 @@ fn a5_a_store_that_is_gone_is_not_clean() {
 /// A peer whose first answer to each order to clean a page breaks off, so that it is asked again.
 struct BrokenOff<'a> {
     service: &'a TargetService,
-    /// Whether the store was to be synced before the marker was removed.
+    /// For each removal of the marker, whether the store was to be synced before it.
     synced: Mutex<Vec<bool>>,
 }
 
@@ -324,8 +325,8 @@ fn a5_a_removal_that_was_asked_for_twice_is_synced() {
     assert_eq!(*peer.synced.lock().unwrap(), [true, false]);
 }
 
-/// A5: a store whose client has died while a transfer waits is offline, and the transfer waits on;
-/// when it is mounted again that is seen, whatever was open before.
+/// A5: a store whose client died during a transfer is offline, and the transfer waits. The new
+/// mount is noticed, whatever handles were open before.
 #[test]
 fn a5_a_dead_client_is_waited_for_and_opened_anew() {
     let base = tempfile::tempdir().unwrap();
@@ -344,9 +345,9 @@ fn a5_a_dead_client_is_waited_for_and_opened_anew() {
     assert_eq!(kind().unwrap(), Some(RootKind::Directory));
 }
 
-/// Promises (b), (c), A6, A9: a large file of which most is written is not begun anew because of an
-/// error when it is looked at after a restart: the piece is fetched again, and where the store is
-/// gone it is looked at later.
+/// Promises (b), (c), A6, A9: a mostly written large file is not started again because of an error
+/// when it is looked at after a restart: the piece is fetched again, and where the store is gone it
+/// is looked at later.
 #[test]
 fn a6_an_error_loses_no_file_that_is_half_written() {
     let base = tempfile::tempdir().unwrap();
@@ -402,8 +403,8 @@ fn c_only_a_file_of_the_last_attempt_counts_as_written() {
     task.stop(true);
 }
 
-/// B1: a task leaves a marker until its transfer is cleaned. One that syncs nothing leaves none, so
-/// that markers of transfers that fail do not pile up.
+/// B1: a task leaves a marker until its transfer is cleaned. A task without a sync leaves none, so
+/// that markers of failing transfers do not accumulate.
 #[test]
 fn b1_only_a_task_that_syncs_leaves_a_marker() {
     for durability in [Durability::Batch, Durability::None] {

@@ -76,7 +76,7 @@ pub(crate) struct TaskState {
     pub(crate) repairs: u64,
     /// The task's share of the limits of its transfer.
     pub(crate) share: Share,
-    /// Decisions about lanes and paths that the controller has not heard of for long.
+    /// Recent decisions about lanes and paths that the controller has not received yet.
     pub(crate) decisions: TaskDecisions,
 }
 
@@ -180,7 +180,7 @@ pub(crate) struct TaskContext {
     pub(crate) stores: Arc<Stores>,
     /// Observes the call that the publisher is in.
     pub(crate) hang: HangDetector,
-    /// Set when the task may change nothing any more, whatever its grant and its controller.
+    /// Set when the task may make no further change, whatever its grant and its controller.
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) reach: Reach,
     pub(crate) large: Arc<LargeFiles>,
@@ -194,7 +194,7 @@ pub(crate) struct TaskContext {
     pub(crate) publish_wake: Condvar,
     pub(crate) local_wake: Condvar,
     pub(crate) stopping: AtomicBool,
-    /// Set when no lane writes any more.
+    /// Set when no lane writes.
     pub(crate) lanes_ended: AtomicBool,
     /// The store's sync marker stays as it is: the ledger is in doubt (A5).
     pub(crate) keep_marker: AtomicBool,
@@ -224,7 +224,7 @@ impl TaskContext {
         self.stopping.load(Ordering::Acquire) || !self.may_write()
     }
 
-    /// Returns whether the task may write now. With a grant, the grant decides, whatever has become
+    /// Returns whether the task may write now. With a grant, the grant decides, whatever the state
     /// of the controller. Without one, the task may write while the controller may act (B4).
     fn may_write(&self) -> bool {
         let may = self.grant.as_ref().map_or_else(|| self.spec.fence.holds(), |it| it.holds());
@@ -241,7 +241,7 @@ impl TaskContext {
         self.grant.is_some() && !self.spec.fence.holds()
     }
 
-    /// Returns whether a stopping task has used up its patience. A task that may not write any more
+    /// Returns whether a stopping task has used up its patience. A task that may no longer write
     /// has none: its pieces belong to another peer (B4).
     pub(crate) fn is_overdue(&self) -> bool {
         !self.may_write()
@@ -280,8 +280,8 @@ impl TaskContext {
         self.notify_all();
     }
 
-    /// Handles the end of all lanes of a stopping task: what they have written by now is all that
-    /// has to be made durable.
+    /// Handles the end of all lanes of a stopping task: only their writes so far have to be made
+    /// durable.
     pub(crate) fn handle_lanes_ended(&self) {
         // The publisher looks under this lock before it waits.
         let _state = self.lock();
@@ -317,7 +317,7 @@ impl TaskContext {
     }
 
     /// Returns a page and its pieces, for a thread whose calls are watched. Blocks while the
-    /// controller looks for it. The task ends if there is none.
+    /// controller looks for the page. The task ends if there is none.
     pub(crate) fn required_page(&self, number: u32) -> Option<Arc<Pieces>> {
         self.hang.rest();
         let page = self.page(number);
@@ -327,7 +327,7 @@ impl TaskContext {
 
     /// Ends the task with an error.
     pub(crate) fn broken(&self, error: impl Into<TaskError>) {
-        // What the controller does about it is not the work of an account.
+        // The controller's work for this call is not the work of an account.
         let _daemon = penstock_sys::act_as_daemon();
         let problem = Problem::from(error.into());
         tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
@@ -391,7 +391,7 @@ impl TaskContext {
         }
     }
 
-    /// Adds what was sent again since the last call to the counters of this host.
+    /// Adds the bytes that were resent since the last call to the counters of this host.
     pub(crate) fn count_resent(&self, now: ResentBytes) {
         let mut counted = self.resent_counted.lock().unwrap_or_else(PoisonError::into_inner);
         self.traffic.count_resent(std::mem::replace(&mut *counted, now), now);
@@ -597,7 +597,7 @@ impl TaskContext {
         }
     }
 
-    /// Bytes of payload have come and are verified; see [`ByteTally`].
+    /// Counts received and verified bytes of payload; see [`ByteTally`].
     pub(crate) fn count_bytes(&self, lane: LaneId, bytes: u64, carried: u64) {
         self.verified.fetch_add(bytes, Ordering::Relaxed);
         self.traffic.count_bytes(bytes);
@@ -692,7 +692,7 @@ impl TaskContext {
 }
 
 impl TaskState {
-    /// Returns all pieces in hand after a failed sync, since their written bytes may be lost (A4).
+    /// Returns all held pieces after a failed sync, since their written bytes may be lost (A4).
     /// Call it after the failure itself was reported.
     pub(crate) fn return_all(&mut self) {
         let mut returned = self.fetch.handle_sync_failed();

@@ -77,7 +77,7 @@ pub(super) fn coordinate(shared: &Arc<TaskContext>) {
     hand_over(shared);
 }
 
-/// Dials, drains and cuts lanes as the machines say.
+/// Dials, drains and cuts lanes as the machines decide.
 fn tend_lanes(shared: &Arc<TaskContext>, threads: &Mutex<Vec<JoinHandle<()>>>) {
     let now = penstock_sys::boottime_now();
     cut_silent_lanes(shared, now);
@@ -167,8 +167,8 @@ fn cut_silent_lanes(shared: &TaskContext, now: Instant) {
 /// The coordinator looks around at least this often while there is work.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Time without any byte, answer or successful dial after which the task gives up. The controller
-/// tries again later (promise (f)).
+/// Time without any byte, answer or successful dial after which the task fails. The controller
+/// retries later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
 
 /// Longest time without progress while no lane is open. The next attempt asks the source which of

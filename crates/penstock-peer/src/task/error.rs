@@ -19,7 +19,7 @@ pub(crate) enum TaskError {
     /// A store cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The target's store or host takes no more.
+    /// The target's store or host accepts no more work.
     #[error(transparent)]
     Fault(#[from] StoreFault),
     /// The controller, or another caller, failed.
@@ -27,7 +27,7 @@ pub(crate) enum TaskError {
     Caller(#[from] Problem),
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
-    /// The task reads its own store, and its request names what the page has not.
+    /// The task reads its own store, and its request names entries that the page does not have.
     #[error("a request does not fit its page")]
     Misfit(#[source] Cause),
 
@@ -35,7 +35,7 @@ pub(crate) enum TaskError {
     NoLanes { site: Name, source: Cause },
     #[error("no data path leads to site `{site}`")]
     NoPath { site: Name, source: NoPair },
-    /// Another site has the address.
+    /// The address belongs to another site.
     #[error("another site than expected answers")]
     WrongPeer(#[source] Cause),
     /// A peer may not know yet that sites were paired a moment ago. The next attempt asks the
@@ -79,7 +79,7 @@ pub(crate) enum TaskError {
 
     #[error("the controller granted a piece that does not exist")]
     NoSuchPiece,
-    /// `waiting` says what the task waits for.
+    /// `waiting` names the object of the wait.
     #[error("nothing has moved for {seconds} s")]
     Stalled { seconds: u64, source: Cause },
     #[error("the controller did not confirm its tenure in time")]
@@ -190,7 +190,7 @@ impl From<TaskError> for Problem {
 mod tests {
     use super::*;
 
-    /// Promise: a user reads which action failed, why, and what to do next, each in its field.
+    /// Promise: an error has the failed action, the reason, and the next step, each in its field.
     #[test]
     fn a_problem_has_the_cause_and_the_next_step_apart() {
         let (site, source) = ("far".parse().unwrap(), NoPair::OtherFamily);

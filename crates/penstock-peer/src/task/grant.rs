@@ -18,7 +18,7 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Notes that something was given back at `now`.
+    /// Records that the task returned work at `now`.
     pub(super) fn note_given(&self, now: Instant) {
         self.gave.store(now.0, Ordering::Release);
     }
@@ -78,7 +78,7 @@ impl Grant {
 /// A grant is renewed this often in its duration.
 const RENEWALS: u32 = 4;
 
-/// Interval at which a task with pieces in hand asks for work, even if it can take no more.
+/// Interval at which a task with pieces asks for work, even if it can take no more.
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Time for which a task that returned pieces asks for none, if it has enough to do. It would get

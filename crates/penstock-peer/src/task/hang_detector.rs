@@ -3,7 +3,7 @@
 //! No deadline ends a system call: not syncfs(2) on a server that is gone, nor rename(2) on a
 //! frozen file system. A slow and sound disk may also take minutes for a sync. But the thread that
 //! waits for it then wakes and sleeps again and again, page by page, which a hung thread does not.
-//! What counts is therefore how long a call has shown no sign of life.
+//! The time since a call's last sign of life is therefore the measure.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -78,8 +78,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{RecvTimeoutError, channel};
 
-    /// E2, promise (f): a call that gives no sign of life is told from one that takes its time, and
-    /// from a thread that waits for something to do.
+    /// E2, promise (f): a hung call is distinguished from a slow one, and from a thread that waits
+    /// for work.
     #[test]
     fn e2_a_call_that_takes_its_time_does_not_hang() {
         let hang = Arc::new(HangDetector::default());
@@ -111,7 +111,7 @@ mod tests {
         act.send(true).unwrap();
         hang.step();
         lasts_after(4.0);
-        // Whoever looks may come before the thread does where a machine stood still.
+        // On a machine that paused, the look may come before the thread runs.
         let gets_on = || (0..100).any(|_| lasts_after(0.1) < Duration::from_secs(2));
         assert!(gets_on(), "it is slow, and gets on");
         act.send(false).unwrap();

@@ -20,7 +20,7 @@ use crate::task::reach::Reach;
 use crate::task::running_task::RunningTask;
 use crate::traffic::TrafficFigures;
 
-/// What waits in the tasks of this host, all together.
+/// Bytes and pieces that wait in the tasks of this host, all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskQueues {
     /// Tasks.
@@ -55,7 +55,7 @@ impl TaskQueues {
 /// Figures of the target side of this host.
 #[derive(Clone, Debug)]
 pub struct TargetFigures {
-    /// What waits in its tasks.
+    /// Bytes and pieces that wait in the tasks.
     pub queues: TaskQueues,
     /// Lanes and bytes by source site.
     pub traffic: Vec<TrafficFigures>,
@@ -104,8 +104,8 @@ impl TargetService {
         loads
     }
 
-    /// Returns what the tasks of this host have verified, for each of them. Takes short locks, and
-    /// none that is held over I/O.
+    /// Returns the verified bytes of each task of this host. Takes short locks, and none that is
+    /// held over I/O.
     pub fn transfers(&self) -> Vec<TransferTraffic> {
         let figures = |task: &Arc<RunningTask>| {
             let state = task.shared.lock();
@@ -137,7 +137,7 @@ impl SourceService {
         SourceFigures { traffic: self.traffic.figures(), scans: self.scans_count() }
     }
 
-    /// Returns what the lanes of this host have sent, for each transfer that has any.
+    /// Returns the bytes that the lanes of this host have sent, for each transfer with lanes.
     pub fn transfers(&self) -> Vec<TransferTraffic> {
         self.served.figures()
     }
@@ -147,8 +147,7 @@ impl SourceService {
         self.lanes.load(Ordering::Relaxed)
     }
 
-    /// While this is set, new lanes are refused and those that are open end, each after the request
-    /// that it is at.
+    /// Sets whether new lanes are refused. Open lanes then end, each after its present request.
     pub fn set_draining(&self, draining: bool) {
         self.draining.store(draining, Ordering::Relaxed);
     }

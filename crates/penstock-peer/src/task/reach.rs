@@ -10,7 +10,7 @@ use crate::stores::guard::Guard;
 
 /// The ways in which lanes reach a source.
 pub(crate) enum Reach {
-    /// This host reads the source's store itself. Only a benchmark, whose bytes nobody keeps, reads
+    /// This host reads the source's store itself. Only a benchmark, whose bytes are dropped, reads
     /// without digests.
     Local { source: Source, root: Vec<u8>, guard: Box<Guard>, digests: bool },
     /// Over lanes.

@@ -22,8 +22,8 @@ const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 const HANG_SHOWN: Duration = Duration::from_secs(10);
 const SHOWN_OF_GRANT: u32 = 4;
 
-/// Waits for the threads of a stopping task. A thread that does not end is abandoned: it gives no
-/// name and begins no write any more. Until it has ended, its store gets no new work from this
+/// Waits for the threads of a stopping task. A thread that does not end is abandoned: from then on
+/// it makes no name and begins no write. Until it has ended, its store gets no new work from this
 /// host.
 pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     let begun = penstock_sys::boottime_now();
@@ -59,8 +59,8 @@ fn is_given_up(shared: &TaskContext, begun: Instant) -> bool {
     hangs || waited >= STOP_PATIENCE + HUNG_PATIENCE
 }
 
-/// Returns what the task waits for. This is the last reason noted, the silence of the source, or
-/// the time for which its store has not answered (promise (f)).
+/// Returns the object of the task's wait. This is the last recorded reason, the silence of the
+/// source, or the time for which its store has not answered (promise (f)).
 pub(crate) fn waiting_of(
     shared: &TaskContext,
     state: &TaskState,

@@ -33,7 +33,7 @@ impl TaskTimes {
         self.lock().own.lanes += time;
     }
 
-    /// Adds the time of the thread that makes durable and names what lanes have written.
+    /// Adds the time of the thread that syncs and names the files of lanes.
     pub(crate) fn add_publisher(&self, time: &TimeUse) {
         self.lock().own.publishers += time;
     }

@@ -6,9 +6,9 @@ use crate::task::context::TaskContext;
 use crate::task::error::TaskError;
 use crate::task::grant::Grant;
 
-/// Renews the grant, if it is due. Ends the task if it takes no part any more. If the controller
-/// answers although its known tenure has run out, the task can give no names: it ends, so that it
-/// can begin anew (B4).
+/// Renews the grant, if it is due. Ends the task if it no longer takes part. If the controller
+/// answers although its known tenure has run out, the task can make no names: it ends, and can then
+/// be started again (B4).
 pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
     let asked = penstock_sys::boottime_now();
     if !grant.is_due(asked) {

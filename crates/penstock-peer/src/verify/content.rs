@@ -66,14 +66,14 @@ impl FilePair {
         self.source.1.size
     }
 
-    /// Number of parts that are compared at a time; one for a small file.
+    /// Returns the number of parts that are compared at a time; one for a small file.
     pub(super) fn extents(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let (size, step) = (self.size(), extent_bytes(self.size()));
         let count = size.div_ceil(step).max(1);
         (0..count).map(move |at| at * step..((at + 1) * step).min(size))
     }
 
-    /// Compares a part. Gives whether it was the last of all, whose caller asks for the verdict.
+    /// Compares a part. Returns whether it was the last of all, whose caller asks for the verdict.
     pub(super) fn compare(
         &self,
         range: Range<u64>,
@@ -119,7 +119,7 @@ impl FilePair {
         Ok(find(&self.source.0, "source")?.min(find(&self.target.0, "target")?).min(end))
     }
 
-    /// Gives up the pair of files. Returns whether this is the first call.
+    /// Abandons the pair of files. Returns whether this is the first call.
     pub(super) fn give_up(&self) -> bool {
         !self.broken.swap(true, Ordering::Relaxed)
     }

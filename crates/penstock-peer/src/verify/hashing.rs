@@ -12,7 +12,7 @@ use penstock_store::{Meta, ReadFile, StoreError};
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Feeds a file of `size` bytes to `checksums`, from its first byte to its last; with `sparse`,
-/// holes are not read (D2). Gives how many bytes there were: fewer if the file became shorter.
+/// holes are not read (D2). Returns the number of bytes read: fewer if the file became shorter.
 pub(crate) fn feed(
     file: &ReadFile,
     size: u64,
@@ -90,7 +90,7 @@ impl TreeHash {
         }
     }
 
-    /// Number of extents.
+    /// Returns the number of extents.
     pub(crate) fn count(&self) -> u64 {
         self.size.div_ceil(self.extent_bytes).max(1)
     }

@@ -9,7 +9,7 @@ use penstock_store::StoreError;
 
 use crate::scan::path_stack::PathStack;
 
-/// Most jobs that wait; see [`Jobs::offer`] and [`Jobs::put`] for what happens at the limit.
+/// Most jobs that wait; see [`Jobs::offer`] and [`Jobs::put`] for the behaviour at the limit.
 pub(super) const WAITING_MAX: usize = 512;
 
 /// A queue of jobs, of which the newest is taken first.
@@ -50,21 +50,21 @@ struct State<W> {
 }
 
 impl<J> Jobs<J> {
-    /// None yet. Until [`Jobs::produced`], more may come from outside.
+    /// Returns an empty list of jobs. Until [`Jobs::produced`], more may come from outside.
     pub(super) fn new() -> Self {
         Self::waiting_in(Vec::new())
     }
 }
 
 impl<J, W: Waiting<J>> Jobs<J, W> {
-    /// None yet; they wait in `waiting`.
+    /// Returns an empty list of jobs, which wait in `waiting`.
     pub(super) fn waiting_in(waiting: W) -> Self {
         let state = Mutex::new(State { waiting, busy: 1 });
         Self { state, wake: Condvar::new(), job: PhantomData }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<W>> {
-        // A panic elsewhere ends the scope of the threads; until then the others go on.
+        // A panic elsewhere ends the scope of the threads; until then the others continue.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,13 +98,13 @@ impl<J, W: Waiting<J>> Jobs<J, W> {
         self.wake.notify_all();
     }
 
-    /// Notes that no more jobs come from outside.
+    /// Records that no more jobs come from outside.
     pub(super) fn produced(&self) {
         self.lock().busy -= 1;
         self.wake.notify_all();
     }
 
-    /// Does jobs until there are none and none can come.
+    /// Runs jobs until none is left and none can arrive.
     pub(super) fn work(&self, mut work: impl FnMut(J)) {
         /// Ends a job, also after a panic, so that no thread waits for it for ever.
         struct Busy<'a, J, W: Waiting<J>>(&'a Jobs<J, W>);

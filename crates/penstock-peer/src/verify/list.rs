@@ -190,7 +190,7 @@ fn is_one(value: &[u8], found: &[Checksum]) -> bool {
     found.iter().filter(|checksum| checksum.value() == value).count() == 1
 }
 
-/// Device and inode of the list, which may lie in the tree and is no part of it.
+/// Returns the device and inode of the list, which may lie in the tree and is no part of it.
 fn own_identity(list: &File) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
     list.metadata().ok().map(|meta| (meta.dev(), meta.ino()))

@@ -1,6 +1,6 @@
 //! Compares a tree with another tree, or with a list of checksums.
 //!
-//! No ledger and no daemon take part: this is for later, when the history of the data is forgotten.
+//! No ledger and no daemon take part: this is for later, when no record of the transfer is left.
 //! Several threads walk and read. Memory holds a bounded number of jobs, one directory entry at a
 //! time, and two buffers for each thread, whatever the size of the trees. Links are never followed.
 //!
@@ -26,8 +26,8 @@ mod tests {
     use super::*;
     use crate::stores::worker_pool;
 
-    /// Promise: where a limit of tasks lets no thread start, trees are compared and hashed all the
-    /// same, and lists that are longer than what may wait.
+    /// Promise: where a limit of tasks lets no thread start, trees are still compared and hashed,
+    /// and so are lists with more lines than may wait.
     #[test]
     fn trees_are_compared_where_no_thread_can_be_started() {
         const TEST: &str = "verify::tests::trees_are_compared_where_no_thread_can_be_started";

@@ -1,8 +1,8 @@
 //! Compares two trees.
 //!
 //! A directory is listed at the source, and idle threads look at batches of its names at both
-//! sides. After all of them, the target's names are counted. Only if the target has more names than
-//! were found are the extra ones looked for. No set of names is kept, and a directory of ten
+//! sides. After all of them, the target's names are counted. Extra names are searched for only if
+//! the target has more names than were found. No set of names is kept, and a directory of ten
 //! million files needs no more memory than one of ten.
 
 use std::ops::ControlFlow;

@@ -67,7 +67,7 @@ impl AttributePolicy {
     }
 
     /// Returns the policy for files that this account makes, or this process without one. The
-    /// kernel refuses what an account may not set, and that is counted.
+    /// kernel refuses attributes that an account may not set, and these are counted.
     pub(crate) fn made_by(mut self, account: Option<&Account>) -> Self {
         if let Some(account) = account {
             let (uid, gid) = account.numbers();
@@ -112,8 +112,8 @@ impl AttributePolicy {
         })
     }
 
-    /// Returns the mode, if modes are set, and the group with which a file is created. Nobody can
-    /// then read more of it before it has its group and ACL.
+    /// Returns the mode, if modes are set, and the group with which a file is created. No other
+    /// user can then read more of the file before it has its group and ACL.
     pub(crate) fn made_with(&self, page: &Page, entry: &Entry) -> (Option<u32>, Option<u32>) {
         let mode = self.mode(page, entry).map(|mode| without_acl(mode, page, entry));
         (mode, self.owner(page, entry).map(|owner| owner.gid))
@@ -302,8 +302,8 @@ mod tests {
         builder.seal()
     }
 
-    /// D7: a rule of the owner map that leads to nobody is refused, rather than passed over: the
-    /// source's number, which then counted, may be root's.
+    /// D7: a rule of the owner map that names an unknown user is refused, rather than skipped: the
+    /// source's number, which would then count, may be root's.
     #[test]
     fn d7_a_rule_that_leads_to_nobody_is_refused() {
         let rule = |group, to: &str| OwnerRule { group, from: "*".to_owned(), to: to.to_owned() };
@@ -318,8 +318,8 @@ mod tests {
         }
     }
 
-    /// D7: from another site nothing comes in that could make its sender root here, unless the
-    /// store says so; and what is withheld is counted once.
+    /// D7: another site sets no attribute that could make its sender root here, unless the store
+    /// allows it; a withheld attribute is counted once.
     #[test]
     fn d7_another_site_brings_no_privilege_unless_it_is_allowed() {
         let draft = EntryDraft {

@@ -13,7 +13,7 @@ use crate::source::read::place;
 use crate::write::target_tree::TargetTree;
 
 /// Number of open files; one descriptor each, two where whole blocks bypass the page cache. No
-/// message says that an open file is no longer needed, since another peer may finish it.
+/// message reports that an open file is no longer needed, since another peer may finish it.
 const OPEN_MAX: usize = 300;
 /// Number of look-ups of a file that another peer has made. The wait before the second of them
 /// doubles with each try up to the last: some 5 s. A network file system may report for that long
@@ -28,13 +28,13 @@ const OVER_MAX: usize = 4096;
 #[derive(Default)]
 pub(crate) struct LargeFiles {
     files: Mutex<BTreeMap<(u32, u32), LargeFile>>,
-    /// Page, entry and generation of attempts that were given up, the latest last.
+    /// Page, entry and generation of abandoned attempts, the latest last.
     over: Mutex<VecDeque<(u32, u32, u32)>>,
 }
 
 struct LargeFile {
     generation: u32,
-    /// `None` until the first extent is written: the file is then made anew.
+    /// `None` until the first extent is written: the file is then made again.
     open: Option<Arc<WriteFile>>,
 }
 
@@ -114,9 +114,8 @@ impl LargeFiles {
 }
 
 impl LargeFiles {
-    /// Notes that an attempt at a file was given up: its temporary file disappears, and is not
-    /// looked for any more. Otherwise a lane with a hundred answers under way would stop for
-    /// minutes.
+    /// Records that an attempt at a file was abandoned: its temporary file disappears, and is no
+    /// longer looked for. Otherwise a lane with a hundred answers under way would stop for minutes.
     pub(crate) fn give_up(&self, page: u32, entry: u32, generation: u32) {
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         if over.len() >= OVER_MAX {
@@ -137,7 +136,7 @@ impl LargeFiles {
 fn make(tree: &TargetTree, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFile, StoreError> {
     let left_over = if tree.is_shared() { LeftOver::Keep } else { LeftOver::Replace };
     let file = tree.target.create_temporary(dir, name, left_over)?;
-    // It may be finished by now, and its user's, if this peer was stopped since (B1).
+    // The file may be finished by now, and belong to its user, if this peer was stopped since (B1).
     tree.target.check_gate()?;
     if file.meta()?.is_none_or(|meta| meta.size < size) {
         file.set_len(size)?;
@@ -146,7 +145,7 @@ fn make(tree: &TargetTree, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFil
 }
 
 /// Opens a file that another peer has made, and never makes it (B1). Stops when the attempt was
-/// given up.
+/// abandoned.
 fn look_for(
     tree: &TargetTree,
     dir: &Dir,

@@ -1,9 +1,9 @@
-//! Checks what arrives and writes it under temporary names.
+//! Checks received records and writes them under temporary names.
 //!
-//! A record is compared with its digest while its bytes are hot, then written at its offset. One
-//! lane makes a whole file, writes it, and gives it its mode and times. All lanes of the task share
-//! a large file, through a table of open handles. Bytes that do not match their digest never reach
-//! the disk.
+//! A record is compared with its digest while its bytes are in the cache, then written at its
+//! offset. One lane makes a whole file, writes it, and sets its mode and times. All lanes of the
+//! task share a large file, through a table of open handles. Bytes that do not match their digest
+//! never reach the disk.
 
 pub(crate) mod attributes;
 pub(crate) mod backup;
@@ -85,8 +85,8 @@ pub(crate) struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// Creates a writer for a thread whose time is `time`. With `checks` it compares what it writes
-    /// with the digests.
+    /// Creates a writer for a thread whose time is `time`. With `checks` the writer compares its
+    /// bytes with the digests.
     pub(crate) fn new(
         tree: TargetTree,
         large: Arc<LargeFiles>,
@@ -119,7 +119,8 @@ impl PieceWriter {
         self.outcome = Written::default();
     }
 
-    /// Takes one frame of the reply to `item`; the payload is exactly what the records claim.
+    /// Handles one frame of the reply to `item`; the payload has exactly the length that the
+    /// records claim.
     pub(crate) fn frame(
         &mut self,
         page: &TaskPage,
@@ -143,7 +144,8 @@ impl PieceWriter {
             self.time.measure(Activity::Compare, hash);
         }
         let mut known = digests.iter().copied();
-        // Small files would change the account for each call. Where that fails, each file says so.
+        // Small files would change the account for each call. If that fails, each file reports the
+        // failure.
         let _acting = self.tree.target.act().ok();
         for (record, bytes) in with_bytes() {
             let digest = if is_small_file(page, record) { known.next() } else { None };
@@ -214,7 +216,7 @@ impl PieceWriter {
         }
     }
 
-    /// Gives up the open file, and removes it if it is a whole file.
+    /// Abandons the open file, and removes it if it is a whole file.
     fn drop_open(&mut self) -> Option<u32> {
         let open = self.open.take()?;
         if let FileHandle::Own(file) = &open.file
@@ -239,8 +241,8 @@ impl PieceWriter {
         } else {
             tracing::warn!(error = %crate::stores::chain(&error), "an entry could not be written");
             let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-            // A failed sync concerns the whole store (A4). Repeated again and again, it would end
-            // the transfer, and discard what other lanes wrote meanwhile.
+            // A failed sync concerns the whole store (A4). Repetitions would end the transfer, and
+            // discard the writes of other lanes.
             let syncs = self.tree.target.failed_syncs();
             let is_sync = std::mem::replace(&mut self.failed_syncs, syncs) != syncs;
             let phase = match error {
@@ -498,8 +500,8 @@ fn is_small_file(page: &TaskPage, record: &Record) -> bool {
         && page.page.entry(record.entry).is_ok_and(|entry| entry.size == record.length)
 }
 
-/// Adds the digests of a record's strides. Those of a hole are of zeros, if they are wanted at all:
-/// they cannot be tabulated, as a chaining value depends on its place (D2).
+/// Adds the digests of a record's strides. The digests of a hole are those of zeros, if they are
+/// wanted at all: they cannot be tabulated, as a chaining value depends on its place (D2).
 fn note_digests(
     open: &mut OpenFile,
     tree: &TargetTree,

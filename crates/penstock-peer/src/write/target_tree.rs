@@ -29,9 +29,9 @@ pub(crate) struct TargetTree {
     pub(crate) sync_files: bool,
     /// Syncs nothing at all.
     pub(crate) sync_nothing: bool,
-    /// Gives files with holes standard digests too.
+    /// True if files with holes get standard digests too.
     pub(crate) digest_list: bool,
-    /// Gives files that are nearly all holes standard digests as well.
+    /// True if files that are nearly all holes get standard digests as well.
     pub(crate) proves: bool,
     /// Holds the rate at which names are made.
     pub(crate) names: Arc<Pacer>,
@@ -61,7 +61,7 @@ impl TargetTree {
         self.writer != WriterId::SOLE
     }
 
-    /// Gives a file whose bytes are all there its attributes, and closes it.
+    /// Sets the attributes of a completely written file, and closes it.
     pub(crate) fn finish(
         &self,
         file: WriteFile,
@@ -137,7 +137,7 @@ pub(crate) fn temporary_of(
 ) -> TemporaryName {
     let entry = &page.page.entries()[index as usize];
     let large = entry.kind == EntryKind::File && page.page.slicing.is_split(entry.size);
-    // A resumed attempt lists anew, and finds the written bytes of a large file under its name
+    // A resumed attempt lists again, and finds the written bytes of a large file under its name
     // there.
     let (of, number) = match large {
         true => (page_digest(&page.page.path(entry)), page.page.round.into()),

@@ -45,7 +45,7 @@ fn bytes_of(index: u32, size: u64) -> Vec<u8> {
     (0..size).map(|at| (at as u32 % 251 + index) as u8).collect()
 }
 
-/// One frame with whole files of these sizes.
+/// Returns a frame with whole files of these sizes.
 fn frame_of(sizes: &[u64]) -> (Vec<Record>, Vec<u8>) {
     let (mut records, mut payload) = (Vec::new(), Vec::new());
     for (index, size) in (0..).zip(sizes) {
@@ -82,9 +82,9 @@ fn item_of(sizes: &[u64]) -> Item {
     }
 }
 
-/// Promise (c), D1: files that are hashed together are judged one by one. Of one whose bytes are
-/// not those of its digest, nothing is left at the target, wherever it stands among the others;
-/// these are all there, with their own standard digests.
+/// Promise (c), D1: files that are hashed together are judged one by one. A file whose bytes do not
+/// match its digest is not left at the target, wherever it is among the others. The others are
+/// complete, with their own standard digests.
 #[test]
 fn c_of_files_hashed_together_only_the_damaged_one_fails() {
     let sizes: Vec<u64> =
@@ -117,8 +117,8 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
     }
 }
 
-/// B1, B5: whoever comes first makes a large file, and the others write to the same inode, even if
-/// they look for it before it is there; what a peer writes alone has a name of its own.
+/// B1, B5: the first peer makes a large file, and the others write to the same inode, even if they
+/// look for it before it exists. A file that a peer writes alone has a name of its own.
 #[test]
 fn b1_b5_a_large_file_is_one_inode_and_a_pack_is_its_writers() {
     let base = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn b1_b5_a_large_file_is_one_inode_and_a_pack_is_its_writers() {
         assert_eq!(made.meta().unwrap().unwrap().size, size);
         found
     });
-    // As after a restart of the controller: another is told that it is new.
+    // As after a restart of the controller: another peer is told that the file is new.
     found.write_at(0, b"what is there stays").unwrap();
     let again = LargeFiles::default();
     again.begin(0, 0, 0);
@@ -161,8 +161,8 @@ fn b1_b5_a_large_file_is_one_inode_and_a_pack_is_its_writers() {
     assert_eq!(one.temporary(&page, 0, 0), two.temporary(&page, 0, 0));
 }
 
-/// Promise (f), B1: answers that still come to an attempt that is given up, whose temporary file is
-/// gone, hold up no lane: only what another peer may be about to make is waited for.
+/// Promise (f), B1: late answers to an abandoned attempt, whose temporary file is gone, delay no
+/// lane. Lanes wait only for files that another peer may be about to make.
 #[test]
 fn f_a_file_that_is_given_up_is_looked_for_no_more() {
     let directory = tempfile::tempdir().unwrap();
@@ -187,6 +187,6 @@ fn f_a_file_that_is_given_up_is_looked_for_no_more() {
         let error = large.get(&tree, &page, &item).map(drop).unwrap_err();
         assert!(error.is_vanished(), "{error}");
     }
-    // One that may still be made is looked for some 3 s each time.
+    // A file that may still be made is looked for some 3 s each time.
     assert!(began.elapsed().as_secs_f64() < 30.0, "{:?}", began.elapsed());
 }

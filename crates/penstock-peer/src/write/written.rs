@@ -19,7 +19,7 @@ pub(crate) struct Written {
     pub(crate) files: u64,
     /// Set if the temporary file of a large file is gone.
     pub(crate) lost: bool,
-    /// Error of a store that takes no more: the task must stop.
+    /// Error of a store that accepts no more work: the task must stop.
     pub(crate) fatal: Option<StoreError>,
     /// The host ran short of something, which is no entry's fault.
     pub(crate) short: Option<StoreError>,
@@ -27,7 +27,7 @@ pub(crate) struct Written {
 }
 
 /// Returns the fault with which a task ends when an answer could not be written. Either the store
-/// takes no more, or the host lacked a resource at every try of an entry.
+/// accepts no more work, or the host lacked a resource at every attempt at an entry.
 pub(crate) fn of_answer(item: &Item, written: &Written) -> Option<StoreFault> {
     let last = item.attempt >= ATTEMPTS_MAX;
     let short = written.short.as_ref().filter(|_| last);
@@ -43,8 +43,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise (c): a host that has no descriptors left has failed no item, however often it tried:
-    /// its task ends with that, and goes on later.
+    /// Promise (c): a host without free descriptors fails no item, however often it tried. Its task
+    /// ends with that reason, and is resumed later.
     #[test]
     fn c_what_a_host_is_short_of_ends_its_task_after_the_last_try() {
         let of = |attempt, errno| {

@@ -22,23 +22,23 @@ use crate::stores::access::{Absence, AccessError};
 use crate::stores::pacer::Pacer;
 use penstock_proto::id::TransferId;
 
-/// What another peer does wrong.
+/// A fault of another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
     /// Its answers break off after so many parts in all.
     Dies(usize),
-    /// The same, but it says nothing more.
+    /// The peer falls silent after so many parts in all.
     Hangs(usize),
-    /// Its store goes away then.
+    /// Its store disappears then.
     Unmounts(usize),
-    /// It leaves everything to who asks.
+    /// The peer leaves everything to its caller.
     Errs,
     /// Its inode and device numbers are others.
     OtherNumbers,
 }
 
-/// Another peer, on threads of this process.
+/// A second peer, on threads of this process.
 struct Fake {
     source: Source,
     scan: Scan,
@@ -61,7 +61,7 @@ impl Helpers for Fakes {
 
     fn list(&self, peer: &Name, _: TransferId, work: &ListWork) -> Box<dyn Listing> {
         let fake = Arc::clone(&self.0[peer]);
-        // As it goes over the wire.
+        // Encoded and decoded, as on the wire.
         let work = ListWork::decode(&work.encode()).unwrap();
         let (parts, listing) = sync_channel(4);
         fake.requests.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Fake {
             match self.fault {
                 Fault::Dies(after) if goes_wrong(after) => return false,
                 Fault::Hangs(after) if goes_wrong(after) => {
-                    // Until nobody waits for it any more.
+                    // Until no receiver waits for it.
                     while parts.send(ListPart::Alive { looked: 0 }).is_ok() {
                         std::thread::sleep(LOOK);
                     }
@@ -187,7 +187,7 @@ impl World {
         Self { root: root.to_owned(), rate, kept, scan, fakes }
     }
 
-    /// Scans, and gives how long that took.
+    /// Runs the scan, and returns its duration.
     fn run(&self) -> Duration {
         let began = Instant::now();
         self.scan.run(&source_of(&self.root));
@@ -197,8 +197,8 @@ impl World {
         began.elapsed()
     }
 
-    /// The same, by a host that looks up no more than `slow` names per second until `is` holds of
-    /// every peer: however late others come on a busy machine, something is left for them.
+    /// Runs the scan on a host that looks up at most `slow` names per second until `is` holds of
+    /// every peer. On a busy machine, other peers may start late and still find work.
     fn run_with_all(&self, slow: u64, is: impl Fn(&PeerProgress) -> bool + Sync) -> Duration {
         self.scan.lookups.set_rate(slow);
         std::thread::scope(|scope| {
@@ -223,7 +223,7 @@ impl World {
         self.scan.lock().summary.entries
     }
 
-    /// Those that others have listed, by peer.
+    /// Returns the number of entries that each other peer has listed.
     fn entries(&self) -> Vec<u64> {
         self.scan.lock().walk.peers.values().map(|peer| peer.entries).collect()
     }
@@ -232,7 +232,7 @@ impl World {
         self.fakes.0.values().map(|fake| fake.requests.load(Ordering::Relaxed)).collect()
     }
 
-    /// Every path of the pages must be there once, after its directory's own, and nothing else.
+    /// Asserts that every path is in the pages once, after its directory's own, and nothing else.
     fn assert_whole(&self) {
         let mut listed = BTreeMap::new();
         for number in 0.. {
@@ -274,7 +274,7 @@ fn walk(root: &Path, below: &[u8], found: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// `directories` of `files` each, three levels deep, and one of `large` files.
+/// Makes `directories` of `files` each, three levels deep, and one of `large` files.
 fn make_tree(root: &Path, directories: usize, files: usize, large: usize) {
     for number in 0..directories {
         let dir = root.join(format!("{}/{}/{number}", number % 7, number % 31));
@@ -314,7 +314,7 @@ fn every_peer_lists_a_part() {
     }
 }
 
-/// Promise: the messages that sharing costs are few beside what is listed.
+/// Promise: the messages of sharing are few in proportion to the listed entries.
 #[test]
 fn a_request_is_worth_its_round_trip() {
     let root = scratch();
@@ -339,7 +339,7 @@ fn a_request_is_worth_its_round_trip() {
     assert!(per(requests) < 1_000.0);
 }
 
-/// Promise: a small tree is listed without asking anybody.
+/// Promise: a small tree is listed without a request to another peer.
 #[test]
 fn a_small_tree_is_not_shared() {
     let root = scratch();
@@ -350,8 +350,8 @@ fn a_small_tree_is_not_shared() {
     assert_eq!(world.requests(), [0]);
 }
 
-/// Promise (e): whatever other peers do in the middle, nothing is listed twice, and no directory is
-/// cut short.
+/// Promise (e): whatever other peers do in the middle, no entry is listed twice, and no directory
+/// is incomplete.
 #[test]
 fn e_peers_that_fail_lose_nothing_and_double_nothing() {
     let seed = rand::random::<u64>();
@@ -371,7 +371,7 @@ fn e_peers_that_fail_lose_nothing_and_double_nothing() {
         println!("{faults:?}: {took:.2?}, requests {:?}", world.requests());
         world.assert_whole();
         assert!(world.requests().iter().all(|requests| *requests > 0));
-        // Whoever is idle takes what one that hangs has at hand, long before that is given up.
+        // An idle peer takes over the units of a hanging one, long before that one is left out.
         let hangs = faults.iter().any(|fault| matches!(fault, Fault::Hangs(_)));
         let state = world.scan.lock();
         let given_up = state.walk.peers.values().any(|peer| peer.not_before.is_some());
@@ -379,8 +379,8 @@ fn e_peers_that_fail_lose_nothing_and_double_nothing() {
     }
 }
 
-/// Promise: a peer that is sixty times slower slows its own share only: it has no more at hand than
-/// what it does in a moment, and not a third, for which all would wait.
+/// Promise: a peer that is sixty times slower slows only its own share. It holds only units for a
+/// moment, and not a third of all, for which every peer would wait.
 #[test]
 fn one_slow_peer_slows_its_share_only() {
     let root = scratch();
@@ -453,7 +453,7 @@ fn c1_b6_numbers_of_another_peer_are_not_taken_for_our_own() {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// `None` where it takes root to mount.
+    /// Mounts a file system; `None` where only root may mount.
     fn new(arguments: &[&str], at: &Path) -> Option<Self> {
         let mounted = std::process::Command::new("mount").args(arguments).arg(at).output().unwrap();
         if mounted.status.success() {
@@ -481,7 +481,7 @@ fn c3_what_is_mounted_within_the_data_set_is_listed_by_this_host() {
     for number in 0..60 {
         fs::create_dir_all(root.join(format!("group-{number}"))).unwrap();
     }
-    // The same file system, without what is mounted in it.
+    // The same file system, without the mounts in it.
     let source = root.to_str().unwrap();
     let Some(_there) = Mounted::new(&["--bind", source], &there) else { return };
     let mut mounts = Vec::new();

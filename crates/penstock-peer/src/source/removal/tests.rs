@@ -17,7 +17,7 @@ use crate::stores::{StoreKind, StoreSpec, Stores};
 
 const TRANSFER: TransferId = TransferId([9; 16]);
 
-/// A peer that keeps its scans in `work` and reaches the store `work/data`.
+/// Returns a peer that keeps its scans in `work` and reaches the store `work/data`.
 fn service(work: &Path, peer: &str) -> SourceService {
     let spec = StoreSpec {
         name: "data".parse().unwrap(),
@@ -58,7 +58,7 @@ fn list(work: &Path) {
     while !matches!(service.page(TRANSFER, 1, 1_000).unwrap(), PageReply::End(_)) {}
 }
 
-/// Numbers the inodes of what was listed in another way, as another mount would: by adding this.
+/// Adds `by` to the inode numbers of the listed entries, as another mount would number them.
 fn renumber(work: &Path, by: u64) {
     let page = Page::decode(&fs::read(page_path(work)).unwrap()).unwrap();
     let mut other = PageBuilder::new(TRANSFER, 0, page.slicing);
@@ -116,9 +116,9 @@ fn replace_alike(path: &Path) {
     fs::rename(&other, path).unwrap();
 }
 
-/// C1, C6: after a failover to a peer whose mount numbers inodes in another way a move goes on:
-/// what is as it was listed goes, what has changed since stays, even if its size and its time of
-/// modification are the same; also when most of it is gone already.
+/// C1, C6: a move continues after a failover to a peer whose mount numbers inodes differently.
+/// Unchanged items are removed. Changed items stay, even if their size and time of modification are
+/// the same, and also when most items are gone already.
 #[test]
 fn c1_a_move_goes_on_where_inode_numbers_are_others() {
     let work = tempfile::tempdir().unwrap();
@@ -137,8 +137,8 @@ fn c1_a_move_goes_on_where_inode_numbers_are_others() {
     assert!(!data.join("d2").exists() && !data.join("d0/f0").exists());
 }
 
-/// C6: where numbers are the same ones, they count: a file in the place of one that was listed
-/// stays, and where nothing tells whether numbers are the same, all stays that has another one.
+/// C6: equal numbering makes inode numbers count: a file in the place of a listed one stays. If the
+/// numbering is unknown, every item with another number stays.
 #[test]
 fn c6_inode_numbers_count_where_nothing_tells_that_they_are_others() {
     let work = tempfile::tempdir().unwrap();
@@ -151,8 +151,8 @@ fn c6_inode_numbers_count_where_nothing_tells_that_they_are_others() {
     assert_eq!((removed, failures.len()), (0, 30));
 }
 
-/// C6: what an earlier attempt at another mount has left under its temporary name gets its name
-/// back: nothing proves that it is what was looked at.
+/// C6: an item that an earlier attempt at another mount left under its temporary name gets its own
+/// name again: there is no proof that it is the listed item.
 #[test]
 fn c6_what_was_left_aside_at_another_mount_gets_its_name_back() {
     let work = tempfile::tempdir().unwrap();

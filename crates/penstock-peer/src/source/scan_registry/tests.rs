@@ -13,7 +13,7 @@ use super::*;
 use crate::source::SourceService;
 use crate::stores::{StoreKind, StoreSpec};
 
-/// How long a store may take to answer here: longer than a busy machine stands still.
+/// The time that a store may take to answer here: longer than a busy machine may pause a process.
 const LOOK: Duration = Duration::from_secs(8);
 
 fn request(transfer: u8, store: &str) -> ScanRequest {
@@ -39,7 +39,7 @@ fn peer(work: &Path, names: [&str; 2]) -> (Arc<Stores>, Arc<SourceService>) {
     peer_of(work, names, "p", &work.join("state"))
 }
 
-/// The same of a peer of this name, which keeps scans there.
+/// Returns the same stores, and a peer of this name that keeps its scans in `state`.
 fn peer_of(
     work: &Path,
     names: [&str; 2],
@@ -66,8 +66,8 @@ fn peer_of(
     (stores, Arc::new(service))
 }
 
-/// Looks at a store that do not come back before the sender is dropped: as many as hang in it at
-/// most, so that whoever looks at it next waits.
+/// Starts looks at a store that do not return before the sender is dropped: as many as may hang in
+/// it, so that the next look waits.
 fn hang(stores: &Arc<Stores>, store: &str) -> std::sync::mpsc::Sender<()> {
     let (wake, woken) = channel::<()>();
     let woken: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(woken));
@@ -94,9 +94,9 @@ fn until_asked(service: &SourceService, scans: usize) {
     }
 }
 
-/// E2: a store that hangs while a scan of it is opened holds up neither scans of other stores nor
-/// the end of a controllership; its own requests are told, one and all, and it is used again when
-/// it answers.
+/// E2: a store that hangs while a scan of it is opened delays neither scans of other stores nor the
+/// end of a controllership. All its own requests get an error, and the store is used again when it
+/// answers.
 #[test]
 fn e2_a_store_that_hangs_holds_up_its_own_scans_alone() {
     let work = tempfile::tempdir().unwrap();
@@ -129,7 +129,8 @@ fn e2_a_store_that_hangs_holds_up_its_own_scans_alone() {
     service.page(TransferId([5; 16]), 0, 10_000).unwrap();
 }
 
-/// B4: a scan that was given up while it was opened is not kept, nor run, when its store answers.
+/// B4: a scan that was cancelled while it was opened is neither kept nor run when its store
+/// answers.
 #[test]
 fn b4_what_was_given_up_while_it_was_opened_leaves_nothing() {
     let work = tempfile::tempdir().unwrap();
@@ -151,7 +152,8 @@ fn b4_what_was_given_up_while_it_was_opened_leaves_nothing() {
     assert!(!work.path().join("state").join(TransferId([1; 16]).to_string()).exists());
 }
 
-/// C4: who knows a transfer's id and may read one store learns nothing of another store by it.
+/// C4: a caller that knows a transfer's id and may read one store learns nothing about another
+/// store by that.
 #[test]
 fn c4_an_id_opens_no_other_data_set() {
     let work = tempfile::tempdir().unwrap();
@@ -162,8 +164,8 @@ fn c4_an_id_opens_no_other_data_set() {
     assert_eq!(refused.code, ProblemCode::ScanKnown);
 }
 
-/// Promise: a journal that cannot be read for a while is not one that knows nothing of a scan:
-/// the transfer waits, where it would be told that its scan is lost, and fail.
+/// Promise: a journal that cannot be read for a while does not count as one without the scan. The
+/// transfer waits, instead of failing for a lost scan.
 #[test]
 fn a_journal_that_fails_has_lost_no_scan() {
     let work = tempfile::tempdir().unwrap();
@@ -209,7 +211,7 @@ fn until_listed(service: &SourceService, transfer: u8) -> u32 {
 struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
-    /// `None`, said aloud, where the test may not mount.
+    /// Mounts `from` over `at`; `None`, with a message, where the test may not mount.
     fn over(from: &Path, at: &'a Path) -> Option<Self> {
         let mounted = Command::new("mount").arg("--bind").args([from, at]).status();
         if mounted.is_ok_and(|status| status.success()) {
@@ -229,15 +231,15 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// The store is told to be offline, and the transfer to wait.
+/// Asserts that the reply reports an offline store, so that the transfer waits.
 fn assert_offline<T: std::fmt::Debug>(reply: Result<T, Problem>) {
     let told = reply.unwrap_err();
     assert_eq!((&told.code, told.exit), (&ProblemCode::StoreOffline, Exit::Temporary), "{told}");
 }
 
-/// C3: after a restart a file system that was mounted within the store is not mounted yet: its
-/// data sets wait, whether they are all of it or a part, and none of their files has vanished; they
-/// go on when it is.
+/// C3: after a restart a file system within the store is not mounted yet. Its data sets wait,
+/// whether they are all of it or a part, and none of their files counts as vanished. They continue
+/// after the mount.
 #[test]
 fn c3_a_mount_within_a_store_that_is_missing_after_a_restart() {
     let (work, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
@@ -269,9 +271,9 @@ fn c3_a_mount_within_a_store_that_is_missing_after_a_restart() {
     }
 }
 
-/// C3: where the store is not mounted at the peer that goes on with a scan, what lies below its
-/// path is not listed as the rest of the data set: neither if the store has an identity, nor, as
-/// pages are sealed, if it has none.
+/// C3: if the store is not mounted at the peer that continues a scan, the files below its path are
+/// not listed as the rest of the data set. That holds if the store has an identity, and, as pages
+/// are sealed, if it has none.
 #[test]
 fn c3_a_peer_without_the_mount_does_not_end_the_scan_of_another() {
     for has_identity in [true, false] {
@@ -288,7 +290,7 @@ fn c3_a_peer_without_the_mount_does_not_end_the_scan_of_another() {
             };
             target.open_or_init_identity().unwrap();
         }
-        // It is lost when it has sealed a page, and has more than a second to go.
+        // The peer is lost when it has sealed a page, and has more than a second of work left.
         let request = ScanRequest { metadata_ops_per_s: Some(4000), ..request(1, "disk") };
         first.open_scan(&request).unwrap();
         let page = first.page(request.transfer, 0, 60_000).unwrap();
@@ -307,8 +309,8 @@ fn c3_a_peer_without_the_mount_does_not_end_the_scan_of_another() {
     }
 }
 
-/// C3: what lies below the path of a store that was mounted when this process first used it, and is
-/// not now, is no data set for who asks then either.
+/// C3: a store was mounted when this process first used it, and is unmounted now. The files below
+/// its path are no data set for a new request either.
 #[test]
 fn c3_an_unmounted_store_is_not_listed_as_an_empty_one() {
     let (work, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
@@ -326,8 +328,9 @@ fn c3_an_unmounted_store_is_not_listed_as_an_empty_one() {
     service.open_scan(&request(5, "disk")).unwrap();
 }
 
-/// C3: a store is unmounted under a transfer that is listed: however often it tries, it waits for
-/// the store, and its data set is not missing; it goes on when that is mounted again.
+/// C3: a store is unmounted during the listing of a transfer. However often the transfer tries, it
+/// waits for the store, and its data set does not count as missing. It continues after the new
+/// mount.
 #[test]
 fn c3_a_store_that_is_unmounted_is_offline_at_each_attempt() {
     let work = tempfile::tempdir().unwrap();
@@ -338,7 +341,7 @@ fn c3_a_store_that_is_unmounted_is_offline_at_each_attempt() {
     let request = ScanRequest { root: PathText("set".into()), ..request(1, "disk") };
     service.open_scan(&request).unwrap();
     until_listed(&service, 1);
-    // As what is below a mount point.
+    // The directory as it is below a mount point.
     fs::rename(&store, &aside).unwrap();
     fs::create_dir(&store).unwrap();
     for _ in 0..5 {
@@ -346,13 +349,13 @@ fn c3_a_store_that_is_unmounted_is_offline_at_each_attempt() {
     }
     fs::remove_dir(&store).unwrap();
     fs::rename(&aside, &store).unwrap();
-    // What was kept open of the other directory is found to be of no use once.
+    // The handle of the other directory fails once.
     let opened = service.open_scan(&request).or_else(|_| service.open_scan(&request));
     assert_eq!(opened, Ok(RootKind::Directory));
 }
 
-/// C3: a store that is mounted anew, as another mount of what it was, is used as that: questions
-/// and orders to remove are answered again, where only they come.
+/// C3: a store that is mounted again, as another mount of the same file system, is used again.
+/// Questions and orders to remove are answered, even if no other requests come.
 #[test]
 fn c3_a_store_that_is_mounted_anew_is_asked_again() {
     let work = tempfile::tempdir().unwrap();

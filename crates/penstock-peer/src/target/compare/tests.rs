@@ -11,8 +11,8 @@ use penstock_store::{PosixOptions, PosixStore};
 use super::*;
 use crate::stores::dead_mount::{DeadMount, ENOTCONN};
 
-/// A page of a file `d/f` and the link `d/s`; of the version of `d/f` that an earlier page has, if
-/// it amends.
+/// Returns a page of a file `d/f` and the link `d/s`; of the version of `d/f` that an earlier page
+/// has, if it amends.
 fn page(amends: Option<Amends>) -> Page {
     let (id, slicing, round) = (TransferId([1; 16]), Slicing::default(), amends.is_some().into());
     let mut builder = PageBuilder::amending(id, 1, round, slicing);
@@ -39,8 +39,9 @@ fn comparer(target: &Target, if_exists: IfExists) -> Comparer {
     }
 }
 
-/// Promise (c), A5: an error is not taken for a free name. What cannot be looked at stays where the
-/// user protects it, and is told with the reason; where all may be replaced it is moved as before.
+/// Promise (c), A5: an error does not count as a free name. An entry that cannot be examined stays
+/// if the user protects existing entries, and the reason is reported. If all may be replaced, the
+/// transfer moves the entry as before.
 #[test]
 fn c_what_cannot_be_looked_at_is_not_replaced() {
     let base = tempfile::tempdir().unwrap();
@@ -73,8 +74,8 @@ fn a5_a_store_that_is_gone_ends_the_comparison() {
     assert!(matches!(compared, TaskError::Fault(StoreFault::Failing(_))), "{compared}");
 }
 
-/// Promise (c): of a directory whose handle its server does not know any more nothing is known: it
-/// is not taken for one that is not there, in which every name would be free.
+/// Promise (c): a directory whose handle its server no longer knows is in an unknown state. It does
+/// not count as a missing one, in which every name would be free.
 #[test]
 fn c_a_stale_directory_is_not_an_absent_one() {
     let of = |errno| {

@@ -34,7 +34,7 @@ pub(super) fn surplus_of(path: Vec<u8>, meta: &Meta) -> Surplus {
     }
 }
 
-/// Something of ours at `path`, which stays.
+/// Returns the record of an own entry at `path`, which stays.
 pub(super) fn own_at(path: Vec<u8>) -> Surplus {
     Surplus {
         path: PathText(path),

@@ -66,11 +66,11 @@ fn surplus_of(
     lines.into_iter().map(|line| (line.path.0, line.in_the_way)).collect()
 }
 
-/// Promise (g), C3: what is surplus, and what of it is in the way, is the same whether paths are
-/// kept in memory or in files, which is what millions of them are; and it is what a comparison of
-/// two sets says. What the rules exclude is never surplus.
+/// Promise (g), C3: the surplus, and its part that is in the way, is the same with paths in memory
+/// and in files, as for millions of them. It equals the difference of the two sets. Paths that the
+/// rules exclude are never surplus.
 #[test]
-// Its seed is told to whoever reads the output.
+// The output of the test has its seed.
 #[allow(clippy::print_stdout)]
 fn g_surplus_beyond_memory_is_the_same() {
     let seed = rand::random::<u64>();
@@ -126,9 +126,9 @@ fn g_surplus_beyond_memory_is_the_same() {
     }
 }
 
-/// B4: a thread that wakes when its controller is one no more, or when its run was stopped, ends
-/// wherever it is: what it read of the data set, or put into files, is for nobody to act upon. With
-/// little memory, as of millions of files.
+/// B4: a thread that wakes after the end of its controllership, or of its run, ends wherever it is.
+/// No part of the program acts on the paths that it has read or put into files. Little memory is
+/// used, as for millions of files.
 #[test]
 fn b4_looking_ends_when_another_may_lead() {
     let root = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn b4_looking_ends_when_another_may_lead() {
     assert!(holds >= 2 * 20 + PARTS as u64, "asked {holds} times");
 }
 
-/// Lists what is in the root, as for a deletion, where a directory within it is dead.
+/// Lists the root, as for a deletion, while a directory within it does not answer.
 fn list_dead(base: &Path, known: bool) -> Option<Problem> {
     let target = Target::Posix(PosixStore::open(base, PosixOptions::default()).unwrap());
     if known {
@@ -195,8 +195,8 @@ fn list_dead(base: &Path, known: bool) -> Option<Problem> {
     Some(here.list(directories, &mut |_| Ok(())).unwrap_err())
 }
 
-/// A5, C3: a target store that is gone while what is to be deleted is looked for ends nothing for
-/// good, as a single directory does that cannot be listed: it is looked for again.
+/// A5, C3: a target store that disappears during the search for surplus does not fail the deletion,
+/// as a single directory would that cannot be listed: the search is repeated.
 #[test]
 fn a5_a_store_that_is_gone_refuses_no_deletion() {
     let base = tempfile::tempdir().unwrap();

@@ -34,8 +34,8 @@ pub type TakeSurplus<'a> = &'a mut dyn FnMut(Surplus) -> Result<(), Problem>;
 pub trait TargetLister {
     /// Lists up to [`LIST_DIRECTORIES_MAX`] directories, given relative to the data set's root.
     /// `take` gets each entry once, except for protected ones. An own entry comes as
-    /// [`SurplusKind::Own`](penstock_api::delete::SurplusKind::Own). A path that is no directory
-    /// any more holds nothing.
+    /// [`SurplusKind::Own`](penstock_api::delete::SurplusKind::Own). A path that is no longer a
+    /// directory holds nothing.
     ///
     /// # Errors
     /// One of them cannot be listed completely; errors of `take`.

@@ -60,7 +60,7 @@ impl World {
         mender.mend(&self.page, &[(0, self.digest.to_hex())]).unwrap()
     }
 
-    /// What a peer does that wakes late: the same bytes once more.
+    /// Writes the same bytes once more, as a peer does that wakes late.
     fn write_late(&self, bytes: &[u8]) {
         let file = OpenOptions::new().write(true).open(self.path()).unwrap();
         file.write_all_at(bytes, MIB as u64).unwrap();
@@ -72,7 +72,7 @@ impl World {
     }
 }
 
-/// B1: a late write, which repeats the same bytes, is put right; what is right is not touched.
+/// B1: a late write, which repeats the same bytes, is repaired; files without one are not changed.
 #[test]
 fn b1_a_late_write_is_put_right() {
     let world = finished();
@@ -87,7 +87,7 @@ fn b1_a_late_write_is_put_right() {
     assert_eq!(fs::read(world.path()).unwrap(), world.bytes);
 }
 
-/// B1, case 4: what a user has done to a finished file stays: other bytes of the same size, another
+/// B1, case 4: a user's change to a finished file stays: other bytes of the same size, another
 /// mode, another time, another file of that name, no file at all.
 #[test]
 fn b1_what_a_user_has_changed_stays() {
@@ -121,8 +121,8 @@ fn b1_what_a_user_has_changed_stays() {
     assert_eq!(world.mend(), Mended { mended: 0, others: 1 });
 }
 
-/// B1 (3): special bits that a write has taken away are a late write's doing; bits that only a user
-/// can have set are not, nor are lost ones where the time stands.
+/// B1 (3): special bits that a write removes count as lost by a late write. Bits that only a user
+/// can have set do not, nor do lost bits of a file whose time is unchanged.
 #[test]
 fn b1_only_what_a_write_takes_away_is_a_late_writes() {
     let world = finished();
