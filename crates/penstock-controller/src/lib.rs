@@ -1,8 +1,9 @@
-//! The controller of one site: transfers, their ledgers, and what is committed of them.
+//! The controller of one site: transfers, their ledgers, and the commits of these.
 //!
-//! It never touches payload bytes, and never names the peer crate: both meet in `penstock-api`.
+//! The crate never touches payload bytes, and never names the peer crate: both meet in
+//! `penstock-api`.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `flight` | the last decisions about each transfer, for people |
 //! | [`manager`] | all transfers of the site: queue, retries, pause and cancel, events |

@@ -21,7 +21,7 @@ const PAGES: u32 = 3;
 pub(crate) type AskPage = Arc<dyn Fn(u32, u32) -> Result<PageReply, Problem> + Send + Sync>;
 
 /// Pages that are requested. On drop, waits for the open requests: the end of a transfer may then
-/// tell the source that no more requests will follow.
+/// report to the source that no more requests will follow.
 pub(crate) struct PagesAhead {
     ask: AskPage,
     /// Requested pages by ascending numbers, without a gap.
@@ -123,8 +123,8 @@ mod tests {
         assert!(questions.try_recv().is_err(), "something was asked for twice");
     }
 
-    /// Promise: what was asked for ahead and was not there yet, or may be another by now, is asked
-    /// for in its turn; what failed is told, and nothing is waited for twice.
+    /// Promise: a page that was requested ahead and was not ready, or may have changed, is
+    /// requested again in its turn. A failed request is reported, and no page is waited for twice.
     #[test]
     fn what_did_not_come_is_asked_for_in_its_turn() {
         let failed = || Problem::new(ProblemCode::SiteUnreachable, "no answer");
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(pages.take(5), None);
     }
 
-    /// Promise: when a transfer ends, nothing of it is asked any more.
+    /// Promise: when a transfer ends, no further request for it is sent.
     #[test]
     fn no_question_outlives_its_transfer() {
         let open = Arc::new(());

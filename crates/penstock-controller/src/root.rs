@@ -1,5 +1,5 @@
-//! The root digest of a data set: one Merkle tree over the digests of all its files, the same in
-//! whatever order they come (docs/protocol.md, "Root digest").
+//! The root digest of a data set: one Merkle tree over the digests of all its files, independent of
+//! their order (docs/protocol.md, "Root digest").
 //!
 //! A leaf is the BLAKE3 of a file's line in the digest list. The leaves are sorted, and the root is
 //! the BLAKE3 of all of them behind each other, which is itself a binary tree. Up to

@@ -21,8 +21,8 @@ pub(crate) struct FlightFile {
 }
 
 impl FlightFile {
-    /// Returns the file at a path. Under a fence that has closed it is not written any more: the
-    /// next controller writes it.
+    /// Returns the file at a path. Under a closed fence the file is no longer written: the next
+    /// controller writes it.
     pub(crate) fn new(path: PathBuf, fence: Fence) -> Self {
         Self { path, fence }
     }
@@ -31,7 +31,7 @@ impl FlightFile {
     pub(super) fn read(&self) -> Vec<FlightRecord> {
         let Ok(file) = File::open(&self.path) else { return Vec::new() };
         let lines = BufReader::new(file).lines().map_while(Result::ok);
-        // A line that a crash has cut is none.
+        // A line that a crash has cut is ignored.
         lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()
     }
 
@@ -71,7 +71,7 @@ impl FlightFile {
             serde_json::to_writer(&mut text, record)?;
             text.push(b'\n');
         }
-        // Each controller has a name of its own for what it has not finished (B4).
+        // Each controller has a name of its own for its unfinished file (B4).
         let unfinished = self.path.with_extension(format!("{:x}.new", self.fence.epoch()));
         let written = File::create(&unfinished).and_then(|mut file| file.write_all(&text));
         written.and_then(|()| fs::rename(&unfinished, &self.path)).inspect_err(|_| {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(left, [false, false, false, true, true, true, true, true]);
     }
 
-    /// Promise (B4): a controller that was deposed does not overwrite what its successor records.
+    /// Promise (B4): a deposed controller does not overwrite the records of its successor.
     #[test]
     fn b4_a_deposed_controller_writes_no_records() {
         let directory = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ pub(crate) struct Grants {
     pub(crate) bytes: u64,
 }
 
-/// One decision that grants nothing.
+/// The count of a single decision that grants nothing.
 const ONCE: Grants = Grants { count: 1, pieces: 0, bytes: 0 };
 
 /// Records the decisions about one transfer. Without a file, as in a copy on one host, the records
@@ -43,7 +43,7 @@ struct Inner {
     new_since: Option<Instant>,
     /// Time of the first repetition since the last write.
     counted_since: Option<Instant>,
-    /// Set while the file cannot be written, so that the log says it once.
+    /// Set while the file cannot be written, so that the log has that once.
     is_failing: bool,
 }
 
@@ -143,8 +143,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise: a later attempt, also of another controller, finds the decisions of earlier ones;
-    /// what is only in memory is not lost by a reader.
+    /// Promise: a later attempt, also of another controller, finds the decisions of earlier ones; a
+    /// reader does not lose records that are only in memory.
     #[test]
     fn records_outlive_an_attempt() {
         let directory = tempfile::tempdir().unwrap();
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(told, expected);
     }
 
-    /// Promise: what cannot be written is kept, leaves no file of its own, and is written once that
-    /// is possible.
+    /// Promise: records that cannot be written are kept, leave no file of their own, and are
+    /// written once that is possible.
     #[test]
     fn a_failed_write_loses_nothing() {
         let directory = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ pub(super) struct Decision<'a> {
     pub(super) peer: &'a str,
     /// The code of the problem that led to it; empty if there was none.
     pub(super) code: &'a str,
-    /// Number of decisions that these words stand for.
+    /// Number of decisions that these words describe.
     pub(super) count: u64,
     /// Pieces of work that were granted.
     pub(super) pieces: u64,
@@ -142,8 +142,8 @@ mod tests {
         ring.records().map(|record| (record.text.clone(), record.count)).collect()
     }
 
-    /// Promise: what alternates between two states is two records with counts, not a full ring;
-    /// another peer, another attempt and a long pause are other records.
+    /// Promise: a fact that alternates between two states makes two records with counts, not a full
+    /// ring. Another peer, another attempt and a long pause make other records.
     #[test]
     fn repetitions_are_counted() {
         let mut ring = FlightRing::default();
@@ -175,7 +175,7 @@ mod tests {
         assert!(ring.add(decision(50_000, FlightKind::Lanes, "h1", "12 lanes, before 8")));
     }
 
-    /// Promise: grants to a peer are summed by the minute, whatever comes between them.
+    /// Promise: grants to a peer are summed by the minute, whatever decisions lie between them.
     #[test]
     fn grants_are_summed_by_the_minute() {
         let mut ring = FlightRing::default();

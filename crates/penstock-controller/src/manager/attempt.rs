@@ -85,8 +85,8 @@ impl Attempt {
         }
     }
 
-    /// Checks for room before an attempt at a transfer that waits for it. If there is none, puts it
-    /// back into the queue and returns `true`.
+    /// Checks for room before an attempt at a transfer that waits for it. If there is no room, puts
+    /// the transfer back into the queue and returns `true`.
     fn is_without_room(&self) -> bool {
         let table = self.parts.table.lock();
         let store = match table.live.get(&self.id) {
@@ -132,7 +132,7 @@ impl Attempt {
         let flight = self.control.flight();
         flight.begin(FlightFile::new(path, fence), attempt);
         if epoch != 0 {
-            // Of several peers, another one may have led the site before.
+            // At a site of several peers, another one may have led before.
             let text = format!("the controller acts in tenure {epoch}");
             flight.add(FlightKind::Tenure, "", &text);
         }
@@ -140,7 +140,7 @@ impl Attempt {
         flight.add(FlightKind::AttemptBegin, "", &text);
     }
 
-    /// Records how the attempt has ended, and what follows.
+    /// Records the end of the attempt, and its consequence.
     fn end_flight(&self, record: &TransferRecord, problem: Option<&Problem>) {
         let (flight, state) = (self.control.flight(), record.state.as_str());
         let text = match record.reason.is_empty() {
@@ -231,9 +231,9 @@ impl Attempt {
         Ok(())
     }
 
-    /// Turns the end of a run into another attempt, which lists anew, if the source was restarted
-    /// during that run (A13). A source that does not answer now does not hold up the end. A move
-    /// and a plan end with the list that they had. A run that `asks` for a new list gets one.
+    /// Turns the end of a run into another attempt, which lists again, if the source was restarted
+    /// during that run (A13). A source that does not answer now does not delay the end. A move and
+    /// a plan end with the list that they had. A run that `asks` for a new list gets one.
     fn list_after_restart(&self, outcome: RunOutcome, asks: bool) -> RunOutcome {
         let ends = match &outcome {
             RunOutcome::Done => true,
@@ -287,7 +287,7 @@ impl Attempt {
         }
         self.leave_table(record.state.is_ended());
         events.tell(&record.report());
-        // The user need not wait for the source to hear of it.
+        // The user need not wait until the source learns that.
         if is_done {
             self.parts.sources.release(&record);
         }

@@ -68,7 +68,7 @@ impl Caller {
     /// Checks that the caller may steer a transfer of this owner, which it sees.
     ///
     /// # Errors
-    /// It may steer its own transfers only.
+    /// The caller may steer its own transfers only.
     pub(super) fn check_steers(&self, owner: Option<&Name>) -> Result<(), Problem> {
         match self {
             Self::User(user) if !user.may_steer(owner) => {
@@ -83,7 +83,7 @@ impl Caller {
     /// Checks that the caller may put a transfer before all fair shares.
     ///
     /// # Errors
-    /// It is no operator of this site.
+    /// The caller is no operator of this site.
     pub(super) fn check_urgent(&self) -> Result<(), Problem> {
         if matches!(self, Self::User(user) if user.check(Right::Operate).is_ok()) {
             return Ok(());
@@ -136,8 +136,8 @@ impl Caller {
         Ok(())
     }
 
-    /// Returns the user that owns what this caller submits; `None` for another site, and for the
-    /// administrator of the host.
+    /// Returns the user that owns the transfers of this caller; `None` for another site, and for
+    /// the administrator of the host.
     pub(crate) fn owner(&self) -> Option<Name> {
         match self {
             Self::User(Principal { via: Via::Socket { .. }, .. }) | Self::Site { .. } => None,
@@ -165,7 +165,7 @@ impl Caller {
     /// read from it and write here. A user needs the stores of this site that the request names.
     ///
     /// # Errors
-    /// It may not.
+    /// The caller may not make the request.
     pub(super) fn check(&self, request: &TransferRequest, own: &Name) -> Result<(), Problem> {
         if let Self::User(user) = self {
             let removes = request.options.remove_source;
@@ -182,8 +182,8 @@ impl Caller {
     }
 }
 
-/// Checks that the owner of a transfer to this site still has the grants here that it needs. One
-/// that another site submitted, or the administrator of the host, has no owner here.
+/// Checks that the owner of a transfer to this site still has the grants here that it needs. A
+/// transfer that another site submitted, or the administrator of the host, has no owner here.
 ///
 /// # Errors
 /// A grant has ended; the owner is locked out, or was removed.

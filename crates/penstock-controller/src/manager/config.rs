@@ -39,7 +39,7 @@ pub struct ManagerConfig {
 }
 
 impl ManagerConfig {
-    /// The defaults: four at a time, retried after 1 s to 60 s.
+    /// Returns the defaults: four at a time, retried after 1 s to 60 s.
     pub fn new(site: Name, journal: PathBuf) -> Self {
         Self {
             site,

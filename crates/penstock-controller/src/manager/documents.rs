@@ -28,7 +28,7 @@ pub(super) struct Documents {
     journal: JournalDirectory,
 }
 
-/// A file of which another site fills so much and no more.
+/// A file that another site fills, up to a limit.
 struct Bounded<W> {
     out: W,
     left: u64,
@@ -131,7 +131,8 @@ impl Documents {
         Ok(file)
     }
 
-    /// The failed items of a transfer that has written no list of them: those that are shown.
+    /// Returns the failed items of a transfer that has written no list of them: those that are
+    /// shown.
     fn first_failures(&self, view: &TransferReport) -> Result<File, Problem> {
         let mut file = self.journal.nameless()?;
         for item in &view.failures {

@@ -1,9 +1,9 @@
-//! The last events of a manager, numbered, so that a reader notices what it has missed.
+//! The last events of a manager, numbered, so that a reader notices missed events.
 //!
-//! Events stay until [`EVENTS_MAX`] newer ones have come. A reader that is slower, or that asks for
-//! an event which is gone, is told so once and goes on with the oldest one that is left. The ring
-//! never waits for a reader. Another manager, after a restart or at another peer, has another
-//! ring: its incarnation differs, and positions of an earlier one are gone.
+//! Events stay until [`EVENTS_MAX`] newer ones have come. A slower reader, or one that asks for an
+//! event which is gone, gets one notice and continues with the oldest event that is left. The ring
+//! never waits for a reader. Another manager, after a restart or at another peer, has another ring:
+//! its incarnation differs, and positions of an earlier one are gone.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -89,18 +89,18 @@ struct Ring {
     /// Number of the first event that is kept.
     first: u64,
     events: VecDeque<Arc<OwnedEvent>>,
-    /// Times that a reader was told of a loss.
+    /// Number of notices of lost events.
     resets: u64,
 }
 
-/// Events, and those who read them.
+/// Events, and their readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventFigures {
     /// Events since the manager began.
     pub events: u64,
     /// Readers now; the log and the webhooks of the daemon are two.
     pub readers: usize,
-    /// Times that a reader was told that it has missed some.
+    /// Number of notices to readers that they have missed events.
     pub resets: u64,
 }
 
@@ -176,8 +176,8 @@ impl EventReader {
         Some(NextEvent::Event(id, Arc::clone(event)))
     }
 
-    /// Waits for the next event; `None` when no more will come. It may be cancelled: no event is
-    /// lost by that.
+    /// Waits for the next event; `None` when no more will come. The future may be cancelled without
+    /// a loss of events.
     pub async fn next(&mut self) -> Option<NextEvent> {
         loop {
             // Marked first, so that an event between the two calls is not slept through.
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(again.try_next(), None);
     }
 
-    /// Promise (X4): a reader that has missed events is told so, once, and then goes on.
+    /// Promise (X4): a reader that has missed events gets one notice, and then continues.
     #[test]
     fn x4_a_loss_is_told() {
         let ring = EventRing::new(7);

@@ -1,4 +1,4 @@
-//! The events of a manager, for whoever watches.
+//! The events of a manager, for its observers.
 
 use std::sync::Arc;
 

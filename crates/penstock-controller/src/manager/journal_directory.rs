@@ -1,4 +1,4 @@
-//! The journal store of a site: one directory for each transfer, and what lies beside.
+//! The journal store of a site: one directory for each transfer, and the files beside them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -90,7 +90,7 @@ impl JournalDirectory {
     /// Checks that the journal store is there: one that is not mounted has no pages either.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The journal store cannot be read.
     pub(super) fn check(&self) -> Result<(), Problem> {
         fs::read_dir(&self.path).map(drop).map_err(|cause| {
             let title = format!("cannot read {}", self.path.display());
@@ -101,7 +101,7 @@ impl JournalDirectory {
     /// Removes the directory of a transfer, if there is one.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// The directory cannot be removed.
     pub(super) fn remove(&self, id: TransferId) -> io::Result<()> {
         match fs::remove_dir_all(self.of(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

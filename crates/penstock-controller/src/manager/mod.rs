@@ -2,7 +2,7 @@
 //! thread of its own, retries temporary failures, and reports their states.
 //!
 //! The inputs are requests of users and of paired sites. The outputs are events, and the state
-//! database. Every accepted transfer survives a crash, with the last wish of a user for it. A
+//! database. Every accepted transfer survives a crash, with the last order of a user for it. A
 //! transfer that was queued or running begins again when the manager starts, and continues from its
 //! ledger; a paused one stays paused.
 //!
@@ -13,23 +13,24 @@
 //! | paused | resume, cancel |
 //! | failed | retry, cancel |
 //!
-//! [`Manager`] is what users and sites may ask. It passes each question to the owner of the facts:
+//! [`Manager`] has all requests that users and sites may make. It passes each request to the owner
+//! of the facts:
 //!
-//! | module | type, and what it owns |
+//! | module | type, and its facts |
 //! |---|---|
 //! | `queue` | transfers that have not ended: their states, places and turns |
 //! | `scheduler` | `Scheduler`: the thread that begins attempts |
 //! | `attempt` | `Attempt`: one attempt at a transfer, from its source to its result |
-//! | `removal` | removal of what transfers leave |
+//! | `removal` | removal of files that transfers leave |
 //! | `sources` | `Sources`: access to the sources of transfers |
 //! | `stubs` | `Stubs`: transfers that other sites own |
 //! | `plans` | `Planner`: plans that are made or received |
 //! | `documents` | `Documents`: lists and receipts of transfers that have ended |
 //! | `receipt` | `ReceiptMaker`: receipts of own transfers; checks of those to be countersigned |
-//! | `journal_directory` | `JournalDirectory`: where all of them have their files |
+//! | `journal_directory` | `JournalDirectory`: the directory of all their files |
 //! | `list` | `TransferList`: the list of all, filtered and in parts |
 //! | `events`, `event_ring` | `TransferEvents`: the events of all, numbered |
-//! | `caller`, `request_check` | the origin of a request, and whether it is sound |
+//! | `caller`, `request_check` | the origin of a request, and the check of its fields |
 //! | `place` | the root of a data set at the target, and places that overlap |
 //! | `record` | the record of an own transfer |
 //! | `config` | the inputs of a manager |
@@ -185,7 +186,7 @@ impl Manager {
         Ok(manager)
     }
 
-    /// The own site.
+    /// Returns the own site.
     pub fn site(&self) -> &Name {
         &self.site
     }
@@ -205,8 +206,8 @@ impl Manager {
         self.events.reader(Some(after))
     }
 
-    /// Runs this many transfers at a time from now on. Those that run already run on, over a lower
-    /// limit too.
+    /// Sets the number of transfers that run at a time. Running transfers continue, even above a
+    /// lower limit.
     pub fn set_running_max(&self, running_max: u32) {
         self.table.lock().set_running_max(running_max);
         self.table.notify();
@@ -232,7 +233,7 @@ impl Manager {
     /// # Errors
     /// The state cannot be read.
     pub fn follow_groups(&self) -> Result<(), Problem> {
-        // Read under the lock, so that the groups of an earlier change do not come back.
+        // Read under the lock, so that the groups of an earlier change do not return.
         let mut table = self.table.lock();
         table.handle_groups(UserGroups::of(&self.state.users()?));
         drop(table);
@@ -243,7 +244,7 @@ impl Manager {
     /// Removes the rule of a key ([`QueueRule::key`]), durably.
     ///
     /// # Errors
-    /// Code `queue-rule`: there is none.
+    /// Code `queue-rule`: there is no such rule.
     pub fn remove_rule(&self, key: &str) -> Result<(), Problem> {
         self.rule_book.remove(key)
     }
@@ -288,14 +289,14 @@ impl Manager {
         self.state.transfer(id).ok().flatten().map(|record| record.report().progress)
     }
 
-    /// Transfers that run now, and that wait.
+    /// Returns the transfers that run now, and that wait.
     pub fn counts(&self) -> (u32, u32) {
         let (running, queued) = self.table.lock().counts();
         (running as u32, queued as u32)
     }
 
-    /// Stops all runs with their ledgers committed, and waits for them up to `deadline`. They are
-    /// begun again by the next start. Whether all have stopped in time.
+    /// Stops all runs with their ledgers committed, and waits for them up to `deadline`. The next
+    /// start begins them again. Returns whether all have stopped in time.
     pub fn stop(&self, deadline: Duration) -> bool {
         self.table.lock().stop();
         self.table.notify();
@@ -303,7 +304,7 @@ impl Manager {
             return false;
         }
         let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // It ends at once when it sees that the manager ends, and never panics on purpose.
+        // The thread ends at once when it sees that the manager ends, and never panics on purpose.
         scheduler.is_none_or(|scheduler| scheduler.join().is_ok())
     }
 
@@ -337,8 +338,8 @@ impl Manager {
         self.admission.admit(request, caller)
     }
 
-    /// Makes the plan of a transfer, here or at the site that would own it. Nothing is written at
-    /// the target. Blocks for as long as both sides take to be walked.
+    /// Makes the plan of a transfer, here or at the site that would own it. The target is not
+    /// changed. Blocks until both sides are walked.
     ///
     /// # Errors
     /// As [`Manager::submit`]; a side cannot be looked at.
@@ -349,7 +350,7 @@ impl Manager {
     }
 
     /// Takes a part of the plan that a transfer is to follow which is submitted next, for `site`,
-    /// which will own that. Parts come in order; the first begins anew.
+    /// which will own that. Parts come in order; the first starts again.
     ///
     /// # Errors
     /// The transfer is known already; a part is missing; the plan is too long.
@@ -392,7 +393,7 @@ impl Manager {
     /// Returns the transfer whose id begins with these hexadecimal digits.
     ///
     /// # Errors
-    /// There is none that the caller sees, or more than one.
+    /// The caller sees no such transfer, or more than one.
     pub fn resolve(&self, prefix: &str, caller: &Caller) -> Result<TransferId, Problem> {
         let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !digits || prefix.len() > 32 {
@@ -445,8 +446,8 @@ impl Manager {
     /// is stored durably when this returns; a run takes a moment to follow.
     ///
     /// # Errors
-    /// It is not known, or the action does not fit its state; the end of a pause is out of its
-    /// bounds.
+    /// The transfer is unknown, or the action does not fit its state; the end of a pause is out of
+    /// its bounds.
     pub fn act(
         &self,
         id: TransferId,
@@ -479,8 +480,8 @@ impl Manager {
     /// within a fraction of a second. `is_current` judges the transfer as it is before the change.
     ///
     /// # Errors
-    /// It is not known, or has ended; a value is out of its bounds. Code `changed-meanwhile`: it is
-    /// not current.
+    /// The transfer is unknown, or has ended; a value is out of its bounds. Code
+    /// `changed-meanwhile`: the transfer is not current.
     pub fn change(
         &self,
         id: TransferId,
@@ -497,12 +498,12 @@ impl Manager {
         self.stubs.change(self.steered_stub(id, caller)?, patch, is_current)
     }
 
-    /// Acts on many transfers, one after the other: on those that are named, or on the oldest
-    /// transfers of this site that fit the action and a filter. Each wish that succeeds is stored
-    /// durably when this returns.
+    /// Acts on many transfers, one after the other: on the named ones, or on the oldest transfers
+    /// of this site that fit the action and a filter. Each successful order is stored durably when
+    /// this returns.
     ///
     /// # Errors
-    /// Neither ids nor a filter are given, or both; too many ids; code `cursor`. What fails for one
+    /// Neither ids nor a filter are given, or both; too many ids; code `cursor`. The failure of one
     /// transfer is in its item.
     pub fn act_on_many(
         &self,
@@ -536,10 +537,10 @@ impl Manager {
         Ok(BulkReply { items: ids.into_iter().map(act).collect(), more: next.is_some(), next })
     }
 
-    /// Gives a transfer a deadline, or takes it away with `None`, durably.
+    /// Sets the deadline of a transfer, or removes it with `None`, durably.
     ///
     /// # Errors
-    /// It is not known, has ended, or another site owns it; code `deadline-unkeepable`.
+    /// The transfer is unknown, has ended, or another site owns it; code `deadline-unkeepable`.
     pub fn set_deadline(
         &self,
         id: TransferId,
@@ -559,7 +560,7 @@ impl Manager {
     /// Puts a transfer before all fair shares, or back among the others, durably.
     ///
     /// # Errors
-    /// It is not known, has ended, or another site owns it; the caller is no operator.
+    /// The transfer is unknown, has ended, or another site owns it; the caller is no operator.
     pub fn set_urgent(
         &self,
         id: TransferId,
@@ -611,7 +612,7 @@ impl Manager {
     /// Returns a transfer of another site that the caller may steer.
     ///
     /// # Errors
-    /// It is not known, or not the caller's to steer.
+    /// The transfer is unknown, or not the caller's to steer.
     fn steered_stub(&self, id: TransferId, caller: &Caller) -> Result<Stub, Problem> {
         let stub = self.state.stub(id)?.filter(|stub| caller.may_see_stub(stub));
         let stub = stub.ok_or_else(|| unknown(id))?;
@@ -619,7 +620,7 @@ impl Manager {
     }
 
     /// Returns a list or the receipt of a transfer that has ended, or the last decisions about one
-    /// in any state; that of another site's is fetched into a file without a name.
+    /// in any state. The document of another site's transfer is fetched into a file without a name.
     ///
     /// # Errors
     /// The transfer is not known, has not ended, or was not asked for this document; another site
@@ -655,7 +656,7 @@ impl Manager {
     /// Lists the remains, and with `remove` removes them. These are journals without a transfer in
     /// the database, ledgers of transfers that have ended, and stubs that their owner does not
     /// know. A failed transfer whose ledger is removed begins from the start when it is retried. A
-    /// ledger whose target cannot be cleaned now is kept, and its place gives the reason.
+    /// ledger whose target cannot be cleaned now is kept, and its place has the reason.
     ///
     /// # Errors
     /// The journal store or the database cannot be read.
@@ -669,9 +670,9 @@ impl Manager {
         self.stubs.handle_scan(owner, id);
     }
 
-    /// A transfer of another site when its state is another one than `seen`, after `wait_ms` at the
-    /// latest; `None` if this site owns it or does not know it. A silent owner may be noticed at
-    /// once.
+    /// Returns a transfer of another site when its state is another one than `seen`, after
+    /// `wait_ms` at the latest; `None` if this site owns it or does not know it. A silent owner may
+    /// be noticed at once.
     ///
     /// # Errors
     /// The state database cannot be read.
@@ -684,8 +685,9 @@ impl Manager {
         Ok(self.state.stub(id)?.map(|stub| self.stubs.refresh_when(stub, seen, wait_ms)))
     }
 
-    /// The site whose transfer this is, and that alone may use its scan, as far as the state
-    /// database knows: the own one, or the owner of a stub. `None` if it knows no such transfer.
+    /// Returns the site whose transfer this is, and that alone may use its scan, as far as the
+    /// state database knows: the own one, or the owner of a stub. `None` if it knows no such
+    /// transfer.
     ///
     /// # Errors
     /// The state database cannot be read.

@@ -107,7 +107,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Promise: a trailing slash means what it means to rsync.
+    /// Promise: a trailing slash has the meaning that it has for rsync.
     #[test]
     fn roots_follow_the_rule_of_rsync() {
         let cases = [

@@ -80,8 +80,8 @@ impl Planner {
         Self { parts, site, journal, sources, admission, making: AtomicUsize::new(0) }
     }
 
-    /// Makes the plan of a transfer, here or at the site that would own it. Nothing is written at
-    /// the target. Blocks for as long as both sides take to be walked.
+    /// Makes the plan of a transfer, here or at the site that would own it. The target is not
+    /// changed. Blocks until both sides are walked.
     ///
     /// # Errors
     /// A side cannot be looked at, or too many plans are being made.
@@ -101,7 +101,7 @@ impl Planner {
     }
 
     /// Takes a part of the plan that a transfer of this site is to follow. Parts come in order; the
-    /// first begins anew.
+    /// first starts again.
     ///
     /// # Errors
     /// The transfer is known already; a part is missing; the plan is too long.

@@ -97,10 +97,10 @@ pub fn receipt_body(path: &Path, parts: &ReceiptParts<'_>) -> Result<Option<Rece
     }))
 }
 
-/// A receipt as a text for people to read and programs to check.
+/// Returns a receipt as a text for people to read and programs to check.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// The receipt cannot be written as JSON.
 pub fn receipt_text(receipt: &Receipt) -> Result<Vec<u8>, Problem> {
     let mut text = serde_json::to_vec_pretty(receipt).map_err(|error| cannot_write(&error))?;
     text.push(b'\n');
@@ -284,7 +284,7 @@ impl ReceiptMaker {
 
     /// Requests the source's signature. Its controller may change in that moment, or its store be
     /// away: temporary errors are retried for [`COUNTERSIGN_PATIENCE`]. `None` if that was
-    /// interrupted, since the manager stops or leads no more.
+    /// interrupted, since the manager stops or no longer leads.
     fn sign_as_source(
         &self,
         record: &TransferRecord,

@@ -17,7 +17,7 @@ const START_SECONDS_MAX: u64 = 366 * 24 * 3600;
 const PROGRESS_TIMEOUT_S_LEAST: u32 = 10;
 const PROGRESS_TIMEOUT_S_MOST: u32 = 24 * 3600;
 
-/// A request that came over the network is not trusted to be one that our own types would make.
+/// Checks a request. One from the network is not trusted to be one that our own types would make.
 pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     let usage = |title: String| Problem::new(ProblemCode::Request, title);
     let relative = |path: &PathText, at: &str| {
@@ -76,7 +76,7 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks what decides when a transfer starts, and its label.
+/// Checks the fields that decide the start of a transfer, and its label.
 ///
 /// # Errors
 /// Code `request`: a value is out of its bounds.

@@ -15,8 +15,8 @@ use super::queue::{Noted, Table};
 /// Interval at which the states of running transfers are published.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Least time between two decisions: so many times what the last one took, but no more than the
-/// longest. Changes in between are decided on together.
+/// Least time between two decisions, as a multiple of the time of the last one, but no more than
+/// the longest. Changes in between are decided on together.
 const IDLE_FACTOR: u32 = 4;
 const IDLE_MAX: Duration = Duration::from_millis(200);
 
@@ -26,7 +26,7 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts the thread of the manager, which ends when the table says so.
+    /// Starts the thread of the manager, which ends when the table is closed.
     ///
     /// # Errors
     /// No thread can be started.
@@ -97,14 +97,14 @@ impl Scheduler {
     }
 
     /// Ends pauses whose time is over, publishes the state of running transfers and the news of
-    /// deadlines, and tries again to remove what is left.
+    /// deadlines, and retries the removal of files that are left.
     fn tick(&self) {
         self.parts.cancelled.clean_when_due();
         let held = self.end_pauses();
         let mut table = self.parts.table.lock();
         let deadlines = table.look_at_deadlines(&*self.parts.site.state, Instant::now());
         let (mut noted, running) = table.take_news();
-        // Under the lock of the table: an end that comes later is told later.
+        // Under the lock of the table: a later end is reported later.
         self.parts.events.tell_all(&running);
         drop(table);
         noted.extend(held.into_iter().chain(deadlines));

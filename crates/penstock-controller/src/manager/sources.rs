@@ -45,7 +45,7 @@ impl Sources {
     /// Opens the source of a transfer. Blocks for a request to its site.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The source cannot be opened.
     pub(super) fn open(&self, record: &TransferRecord) -> Result<Opened, Problem> {
         let (id, source) = (record.id(), &record.request.source);
         let request = scan_of(record);
@@ -111,8 +111,9 @@ impl Sources {
         known != 0 && ![0, known].contains(&asked())
     }
 
-    /// Has the next attempt list the source anew, so that it ends as one submitted now would. A
-    /// plan is a list of its own, and what is being removed at the source is on the present list.
+    /// Has the next attempt list the source again, so that it ends as a new transfer would. A plan
+    /// is a list of its own, and items that are being removed at the source are on the present
+    /// list.
     pub(super) fn list_anew(&self, record: &mut TransferRecord) {
         if record.request.options.plan.is_none()
             && !removal_has_begun(&self.journal.of(record.id()))
@@ -140,7 +141,7 @@ pub(super) fn scan_of(record: &TransferRecord) -> ScanRequest {
     ScanRequest { account: record.account.clone(), user: record.owner.clone(), ..request }
 }
 
-/// Returns the scan that belongs to a request of nobody.
+/// Returns the scan for a request without a user.
 pub(super) fn scan_request(request: &TransferRequest, listing: Listing) -> ScanRequest {
     ScanRequest {
         transfer: request.id,

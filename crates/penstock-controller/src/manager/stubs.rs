@@ -18,7 +18,7 @@ use super::events::TransferEvents;
 use super::request_check::{changed_meanwhile, id_taken, not_paired};
 use crate::sites::SiteClient;
 
-/// How long a list of transfers waits for the sites that own some of them.
+/// The longest time that a list of transfers waits for the sites that own some of them.
 const OWNERS_MAX: Duration = Duration::from_millis(100);
 
 /// An owner that is being asked, until its thread ends.
@@ -38,7 +38,7 @@ pub(super) struct Stubs {
     state: Arc<dyn SiteState>,
     sites: Arc<dyn SiteClient>,
     source: Arc<dyn SourcePeer>,
-    /// Ends of these transfers are told here.
+    /// Receives the ends of these transfers.
     events: TransferEvents,
     /// Owners that are asked for a list now.
     asking: Mutex<BTreeSet<Name>>,
@@ -50,7 +50,7 @@ pub(super) struct Stubs {
 /// An account as which a transfer that another site owns uses a source of this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceAccount {
-    /// That of the user of this site who submitted the transfer, if the user has one.
+    /// The account of the user of this site who submitted the transfer, if that user has one.
     Submitter(Option<AccountName>),
     /// This site has submitted no such transfer: the mapping of the other site decides.
     Mapped,
@@ -76,8 +76,8 @@ impl Stubs {
         self.submitting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the account as which another site, `owner`, may use `source` for its transfer. An
-    /// id alone gives no right to other files of the user who submitted it.
+    /// Returns the account as which another site, `owner`, may use `source` for its transfer. An id
+    /// alone grants no right to other files of the user who submitted it.
     ///
     /// # Errors
     /// The state cannot be read.
@@ -212,7 +212,7 @@ impl Stubs {
         Ok(TransferReport { owner: user, ..view })
     }
 
-    /// Stores the state of another site's transfer, and tells its end when that is news. A failure
+    /// Stores the state of another site's transfer, and reports its end when that is new. A failure
     /// is logged, since the state can be asked for again.
     ///
     /// # Errors
@@ -248,9 +248,9 @@ impl Stubs {
         Ok(())
     }
 
-    /// Stubs as their owners show them now, as far as those answer within [`OWNERS_MAX`]. A thread
-    /// asks each owner, goes on after that time, and stores what the owner says; until it ends, the
-    /// owner is not asked again.
+    /// Returns the stubs as their owners show them now, as far as the owners answer within
+    /// [`OWNERS_MAX`]. A thread asks each owner, continues after that time, and stores the answer.
+    /// Until the thread ends, the owner is not asked again.
     pub(super) fn refresh_all(
         self: &Arc<Self>,
         stubs: Vec<Stub>,
@@ -278,7 +278,7 @@ impl Stubs {
                 let _asking = Asking { stubs: &asks, owner };
                 let mut silent = Vec::new();
                 for stub in stubs {
-                    // Nobody may listen any more: what was heard is stored.
+                    // The receiver may be gone: the answer is stored in any case.
                     let _ = heard.send(asks.ask(stub, &mut silent, None));
                 }
             });

@@ -46,21 +46,21 @@ mod users;
 struct FakePeer {
     released: Mutex<Vec<TransferId>>,
     cleaned: Mutex<Vec<TransferId>>,
-    /// From where it was told to expect data, and over how many lanes.
+    /// The sites and addresses from which the peer was to expect data, and the number of lanes.
     expected: Mutex<Vec<(String, Vec<DataAddress>, u32)>>,
-    /// Nothing can be cleaned now.
+    /// True while nothing can be cleaned.
     offline: AtomicBool,
     /// Bytes that are free at the target.
     free: AtomicU64,
-    /// How often that was asked.
+    /// The number of times that the free space was asked for.
     looks: AtomicU64,
-    /// What it says instead of opening a scan, one after the other.
+    /// Problems that the peer returns instead of opening a scan, one after the other.
     says: Mutex<VecDeque<Problem>>,
     /// The next look at a root waits.
     held: Mutex<Option<Held>>,
 }
 
-/// Tells that it has come to this, and waits until the test lets it go on.
+/// Reports that this point is reached, and waits until the test lets it continue.
 struct Held {
     reached: Sender<()>,
     go_on: Receiver<()>,
@@ -72,11 +72,11 @@ impl Held {
         (Self { reached, go_on }, was_reached, let_go)
     }
 
-    /// Waits if the next one is to; says whether it did.
+    /// Waits if the next one is to; returns whether it did.
     fn pass(next: &Mutex<Option<Self>>) -> bool {
         let Some(held) = next.lock().unwrap().take() else { return false };
         held.reached.send(()).unwrap();
-        // It goes on when the test has dropped the other end.
+        // The thread continues when the test has dropped the other end.
         let _ = held.go_on.recv();
         true
     }
@@ -144,21 +144,21 @@ impl TargetPeer for FakePeer {
     }
 }
 
-/// Where `lab` takes lanes, which is far.
+/// Returns the address at which `lab` accepts lanes; it is far away.
 fn far() -> DataAddress {
     let (peer, address) = ("dtn1".parse().unwrap(), "192.0.2.1:7".parse().unwrap());
     DataAddress { peer, address, network: None, rate_bits_per_s: None }
 }
 
-/// One other site, `lab`, that owns what the test says it owns.
+/// A second site, `lab`, that owns the transfers that the test names.
 #[derive(Default)]
 struct FakeSites {
     owned: Mutex<BTreeMap<TransferId, TransferReport>>,
-    /// How often it was asked for a transfer.
+    /// The number of times that the site was asked for a transfer.
     shows: AtomicU64,
     /// Number of its process, with each scan.
     instance: AtomicU64,
-    /// What it says instead of signing a receipt, one after the other.
+    /// Problems that the site returns instead of signing a receipt, one after the other.
     says: Mutex<VecDeque<Problem>>,
     /// The next question waits, and has no answer then.
     held: Mutex<Option<Held>>,
@@ -344,7 +344,7 @@ impl SiteClient for FakeSites {
     }
 }
 
-/// A run that waits for the test to say how it ends.
+/// A run whose end the test decides.
 type Call = (RunInput, Sender<RunOutcome>);
 
 struct World {
@@ -385,7 +385,7 @@ fn start(
         signer: Arc::new(FakeSigner),
         run: Arc::new(move |input| {
             let (end, ended) = mpsc::channel();
-            // A test that is over wants no more runs.
+            // A test that is over needs no more runs.
             let _ = calls.lock().unwrap().send((input, end));
             ended.recv().unwrap_or(RunOutcome::Paused)
         }),
@@ -403,7 +403,8 @@ impl World {
         Self { directory, peer, sites, calls, manager, running_max }
     }
 
-    /// As after a restart of the daemon; `clean` as after SIGTERM, else as after `kill -9`.
+    /// Restarts the manager as after a restart of the daemon; `clean` is as after SIGTERM, else as
+    /// after `kill -9`.
     fn restart(&mut self, ends: Vec<Sender<RunOutcome>>, clean: bool) {
         if clean {
             // A run that waits for its end cannot stop before; one that only makes a receipt can.
@@ -440,7 +441,7 @@ impl World {
             if view.state == state {
                 return view;
             }
-            // What ended between the look and the subscription shows at the next tick.
+            // An end between the look and the subscription shows at the next tick.
             match events.try_next() {
                 Some(_) => {}
                 None => std::thread::sleep(Duration::from_millis(10)),
@@ -507,8 +508,8 @@ fn b8_overlapping_targets_are_refused() {
     world.submit(5, "lab:raw/other/", "hpc:s/a/b").unwrap();
 }
 
-/// Promise: the first byte does not wait for one round trip after another: the target hears from
-/// where it will fetch when the source's site is asked, and not where there is nothing to fetch.
+/// Promise: the first byte does not wait for one round trip after another: the target learns the
+/// addresses of its source when the source's site is asked, and not if there is nothing to fetch.
 #[test]
 fn the_target_hears_from_where_it_will_fetch() {
     let world = World::new(4);
@@ -539,7 +540,7 @@ fn b8_a_refusal_tells_a_site_nothing_of_others() {
     assert!(problem.title.contains(&TransferId([3; 16]).to_string()), "{problem}");
 }
 
-/// B8: a data set is never moved into itself or over what it is read from; exit 6.
+/// B8: a data set is never moved into itself or over its own source; exit 6.
 #[test]
 fn b8_source_and_target_that_overlap_are_refused() {
     let world = World::new(4);
@@ -577,7 +578,8 @@ fn submission_is_idempotent() {
     assert_eq!(world.manager.submit(&climbing, &Caller::local()).unwrap_err().exit, Exit::Usage);
 }
 
-/// What experts fix is checked when it is asked for: a client of ours would not, another may.
+/// Promise: lanes and pieces that an expert sets are checked when a request arrives. Our own client
+/// keeps to the limits, but another client may not.
 #[test]
 fn lanes_and_pieces_out_of_their_bounds_are_refused() {
     let world = World::new(4);
@@ -623,7 +625,7 @@ fn temporary_failures_are_retried() {
     assert_eq!((view.exit, view.reason.as_str()), (Some(Exit::Done), ""));
 }
 
-/// A run whose target is full, with so much durable of 1000 MiB.
+/// Ends a run whose target is full, with `durable_mib` of 1000 MiB durable.
 fn full((input, end): Call, durable_mib: u64) {
     show_durable(&input, durable_mib);
     let problem = Problem::new(ProblemCode::TargetFull, "peer `h2`: the target is full");
@@ -636,8 +638,8 @@ fn show_durable(input: &RunInput, durable_mib: u64) {
     input.control.show(RunView { progress, ..RunView::default() });
 }
 
-/// Promise (f), E3: who waits for a full target sees one state and one reason, and hears of it
-/// once, however often it is tried again; and that it runs as soon as there is room.
+/// Promise (f), E3: a transfer that waits for a full target has one state, one reason and one
+/// event, however often it is retried. The transfer runs as soon as there is room.
 #[test]
 fn f_a_full_target_is_one_reason_until_there_is_room() {
     let world = World::new(4);
@@ -666,7 +668,7 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
             assert_eq!(view.reason, "");
             break end;
         }
-        // It was time for an attempt before the next look.
+        // An attempt was due before the next look.
         full((input, end), 200);
     };
     assert!(world.peer.looks.load(Ordering::Acquire) > before, "it is looked before it is tried");
@@ -688,9 +690,9 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
     world.wait(1, TransferState::Done);
 }
 
-/// Promise (f): room that the file system does not tell of, as of a quota, is found by trying; the
-/// transfer runs, for who watches it, when more of it is durable. A pause or a cancel meanwhile
-/// does what it says.
+/// Promise (f): room that the file system does not report, as of a quota, is found by attempts. The
+/// visible state is *running* once more of the transfer is durable. A pause or a cancel meanwhile
+/// takes effect.
 #[test]
 fn f_room_that_nobody_tells_of_is_found_by_trying() {
     let world = World::new(4);
@@ -709,12 +711,12 @@ fn f_room_that_nobody_tells_of_is_found_by_trying() {
     let (_, end) = world.call();
     world.act(1, Action::Pause).unwrap();
     end.send(RunOutcome::Paused).unwrap();
-    // It may be on its way to that.
+    // The transfer may still be pausing.
     assert!(world.wait(1, TransferState::Paused).reason.starts_with("paus"));
     world.act(1, Action::Resume).unwrap();
     full(world.call(), 400);
     world.act(1, Action::Cancel).unwrap();
-    // It may have begun to run just before.
+    // The transfer may have started just before.
     let state = || world.manager.show(TransferId([1; 16]), &Caller::local()).unwrap().state;
     while state() != TransferState::Cancelled {
         if let Ok((_, end)) = world.calls.recv_timeout(Duration::from_millis(50)) {
@@ -723,8 +725,8 @@ fn f_room_that_nobody_tells_of_is_found_by_trying() {
     }
 }
 
-/// Promise (d): what was queued or running goes on after `kill -9`, what was paused stays paused,
-/// and what was done stays done.
+/// Promise (d): queued and running transfers continue after `kill -9`. Paused ones stay paused, and
+/// finished ones stay finished.
 #[test]
 fn a_restart_goes_on_where_it_was() {
     let mut world = World::new(1);
@@ -752,7 +754,7 @@ fn a_restart_goes_on_where_it_was() {
     world.act(4, Action::Resume).unwrap();
 }
 
-/// Promise: pause, resume and cancel do what they say, running or not, and a wish outlives a crash.
+/// Promise: pause, resume and cancel take effect, running or not, and the order survives a crash.
 #[test]
 fn wishes_are_followed_and_outlive_a_crash() {
     let mut world = World::new(4);
@@ -779,7 +781,7 @@ fn wishes_are_followed_and_outlive_a_crash() {
 }
 
 /// Promise (A13): a failed transfer keeps its ledger and can be retried. The retry lists all of its
-/// source anew, also after an end with failed items.
+/// source again, also after an end with failed items.
 #[test]
 fn a_failed_transfer_is_retried_by_the_user() {
     let world = World::new(4);
@@ -809,7 +811,7 @@ fn a_failed_transfer_is_retried_by_the_user() {
 
 /// Promise (A13): a transfer whose source was restarted meanwhile is not done with the list from
 /// before. It lists again, once for each restart, whether an attempt finds that at its begin or at
-/// its end. A source of several peers, which says nothing of restarts, keeps its list.
+/// its end. A source of several peers, which reports no restarts, keeps its list.
 #[test]
 fn a13_a_restarted_source_lists_again() {
     let world = World::new(4);
@@ -836,7 +838,8 @@ fn a13_a_restarted_source_lists_again() {
     world.wait(2, TransferState::Done);
 }
 
-/// Promise: another site sees and steers only what reads from it, and submits only from itself.
+/// Promise: another site sees and steers only transfers that read from it, and submits only from
+/// itself.
 #[test]
 fn other_sites_see_only_what_concerns_them() {
     let world = World::new(4);
@@ -853,8 +856,8 @@ fn other_sites_see_only_what_concerns_them() {
     assert!(world.manager.resolve("02", &Caller::local()).is_err());
 }
 
-/// Promise: a transfer to another site is handed to it, and shown here as it stands there; a stub
-/// that its owner does not know any more is an orphan.
+/// Promise: a transfer to another site is forwarded to it, and shown here with its state there. A
+/// stub that its owner does not know is an orphan.
 #[test]
 fn foreign_transfers_are_forwarded_and_shown() {
     let world = World::new(4);
@@ -883,8 +886,8 @@ fn foreign_transfers_are_forwarded_and_shown() {
     assert_eq!(*world.peer.released.lock().unwrap(), vec![TransferId([1; 16])]);
 }
 
-/// C4: whose transfer it is, and so who may use its scan, is known from the database: of own ones
-/// that have ended too.
+/// C4: the database has the owner of each transfer, and so the site that may use its scan, also for
+/// own transfers that have ended.
 #[test]
 fn c4_the_database_knows_whose_a_scan_is() {
     let world = World::new(4);
@@ -935,7 +938,7 @@ fn c4_an_owner_speaks_of_its_own_transfer_alone() {
     assert!(world.peer.released.lock().unwrap().is_empty());
 }
 
-/// Promise: what is left over of no transfer at all is found, and removed when asked for.
+/// Promise: files that belong to no transfer are found, and removed on request.
 #[test]
 fn orphans_are_found_and_removed() {
     let world = World::new(4);

@@ -23,14 +23,14 @@ pub(crate) struct RunContext {
     pub(crate) options: TransferOptions,
     /// The task of all peers; it says whether the store is in doubt.
     pub(crate) spec: TaskSpec,
-    /// One peer that represents all.
+    /// A peer that represents all.
     pub(crate) peer: Arc<dyn TargetPeer>,
     pub(crate) heads: Arc<dyn HeadStore>,
     pub(crate) control: Arc<RunControl>,
     pub(crate) shared: Arc<RunShared>,
     /// Compares a page with the target.
     pub(crate) compare: Compare,
-    /// The work of earlier attempts, if this attempt has listed the source anew.
+    /// The work of earlier attempts, if this attempt has listed the source again.
     pub(crate) earlier: Option<Arc<Earlier>>,
     /// The plan that is followed, if one is.
     pub(crate) followed: Option<Arc<Followed>>,
@@ -51,7 +51,7 @@ impl RunContext {
     /// Checks that this site's controller may still act (B4).
     ///
     /// # Errors
-    /// It may not: a later controller goes on.
+    /// A later controller leads.
     pub(crate) fn check_fence(&self) -> Result<(), Problem> {
         self.spec.fence.check()
     }

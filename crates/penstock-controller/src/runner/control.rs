@@ -128,7 +128,7 @@ impl RunControl {
         self.map.map(&self.view().progress)
     }
 
-    /// Returns the maker of piece maps, which the run tells of its ledger.
+    /// Returns the maker of piece maps, which the run informs about its ledger.
     pub(crate) fn map_maker(&self) -> &MapMaker {
         &self.map
     }
@@ -144,7 +144,7 @@ impl RunControl {
         self.expects_full.load(Ordering::Acquire)
     }
 
-    /// Begins work that no figure shows, such as a search for what to delete.
+    /// Begins work that no figure shows, such as a search for entries to delete.
     pub(crate) fn begin_uncounted(&self) -> UncountedWork<'_> {
         self.uncounted.fetch_add(1, Ordering::AcqRel);
         UncountedWork(self)

@@ -1,4 +1,4 @@
-//! The work of earlier attempts at a transfer, for an attempt that lists the source anew.
+//! The work of earlier attempts at a transfer, for an attempt that lists the source again.
 //!
 //! ```text
 //! DIR/listing                  number of the list that the ledger is of; none: the first, 0
@@ -8,11 +8,11 @@
 //! DIR/earlier/DIGEST.done      entries of such a page of which none is left
 //! DIR/earlier/lost             a page is damaged; names of its temporary files are not known
 //! ```
-//! A resumed attempt does the same as an attempt begun now: the source lists its data set again,
-//! and all further work starts from that list. The ledger before becomes a table by path. The table
-//! proves that a file is done if the source shows the same version of the file, and the target
-//! still has the copy made of that version. The table also proves extents of a large file, which
-//! stay under their temporary name. See docs/design/0044.
+//! A resumed attempt does the same as a first attempt: the source lists its data set again, and all
+//! further work starts from that list. The ledger before becomes a table by path. The table proves
+//! that a file is done if the source shows the same version of the file, and the target still has
+//! the copy made of that version. The table also proves extents of a large file, which stay under
+//! their temporary name. See docs/design/0044.
 //!
 //! The table is either complete under its name or absent, and no ledger is discarded before it is
 //! complete. A crash at any point therefore costs only a repetition of the same work.
@@ -100,7 +100,7 @@ impl Known {
         self.existed == Some(false) && (self.done || !self.records.is_empty())
     }
 
-    /// The digests that it has.
+    /// Returns the digests that it has.
     fn digests(&self) -> impl Iterator<Item = &EntryDigest> {
         let written = self.records.iter().filter_map(|record| match record {
             JournalRecord::Written { digests, .. } => Some(digests),
@@ -184,7 +184,7 @@ impl<'a> Standing<'a> {
         self.durable.remove(&piece);
     }
 
-    /// The digests of whole files that are durable.
+    /// Returns the digests of whole files that are durable.
     fn whole(&self, pieces: &[Piece]) -> BTreeMap<u32, EntryDigest> {
         let is_whole =
             |piece: &&u32| !matches!(pieces.get(**piece as usize), Some(Piece::Extent { .. }));
@@ -220,7 +220,8 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// The change time under which a record's file was read, where that is another than was listed.
+/// Returns the change time under which a record's file was read, where that is another than was
+/// listed.
 fn seen_in(record: &JournalRecord) -> Option<FileTime> {
     match record {
         JournalRecord::Written { digests, .. } => digests.iter().find_map(|digest| digest.seen),
@@ -228,7 +229,7 @@ fn seen_in(record: &JournalRecord) -> Option<FileTime> {
     }
 }
 
-/// A record of a large file under other numbers.
+/// Returns a record of a large file under other numbers.
 fn moved(record: &JournalRecord, piece: impl Fn(u32) -> u32, entry: u32) -> Option<JournalRecord> {
     Some(match record {
         JournalRecord::Written { piece: was, generation, epoch, digests, .. } => {
@@ -248,7 +249,7 @@ fn moved(record: &JournalRecord, piece: impl Fn(u32) -> u32, entry: u32) -> Opti
     })
 }
 
-/// First extent and finish of the large files among pieces, by entry.
+/// Returns the first extent and finish of the large files among pieces, by entry.
 fn large_files(pieces: &[Piece]) -> BTreeMap<u32, (u32, u32)> {
     let mut files = BTreeMap::new();
     let mut first = None;
@@ -344,7 +345,7 @@ impl Earlier {
     /// Opens a table to read it; `None` if it is damaged.
     ///
     /// # Errors
-    /// It cannot be read now.
+    /// The table cannot be read now.
     fn to_read(path: &Path) -> Result<Option<Self>, Problem> {
         let look = |earlier: Self| {
             let table = earlier.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -489,8 +490,8 @@ fn warn_of_damage(path: &Path, cause: &rusqlite::Error) {
     );
 }
 
-/// Removes the damaged ones among the tables of earlier attempts in a journal, and returns their
-/// paths: what they proved is moved again. Blocks: each table is read whole.
+/// Removes the damaged tables of earlier attempts in a journal, and returns their paths: the files
+/// that they proved are moved again. Blocks: each table is read whole.
 pub fn drop_damaged_proofs(journal: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(journal).into_iter().flatten().filter_map(Result::ok);
     let tables = found.map(|entry| entry.path()).filter(|path| {
@@ -506,7 +507,7 @@ fn broken(path: &Path, cause: &rusqlite::Error) -> Problem {
     Problem::new(ProblemCode::Journal, title).because(cause)
 }
 
-/// The tables that attempts have left for these lists, in their order.
+/// Returns the tables that attempts have left for these lists, in their order.
 fn tables_in(journal: &Path, listings: std::ops::Range<u32>) -> Result<Vec<PathBuf>, Problem> {
     let cannot = |cause| failed("list", journal, &cause);
     let mut numbers = BTreeSet::new();
@@ -561,7 +562,8 @@ pub(crate) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
         let known = tables.iter().rev().find(|table| table.exists());
         let own = own(&table, epoch);
         if input.is_new_target {
-            // Of another target nothing is known, whatever has the same names, sizes and times.
+            // The table proves nothing about another target, even with the same names, sizes and
+            // times.
             build(&own, None, &ledger, &[])?;
         } else if !last_table()?.exists() {
             build(&own, known.map(PathBuf::as_path), &ledger, &head.pages)?;
@@ -657,7 +659,7 @@ fn build_from(
     synced.map_err(|cause| failed("sync", directory, &cause))
 }
 
-/// A page and its log; `None` if one of them is lost or damaged: then it proves nothing.
+/// Returns a page and its log; `None` if one of them is lost or damaged: then it proves nothing.
 fn read_whole(journal: &Journal, head: &PageHead) -> Option<(Page, Vec<JournalRecord>)> {
     let encoded = journal.read_page(head.page).ok().flatten();
     let whole = encoded.filter(|encoded| page_digest(encoded) == head.digest);
@@ -829,7 +831,7 @@ pub(crate) fn carrying(
     })
 }
 
-/// Files of a page whose version is known and that the target has, by size and time.
+/// Returns the files of a page whose version is known and that the target has, by size and time.
 fn stands(
     known: &BTreeMap<u32, Known>,
     peer: &dyn TargetPeer,

@@ -16,7 +16,7 @@ use super::journal::failed;
 /// Code of a file at the source that a copy has not finished.
 const UNFINISHED: &str = "unfinished";
 
-/// A failure in words.
+/// Returns a failure in words.
 pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedItem> {
     let entry = page.entry(failure.entry).ok()?;
     let path = page.path(entry);
@@ -56,8 +56,8 @@ fn why_at_source(error: &std::io::Error) -> String {
     }
 }
 
-/// Returns the message of the system, and a remedy. Nothing is deleted for a data set that is one
-/// file (`root`).
+/// Returns the message of the system, and a remedy. A data set of one file (`root`) causes no
+/// deletion.
 fn why_at_target(phase: FailurePhase, error: std::io::Error, root: bool) -> String {
     let at_target =
         matches!(phase, FailurePhase::Write | FailurePhase::Publish | FailurePhase::Exists);

@@ -1,23 +1,23 @@
-//! Runs one transfer at its target: pulls pages, hands out work, keeps the ledger.
+//! Runs one transfer at its target: pulls pages, hands out work, maintains the ledger.
 //!
 //! One thread owns the run. The thread opens pages when the window asks for them, commits the
 //! ledger at least once a second (log files first, heads after, A2), and publishes its state. A
 //! second thread pulls pages ahead, so that a round trip to the source costs no time here. The peer
-//! calls in through [`penstock_api::task::TaskControl`]. The machine that decides is behind one
-//! lock, taken per batch of reports and per request for work, never per stride.
+//! calls in through [`penstock_api::task::TaskControl`]. The deciding machine is behind one lock,
+//! taken per batch of reports and per request for work, never per stride.
 //!
 //! The journal and the heads survive a crash. A run that starts again replays the logs of the pages
 //! that were not complete and continues. Complete pages are not checked again, unless the sync
 //! marker of the store shows that the store itself went back in time (A5).
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `run` | the rounds of a run, and the loop |
 //! | `phases` | one type or function for each phase of a round |
-//! | `context`, `state` | what all phases share: what none changes, and what several change |
+//! | `context`, `state` | values that all phases share: constants, and those that several change |
 //! | `shared` | machine and journal, as threads and sessions share them |
-//! | `input`, `control` | what the run is given; how others steer and watch it |
-//! | `progress`, `warnings`, `failure_text` | what users see |
+//! | `input`, `control` | the inputs of a run; the handle by which others steer and watch it |
+//! | `progress`, `warnings`, `failure_text` | the views and texts for users |
 //! | `pages` | the source's list, pulled ahead |
 //! | `journal` | pages, page logs, and other files in the journal store |
 //! | `tasks`, `peer_session` | the peers that take part |

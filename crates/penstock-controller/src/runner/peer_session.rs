@@ -28,7 +28,7 @@ pub(crate) struct PeerSession {
     over: AtomicBool,
     /// Number of batches of reports that the machine has accepted.
     reported: AtomicU64,
-    /// Work that the task got and nobody has taken note of.
+    /// Work that the task got and that is not recorded yet.
     grants: Mutex<Grants>,
     broken: Mutex<Option<Problem>>,
     /// The pages in which other peers may have to clean up after this one.
@@ -77,7 +77,7 @@ impl PeerSession {
         std::mem::take(&mut self.grants.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records the peer's reports of what it wrote for an earlier controller.
+    /// Records the peer's reports of its writes for an earlier controller.
     pub(crate) fn note_adopted(&self, reports: &[Report]) {
         self.touch(|touched| touched.handle_adopted(reports));
     }
@@ -92,7 +92,7 @@ impl PeerSession {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Pages are complete.
+    /// Forgets pages that are complete.
     pub(crate) fn forget(&self, pages: &BTreeSet<u32>) {
         self.touch(|touched| pages.iter().for_each(|page| touched.handle_complete(*page)));
     }
@@ -104,7 +104,7 @@ impl PeerSession {
         left
     }
 
-    /// Pages in which it may have left something.
+    /// Takes the pages in which the peer may have left temporary files.
     pub(crate) fn take_pages(&self) -> BTreeSet<u32> {
         let mut taken = BTreeSet::new();
         self.touch(|touched| taken = touched.take());

@@ -134,7 +134,7 @@ impl RunProgress {
         let totals = shared.machine().totals();
         let (figures, peers) = tasks.figures();
         let (time, bottleneck) = self.time_use(shared, &figures, scan.summary().is_some());
-        // The end tells of the whole run.
+        // The last report covers the whole run.
         if let Some(found) = bottleneck.as_ref().filter(|_| !self.is_whole) {
             context.control.flight().add(FlightKind::Bottleneck, "", &found.words());
         }

@@ -17,8 +17,8 @@
 //!     |
 //!   outcome, or another round: what was damaged is missing again
 //! ```
-//! The engine's machine decides when a phase is over. A phase that waits for somebody else is asked
-//! again at each turn of the loop, so that commits, the view and the wishes of users go on.
+//! The engine's machine decides when a phase is over. The loop asks a waiting phase again at each
+//! turn, so that commits, the view and the requests of users are handled meanwhile.
 
 use std::fs;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ fn phase_text(phase: Phase) -> &'static str {
     }
 }
 
-/// One round of a run.
+/// A round of a run.
 struct Run {
     context: Arc<RunContext>,
     state: RunState,
@@ -152,7 +152,8 @@ impl Run {
         Self { context, state, moving, changed, deleting }
     }
 
-    /// The loop: open pages, commit, look, until the end. `None` if another round is to begin.
+    /// Runs the loop: opens pages, commits and checks, until the end. `None` if another round is to
+    /// begin.
     fn drive(&mut self) -> Result<Option<RunOutcome>, Problem> {
         let context = Arc::clone(&self.context);
         let mut last = None;
@@ -247,14 +248,15 @@ impl Run {
         Ok(RunOutcome::Cancelled)
     }
 
-    /// Returns the outcome, after what no later run needs is removed. The piece map is kept.
+    /// Returns the outcome, after the removal of files that no later run needs. The piece map is
+    /// kept.
     fn end_with(&self, outcome: RunOutcome) -> RunOutcome {
         let context = &self.context;
         let (control, files) = (&context.control, context.files());
         if outcome != RunOutcome::Cancelled && context.spec.fence.holds() {
             let map = control.map_maker().last_map(&context.shared, &control.view().progress);
             if let Err(problem) = keep_map(&files.pieces, &map) {
-                // Nothing depends on it.
+                // No other part depends on the map.
                 tracing::warn!(transfer = %context.id, %problem, "the piece map is not kept");
             }
         }

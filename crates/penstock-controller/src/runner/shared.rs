@@ -81,7 +81,7 @@ impl RunShared {
         self.machine().commit_is_urgent()
     }
 
-    /// The greatest attempt number of any file of a page that this run has opened.
+    /// Returns the greatest attempt number of any file of a page that this run has opened.
     pub(crate) fn generation_max(&self) -> u32 {
         self.machine().generation_max()
     }
@@ -142,7 +142,7 @@ impl RunShared {
         Ok((page, page_digest(&encoded)))
     }
 
-    /// A page, from memory or from the journal store.
+    /// Returns a page, from memory or from the journal store.
     pub(crate) fn read_page(&self, number: u32) -> Result<TaskPage, Problem> {
         {
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,17 @@
 //! The tasks of a run, one at each peer that takes part.
 //!
-//! Peers join, are drained, break, fall silent and return during a run. Calls that may block
-//! (starting a task at another host, stopping one) have a thread of their own, and the run polls
-//! the results. A peer whose task breaks is taken out as long as another peer remains. It is
-//! retried later under another number: its reports count, and the work that it had is missing. A
-//! peer that falls silent is taken out when its grant has lapsed (B1, B4).
+//! Peers join, drain, fail, fall silent and return during a run. Calls that may block (starting a
+//! task at another host, stopping one) have a thread of their own, and the run polls the results. A
+//! peer whose task breaks is removed as long as another peer remains. It is retried later under
+//! another number: its reports count, and its unfinished work is missing. A peer that falls silent
+//! is removed when its grant has lapsed (B1, B4).
 //!
-//! The state of each peer, and what it may still write, is in `penstock_engine::writers`, which
-//! decides. `TaskSet` passes what happens from one owner of facts to the others:
+//! The state of each peer, and its possible late writes, are in `penstock_engine::writers`, which
+//! decides. `TaskSet` passes events from one owner of facts to the others:
 //!
-//! | module | type, and what it owns |
+//! | module | type, and its facts |
 //! |---|---|
-//! | `task_set` | `TaskSet`: all of the below; what the run asks of its peers, and tells them |
+//! | `task_set` | `TaskSet`: all of the below; the requests of the run to its peers |
 //! | `membership` | the steps of `TaskSet` by which peers join and leave |
 //! | `peer_task` | `StartingTask`, `PeerTask`, `StoppingTask`: the task at one peer, its threads |
 //! | `peer_tasks` | `PeerTasks`: the tasks of all peers, each in one place |

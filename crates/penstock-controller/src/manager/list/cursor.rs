@@ -38,7 +38,7 @@ pub(crate) fn bulk_text(key: ListKey) -> String {
 /// Returns the transfer behind which an action on many continues.
 ///
 /// # Errors
-/// Code `cursor`: the text is none that a reply gave.
+/// Code `cursor`: the text does not come from a reply.
 pub(crate) fn parse_bulk(text: &str) -> Result<ListKey, Problem> {
     let (key, []) = decode(text).ok_or_else(|| {
         let title = "`after` is not the `next` of a reply";
@@ -51,7 +51,8 @@ fn encode((created, id): ListKey, rest: &[u8]) -> String {
     BASE64URL_NOPAD.encode(&[&created.to_be_bytes()[..], &id.0, rest].concat())
 }
 
-/// Returns the key of a text, and what follows it; `None` if it has another length or alphabet.
+/// Returns the key of a text, and the rest of the text; `None` if it has another length or
+/// alphabet.
 fn decode<const REST: usize>(text: &str) -> Option<(ListKey, [u8; REST])> {
     let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
     let (created, rest) = bytes.split_first_chunk::<8>()?;

@@ -5,7 +5,7 @@ use penstock_api::transfer::{Location, TransferReport, TransferRequest, Transfer
 use penstock_cluster::state::{ListKey, ListOrder, TransferRecord};
 use penstock_proto::id::Name;
 
-/// Codes of waits that end without anybody's help, or that a person has asked for.
+/// Codes of waits that end without help, or that a person has asked for.
 const CALM: [&str; 7] = ["turn", "share", "pause-rule", "window", "not-before", "drain", "user"];
 
 /// The choice of transfers for a list. The default lets all through, newest first.
@@ -25,8 +25,8 @@ pub struct TransferFilter {
     pub since_ms: Option<u64>,
     /// Submissions before this time, in milliseconds since 1970.
     pub until_ms: Option<u64>,
-    /// Only transfers that need a person: those that have failed, or that wait for what does not
-    /// come by itself.
+    /// Only transfers that need a person: those that have failed, or that wait for an event that
+    /// does not occur by itself.
     pub needs_attention: bool,
     /// Order by the time of submission.
     pub order: ListOrder,
@@ -102,7 +102,7 @@ impl TransferFilter {
     }
 }
 
-/// Returns whether a transfer in this state needs nobody any more.
+/// Returns whether a transfer in this state needs no further attention.
 fn is_over(state: TransferState) -> bool {
     matches!(state, TransferState::Done | TransferState::Cancelled)
 }

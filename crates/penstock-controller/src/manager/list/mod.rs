@@ -135,7 +135,7 @@ impl Search<'_> {
     /// has them, others as they are stored. Costs little for each of the other transfers.
     fn in_states(&self, states: &[TransferState]) -> Result<Vec<Found>, Problem> {
         let order = self.filter.order;
-        // The table first: what leaves it meanwhile is stored by then.
+        // The table first: a transfer that leaves the table meanwhile is stored by then.
         let mut all = self.among_live();
         for state in states.iter().copied() {
             let kinds: &[bool] = if state.is_ended() { &[true, false] } else { &[false] };

@@ -1,8 +1,8 @@
-//! Admission of transfers of this site, and what users ask of those admitted.
+//! Admission of transfers of this site, and requests of users about admitted ones.
 //!
 //! One lock is held while a transfer is admitted or changed, so that two cannot claim one place
-//! (B8). It is never held while a store or another site is asked: what is being removed is reserved
-//! in the table instead.
+//! (B8). The lock is never held during a request to a store or another site: the table reserves the
+//! places of removals instead.
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,7 +92,7 @@ impl Admission {
         // Before the lock: a store that hangs, or that another host has, delays no other caller.
         let there = match self.target.root_kind(&target.store, &target.path, caller.account()) {
             Ok(there) => there,
-            // It waits in the queue until the store is back.
+            // The transfer waits in the queue until the store is back.
             Err(problem) if problem.exit == Exit::Temporary => None,
             Err(problem) => return Err(problem),
         };
@@ -121,7 +121,7 @@ impl Admission {
         Ok((view, true))
     }
 
-    /// The transfer that a request has been taken for before.
+    /// Returns the transfer that a request has been taken for before.
     fn known(
         &self,
         request: &TransferRequest,
@@ -212,7 +212,7 @@ impl Admission {
     /// returns.
     ///
     /// # Errors
-    /// It is not known, or the action does not fit its state.
+    /// The transfer is unknown, or the action does not fit its state.
     pub(crate) fn act(
         &self,
         id: TransferId,
@@ -298,7 +298,7 @@ impl Admission {
         Ok(report)
     }
 
-    /// Gives a transfer a deadline, or takes it away; stored durably when this returns.
+    /// Sets or removes the deadline of a transfer; the change is stored durably when this returns.
     ///
     /// # Errors
     /// The transfer has ended; code `deadline-unkeepable`.
@@ -408,9 +408,9 @@ impl Admission {
         }))
     }
 
-    /// Makes a failed transfer ready for a retry. The retry lists the source anew, and its ledger
-    /// proves what is done. A move that came to its end with failed items begins without a ledger:
-    /// its source holds only items that are still to be moved.
+    /// Makes a failed transfer ready for a retry. The retry lists the source again, and its ledger
+    /// proves the finished files. A move that came to its end with failed items begins without a
+    /// ledger: its source holds only items that are still to be moved.
     fn prepare_retry(&self, record: &TransferRecord) -> Result<(), Problem> {
         let id = record.id();
         let failures = self.journal.files(id)?.failures;
@@ -447,7 +447,7 @@ impl Admission {
         record.failures.clear();
         record.promise = None;
         if wish == Wish::None {
-            // Nothing is promised that others' promises leave no room for.
+            // A deadline is not promised if earlier promises leave no room for it.
             if self.check_deadline(&record, &Caller::local()).is_err()
                 && let Some(deadline) = &mut record.request.deadline
             {
@@ -489,8 +489,7 @@ fn ended(id: TransferId, what: &str) -> Problem {
     Problem::new(ProblemCode::WrongState, title)
 }
 
-/// Returns whether a request means the same transfer. What a user may change may have been changed
-/// since.
+/// Returns whether a request means the same transfer. Fields that a user may change may differ.
 fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
     let TransferRequest { label, priority, not_before, .. } = request.clone();
     let mut known = TransferRequest { label, priority, not_before, ..known.clone() };

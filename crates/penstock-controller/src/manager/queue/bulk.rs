@@ -72,7 +72,7 @@ fn fits_action(record: &TransferRecord, Steering { action, until }: Steering) ->
     match action {
         Action::Pause => {
             let may_pause = matches!(state, TransferState::Queued | TransferState::Running);
-            // One that is paused without an end was not meant to resume by itself.
+            // A transfer that is paused without an end was not meant to resume by itself.
             let end = record.attempts.pause.as_ref().and_then(|pause| pause.until_ms);
             let moves_end = end.is_some() && end != until.map(Timestamp::ms);
             may_pause && record.wish == Wish::None || record.wish == Wish::Pause && moves_end

@@ -28,7 +28,7 @@ pub(super) struct WeekTimes {
 pub(super) struct Turn {
     /// True if the time lies within the window.
     pub(super) is_in: bool,
-    /// Its next begin or end; `None` if there is none within eight days.
+    /// The next begin or end; `None` if there is none within eight days.
     pub(super) next: Option<UnixMs>,
 }
 

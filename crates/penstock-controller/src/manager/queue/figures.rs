@@ -31,7 +31,7 @@ pub struct ManagerFigures {
     pub running: Vec<RunningFigures>,
     /// Transfers that have ended, attempts and retries, since the manager began.
     pub outcomes: Outcomes,
-    /// Events, and those who read them.
+    /// Events, and their readers.
     pub events: EventFigures,
     /// Time since the last decision about the queue.
     pub undecided: Duration,
@@ -142,7 +142,7 @@ impl ManagerFigures {
 mod tests {
     use super::*;
 
-    /// Promise: what ends, what is repeated and why is counted once; a pause is neither.
+    /// Promise: each end, and each retry with its reason, is counted once; a pause is neither.
     #[test]
     fn ends_and_retries_are_counted() {
         let tally = OutcomeTally::default();

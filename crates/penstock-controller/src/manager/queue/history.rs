@@ -1,4 +1,4 @@
-//! What earlier transfers between the same stores tell of the next ones.
+//! Predictions for transfers from earlier ones between the same stores.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ const RATE_BYTES_MIN: u64 = 16 << 20;
 /// Weight of the newest transfer in the typical duration, of 1.
 const NEWEST: f64 = 0.25;
 
-/// What a manager knows at its start: the rules, the groups of users, and the last transfers that
-/// have ended.
+/// The knowledge of a manager at its start: the rules, the groups of users, and the last transfers
+/// that have ended.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(super) rules: Vec<QueueRule>,

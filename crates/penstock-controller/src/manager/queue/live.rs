@@ -1,4 +1,4 @@
-//! A transfer that has not ended: its states, and what leads from one to the next.
+//! A transfer that has not ended: its states, and their transitions.
 //!
 //! ```text
 //!              its turn                    it ends
@@ -10,7 +10,7 @@
 //!      │ └─────────────────────┘ a user resumes
 //!      └ a user retries one that has failed: it is live again
 //! ```
-//! A user's wish is stored before a run hears of it, and survives a crash.
+//! A user's order is stored before a run receives it, and survives a crash.
 
 use std::mem;
 use std::sync::Arc;
@@ -33,8 +33,7 @@ use crate::manager::config::ManagerConfig;
 use crate::manager::record::CANCELLED;
 use crate::runner::{RunControl, RunOutcome, RunView};
 
-/// Shortest and longest wait after an attempt that has stalled: what holds it up seldom passes at
-/// once.
+/// Shortest and longest wait after an attempt that has stalled: its cause seldom passes at once.
 const STALLED_LEAST: Duration = Duration::from_secs(10);
 const STALLED_MOST: Duration = Duration::from_secs(30 * 60);
 
@@ -63,7 +62,7 @@ pub(crate) struct Live {
     pub(crate) full: Option<Full>,
     /// The reason for which it waits, as the last decision of the queue found it.
     pub(crate) waiting: Option<Waiting>,
-    /// What tells that reason from another one.
+    /// A mark that distinguishes that reason from another one.
     pub(crate) wait_mark: Option<WaitMark>,
 }
 
@@ -199,7 +198,7 @@ impl Live {
         self.run.as_ref().is_some_and(|run| std::ptr::eq(Arc::as_ptr(run), control))
     }
 
-    /// Handles the start of an attempt, and returns what steers its run.
+    /// Handles the start of an attempt, and returns the control of its run.
     pub(crate) fn handle_begun(&mut self) -> Arc<RunControl> {
         debug_assert!(self.is_waiting(), "an attempt at a transfer that does not wait");
         let control = Arc::new(RunControl::default());
@@ -234,7 +233,7 @@ impl Live {
     }
 
     /// Returns the record after an action that `by` asks for, to be stored. `list_anew` has the
-    /// next attempt list the source anew.
+    /// next attempt list the source again.
     ///
     /// # Errors
     /// The action does not fit the state.
@@ -460,7 +459,7 @@ impl Live {
     }
 
     /// Handles a look at the room of a full target, by an attempt that would begin now. Returns
-    /// whether there is none: the attempt is put off.
+    /// whether there is no room: the attempt is postponed.
     pub(crate) fn handle_room(&mut self, room: Option<Room>, control: &RunControl) -> bool {
         let is_wished = self.record.wish == Wish::None;
         let Some(full) = self.full.as_ref().filter(|_| is_wished) else { return false };
@@ -524,8 +523,8 @@ pub(crate) fn wrong_state(id: TransferId, action: Action, state: TransferState) 
     Problem::new(ProblemCode::WrongState, title)
 }
 
-/// Returns the problem of an attempt that made no progress for so long; `waiting` is what it waited
-/// for.
+/// Returns the problem of an attempt that made no progress for so long; `waiting` names the object
+/// of its wait.
 fn stalled(nothing_for: Duration, waiting: &str) -> Problem {
     let title = format!("no progress for {} s", nothing_for.as_secs());
     Problem::new(ProblemCode::Stalled, title).because(waiting)
@@ -546,7 +545,7 @@ fn reason_of_retry(problem: &Problem, delay: Duration) -> String {
     )
 }
 
-/// Time of day of seconds since 1970.
+/// Returns the time of day of seconds since 1970.
 fn clock(seconds: u64) -> String {
     let of_day = seconds % 86_400;
     format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
@@ -571,8 +570,8 @@ mod tests {
         RunOutcome::Failed(Problem::new(code, "it failed").exit(exit))
     }
 
-    /// Promise: a wish of a user that comes while a run ends is not lost, whatever the run ends
-    /// with.
+    /// Promise: an order of a user during the end of a run is not lost, whatever the outcome of the
+    /// run.
     #[test]
     fn the_end_of_a_run_respects_the_wish_of_a_user() {
         use TransferState::{Cancelled, Done, Failed, Paused, Queued};
@@ -664,7 +663,7 @@ mod tests {
         assert!(live.full.is_none(), "it waits for its user now");
     }
 
-    /// Promise: what a user asks for fits the state, or is refused; a cancel is final.
+    /// Promise: an order of a user that does not fit the state is refused; a cancel is final.
     #[test]
     fn an_action_fits_the_state_or_is_refused() {
         use TransferState::{Paused, Queued, Running};
@@ -688,8 +687,8 @@ mod tests {
         assert!(after(Running, Wish::None, Action::Retry).is_err());
     }
 
-    /// Promise: the last order says when a pause ends, and the transfer says so; begin and user of
-    /// the pause stay. Only a pause whose end is over ends.
+    /// Promise: the last order sets the end of a pause, and the transfer shows it; begin and user
+    /// of the pause stay. Only a pause whose end is over ends.
     #[test]
     fn the_last_order_says_when_a_pause_ends() {
         let at = |ms| Steering { action: Action::Pause, until: Some(Timestamp::of_ms(ms)) };

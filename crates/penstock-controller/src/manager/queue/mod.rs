@@ -2,10 +2,10 @@
 //!
 //! | module | type, and its duty |
 //! |---|---|
-//! | `live` | `Live`: one of them, its states, and what leads from one to the next |
+//! | `live` | `Live`: one of them, its states, and their transitions |
 //! | `room` | `Full`: the wait of a transfer whose target is full |
 //! | `progress_watch` | `ProgressWatch`: the time without progress after which an attempt ends |
-//! | `history` | `History`: what earlier transfers tell of the next ones |
+//! | `history` | `History`: predictions from earlier transfers |
 //! | `user_groups` | `UserGroups`: the groups with which users share the queue |
 //! | `calendar` | `WeekTimes`: times of the week by the wall clock of a zone |
 //! | `rules` | `Rules`: the rules of operators, and the limits that follow from them at a time |
@@ -15,8 +15,8 @@
 //! | `bulk` | the choice of transfers for one action on many |
 //! | `schedule` | `Schedule`: whose turn it is, and why each other one waits |
 //! | `transfer_table` | `TransferTable`: all of them, as threads share them |
-//! | `figures` | `ManagerFigures`: counts of all of them, and of what became of earlier ones |
-//! | `admission` | `Admission`: accepts transfers, and does what users ask of them |
+//! | `figures` | `ManagerFigures`: counts of all of them, and of the ends of earlier ones |
+//! | `admission` | `Admission`: accepts transfers, and carries out users' orders about them |
 
 mod admission;
 mod bulk;

@@ -29,7 +29,7 @@ pub(super) fn outlook(
     }
 }
 
-/// Returns what users hear of an outlook that has become worse; `None` if it has not.
+/// Returns the notice for users about an outlook that has become worse; `None` if it has not.
 pub(super) fn news(
     id: TransferId,
     deadline: &Deadline,
@@ -68,8 +68,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise Q3: a deadline is at risk as soon as the forecast is late, without one ten minutes
-    /// before; a forecast that wavers is told once.
+    /// Promise Q3: a deadline is at risk as soon as the forecast is late, or ten minutes before it
+    /// without a forecast. A wavering forecast is reported once.
     #[test]
     fn q3_what_is_late_by_forecast_is_at_risk() {
         let deadline = Deadline {

@@ -1,4 +1,4 @@
-//! The queue as operators see it: who waits for what, shares, limits, windows, rules.
+//! The queue as operators see it: waits with their reasons, shares, limits, windows, rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,8 @@ impl Table {
     }
 
     fn users(&self, now: UnixMs) -> Vec<QueueUserView> {
-        // Of an owner, or without one of a submitter. A text for each transfer would cost more.
+        // Counts by owner, or by submitter if there is no owner. A text for each transfer would
+        // cost more.
         let mut of_owner: BTreeMap<_, (&TransferRecord, u64, u64)> = BTreeMap::new();
         for live in self.live.values() {
             let record = &live.record;

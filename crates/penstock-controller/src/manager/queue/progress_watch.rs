@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     /// Promise: an attempt ends after the time without progress that its request allows, and each
-    /// kind of progress begins that time anew: entries found, bytes, items removed.
+    /// kind of progress begins that time again: entries found, bytes, items removed.
     #[test]
     fn what_moves_is_left_alone() {
         let id = penstock_proto::id::TransferId([1; 16]);

@@ -36,8 +36,9 @@ pub(crate) struct Full {
 }
 
 impl Full {
-    /// Returns the wait of a transfer with this progress. `room` is what was free when a run found
-    /// the target full. An attempt comes `every` so often, whatever the file system reports.
+    /// Returns the wait of a transfer with this progress. `room` is the free space at which a run
+    /// found the target full. `every` is the interval of attempts, whatever the file system
+    /// reports.
     pub(super) fn new(progress: &Progress, room: Option<Room>, every: Duration) -> Self {
         let needed = progress.bytes_found.saturating_sub(progress.bytes_durable);
         let durable = progress.bytes_durable;
@@ -84,8 +85,8 @@ impl Full {
     }
 }
 
-/// Returns the reason why a transfer waits: what a run met, what is free, and the bytes that are
-/// `needed`. The next attempt comes when there is room, and `every` so often.
+/// Returns the reason why a transfer waits: the error of a run, the free space, and the bytes that
+/// are `needed`. The next attempt follows when there is room, and in any case after `every`.
 pub(super) fn reason_of_full(
     record: &TransferRecord,
     problem: &Problem,
@@ -119,8 +120,8 @@ pub(super) fn reason_of_full(
 mod tests {
     use super::*;
 
-    /// E3: an attempt is worth it when all that is missing fits, or much more than before; not for
-    /// a little, nor where what is free was enough and did not do.
+    /// E3: an attempt is made when all missing bytes fit, or when much more space is free than
+    /// before. It is not made for a little more, nor for space that seemed enough and was not.
     #[test]
     fn e3_room_is_what_was_not_there_before() {
         let room = |free_bytes, free_files| Room { free_bytes, free_files };
@@ -144,8 +145,8 @@ mod tests {
         assert!(!untold.has_room(room(u64::MAX, None)));
     }
 
-    /// A run that makes something durable shows that there is room; what was durable before, or a
-    /// little that just fits, does not.
+    /// E3: a run that makes more bytes durable shows that there is room. Bytes that were durable
+    /// before, or a few that just fit, do not.
     #[test]
     fn e3_a_run_shows_that_there_is_room() {
         let full = |needed| {

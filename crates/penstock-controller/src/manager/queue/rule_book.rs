@@ -27,7 +27,7 @@ pub(crate) struct RuleBook {
     site: Name,
     state: Arc<dyn SiteState>,
     table: Arc<TransferTable>,
-    /// Held while a rule is stored, so that the table has what the state has.
+    /// Held while a rule is stored, so that the table equals the state.
     turn: Mutex<()>,
 }
 
@@ -63,7 +63,7 @@ impl RuleBook {
     /// Removes a rule, durably.
     ///
     /// # Errors
-    /// Code `queue-rule`: there is none of this key. The state cannot be written.
+    /// Code `queue-rule`: no rule has this key. The state cannot be written.
     pub(crate) fn remove(&self, key: &str) -> Result<(), Problem> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.table.lock().schedule.rules().has(key) {

@@ -90,28 +90,28 @@ impl Rules {
             || self.pauses.keys().any(|name| QueueRule::pause_key(name) == key)
     }
 
-    /// Number of all rules.
+    /// Returns the number of all rules.
     pub(super) fn count(&self) -> usize {
         let shares = self.weights.users.len() + self.weights.groups.len();
         self.limits.len() + shares + self.windows.len() + self.pauses.len()
     }
 
-    /// The weights that an operator has set.
+    /// Returns the weights that an operator has set.
     pub(super) fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// The windows, and their states at a time.
+    /// Returns the windows, and their states at a time.
     pub(super) fn windows(&self, now: UnixMs) -> impl Iterator<Item = (&QueueWindow, Turn)> {
         self.windows.values().map(move |window| (&window.window, window.turn(now)))
     }
 
-    /// The pause rules, with what the queue makes of them.
+    /// Returns the pause rules, each with its form in the queue.
     pub(super) fn pauses(&self) -> impl Iterator<Item = (&PauseRule, Pause)> {
         self.pauses.values().map(|rule| (rule, pause_of(rule)))
     }
 
-    /// Returns the limits in force at a time. `base` holds where no rule says otherwise.
+    /// Returns the limits in force at a time. `base` holds unless a rule sets another limit.
     pub(super) fn at(&self, base: &Limits, now: UnixMs) -> InForce {
         let mut limits = Limits { weights: self.weights.clone(), ..base.clone() };
         let (mut rates, mut by_window) = (BTreeMap::new(), BTreeMap::new());
@@ -165,7 +165,7 @@ impl Window {
     }
 }
 
-/// Returns the counter of an object; `None` if its name is none.
+/// Returns the counter of an object; `None` if its name is not valid.
 pub(super) fn counter_of(kind: LimitKind, name: &str) -> Option<Counter> {
     match kind {
         LimitKind::Site => Some(Counter::Site),
@@ -195,7 +195,7 @@ fn window_counter(rule: &QueueWindowRequest) -> Counter {
     named.into_iter().flatten().next().unwrap_or(Counter::Site)
 }
 
-/// Returns what the queue has to know of a pause rule.
+/// Returns a pause rule in the form of the queue.
 fn pause_of(rule: &PauseRule) -> Pause {
     let QueueFilter { user, store, site, label } = rule.filter.clone();
     Pause {

@@ -1,8 +1,8 @@
 //! The order in which transfers start, and the reason for which each other one waits.
 //!
 //! The decisions are those of [`penstock_engine::queue`], which knows neither threads nor records.
-//! This module tells it what has changed since its last decision. It compares the table of
-//! transfers with what the queue knows, so that no other part of the manager has to report.
+//! This module sends the queue the changes since its last decision. It compares the table of
+//! transfers with the queue's state, so that no other part of the manager has to report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -23,21 +23,22 @@ use super::live::Live;
 use super::rules::{InForce, Rules};
 use super::user_groups::UserGroups;
 
-/// Least bits per second that a transfer is taken to need, and factor of what it uses.
+/// Least bits per second that a transfer is assumed to need, and factor by which that exceeds its
+/// use.
 const NEED_LEAST: u64 = 1_000_000;
 const NEED_FACTOR: f64 = 2.0;
-/// Seconds of a run after which its rate tells what it can use.
+/// Seconds of a run after which its rate shows the bandwidth that it can use.
 const NEED_KNOWN_S: f64 = 5.0;
 /// Factor of a forecast by which a transfer starts earlier for its deadline, in percent.
 const START_PERCENT: u64 = 125;
 
-/// The queue, and what it was told of each transfer.
+/// The queue, and its last facts about each transfer.
 pub(crate) struct Schedule {
     queue: Queue,
     known: HashMap<TransferId, Known>,
     /// The own site, which is no pair of a transfer.
     site: Name,
-    /// The limits where no rule says otherwise.
+    /// The limits that hold unless a rule sets others.
     base: Limits,
     rules: Rules,
     /// Number of changes of the rules in force.
@@ -49,18 +50,18 @@ pub(crate) struct Schedule {
     history: History,
 }
 
-/// What the queue knows of a transfer.
+/// The state of a transfer in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It waits, and may be held until then.
+    /// The transfer waits, and may be held until the time given.
     Waiting(Option<(WaitCode, Instant)>),
-    /// It runs, and has made so many bytes durable.
+    /// The transfer runs, and has made so many bytes durable.
     Running(u64),
 }
 
 impl Schedule {
-    /// Returns the schedule of a site. Shares count what the transfers of `memory` have moved, as
-    /// of their ends.
+    /// Returns the schedule of a site. Shares count the bytes that the transfers of `memory` have
+    /// moved, as of their ends.
     pub(crate) fn new(site: Name, base: Limits, memory: Memory, now_ms: UnixMs) -> Self {
         let rules = Rules::of(memory.rules);
         let in_force = rules.at(&base, now_ms);
@@ -78,15 +79,15 @@ impl Schedule {
         Self { queue, known, site, base, rules, rules_version: 0, groups, in_force, history }
     }
 
-    /// Runs this many transfers of the site at a time from now on, where no rule says otherwise.
-    /// Those that run already run on.
+    /// Sets the number of transfers of the site that run at a time, unless a rule sets another.
+    /// Running transfers continue.
     pub(crate) fn set_running_max(&mut self, running_max: u32, now_ms: UnixMs) {
         self.base.running.insert(Counter::Site, running_max);
         self.follow_rules(now_ms);
     }
 
     /// Returns the transfers to start now, first ones first. A cancelled one starts whatever the
-    /// limits are, as its run only removes what is temporary.
+    /// limits are, as its run only removes temporary files.
     pub(crate) fn poll_starts(
         &mut self,
         live: &HashMap<TransferId, Live>,
@@ -165,12 +166,12 @@ impl Schedule {
         self.history.handle_ended(record);
     }
 
-    /// The rules of operators.
+    /// Returns the rules of operators.
     pub(super) fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The limits that are in force.
+    /// Returns the limits that are in force.
     pub(super) fn in_force(&self) -> &InForce {
         &self.in_force
     }
@@ -201,13 +202,13 @@ impl Schedule {
         self.queue.groups()
     }
 
-    /// The groups of users.
+    /// Returns the groups of users.
     pub(super) fn groups(&self) -> &UserGroups {
         &self.groups
     }
 
-    /// Handles a change of groups. What waits takes turns by them from now on; what runs counts for
-    /// its former group to its end.
+    /// Handles a change of groups. Waiting transfers take turns by the new groups; running ones
+    /// count for their former group until they end.
     pub(crate) fn handle_groups(&mut self, groups: UserGroups, live: &HashMap<TransferId, Live>) {
         if self.groups != groups {
             self.groups = groups;
@@ -267,8 +268,8 @@ impl Schedule {
         Some(self.queue.check_promise(&request, now_ms))
     }
 
-    /// Has the queue learn anew what it knows of a transfer whose record was changed. It keeps its
-    /// place, if it waits.
+    /// Updates the queue's facts about a transfer whose record was changed. A waiting transfer
+    /// keeps its place.
     pub(crate) fn relearn(&mut self, id: TransferId) {
         if matches!(self.known.get(&id), Some(Known::Waiting(_))) {
             self.known.remove(&id);
@@ -287,7 +288,7 @@ impl Schedule {
         self.queue.wait(id, now_ms).map(view_of)
     }
 
-    /// Returns what tells one wait from another, of all transfers that wait, at little cost.
+    /// Returns the marks of the waits of all waiting transfers, at little cost.
     pub(crate) fn wait_marks(
         &self,
         now_ms: UnixMs,
@@ -327,7 +328,8 @@ impl Schedule {
         self.handle_durable(id, durable, now_ms);
     }
 
-    /// Counts what a running transfer has made durable since the last call as served to its user.
+    /// Counts the bytes that a running transfer has made durable since the last call as served to
+    /// its user.
     pub(crate) fn handle_durable(&mut self, id: TransferId, durable: u64, now_ms: UnixMs) {
         if let Some(Known::Running(before)) = self.known.get_mut(&id) {
             let bytes = durable.saturating_sub(*before);
@@ -358,7 +360,7 @@ impl Schedule {
         self.queue.handle_hold(id, hold, now_ms);
     }
 
-    /// Returns what the queue has to know of a transfer.
+    /// Returns a transfer in the form of the queue.
     fn request_of(&self, record: &TransferRecord) -> Request {
         let (own, wanted) = (&self.site, &record.request);
         let (source, target) = (&wanted.source, &wanted.target);
@@ -397,7 +399,7 @@ fn ended_ms(record: &TransferRecord) -> UnixMs {
     record.attempts.ended_ms.unwrap_or(record.created.saturating_mul(1000))
 }
 
-/// Returns the bytes that a transfer still has to move: as listed, else as its user has said.
+/// Returns the bytes that a transfer still has to move: as listed, else as its user has stated.
 fn bytes_left(record: &TransferRecord) -> Option<u64> {
     let progress = &record.progress;
     let said = || record.request.deadline.and_then(|deadline| deadline.bytes);

@@ -31,15 +31,15 @@ use crate::manager::config::ManagerConfig;
 /// Transfers that may wait at a time, beside those that run; more are refused until some have
 /// begun.
 pub const LIVE_MAX: usize = 10_000;
-/// The same of those that read from one other site, where that site submits one.
+/// Waiting transfers that read from one other site, where that site submits one.
 const LIVE_OF_SITE_MAX: usize = 1000;
-/// The same of one user.
+/// Waiting transfers of one user.
 const LIVE_OF_USER_MAX: usize = 1000;
 
 /// Interval at which the outlook of deadlines is looked at: a forecast costs some milliseconds.
 const OUTLOOK: Duration = Duration::from_secs(5);
 
-/// Pauses that are ended at a time: each is written to the state, while nobody else has the table.
+/// Pauses that are ended at a time: each is written to the state under the lock of the table.
 const PAUSES_ENDED_MAX: usize = 50;
 
 /// A problem that a run has noted, with its transfer and the owner of that.
@@ -53,7 +53,7 @@ pub(crate) struct Table {
     /// Attempts that have a thread.
     running: usize,
     pub(super) schedule: Schedule,
-    /// Version of the rules by which the reasons of waits were told last.
+    /// Version of the rules at the last report of the reasons of waits.
     rules_told: u64,
     /// Time of the last look at deadlines.
     deadlines_looked: Option<Instant>,
@@ -104,7 +104,8 @@ impl Table {
     }
 
     /// Returns the transfers that are to begin now, and the time of the next decision that needs no
-    /// further event. The others learn for what they wait. A cancelled transfer needs no turn.
+    /// further event. The others get the reasons of their waits. A cancelled transfer needs no
+    /// turn.
     pub(crate) fn poll_due(
         &mut self,
         now: (Instant, UnixMs),
@@ -115,7 +116,7 @@ impl Table {
             let run = self.live.get(&id).filter(|live| live.record.wish == Wish::None);
             run.and_then(|live| live.run.as_ref()).inspect(|run| run.pause());
         }
-        // A mark says nothing of the names and the texts of rules.
+        // A mark does not contain the names and the texts of rules.
         let is_told = self.rules_told == self.schedule.rules_version();
         self.rules_told = self.schedule.rules_version();
         for (id, mark) in self.schedule.wait_marks(now.1) {
@@ -179,8 +180,9 @@ impl Table {
         self.schedule.check_promise(record, &self.live, (Instant::now(), now_ms()))
     }
 
-    /// Looks at the outlook of all deadlines. Returns what their users hear. A transfer that is to
-    /// be cancelled at its deadline is. What cannot be stored is looked at again.
+    /// Checks the outlook of all deadlines. Returns the notices for their users. Cancels transfers
+    /// that are to be cancelled at their deadlines. A change that cannot be stored is retried at
+    /// the next call.
     pub(crate) fn look_at_deadlines(&mut self, state: &dyn SiteState, now: Instant) -> Vec<Noted> {
         let is_due = self.deadlines_looked.is_none_or(|looked| now >= looked + OUTLOOK);
         let has_any = || self.live.values().any(|live| live.record.request.deadline.is_some());
@@ -233,9 +235,9 @@ impl Table {
     }
 
     /// Resumes the oldest transfers whose pause is over, durably, up to [`PAUSES_ENDED_MAX`], and
-    /// returns their states. One that `may_resume` refuses stays paused, with the reason, which its
-    /// user hears. `list_anew` has the next attempt list the source anew. If one cannot be stored,
-    /// it and the others stay as they are until the next call.
+    /// returns their states. A transfer that `may_resume` refuses stays paused, with the reason,
+    /// which its user gets. `list_anew` has the next attempt list the source again. If a transfer
+    /// cannot be stored, it and the others stay unchanged until the next call.
     pub(crate) fn end_pauses(
         &mut self,
         state: &dyn SiteState,
@@ -271,7 +273,7 @@ impl Table {
         (changed, noted)
     }
 
-    /// Counts what a running transfer has made durable as served to its user.
+    /// Counts the bytes that a running transfer has made durable as served to its user.
     pub(crate) fn handle_durable(&mut self, id: TransferId, bytes: u64) {
         self.schedule.handle_durable(id, bytes, now_ms());
     }
@@ -282,8 +284,8 @@ impl Table {
         (self.running, self.looked.elapsed())
     }
 
-    /// Handles the end of the manager: nothing begins any more, and all runs end with their ledgers
-    /// committed.
+    /// Handles the end of the manager: no run begins from then on, and all runs end with their
+    /// ledgers committed.
     pub(crate) fn stop(&mut self) {
         self.is_stopping = true;
         let runs = self.live.values().filter_map(|live| live.run.as_ref());
@@ -353,14 +355,14 @@ impl Table {
             let notes = live.run.as_ref().map(|run| run.take_notes()).unwrap_or_default();
             noted.extend(notes.into_iter().map(|note| (*id, live.record.owner.clone(), note)));
         }
-        // The end of an attempt is told once, by the thread that stores it.
+        // The thread that stores the end of an attempt reports it, once.
         let runs = |live: &&Live| live.run.is_some() && !live.record.state.is_ended();
         let running = self.live.values().filter(runs);
         (noted, running.map(Live::brief).collect())
     }
 }
 
-/// Returns the reason of a wait that the queue decides; `None` where another one says more.
+/// Returns the reason of a wait that the queue decides; `None` if another reason is more specific.
 fn reason_of(waiting: &Waiting, schedule: &Schedule) -> Option<String> {
     let of = |code: WaitCode| waiting.code == code.as_str();
     let on = &waiting.on;
@@ -533,8 +535,8 @@ mod tests {
         assert_eq!(table.counts(), (0, 5));
     }
 
-    /// Promise: pauses end in the order of submission, a bounded number at a time; a transfer that
-    /// may not resume stays paused, with the reason; after the first error nothing is written.
+    /// Promise: pauses end in the order of submission, a bounded number at a time. A transfer that
+    /// may not resume stays paused, with the reason. After the first error nothing is written.
     #[test]
     fn pauses_end_a_few_at_a_time() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -580,7 +582,7 @@ mod tests {
         assert!((rest, table.has_pause_over()) == ([50, 20], false));
     }
 
-    /// Promise: a wait tells the reason of its hold as it is now, though nothing else has changed.
+    /// Promise: a wait has the present reason of its hold, even if nothing else has changed.
     #[test]
     fn a_wait_tells_the_present_reason_of_its_hold() {
         let mut table = Table::new(&config(2), [live(1, 1, Wish::None)], Memory::default());
@@ -599,7 +601,7 @@ mod tests {
         }
     }
 
-    /// Promise: the end of an attempt is told by the thread that stores it, and by nobody else.
+    /// Promise: only the thread that stores the end of an attempt reports it.
     #[test]
     fn an_attempt_that_has_ended_is_no_news() {
         let both = [live(1, 1, Wish::None), live(2, 2, Wish::None)];
@@ -622,8 +624,8 @@ mod tests {
         assert_eq!(limits.weights.users["anna"], 4);
     }
 
-    /// Promise: a transfer of which files are being removed is changed by nobody else meanwhile,
-    /// and keeps its place (B8).
+    /// Promise: a transfer whose files are being removed accepts no other change meanwhile, and
+    /// keeps its place (B8).
     #[test]
     fn b8_a_transfer_that_is_removed_keeps_its_place_until_then() {
         let table = TransferTable::new(Table::new(&config(2), [], Memory::default()));

@@ -37,7 +37,7 @@ impl Unclean {
         any && !self.is_at_work && self.not_before.is_none_or(|time| time <= now)
     }
 
-    /// Handles the end of a round in which these transfers were `kept`. `looked` says that those
+    /// Handles the end of a round in which these transfers were `kept`. `looked` is true once those
     /// left before the manager started are known.
     fn handle_round(&mut self, kept: Vec<TransferId>, looked: bool, next: Instant) {
         self.ids.extend(kept);
@@ -47,7 +47,7 @@ impl Unclean {
     }
 }
 
-/// Removes what cancelled transfers have left, until nothing is.
+/// Removes files that cancelled transfers have left, until none are left.
 pub(crate) struct CancelledTransfers {
     cleaner: Arc<Cleaner>,
     admission: Arc<Admission>,
@@ -127,7 +127,7 @@ impl CancelledTransfers {
         self.unclean().handle_round(kept, known.is_ok(), Instant::now() + self.interval);
     }
 
-    /// Transfers that were cancelled, and of which something is kept.
+    /// Returns the transfers that were cancelled, and of which something is kept.
     fn cancelled_before(&self) -> Result<BTreeSet<TransferId>, Problem> {
         let mut found = BTreeSet::new();
         for id in self.cleaner.left_over()? {
@@ -178,8 +178,8 @@ impl CancelledTransfers {
 mod tests {
     use super::*;
 
-    /// Promise: what was left before the manager started is looked for at once, and again until it
-    /// is known; what could not be removed is tried again after a pause, and never twice at a time.
+    /// Promise: files from before the manager's start are looked for at once, and again until they
+    /// are known. A failed removal is retried after a pause, and never runs twice at a time.
     #[test]
     fn what_is_left_is_looked_for_until_nothing_is() {
         let mut unclean = Unclean::default();

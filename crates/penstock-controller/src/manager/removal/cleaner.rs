@@ -1,7 +1,7 @@
-//! Removal of everything that a transfer leaves at its target and in the journal store.
+//! Removal of all files that a transfer leaves at its target and in the journal store.
 //!
-//! Only the ledger tells where temporary files are. It is kept while the target store is absent, or
-//! while not all of it could be asked.
+//! Only the ledger records the places of temporary files. It is kept while the target store is
+//! absent, or while a part of it did not answer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::manager::journal_directory::JournalDirectory;
 use crate::manager::sources::Sources;
 use crate::runner::clean_abandoned;
 
-/// Removes what transfers leave. Its methods block on the target store, some on other sites.
+/// Removes files that transfers leave. Its methods block on the target store, some on other sites.
 pub(crate) struct Cleaner {
     state: Arc<dyn SiteState>,
     target: Arc<dyn TargetPeer>,

@@ -1,4 +1,4 @@
-//! Removal of what transfers leave.
+//! Removal of files that transfers leave.
 //!
 //! | module | type, and its duty |
 //! |---|---|

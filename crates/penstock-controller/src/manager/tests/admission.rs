@@ -1,4 +1,4 @@
-//! A store or another site that gives no answer holds up nobody but who asks it.
+//! Promise: a store or another site that does not answer delays only the requests that ask it.
 
 use std::thread;
 
@@ -6,10 +6,10 @@ use penstock_api::limits::LimitRequest;
 
 use super::*;
 
-/// Longest wait for what must come.
+/// Longest wait for an event that must occur.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Does something while another call hangs; fails if that waits for it.
+/// Runs a call while another call hangs; fails if the first waits for the second.
 fn meanwhile<T: Send>(what: impl FnOnce() -> T + Send, let_go: &mut Option<Sender<()>>) -> T {
     thread::scope(|scope| {
         let (done, is_done) = mpsc::channel();
@@ -23,8 +23,8 @@ fn meanwhile<T: Send>(what: impl FnOnce() -> T + Send, let_go: &mut Option<Sende
     })
 }
 
-/// Promise: while a paired site does not answer, transfers are submitted and steered, whoever looks
-/// for what is left over; and such a site is asked once, not for each of its transfers.
+/// Promise: while a paired site does not answer, transfers are submitted and steered, even during a
+/// search for remains. Such a site is asked once, not for each of its transfers.
 #[test]
 fn a_silent_site_holds_up_nobody_else() {
     let world = World::new(4);
@@ -52,8 +52,8 @@ fn a_silent_site_holds_up_nobody_else() {
     assert_eq!(world.sites.shows.load(Ordering::Acquire), 1);
 }
 
-/// B8: a store that gives no answer holds up no submit to another one, and who was held up is
-/// refused when somebody else has the place by then.
+/// B8: a store that does not answer delays no submit to another one. A delayed submit is refused if
+/// another transfer has the place by then.
 #[test]
 fn b8_a_hung_store_holds_up_no_other_submit() {
     let world = World::new(4);
@@ -76,7 +76,7 @@ fn b8_a_hung_store_holds_up_no_other_submit() {
     assert_eq!(submit(2, "hpc:s/x"), Ok((TransferId([2; 16]), false)));
 }
 
-/// B8: a move that is retried after failed items begins without a ledger, and tells the source
+/// B8: a move that is retried after failed items begins without a ledger, and informs the source
 /// first. Until the source answers, other transfers run, the target place stays taken, and no other
 /// command changes that transfer.
 #[test]

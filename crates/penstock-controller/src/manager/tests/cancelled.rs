@@ -2,16 +2,16 @@
 
 use super::*;
 
-/// Waits until a transfer is told to have ended.
+/// Waits until the end of a transfer is reported.
 fn wait_for_end(events: &mut EventReader, id: u8) {
     let is_it =
         |event: &Event| matches!(event, Event::Summary(it) if it.id == TransferId([id; 16]));
     while !is_it(&next_event(events)) {}
 }
 
-/// A5: what a cancelled transfer has left at a store that is offline is not forgotten: it is said
-/// where users look, its ledger is kept, also from `orphans`, and it goes when the store is back,
-/// whether the daemon was restarted meanwhile or not.
+/// A5: files that a cancelled transfer left at an offline store are not forgotten. The views of
+/// users show them, and the ledger is kept, also from `orphans`. The files are removed when the
+/// store is back, even after a restart of the daemon.
 #[test]
 fn a5_what_a_cancelled_transfer_left_is_known_until_it_is_removed() {
     for restarts in [false, true] {
@@ -69,8 +69,8 @@ fn a5_without_pages_there_is_nothing_to_wait_for() {
     assert!(world.manager.orphans(false).unwrap().is_empty());
 }
 
-/// Promise: what one transfer has left is not removed while another is at work at that place, whose
-/// directories would get times of now.
+/// Promise: the remains of one transfer are not removed while another works at that place, as
+/// directories would get new times.
 #[test]
 fn b8_what_is_left_waits_for_who_writes_there_now() {
     let world = World::new(4);

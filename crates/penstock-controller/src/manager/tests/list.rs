@@ -11,8 +11,8 @@ fn ids(world: &World, filter: &TransferFilter) -> Vec<u8> {
     page.items.iter().map(|item| item.id.0[0]).collect()
 }
 
-/// Promise (A2): the pages of a list hold each transfer that was there at its begin exactly once,
-/// whatever is submitted meanwhile, in both orders.
+/// Promise (A2): the pages of a list have each transfer that existed at its begin exactly once, in
+/// both orders, whatever is submitted meanwhile.
 #[test]
 #[expect(clippy::print_stdout, reason = "a test that fails prints its seed")]
 fn a2_pages_are_stable_while_transfers_are_added() {
@@ -46,7 +46,8 @@ fn a2_pages_are_stable_while_transfers_are_added() {
     }
 }
 
-/// Promise: a list has what its filter names, as it is now and not as it was stored, and no paths.
+/// Promise: a list has the transfers that its filter selects, with their present and not their
+/// stored states, and without paths.
 #[test]
 fn a_filter_chooses_by_the_state_of_now() {
     let world = World::new(1);
@@ -124,7 +125,7 @@ fn a2_a_list_by_state_in_parts_is_complete() {
     assert!(ids(&world, &anna).is_empty());
 }
 
-/// Promise: a user changes what decides about the start of a transfer; what another one has changed
+/// Promise: a user changes the fields that decide the start of a transfer. A change by another user
 /// meanwhile is not overwritten, and a repeated submission is still the same transfer.
 #[test]
 fn a_transfer_is_changed_while_it_waits() {
@@ -142,7 +143,7 @@ fn a_transfer_is_changed_while_it_waits() {
     let changed = change(3, r#"{"priority": 90, "label": "soon"}"#, true).unwrap();
     assert_eq!((changed.priority, changed.label.as_str()), (Some(90), "soon"));
     let looks = (0..6000).take_while(|_| {
-        // The scheduler decides on a thread of its own, and tells nobody.
+        // The scheduler decides on a thread of its own, and sends no event.
         std::thread::sleep(Duration::from_millis(10));
         first() != Some(3)
     });

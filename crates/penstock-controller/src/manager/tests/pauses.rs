@@ -27,8 +27,8 @@ fn until(ms: u64) -> Steering {
     Steering { action: Action::Pause, until: Some(Timestamp::of_ms(ms)) }
 }
 
-/// Promise: a paused transfer resumes at the end of its pause, also after a restart; and an end
-/// that is over, or a year ahead, or that of another action, is refused.
+/// Promise: a paused transfer resumes at the end of its pause, also after a restart. An end in the
+/// past, or a year ahead, or one for another action, is refused.
 #[test]
 fn a_pause_ends_by_itself_after_a_restart() {
     let mut world = World::new(4);
@@ -50,7 +50,7 @@ fn a_pause_ends_by_itself_after_a_restart() {
     end.send(RunOutcome::Paused).unwrap();
     let paused = world.wait(1, TransferState::Paused);
     assert_eq!(paused.attempts.pause.and_then(|pause| pause.until_ms), Some(soon));
-    // One that was left alone would end the pause as well.
+    // A transfer that was not changed would end the pause as well.
     world.restart(Vec::new(), true);
     let (input, end) = world.call();
     assert!((input.id, now_ms() >= soon) == (id, true), "it resumed before its time");
@@ -59,8 +59,8 @@ fn a_pause_ends_by_itself_after_a_restart() {
     world.wait(1, TransferState::Done);
 }
 
-/// Promise: a grant that ends during a pause counts at its end: the transfer stays paused, and says
-/// why. A user that has it again resumes the transfer.
+/// Promise: a grant that ends during a pause counts at its end: the transfer stays paused, and
+/// shows the reason. A user that has it again resumes the transfer.
 #[test]
 fn a_pause_does_not_end_without_the_grant() {
     let world = World::new(4);
@@ -96,8 +96,8 @@ fn a_pause_does_not_end_without_the_grant() {
     world.wait(1, TransferState::Done);
 }
 
-/// Promise: a pause of all moves the ends of pauses, and gives none to a transfer that a user has
-/// paused without one. An end that is over is refused at its place in the request.
+/// Promise: a pause of all moves the ends of pauses, and sets none for a transfer that a user has
+/// paused without one. An end in the past is refused at its place in the request.
 #[test]
 fn the_end_of_a_pause_of_all_can_be_moved() {
     let world = World::new(4);

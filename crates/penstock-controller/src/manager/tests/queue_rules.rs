@@ -72,8 +72,9 @@ fn wait_for(world: &World, number: u8, code: &str) -> TransferReport {
     panic!("transfer {number} never waited for {code}");
 }
 
-/// Promise: a pause rule stops what runs, keeps it and others from starting, names itself and its
-/// reason, outlives a restart, and releases them when it is removed.
+/// Promise: a pause rule stops running transfers, and keeps these and others from starting. The
+/// waits name the rule and its reason. The rule survives a restart, and its removal releases the
+/// transfers.
 #[test]
 fn a_pause_rule_holds_until_it_is_removed() {
     let mut world = World::new(4);
@@ -106,8 +107,8 @@ fn a_pause_rule_holds_until_it_is_removed() {
     [end_of_first, end_of_second].iter().for_each(|end| end.send(RunOutcome::Done).unwrap());
 }
 
-/// Promise Q5: a rate limit of a pair is shared by what runs, changes while it runs, and its end
-/// gives each transfer its own limit back; a closed window stops all of them.
+/// Promise Q5: running transfers share a rate limit of a pair, and follow its changes. After its
+/// end each transfer has its own limit again. A closed window stops all of them.
 #[test]
 fn q5_limits_and_windows_steer_what_runs() {
     let world = World::new(4);
@@ -187,7 +188,7 @@ fn rules_without_sense_are_refused() {
     assert_eq!((queue.windows.len(), queue.pause_rules.len(), queue.limits.len()), (0, 0, 1));
 }
 
-/// Makes a first transfer between `lab:raw` and `hpc:s` that tells their rate: 100 MB/s.
+/// Makes a first transfer between `lab:raw` and `hpc:s` that shows their rate: 100 MB/s.
 fn show_rate(world: &World) {
     world.submit(0xee, "lab:raw/x", "hpc:s/x").unwrap();
     let (run, end) = world.call();
@@ -205,8 +206,9 @@ fn show_rate(world: &World) {
     world.wait(0xee, TransferState::Done);
 }
 
-/// Promise Q3: a deadline that the forecast keeps is promised; one that it does not keep is refused
-/// with the forecast and those that would have to yield; without a forecast nothing is promised.
+/// Promise Q3: a deadline that the forecast keeps is promised. One that the forecast does not keep
+/// is refused with the forecast and the transfers that would have to yield. Without a forecast
+/// nothing is promised.
 #[test]
 fn q3_a_deadline_is_promised_or_refused_with_figures() {
     let world = World::new(1);
@@ -304,8 +306,8 @@ fn urgency_is_for_operators() {
     drop(end);
 }
 
-/// Promise: one request acts on many transfers, by ids or by a filter, and tells what came of each;
-/// a user acts on its own ones only.
+/// Promise: one request acts on many transfers, by ids or by a filter, and returns the result of
+/// each. A user acts on its own ones only.
 #[test]
 fn one_request_acts_on_many() {
     let world = World::new(1);
@@ -356,7 +358,7 @@ fn one_request_acts_on_many() {
     end.send(RunOutcome::Done).unwrap();
 }
 
-/// Promise Q4: whatever operators and users do, in any order, a transfer that is queued has a code
+/// Promise Q4: after any actions of operators and users, in any order, a queued transfer has a code
 /// for its wait.
 #[test]
 // Its seed is printed.
@@ -376,7 +378,7 @@ fn q4_no_order_of_actions_leaves_a_wait_without_a_code() {
         for _ in 0..120 {
             runs.extend(world.calls.try_iter());
             let one = rng.random_range(1..9);
-            // What does not fit the state is refused: that is an answer too.
+            // An action that does not fit the state is refused, which is a valid answer.
             let _ = match rng.random_range(0..12) {
                 0..3 => world
                     .act(

@@ -7,7 +7,7 @@ use penstock_api::receipt::{Receipt, ReceiptFacts};
 use super::*;
 use crate::runner::RunFiles;
 
-/// A transfer that has come to its end, and asks for a receipt.
+/// Brings a transfer to its end, which asks for a receipt.
 fn end_with_receipt(world: &World) {
     let mut request = request(1, "lab:raw/a", "hpc:s/1");
     request.options.proof.receipt = true;
@@ -19,7 +19,7 @@ fn end_with_receipt(world: &World) {
     end.send(RunOutcome::Done).unwrap();
 }
 
-/// Who signed the receipt.
+/// Returns the roles that signed the receipt.
 fn signers(world: &World) -> Vec<Role> {
     let mut text = Vec::new();
     let id = TransferId([1; 16]);
@@ -29,8 +29,8 @@ fn signers(world: &World) -> Vec<Role> {
     receipt.signatures.iter().map(|signature| signature.role).collect()
 }
 
-/// Promise: a source whose controller goes in the moment of the signature signs all the same, under
-/// the next one; one that refuses is not asked again.
+/// Promise: a source that loses its controller in the moment of the signature signs under the next
+/// one. A source that refuses is not asked again.
 #[test]
 fn a_source_that_changes_its_controller_still_signs() {
     let world = World::new(1);
@@ -64,8 +64,8 @@ fn a_daemon_that_ends_leaves_the_receipt_to_the_next() {
     assert_eq!(signers(&world), [Role::Target, Role::Source]);
 }
 
-/// Promise: a journal that cannot take the receipt now costs nobody his receipt: the transfer comes
-/// to its end when it can.
+/// Promise: a journal that cannot store the receipt now does not lose it: the transfer ends when
+/// the journal can.
 #[test]
 fn a_receipt_that_cannot_be_written_now_is_made_later() {
     let world = World::new(1);
@@ -79,8 +79,8 @@ fn a_receipt_that_cannot_be_written_now_is_made_later() {
     assert_eq!(signers(&world), [Role::Target, Role::Source]);
 }
 
-/// Promise: what may pass at the source is no difference from what it has served, above all not
-/// that another peer has become its controller.
+/// Promise: a temporary error at the source does not count as a difference from the served data.
+/// That holds above all for a change of its controller.
 #[test]
 fn b4_what_may_pass_is_no_difference() {
     let peer = FakePeer::default();

@@ -1,4 +1,4 @@
-//! Transfers of several users: what each may see and steer, and whose turn it is.
+//! Transfers of several users: the rights of each to see and steer them, and their turns.
 
 use penstock_api::access::{Principal, Role, StoreGrant, TokenId, User, Via};
 
@@ -48,8 +48,8 @@ fn c2_a_user_sees_and_steers_its_own_transfers() {
     world.wait(1, TransferState::Paused);
 }
 
-/// Promise: whatever place a client names for a part of a plan, the answer says what is wrong with
-/// it, and nothing is kept of a part that does not follow the ones before.
+/// Promise: for any place that a client names for a part of a plan, the answer names the fault. A
+/// part that does not follow the ones before is not kept.
 #[test]
 fn a_part_of_a_plan_follows_the_ones_before() {
     let world = World::new(1);
@@ -135,7 +135,7 @@ fn q1_users_take_turns() {
     drop(end);
 }
 
-/// Promise: a transfer does not start before its time, and says until when it waits.
+/// Promise: a transfer does not start before its time, and shows the end of its wait.
 #[test]
 fn a_start_time_is_kept() {
     let world = World::new(1);
@@ -151,7 +151,7 @@ fn a_start_time_is_kept() {
 }
 
 /// Promise (D10): a transfer has the account of its user, also after a restart of the daemon, and
-/// its scan and run get it; one of a paired site has the account that the site is mapped to.
+/// its scan and run get it. A transfer of a paired site has the account that the site is mapped to.
 #[test]
 fn d10_a_transfer_keeps_its_account() {
     let mut world = World::new(4);
@@ -177,7 +177,8 @@ fn d10_a_transfer_keeps_its_account() {
 }
 
 /// Promise (D10): another site that owns a transfer reads here as the user who submitted it, and
-/// only from the source that the user named; for anything else it is mapped as a site.
+/// only from the source that the user named. Otherwise it has the account that the site is mapped
+/// to.
 #[test]
 fn d10_an_id_opens_no_other_source_of_its_user() {
     let world = World::new(4);

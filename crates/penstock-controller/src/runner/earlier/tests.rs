@@ -10,7 +10,7 @@ fn time(seconds: i64) -> FileTime {
     FileTime { seconds, nanoseconds: 1 }
 }
 
-/// A page of files `d/NAME` with these sizes and change times.
+/// Returns a page of files `d/NAME` with these sizes and change times.
 fn page(files: &[(&str, u64, i64)]) -> Page {
     let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
     for (name, size, ctime) in files {
@@ -46,16 +46,16 @@ fn table(page: &Page, log: &[JournalRecord]) -> Earlier {
     earlier
 }
 
-/// Promise: of a file that is durable the digest is carried over if the source shows the version
-/// that was read, and the target what was made of it. A file that changed since, one that the
-/// target has lost, and one that was written and was not durable, are moved again.
+/// Promise: the digest of a durable file is kept if the source shows the version that was read, and
+/// the target the copy of it. These files are moved again: changed ones, those that the target has
+/// lost, and written ones that were not durable.
 #[test]
 fn what_is_durable_and_stands_is_carried_over() {
     let before = page(&[("a", 1, 7), ("b", 2, 7), ("c", 3, 7), ("gone", 4, 7)]);
     let digests = (0..4).map(|entry| digest(entry, (entry == 1).then_some(8))).collect();
     let log = [written(0, digests), durable(&[0])];
     let earlier = table(&before, &log);
-    // One more file comes first, `b` has the change time under which it was read, `c` another.
+    // One more file is first, `b` has the change time under which it was read, `c` another.
     let now = page(&[("0new", 9, 7), ("a", 1, 7), ("b", 2, 8), ("c", 3, 9)]);
     let known = earlier.known(&now).unwrap();
     let stands = [1, 2, 3].into_iter().collect();
@@ -109,21 +109,22 @@ fn extents_are_taken_over_under_new_numbers() {
     assert_eq!(table(&before, &log).extents(&later, &EntrySet::default(), false).unwrap(), []);
     let changed = page(&[("large", LARGE, 8)]);
     assert_eq!(earlier.extents(&changed, &EntrySet::default(), false).unwrap(), []);
-    // What began anew since has nothing of the attempt before.
+    // A file that was started again has no data of the earlier attempt.
     let again = [&log[..], &[JournalRecord::Generation { entry: 1, generation: 3 }]].concat();
     let earlier = table(&before, &again);
     assert_eq!(earlier.extents(&now, &EntrySet::default(), false).unwrap(), []);
 }
 
-/// Promise (e): what an earlier attempt has made does not count as what stood at the target before,
-/// so that a wrong target is told as one after an interruption too; what stood there before does.
+/// Promise (e): entries of an earlier attempt do not count as existing entries of the target, so
+/// that a wrong target is noticed after an interruption too. Entries from before the transfer
+/// count.
 #[test]
 fn what_was_made_is_told_from_what_stood_there() {
     let pages = page(&[("a", 1, 7), ("b", 2, 7)]);
     let compared = Comparison { existed: [1].into_iter().collect(), ..Comparison::default() };
     let digests = vec![digest(0, None), digest(1, None)];
     let log = [JournalRecord::Compared(compared), written(0, digests), durable(&[0])];
-    // What was only planned was not made, and a run that compared nothing does not know.
+    // A planned entry was not made, and a run without a comparison does not know.
     for log in [&log[..1], &log[1..]] {
         assert!(!table(&pages, log).made(b"d/a").unwrap());
     }
@@ -189,8 +190,8 @@ fn a_damaged_table_proves_nothing() {
     assert_eq!(drop_damaged_proofs(journal.path()), [path]);
 }
 
-/// Measures what a table of a million files costs, in time, memory and on disk: the numbers are in
-/// docs/design/0044. Run it alone, with `--ignored --nocapture`, and in release mode.
+/// Measures the cost of a table of a million files in time, memory and disk space: the numbers are
+/// in docs/design/0044. Run it alone, with `--ignored --nocapture`, and in release mode.
 #[test]
 #[ignore = "measures"]
 #[expect(clippy::print_stdout, reason = "the numbers are what it is for")]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use penstock_api::problem::{Problem, ProblemCode};
 
-/// An error of the journal store: nothing more can be committed, so the attempt ends.
+/// Returns an error of the journal store: nothing more can be committed, so the attempt ends.
 pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
     penstock_api::io_problem::failed(
         ProblemCode::Journal,

@@ -72,7 +72,7 @@ impl RunFiles {
         }
     }
 
-    /// Returns the piece map that is kept; `None` if there is none that can be read.
+    /// Returns the stored piece map; `None` if there is none that can be read.
     pub(crate) fn piece_map(&self) -> Option<PieceMap> {
         serde_json::from_slice(&fs::read(&self.pieces).ok()?).ok()
     }

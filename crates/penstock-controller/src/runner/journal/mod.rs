@@ -6,7 +6,7 @@
 //! | [`layout`] | the files that a run leaves for others |
 //! | [`names`] | names of files that only one controller writes |
 //! | [`scratch`] | directories for one search at the target |
-//! | [`writer_record`] | the last controller, and what writers may still write or have left |
+//! | [`writer_record`] | the last controller, and possible late writes and remains of writers |
 //! | [`page_log`] | facts that a page and its log state together |
 
 mod error;

@@ -1,7 +1,7 @@
 //! Names of files of the journal that only one controller writes (B4).
 //!
-//! A deposed controller that does not know it yet may still write, truncate and rename files, and
-//! no file system fences it off. Every file that is rewritten instead of appended to therefore has
+//! A deposed controller may still write, truncate and rename files until it learns of its end, and
+//! no file system prevents that. Every file that is rewritten instead of appended to therefore has
 //! its controller's epoch in its name: `NAME.EPOCH`, as the logs of pages. Of several such files,
 //! the one with the greatest epoch counts. Where one daemon is the whole site (epoch 0) the name is
 //! `NAME`.
@@ -10,12 +10,12 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// `path`, as only the controller under `epoch` writes it.
+/// Returns `path`, as only the controller under `epoch` writes it.
 pub(crate) fn own(path: &Path, epoch: u64) -> PathBuf {
     if epoch == 0 { path.to_owned() } else { beside(path, &format!(".{epoch:016x}")) }
 }
 
-/// `path` with something behind its name.
+/// Returns `path` with `more` behind its name.
 pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(more);
@@ -76,8 +76,8 @@ pub(crate) fn remove_earlier(path: &Path, epoch: u64) {
 mod tests {
     use super::*;
 
-    /// B4: what a deposed controller writes late is behind what its successor has written; names
-    /// that only begin alike are others.
+    /// B4: the late files of a deposed controller rank below those of its successor. A name that
+    /// only has the same beginning belongs to another file.
     #[test]
     fn b4_what_the_last_controller_wrote_counts() {
         let journal = tempfile::tempdir().unwrap();

@@ -55,14 +55,14 @@ pub(crate) fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryF
             _ => {}
         }
     }
-    // They count in a later page, even if they are read here once more (a repair).
+    // These entries count in a later page, even if they are read here once more (a repair).
     for entry in amended_entries(log) {
         failed.remove(&entry);
     }
     failed.into_values().collect()
 }
 
-/// Entries of which a later page has a newer version.
+/// Returns the entries of which a later page has a newer version.
 pub(crate) fn amended_entries(log: &[JournalRecord]) -> impl Iterator<Item = u32> + '_ {
     let entries = log.iter().filter_map(|record| match record {
         JournalRecord::Amended(amendment) => Some(&amendment.entries),
@@ -71,8 +71,8 @@ pub(crate) fn amended_entries(log: &[JournalRecord]) -> impl Iterator<Item = u32
     entries.flatten().copied()
 }
 
-/// The digests that a page's log ends with: of whole files, in the order of the entries, without
-/// those that failed.
+/// Returns the digests that a page's log ends with: of whole files, in the order of the entries,
+/// without those that failed.
 pub(crate) fn digests_of(page: &TaskPage, log: &[JournalRecord]) -> Vec<EntryDigest> {
     let pieces = slice_without(&page.page, &page.left);
     let carried = compared_of(log).map(|compared| compared.carried.clone());
@@ -98,8 +98,8 @@ pub(crate) fn digests_of(page: &TaskPage, log: &[JournalRecord]) -> Vec<EntryDig
     digests
 }
 
-/// The name of an entry in lists. A data set that is one file has the name that it got at the
-/// target.
+/// Returns the name of an entry in lists. A data set that is one file has the name that it got at
+/// the target.
 pub(crate) fn listed_name(page: &Page, entry: &Entry, root: &PathText) -> Vec<u8> {
     let name = page.path(entry);
     if name.is_empty() {
@@ -108,7 +108,7 @@ pub(crate) fn listed_name(page: &Page, entry: &Entry, root: &PathText) -> Vec<u8
     name
 }
 
-/// Entries of a page that its log ends with as failed.
+/// Returns the entries of a page that its log ends with as failed.
 pub(crate) fn failed_entries(page: &TaskPage, log: &[JournalRecord]) -> BTreeSet<u32> {
     let pieces = slice_without(&page.page, &page.left);
     failures_of(log, &pieces).iter().map(|failure| failure.entry).collect()
@@ -134,7 +134,8 @@ pub(crate) fn listed(digests: &[EntryDigest]) -> Values {
         .collect()
 }
 
-/// Entries that are to be looked at again, and the change time under which they were read.
+/// Returns the entries that are to be looked at again, and the change time under which they were
+/// read.
 pub(crate) fn seen_entries(log: &[JournalRecord]) -> BTreeMap<u32, FileTime> {
     let written = log.iter().filter_map(|record| match record {
         JournalRecord::Written { digests, .. } => Some(digests),
@@ -151,8 +152,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise (c): a large file that failed stays failed, whatever is said later of the pack that
-    /// its entry lies in; an entry of a pack has failed only if it did the last time.
+    /// Promise (c): a large file that failed stays failed, whatever later record there is of its
+    /// entry's pack. An entry of a pack has failed only if its last attempt failed.
     #[test]
     fn c_a_pack_does_not_take_back_the_failure_of_a_large_file() {
         let pieces = [

@@ -9,7 +9,8 @@ use penstock_api::problem::Problem;
 use super::error::failed;
 
 /// A directory of the journal that is one look's alone: of one controller, and of one of the
-/// threads that it may have left behind in a call to a store that hangs. It goes with this value.
+/// threads that it may have left behind in a call to a store that hangs. Dropping this value
+/// removes the file.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
@@ -17,10 +18,10 @@ pub(crate) struct Scratch(PathBuf);
 const SCRATCH: &str = "surplus.";
 
 impl Scratch {
-    /// A new one in the journal of a transfer, for the controller under `epoch`.
+    /// Makes a new file in the journal of a transfer, for the controller under `epoch`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be made.
     pub(crate) fn new(journal: &Path, epoch: u64) -> Result<Self, Problem> {
         /// Numbers those of this process, which is the only one that has its epoch.
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -17,8 +17,8 @@
 //! ```
 //! From `began` on, all names also end in the epoch of their controller: see `names`.
 //!
-//! A log may be longer than its head says. The tail was never committed, and the next append cuts
-//! it off. A page may exist without a head; the run then reads it again from the source.
+//! A log may be longer than its head records. The tail was never committed, and the next append
+//! cuts it off. A page may exist without a head; the run then reads it again from the source.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Opens the journal at `directory`, making it if it does not exist, for writing under `epoch`;
-    /// `heads` say which logs count.
+    /// `heads` name the logs that count.
     pub(crate) fn open(directory: &Path, epoch: u64, heads: &[PageHead]) -> Result<Self, Problem> {
         for part in ["pages", "logs"] {
             let path = directory.join(part);
@@ -71,7 +71,7 @@ impl Journal {
         &self.directory
     }
 
-    /// Epoch of the controller that writes now.
+    /// Returns the epoch of the controller that writes now.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -85,7 +85,7 @@ impl Journal {
         self.directory.join("pages").join(format!("{page:08}.page"))
     }
 
-    /// Epoch of the log that counts for a page.
+    /// Returns the epoch of the log that counts for a page.
     pub(crate) fn log_epoch(&self, page: u32) -> u64 {
         self.earlier.get(&page).copied().unwrap_or(self.epoch)
     }
@@ -129,8 +129,8 @@ impl Journal {
             .map_err(|cause| failed("write", &path, &cause))
     }
 
-    /// Pages that may have been worked on and are not complete: of some that are kept here there
-    /// is no head yet.
+    /// Returns the pages that may have been worked on and are not complete: of some that are kept
+    /// here there is no head yet.
     pub(crate) fn pages_in_work(&self, heads: &[PageHead]) -> Result<BTreeSet<u32>, Problem> {
         let path = self.directory.join("pages");
         let cannot = |cause| failed("read", &path, &cause);
@@ -150,7 +150,7 @@ impl Journal {
         Ok(pages)
     }
 
-    /// The encoded page; `None` if it is not there.
+    /// Returns the encoded page; `None` if it is not there.
     pub(crate) fn read_page(&self, page: u32) -> Result<Option<Vec<u8>>, Problem> {
         let path = self.page_path(page);
         match fs::read(&path) {
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(journal.read_log(3, next_bytes).unwrap().0.len(), 2);
     }
 
-    /// A8: after a power cut a log may be shorter than its head says, or torn within: the sound
+    /// A8: after a power cut a log may be shorter than its head records, or torn within: the sound
     /// part counts, and the next append goes behind it.
     #[test]
     fn a8_a_log_that_lost_its_tail_counts_as_far_as_it_is_sound() {
@@ -409,8 +409,8 @@ mod tests {
         }
     }
 
-    /// B4: what a controller that was deposed still appends to its log never reaches the one that
-    /// its successor goes on with, and the successor has all that counts of the old one.
+    /// B4: late additions of a deposed controller to its log never reach the log of its successor.
+    /// The successor has all valid records of the old log.
     #[test]
     fn b4_a_stale_controllers_log_is_not_the_new_ones() {
         let directory = tempfile::tempdir().unwrap();

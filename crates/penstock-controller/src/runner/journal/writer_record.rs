@@ -4,7 +4,7 @@
 //! The record has three kinds of facts. The *standing* names the last controller's own peer, and
 //! the writers that hold no grant (B3, B4): see `penstock_engine::writers`. *Late* files are those
 //! that an abandoned peer may have written to after they were finished (B1). *Left* pages are
-//! complete pages in which a writer may have left temporary files, of which no head tells.
+//! complete pages in which a writer may have left temporary files that no head records.
 //!
 //! A file has a line of JSON for each addition. Each controller appends to a file of its own: a
 //! deposed controller damages nothing. Of late files and left pages the union of all lines counts.
@@ -12,8 +12,8 @@
 //! settles no writer (B4).
 //!
 //! A controller that begins, or begins again, first adds two line ends. A line that is not JSON was
-//! being added when its controller died, before anything followed from it. Such a line is the last
-//! one, or an empty line follows. Any other such line is damage, and an error.
+//! being added when its controller died, before any action followed from it. Such a line is the
+//! last one, or an empty line follows. Any other such line is damage, and an error.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ use super::names::{all, beside, own, remove_earlier};
 
 /// Name of the record in the journal.
 const NAME: &str = "writers";
-/// Bytes of standings, all but the last one of no use, after which the file is written anew.
+/// Bytes of standings, all but the last one of no use, after which the file is rewritten.
 const STANDINGS_BYTES_MAX: usize = 1 << 20;
 
 /// The record, as one controller reads and extends it.
@@ -40,13 +40,13 @@ pub(crate) struct WriterRecord {
     file: Option<File>,
     /// The union of all lines, with the last standing.
     known: WriterLine,
-    /// Bytes of the standings in the file since it was written anew.
+    /// Bytes of the standings in the file since it was last rewritten.
     standings_bytes: usize,
 }
 
 impl WriterRecord {
-    /// Opens the record in a journal for the controller under `epoch`, with what it and earlier
-    /// controllers have added. Blocks for the time of reading.
+    /// Opens the record in a journal for the controller under `epoch`, with its additions and those
+    /// of earlier controllers. Blocks for the time of reading.
     ///
     /// # Errors
     /// The journal store cannot be read, or the record is damaged.
@@ -129,7 +129,7 @@ impl WriterRecord {
         file.sync_data()
     }
 
-    /// Writes all that is known to the own file, in place of what is there.
+    /// Replaces the own file by one with all known facts.
     fn write_anew(&mut self) -> io::Result<()> {
         let new = beside(&self.path, ".new");
         let mut text = serde_json::to_vec(&self.known)?;
@@ -143,8 +143,8 @@ impl WriterRecord {
     }
 }
 
-/// Forgets the files and pages of a ledger that is given up, and keeps the standing. Later
-/// controllers' files stay as they are.
+/// Forgets the files and pages of a discarded ledger, and keeps the standing. Later controllers'
+/// files stay as they are.
 ///
 /// # Errors
 /// The journal store cannot be read or written, or the record is damaged.
@@ -170,7 +170,7 @@ fn read_lines(text: &[u8]) -> io::Result<Vec<WriterLine>> {
             // Cut off before its end: no work was granted under it.
             Err(_) if at + 1 == lines.len() => {}
             Err(_) if lines[at + 1].is_empty() && at + 2 < lines.len() => {}
-            // Damaged with its end: it may have said that fewer writers are settled.
+            // The end of this file is damaged: it may have named fewer settled writers.
             Err(_) if lines[at + 1].is_empty() => {
                 let standings = read.iter_mut().filter_map(|line| line.standing.as_mut());
                 standings.for_each(|standing| standing.settled.clear());
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(open(4).known.left, left(&[(9, 4)]).left);
     }
 
-    /// Promise: the standing of the last controller counts, whatever a deposed one adds late; of
-    /// one controller the last that is whole (B3, B4).
+    /// Promise: the standing of the last controller counts, whatever a deposed one adds late. Of
+    /// one controller's standings the last complete one counts (B3, B4).
     #[test]
     fn b4_a_deposed_controller_settles_no_writer() {
         let journal = tempfile::tempdir().unwrap();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(Some(open(5).standing()), standing(9, 4, &[2]).standing);
         next.file.as_ref().unwrap().write_all(b"{\"standing\":{\"own\":null,").unwrap();
         assert_eq!(Some(open(5).standing()), standing(9, 4, &[2]).standing);
-        // One that begins and writes no standing follows the one before.
+        // A controller without a standing of its own uses the one before.
         open(5).add(left(&[(1, 1)])).unwrap();
         assert_eq!(Some(open(5).standing()), standing(9, 4, &[2]).standing);
     }
@@ -270,8 +270,8 @@ mod tests {
         );
     }
 
-    /// Promise: the record does not grow with the time of a run, and a ledger that is given up
-    /// leaves the standing alone.
+    /// Promise: the record does not grow with the time of a run, and a discarded ledger does not
+    /// change the standing.
     #[test]
     fn what_counts_no_more_is_dropped() {
         let journal = tempfile::tempdir().unwrap();

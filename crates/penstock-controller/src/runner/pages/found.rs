@@ -1,4 +1,4 @@
-//! Pages that a source returns: the check of one, and the count of what all hold.
+//! Pages that a source returns: the check of one, and the counts of all.
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_proto::id::TransferId;

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`puller`] | pulls pages ahead, and compares them, on a thread of its own |
 //! | [`shared_source`] | one source for several threads and rounds |
-//! | [`found`] | checks a page, and counts what pages hold |
-//! | [`piece_map`] | what became of the bytes of all pages, for people |
+//! | [`found`] | checks a page, and counts the entries of pages |
+//! | [`piece_map`] | the states of the bytes of all pages, for people |
 //! | [`scan_end`] | the end of the list, and whether it is committed |
 //! | [`unlisted`] | the list of items that the source could not list |
 

@@ -21,10 +21,10 @@ use crate::runner::journal::page_log::{failed_entries, listed_name};
 use crate::runner::journal::{failed, write_lines};
 use crate::runner::shared::RunShared;
 
-/// Least age at which a map is made anew.
+/// Least age at which a map is made again.
 const LEAST_AGE: Duration = Duration::from_secs(1);
-/// The least age in times of what the map took to be made: it costs 0.5 % of a CPU at most,
-/// whatever the number of pages is, and however many ask.
+/// The least age of a map, as a multiple of the time that its making took. So maps cost 0.5 % of a
+/// CPU at most, for any number of pages and of requests.
 const IDLE_FACTOR: u32 = 200;
 
 /// Makes the map of a run while its ledger is in memory.
@@ -77,7 +77,7 @@ pub(crate) fn keep_map(path: &Path, map: &PieceMap) -> Result<(), Problem> {
     write_lines(path, |out| out.write_all(&text).map_err(|cause| failed("write", path, &cause)))
 }
 
-/// Returns the map of a transfer of which only the totals are known: what is done comes first.
+/// Returns the map of a transfer of which only the totals are known: finished bytes come first.
 pub fn piece_map_of_totals(progress: &Progress, state: TransferState) -> PieceMap {
     let found = progress.bytes_found;
     let done = match state {
@@ -109,7 +109,7 @@ pub fn piece_map_of_totals(progress: &Progress, state: TransferState) -> PieceMa
     }
 }
 
-/// Counts as left what peers had in hand when a run ended: the next one asks for it again.
+/// Counts the pieces that peers held at the end of a run as left: the next run asks for them again.
 fn take_back(map: &mut PieceMap) {
     let take = |bytes: &mut PieceBytes| bytes.left += std::mem::take(&mut bytes.in_hand);
     take(&mut map.totals);
@@ -213,7 +213,7 @@ fn short(path: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Promise: without a ledger the map has all bytes of the totals, what is done first, in
+    /// Promise: without a ledger the map has all bytes of the totals, finished bytes first, in
     /// buckets of equal size.
     #[test]
     fn totals_make_a_map() {

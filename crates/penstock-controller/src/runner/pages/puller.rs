@@ -82,7 +82,7 @@ struct State {
     stopped: bool,
     /// The first page with an obstacle, and the next page to gather.
     gathering: Option<(u32, u32)>,
-    /// Set when the obstacles were removed. Those that remain stay, and their items fail.
+    /// Set when the obstacles were removed. Remaining obstacles stay, and their items fail.
     cleared: bool,
 }
 
@@ -137,8 +137,8 @@ impl Puller {
         Ok(Self { inner, thread: Some(thread) })
     }
 
-    /// The page `number`, if it is there already; the end, if the scan has no such page. Never
-    /// blocks: the run is notified when there is news.
+    /// Returns the page `number`, if it is there already; the end, if the scan has no such page.
+    /// Never blocks: the run is notified when there is news.
     pub(crate) fn page(&self, number: u32) -> Result<Option<Pulled>, Problem> {
         let mut state = self.inner.lock();
         if let Some(problem) = state.problem.take() {
@@ -344,7 +344,7 @@ impl Inner {
         *delay = (*delay * 2).min(RETRY.1);
     }
 
-    /// The source has answered, or is to be asked once more.
+    /// Handles an answer of the source, or has the request repeated.
     fn take_answer(&self, answer: Result<u32, Problem>, delay: &mut Duration) {
         match answer {
             Err(problem) if is_waited_for(&problem) => self.wait_after(&problem, delay),
@@ -504,8 +504,8 @@ mod tests {
         puller.stop();
     }
 
-    /// Promise: a run whose thread for pages cannot be started says so and is tried again, where it
-    /// would wait for pages that never come.
+    /// Promise: a run whose thread for pages cannot be started fails with that reason and is
+    /// retried, instead of waiting for pages for ever.
     #[test]
     fn a_run_without_a_thread_for_pages_is_tried_again() {
         const MARK: &str = "PENSTOCK_TEST_WITHOUT_THREADS";

@@ -6,7 +6,7 @@ use penstock_api::problem::Problem;
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{DigestWish, PageReply, PageSource, RecheckRequest, WishedDigests};
 
-/// One source behind a lock; all clones are the same source.
+/// A source behind a lock; all clones are the same source.
 #[derive(Clone)]
 pub(crate) struct SharedSource(Arc<Mutex<Box<dyn PageSource>>>);
 

@@ -43,15 +43,15 @@ pub(crate) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> 
     if scan.is_none_or(|scan| scan.errors == 0) {
         return Vec::new();
     }
-    // They are shown only: the failed items are written from the list itself.
+    // The counts are only shown: the failed items are written from the list itself.
     let opened = path_of(journal).ok().and_then(|path| File::open(path).ok());
     let Some(file) = opened else { return Vec::new() };
     let lines = BufReader::new(file).lines().map_while(Result::ok).take(most);
     lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()
 }
 
-/// The first items of the list, asked of the source: for plans, which keep no list. Blocks for one
-/// request.
+/// Returns the first items of the list, asked of the source: for plans, which keep no list. Blocks
+/// for one request.
 ///
 /// # Errors
 /// As [`PageSource::page`].

@@ -155,7 +155,7 @@ fn wrong_page(number: u32) -> Problem {
     Problem::new(ProblemCode::Manifest, title)
 }
 
-/// The entries of a page that the source is to look at again.
+/// Returns the entries of a page that the source is to look at again.
 fn asked_of(page: &TaskPage, log: &[JournalRecord], kind: DigestKind) -> AskedPage {
     let pieces = slice_without(&page.page, &page.left);
     let failures = failures_of(log, &pieces);

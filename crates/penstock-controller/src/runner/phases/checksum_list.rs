@@ -70,11 +70,11 @@ impl Linked {
         Problem::new(ProblemCode::Journal, title).because(cause)
     }
 
-    /// The table, made when it is first needed: most data sets have no hard links.
+    /// Returns the table, made when it is first needed: most data sets have no hard links.
     fn open(&self) -> rusqlite::Result<Connection> {
         let _ = std::fs::remove_file(&self.path);
         let table = Connection::open(&self.path)?;
-        // Nothing of it survives this list.
+        // The table does not outlive this list.
         table.pragma_update(None, "journal_mode", "off")?;
         table.pragma_update(None, "synchronous", "off")?;
         table.pragma_update(None, "locking_mode", "exclusive")?;

@@ -70,7 +70,7 @@ impl Deleting {
         match deletion.poll() {
             None => return Ok(()),
             Some(Ok(())) => {}
-            // Nothing was deleted; moved entries are finished in order.
+            // No entry was deleted; moved entries are finished in order.
             Some(Err(problem))
                 if problem.code == ProblemCode::DeleteRefused
                     || problem.code == ProblemCode::PlanStale =>
@@ -159,7 +159,7 @@ impl Deletion {
     fn stop(&mut self) {
         self.stop.store(true, Ordering::Release);
         match self.thread.take_if(|thread| !ends_within(thread, STOP_MAX)) {
-            // When it comes back from its call it sees that it is to stop.
+            // When the call returns, the thread sees that it is to stop.
             Some(_) => tracing::error!("deleting hangs: its thread is left behind"),
             None => drop(self.join()),
         }
@@ -190,7 +190,7 @@ fn surplus_path(scratch: &Scratch) -> PathBuf {
 struct Search {
     context: Arc<RunContext>,
     scan: ScanSummary,
-    /// Looks at pages that were not opened yet; at the end there are none.
+    /// True if pages that were not opened yet are examined; at the end there are none.
     compares: bool,
 }
 
@@ -306,7 +306,8 @@ impl Search {
         Ok(check_amount(&self.context.spec.update, gone, existed)?)
     }
 
-    /// The first page, if the data set is a directory; the guards that need no look at the target.
+    /// Checks the guards that need no look at the target. Returns the first page, if the data set
+    /// is a directory.
     fn check_scan(&self) -> Result<Option<TaskPage>, Problem> {
         let mut first = None;
         let directory = || {

@@ -54,8 +54,8 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// Checks the guards that concern the scan only, without the target. `directory` says whether the
-/// root of the scan is a directory; otherwise nothing could be deleted.
+/// Checks the guards that concern the scan only, without the target. `directory` is true if the
+/// root of the scan is a directory; otherwise there is nothing to delete.
 ///
 /// # Errors
 /// [`Refusal`]; errors of `directory`.
@@ -86,7 +86,7 @@ pub(crate) fn check_scan(
 /// target.
 ///
 /// # Errors
-/// They are too many.
+/// There are too many entries to delete.
 pub(crate) fn check_amount(
     update: &UpdateOptions,
     found: u64,
@@ -103,8 +103,8 @@ pub(crate) fn check_amount(
 mod tests {
     use super::*;
 
-    /// Promise (e): what a source does not show for certain deletes nothing, and the guard that
-    /// refuses says so.
+    /// Promise (e): an uncertain list of the source causes no deletion, and the guard that refuses
+    /// gives the reason.
     #[test]
     fn e_a_guard_says_why_nothing_is_deleted() {
         let scan = ScanSummary { pages: 1, entries: 2, ..ScanSummary::default() };
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(check_scan(&scan, || Ok(false)), Ok(false), "a single file deletes nothing");
     }
 
-    /// Promise (e): more than half of a target goes only if the user has said how much may go.
+    /// Promise (e): more than half of a target is deleted only if the user has set the limit.
     #[test]
     fn e_most_of_a_target_stays_unless_a_user_allows_it() {
         let most = |max_delete| UpdateOptions { max_delete, ..UpdateOptions::default() };

@@ -45,10 +45,10 @@ pub(crate) fn finish(
         Proved::Stopped => return Ok(Finished::Stopped),
     };
     context.check_fence()?;
-    // Before anything goes at the source, which is looked for as it was made here (C6).
+    // Before any removal at the source, each item is looked for as it was made here (C6).
     late_writes::mend(context, &mut state.tasks)?;
     context.check_fence()?;
-    // Where a guard has refused to delete, nothing goes at the source either.
+    // If a guard has refused to delete, no item is removed at the source either.
     let removes = context.options.remove_source && deleting.refused().is_none();
     if removes && !remove_source(context, state)? {
         return Ok(Finished::Stopped);

@@ -102,8 +102,8 @@ fn names_of(shared: &RunShared, files: &BTreeSet<(u32, u32)>) -> Vec<String> {
     named.collect()
 }
 
-/// Lets the peer that may have written late check files of a page, if it was heard of and
-/// answers; otherwise any peer.
+/// Lets the peer that may have written late check files of a page, if it is known and answers;
+/// otherwise any peer.
 fn mend_page(
     context: &RunContext,
     tasks: &mut TaskSet,

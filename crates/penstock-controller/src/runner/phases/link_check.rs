@@ -30,8 +30,8 @@ pub(crate) fn find_failed_links(context: &RunContext, state: &mut RunState) -> R
 }
 
 /// Reads the logs of the pages in which anything has failed: their failures are committed, and no
-/// file is waited for any more. Where there are `amended` entries, the logs of all pages: a first
-/// name that has come in a newer version may be another file by now.
+/// file is still waited for. Where there are `amended` entries, the logs of all pages: a first name
+/// that has come in a newer version may be another file by now.
 ///
 /// # Errors
 /// The journal store cannot be read.

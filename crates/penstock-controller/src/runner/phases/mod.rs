@@ -6,12 +6,12 @@
 //! | [`moving`] | opens pages, so that peers fetch their pieces |
 //! | [`content_compare`] | compares pages with the target before they are opened |
 //! | [`changed_entries`] | asks the source about entries that have changed |
-//! | [`deletion`], [`deletion_guards`] | delete at the target what is not at the source |
+//! | [`deletion`], [`deletion_guards`] | delete items at the target that the source does not have |
 //! | [`link_check`] | finds files whose further names must not be made |
 //! | [`finishing`] | the steps below, when all is durable |
 //! | [`readback`] | reads all files again |
-//! | [`late_writes`] | repairs what abandoned peers may have written |
-//! | [`source_removal`] | removes at the source what was moved |
+//! | [`late_writes`] | repairs files to which abandoned peers may have written |
+//! | [`source_removal`] | removes moved items at the source |
 //! | [`outcome`], [`checksum_list`] | write the lists of failures and of digests |
 //! | [`receipt_facts`] | stores the facts for a receipt |
 

@@ -65,7 +65,7 @@ impl Moving {
     /// scan has become known.
     ///
     /// # Errors
-    /// The source does not give a page, or gives a wrong one; the journal store fails.
+    /// The source does not return a page, or returns a wrong one; the journal store fails.
     pub(crate) fn open_pages(
         &mut self,
         context: &RunContext,
@@ -215,7 +215,8 @@ fn open_kept(shared: &RunShared, head: &PageHead) -> Result<Option<Page>, Proble
     Ok(Some(page))
 }
 
-/// Tells the machine what failed in an earlier run: links and directories are not counted again.
+/// Passes the failures of an earlier run to the machine: links and directories are not counted
+/// again.
 fn tell_known_failures<'a>(
     shared: &RunShared,
     complete: impl Iterator<Item = &'a PageHead>,
@@ -233,8 +234,8 @@ fn tell_known_failures<'a>(
     Ok(())
 }
 
-/// Returns the bytes of the large files of a page that failed, and of what was refused. Reads the
-/// page only if there may be any.
+/// Returns the bytes of the failed large files of a page, and of refused entries. Reads the page
+/// only if there may be any.
 fn failed_bytes(
     shared: &RunShared,
     (number, log): (u32, &[JournalRecord]),

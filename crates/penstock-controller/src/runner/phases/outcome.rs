@@ -43,7 +43,7 @@ impl Tally {
         }
     }
 
-    /// The problem that the transfer ends with; `None` if every planned item is verified.
+    /// Returns the problem that the transfer ends with; `None` if every planned item is verified.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let all = self.integrity + self.source + self.other;
         if all == 0 {
@@ -97,7 +97,7 @@ pub(crate) fn write_lists(
         if let Some(undeleted) = undeleted {
             let stay = append_lines(out, &failures_path, &undeleted)?;
             tally.other += stay;
-            // They are no items of the data set.
+            // These entries are no items of the data set.
             tally.items += stay;
         }
         each_failure(&directory, &head.pages, |item| {

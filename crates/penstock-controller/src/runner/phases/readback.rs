@@ -63,7 +63,7 @@ pub(crate) struct ProofTotals {
     pub(crate) bytes_direct: u64,
 }
 
-/// Reads everything back, as far as the options ask for it. Blocks for as long as a peer reads.
+/// Reads all files back, as far as the options ask for it. Blocks for as long as a peer reads.
 ///
 /// # Errors
 /// No peer can read; the ledger cannot be read or committed.

@@ -115,7 +115,7 @@ fn add_digests(
     Ok(())
 }
 
-/// Lines and BLAKE3 of a list.
+/// Returns the number of lines and the BLAKE3 of a list.
 fn digest_of_list(path: &Path) -> std::io::Result<(u64, String)> {
     let mut list = std::fs::File::open(path)?;
     let (mut hasher, mut lines) = (blake3::Hasher::new(), 0);

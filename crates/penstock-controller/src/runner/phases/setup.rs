@@ -1,4 +1,4 @@
-//! The setup of a round: what the ledger and the store say, and the start of tasks and threads.
+//! The setup of a round: reads the ledger, checks the store, and starts tasks and threads.
 
 use std::fs;
 use std::sync::Arc;
@@ -159,7 +159,7 @@ fn first_prepared(
     spec: &TaskSpec,
 ) -> Result<(Member, TaskStart), Problem> {
     let mut said = None;
-    // Nobody writes yet, so nobody needs a grant.
+    // No peer writes yet, so no peer needs a grant.
     let specs = TaskSpecs::new(spec.clone(), head.epochs.clone(), None);
     for member in in_order(&*input.peers) {
         match member.peer.prepare(&specs.of(&member)) {
@@ -194,7 +194,7 @@ fn is_older(
     Ok(false)
 }
 
-/// The machine of a run, with the pages that are complete.
+/// Returns the machine of a run, with the pages that are complete.
 pub(crate) fn machine_of(
     options: &TransferOptions,
     head: &LedgerHead,

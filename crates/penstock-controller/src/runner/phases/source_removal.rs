@@ -228,7 +228,7 @@ fn kept_path(directory: &Path, page: u32) -> PathBuf {
 
 /// Returns whether a transfer has begun to remove at its source the entries that it has moved. The
 /// list that it worked on is then the only one with all of them. A journal that cannot be read
-/// counts as one that says so: a list that is kept loses nothing.
+/// counts as one with that record: a kept list does no harm.
 pub fn removal_has_begun(journal: &Path) -> bool {
     names::all(&journal.join(REMOVED)).map_or(true, |found| !found.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Follows a plan. Nothing is done before the whole plan was found to match, and only items of the
-//! plan are done.
+//! Follows a plan. No work begins before the whole plan was found to match, and only items of the
+//! plan are transferred.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};

@@ -2,8 +2,8 @@
 //! the offset of its line, and whether it was met.
 //!
 //! Items are put into [`PARTS`] files by the first byte of their hash. Each file is sorted in
-//! memory, and all are joined. A bounded table says where the hashes that begin with the same two
-//! bytes lie: a search reads a few records of 32 bytes for any number of items.
+//! memory, and all are joined. A bounded table has the places of the hashes that begin with the
+//! same two bytes: a search reads a few records of 32 bytes for any number of items.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read as _, Write as _};
@@ -20,7 +20,7 @@ use crate::runner::journal::names::{beside, own};
 const PARTS: usize = 256;
 /// Bytes of a record: hash, offset, whether it was met.
 const RECORD: usize = 32;
-/// Offset in a record of the flag that says whether it was met.
+/// Offset in a record of the flag that is set once the item was met.
 const MET: usize = 24;
 /// Bytes of a line that are read first: most lines are not longer.
 const LINE_BYTES: usize = 512;
@@ -108,7 +108,7 @@ impl Index {
         Ok((Self { plan, path, records, table }, head))
     }
 
-    /// The item of a path, and its record; `None` if the plan has none.
+    /// Returns the item of a path, and its record; `None` if the plan has none.
     ///
     /// # Errors
     /// Plan or index cannot be read.
@@ -263,8 +263,8 @@ mod tests {
         writer.end(PlanEnd::default()).unwrap().digest
     }
 
-    /// Promise (g): any item of a plan is found by its path without the plan in memory, what the
-    /// plan does not name is not found, and what was not met is told.
+    /// Promise (g): any item of a plan is found by its path without the plan in memory. An item
+    /// that the plan does not name is not found, and unused items are reported.
     #[test]
     fn items_are_found_by_their_paths() {
         let work = tempfile::tempdir().unwrap();

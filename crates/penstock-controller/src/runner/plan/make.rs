@@ -20,7 +20,7 @@ const UNLISTED_NAMED: usize = 100;
 
 /// Writes the actions that a transfer would take to `plan.jsonl` in its journal directory. Blocks
 /// for as long as both sides take to be walked. A plan by which some items would fail, or by which
-/// nothing may be deleted, is a valid plan, and its end says so.
+/// nothing may be deleted, is a valid plan, and its end records that.
 pub(crate) fn make(mut input: RunInput) -> RunOutcome {
     match try_make(&mut input) {
         Ok(true) => RunOutcome::Done,
@@ -128,7 +128,7 @@ fn forecast(bytes: u64, limit: Option<u64>, measured: Option<f64>) -> Option<For
 mod tests {
     use super::*;
 
-    /// Promise: a forecast says what it goes by, and none is made up.
+    /// Promise: a forecast names its basis, and none is invented.
     #[test]
     fn a_forecast_goes_by_what_is_known() {
         assert_eq!(forecast(1000, None, None), None);

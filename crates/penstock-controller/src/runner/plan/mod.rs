@@ -1,7 +1,7 @@
-//! Plans: making one, and following one.
+//! Plans: their making, and their execution.
 //!
-//! Both inspect source and target in the same way. Pages are pulled as for a run, and a peer says
-//! of each entry what a run would do with it ([`penstock_api::task::TargetPeer::look`]). Entries
+//! Both inspect source and target in the same way. Pages are pulled as for a run, and a peer
+//! predicts the action of a run for each entry ([`penstock_api::task::TargetPeer::look`]). Entries
 //! that exist only at the target are found as before a deletion. Making a plan writes the results
 //! down. Following compares them with the plan: all of it before any work, and page by page again
 //! during the work. Neither holds more than a page in memory.

@@ -33,8 +33,8 @@ impl ExcludedPeers {
 mod tests {
     use super::*;
 
-    /// Promise: an operator hears of an excluded peer once for each reason, and again if it was
-    /// back in between.
+    /// Promise: an excluded peer causes one event for each reason, and another if it was back in
+    /// between.
     #[test]
     fn a_reason_is_one_event() {
         let mut peers = ExcludedPeers::default();

@@ -38,7 +38,7 @@ impl FiguresSum {
         add_counters(&mut self.sum, peer, figures);
     }
 
-    /// Adds a task that was told to stop.
+    /// Adds a task that is stopping.
     pub(super) fn add_leaving(&mut self, peer: &str, why: &str, figures: TaskFigures) {
         self.lines.push(line(peer, format!("leaving: {why}"), &figures));
         add_counters(&mut self.sum, peer, figures);
@@ -204,8 +204,8 @@ mod tests {
         assert_eq!((idle.limit.as_str(), idle.waiting.as_str()), ("", ""));
     }
 
-    /// Promise: where nothing but the grant of an earlier peer holds work back, the run says so and
-    /// for how long (B3).
+    /// Promise: if only the grant of an earlier peer holds work back, the run reports that, with
+    /// the time (B3).
     #[test]
     fn b3_a_wait_for_an_earlier_writer_is_shown() {
         let held = || Some(Duration::from_secs(40));

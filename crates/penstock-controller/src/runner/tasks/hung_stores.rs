@@ -1,7 +1,7 @@
 //! Peers of a run whose stores hang (E2), in words and decisions for the run.
 //!
-//! `penstock_engine::writers` says which calls hang. A peer that is taken out for that has no more
-//! work, as a lost one: another peer checks its files, and the others get its work (A9). The one
+//! `penstock_engine::writers` decides which calls hang. A peer with such a call is removed from the
+//! run as a lost one is: another peer checks its files, and the others get its work (A9). The only
 //! peer of a site stays, and the transfer waits.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct HungStores {
 pub(super) struct HungFound {
     /// An event for users, once for each time that the store hangs.
     pub(super) event: Option<Problem>,
-    /// The peers to take out.
+    /// The peers to remove.
     pub(super) out: Vec<(PeerNumber, Problem)>,
 }
 
@@ -68,7 +68,7 @@ mod tests {
         StoreCall { peer: PeerNumber(peer), lasts, is_draining: false }
     }
 
-    /// Promise: a user learns once that a store hangs and what follows; a peer goes only where
+    /// Promise: a hung store is reported once, with its consequence; a peer is removed only if
     /// another one works (E2).
     #[test]
     fn e2_a_hanging_store_is_one_event_and_costs_its_peer_where_others_work() {

@@ -7,9 +7,9 @@
 //!                      │              take_ended, settle                 │ lost, restarted, hung
 //!                      └─────────────────────────── Stopping ◀───────────┘
 //! ```
-//! Each step tells the owners of the facts about peers in one order: the registry, which asserts
+//! Each step informs the owners of the facts about peers in one order: the registry, which asserts
 //! that the step is legal; the record for later runs, before the peer gets work; the machine of the
-//! transfer; and then those who watch.
+//! transfer; and then the observers.
 
 use std::sync::Arc;
 use std::time::{self, Duration};
@@ -79,7 +79,7 @@ impl TaskSet {
         self.failures.take_reason(self.registry.failures(), is_present)
     }
 
-    /// Takes out peers that hang, while others do not. Reports peers that cannot be taken out.
+    /// Takes out peers that hang, while others do not. Reports peers that cannot be removed.
     fn end_hung(&mut self) {
         let calls = self.tasks.working().map(|it| {
             let (peer, lasts) = (it.number(), it.task.hangs_for());
@@ -176,7 +176,7 @@ impl TaskSet {
         }
         let draining = self.registry.poll_draining(&present, stays);
         draining.into_iter().for_each(|number| self.drain(number));
-        // The limits may have no room for some peers any more.
+        // The limits may no longer have room for some peers.
         let surplus = self.registry.poll_surplus(self.shares.peers_max());
         surplus.into_iter().for_each(|number| self.drain(number));
     }
@@ -405,7 +405,7 @@ impl TaskSet {
         for (it, hung) in self.tasks.working().zip(hung) {
             // A run that cannot commit its end stops its tasks again.
             if matches!(self.registry.state(it.member.writer), PeerState::Working { .. }) {
-                // The last report of the task says how it ends.
+                // The last report of the task has the way of its end.
                 self.registry.handle_run_over(it.number(), !hung && !it.hangs());
             }
         }

@@ -1,7 +1,7 @@
 //! The decisions of a run's peers, as their figures show them, for the flight recorder.
 //!
-//! Figures come some times a second. What has not changed since is no decision, but for the part
-//! that limits the rate: its repetitions are counted.
+//! Figures arrive several times a second. An unchanged figure is no decision. The part that limits
+//! the rate is an exception: its repetitions are counted.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,7 @@ struct Seen {
 }
 
 impl PeerDecisions {
-    /// Records what has changed in the figures of a peer, and the work that it got since the last
-    /// call.
+    /// Records changes in the figures of a peer, and the work that it got since the last call.
     pub(super) fn handle_figures(
         &mut self,
         (number, peer): (PeerNumber, &str),
@@ -58,7 +57,7 @@ impl PeerDecisions {
         }
     }
 
-    /// Forgets a peer that takes no part any more.
+    /// Forgets a peer that has left the run.
     pub(super) fn handle_left(&mut self, number: PeerNumber) {
         self.seen.remove(&number);
     }
@@ -87,8 +86,8 @@ mod tests {
         TaskDecision { serial, kind: TaskDecisionKind::Lanes, text: text.to_owned() }
     }
 
-    /// Promise: each decision of a task is recorded once, however often its figures repeat it; a
-    /// task that begins anew begins anew.
+    /// Promise: each decision of a task is recorded once, however often its figures repeat it. The
+    /// decisions of a restarted task are recorded from the beginning.
     #[test]
     fn a_decision_is_recorded_once() {
         let (mut decisions, flight) = (PeerDecisions::default(), FlightRecorder::default());
@@ -112,7 +111,7 @@ mod tests {
         assert!(texts().contains(&"of another task".to_owned()));
     }
 
-    /// Promise: a share says what is limited, and nothing else.
+    /// Promise: the text of a share names its limits, and no others.
     #[test]
     fn a_share_names_its_limits() {
         assert_eq!(share_text(&Share::default()), "its share has no limit");

@@ -12,11 +12,12 @@ use super::excluded_peers::ExcludedPeers;
 use crate::flight::FlightRecorder;
 use crate::runner::control::RunControl;
 
-/// The events of a run about its peers: decides what is news, and what is known or expected.
+/// The events of a run about its peers: decides which events are new, and which are known or
+/// expected.
 pub(super) struct PeerEvents {
     /// Reports to the operators of the site.
     peers: Arc<dyn Peers>,
-    /// Reports to those who watch the transfer.
+    /// Reports to the observers of the transfer.
     control: Arc<RunControl>,
     transfer: TransferId,
     excluded: ExcludedPeers,
@@ -36,7 +37,7 @@ impl PeerEvents {
         self.control.flight()
     }
 
-    /// Records that a peer does not take part, or not any more.
+    /// Records that a peer does not take part, or has left.
     pub(super) fn record_out(&self, member: &Member, problem: &Problem) {
         let text = problem.to_string();
         self.flight().add_problem(FlightKind::PeerOut, &member.name, problem, &text);
@@ -101,7 +102,7 @@ impl PeerEvents {
         &self.excluded
     }
 
-    /// Reports an event of the run to those who watch it.
+    /// Reports an event of the run to its observers.
     pub(super) fn note(&self, event: Problem) {
         self.control.note(event);
     }
@@ -121,8 +122,8 @@ mod tests {
     use super::super::tests::{ToldSite, member};
     use super::*;
 
-    /// Promise: an operator hears once why a peer cannot begin, not at each try; another reason is
-    /// another event.
+    /// Promise: the reason why a peer cannot start causes one event, not one for each attempt;
+    /// another reason is another event.
     #[test]
     fn a_peer_that_cannot_begin_is_one_event_for_each_reason() {
         let site = Arc::new(ToldSite::default());

@@ -1,7 +1,7 @@
 //! Failures of the peers of a run, and the reason with which it ends if no peer is left.
 //!
-//! A full target is a property of the store, not of the peer: usually the other peers find the
-//! same, one after the other. A peer that found the target full is not retried until the others
+//! A full target is a property of the store, not of the peer: usually the other peers fail in the
+//! same way, one after the other. A peer that found the target full is not retried until the others
 //! have found it full too, or have shown that there is room. If no peer remains, the transfer waits
 //! for room, whatever errors other peers have met since.
 
@@ -74,9 +74,9 @@ impl PeerFailures {
         self.last = Some(problem);
     }
 
-    /// Returns the reason why the run cannot continue, now that no peer takes part: of the
-    /// `failures` of peers that have not joined since, of which `is_present` says who is there now.
-    /// A temporary error of a present peer is preferred to an error of another peer that ends the
+    /// Returns the reason why the run cannot continue, now that no peer takes part. `failures` are
+    /// those of peers that have not joined since; `is_present` tells whether a peer is there now. A
+    /// temporary error of a present peer is preferred to an error of another peer that ends the
     /// transfer.
     pub(super) fn take_reason<'a>(
         &mut self,
@@ -120,8 +120,8 @@ mod tests {
         failures.take_reason(met, |writer| writer == WriterId(here))
     }
 
-    /// Promise: a transfer whose target is full waits for room, whatever other peers have met since
-    /// (E3); the reason names the peer once.
+    /// Promise: a transfer whose target is full waits for room, whatever errors other peers have
+    /// had since (E3); the reason names the peer once.
     #[test]
     fn e3_a_full_target_is_the_reason_before_all_others() {
         let full = problem(ProblemCode::TargetFull, Exit::Temporary);

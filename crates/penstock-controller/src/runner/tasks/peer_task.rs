@@ -1,4 +1,4 @@
-//! The task at one peer: asked for, at work, told to stop.
+//! The task at one peer: starting, at work, stopping.
 //!
 //! Calls that may block have a thread of their own, as the peer may be another host: one that asks
 //! the peer to start the task, and one that stops it.
@@ -39,7 +39,7 @@ pub(super) struct PeerTask {
     pub(super) task: Arc<dyn Task>,
 }
 
-/// A task that was told to stop.
+/// A task that is stopping.
 pub(super) struct StoppingTask {
     pub(super) stopped: PeerTask,
     /// The reason, for users.
@@ -108,7 +108,7 @@ impl PeerTask {
         self.session.number
     }
 
-    /// Returns whether the last report of the task says that it has left a thread in a system call.
+    /// Returns whether the task has left a thread in a system call, by its last report.
     pub(super) fn hangs(&self) -> bool {
         self.session.take_broken().is_some_and(|said| said.code == ProblemCode::TaskHangs)
     }

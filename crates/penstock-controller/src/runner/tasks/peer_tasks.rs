@@ -1,6 +1,6 @@
 //! All tasks of a run, and orders to those that work.
 //!
-//! A peer has one task at a time, in one of three places: asked for, at work, or told to stop. They
+//! A peer has one task at a time, in one of three places: starting, at work, or stopping. They
 //! follow the state of the peer in `penstock_engine::writers`, and [`PeerTasks::check`] asserts
 //! that. At the end of the run the tasks stay in their place as they ended, for figures.
 
@@ -55,7 +55,7 @@ impl PeerTasks {
         self.working.get(&number)
     }
 
-    /// Returns the tasks that were told to stop.
+    /// Returns the stopping tasks.
     pub(super) fn stopping(&self) -> impl Iterator<Item = &StoppingTask> {
         self.stopping.values()
     }
@@ -65,7 +65,7 @@ impl PeerTasks {
         self.starting.values().map(|task| &task.member)
     }
 
-    /// Returns whether a writer has a task, in whatever place.
+    /// Returns whether a writer has a task, in any state.
     pub(super) fn has_task(&self, writer: WriterId) -> bool {
         self.all().any(|(_, member)| member.writer == writer)
     }
@@ -92,13 +92,13 @@ impl PeerTasks {
         take(&mut self.starting, |_| true)
     }
 
-    /// Takes out the tasks that were told to stop and have ended.
+    /// Takes out the stopping tasks that have ended.
     pub(super) fn take_ended(&mut self) -> Vec<PeerTask> {
         let ended = take(&mut self.stopping, StoppingTask::has_ended);
         ended.into_iter().map(StoppingTask::into_ended).collect()
     }
 
-    /// Takes out all tasks that were told to stop. Blocks until they have ended.
+    /// Takes out all stopping tasks. Blocks until they have ended.
     pub(super) fn wait_for_stopping(&mut self) -> Vec<PeerTask> {
         let stopping = take(&mut self.stopping, |_| true);
         stopping.into_iter().map(StoppingTask::into_ended).collect()
@@ -173,7 +173,7 @@ impl PeerTasks {
         }
     }
 
-    /// Gives a peer its share of the limits; none that does not work.
+    /// Sets the share of a peer in the limits. A peer that does not work gets none.
     pub(super) fn set_share(&self, number: PeerNumber, share: &Share) {
         if let Some(it) = self.working_of(number) {
             it.task.set_share(share);

@@ -75,7 +75,7 @@ impl RunBottleneck {
     }
 }
 
-/// Returns the bottleneck of a run that reads again what it has written.
+/// Returns the bottleneck of a run that reads its written files again.
 pub(crate) fn readback() -> Bottleneck {
     Bottleneck::known(BottleneckCode::Readback, Some(Side::Target))
 }
@@ -154,8 +154,8 @@ mod tests {
         assert!(found.text.ends_with("; most of all at peer h2"), "{}", found.text);
     }
 
-    /// Promise: what is measured goes before the words of peers; these are shown where nothing is
-    /// measured, and where they tell of an earlier writer.
+    /// Promise: measurements rank above the words of peers. The words are shown if nothing was
+    /// measured, and if they concern an earlier writer.
     #[test]
     fn measurements_go_before_words() {
         let at = |seconds: u64| Instant(seconds * 1_000_000_000);

@@ -146,7 +146,7 @@ impl Shares {
             self.serial += 1;
             share.serial = self.serial;
             *told = share;
-            // One that has joined waits for all parts of its first share.
+            // A peer that has joined waits for all parts of its first share.
             let whole = share.rate_bits_per_s.is_some() == self.rate.is_some()
                 && share.metadata_ops_per_s.is_some() == self.names.is_some();
             if whole {
@@ -167,8 +167,8 @@ fn clamped(most: u64) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// The part of `whole` that the peer at place `at` of `count` gets: at least one, if there is a
-/// whole.
+/// Returns the part of `whole` that the peer at place `at` of `count` gets: at least one, if there
+/// is a whole.
 fn part_of(whole: u32, at: u32, count: u32) -> u32 {
     let count = count.max(1);
     (whole / count + u32::from(at < whole % count)).max(whole.min(1))
@@ -189,8 +189,8 @@ mod tests {
         shares.handle_figures(peer, &figures, now);
     }
 
-    /// Issue 5: the limits are those of the transfer, whoever comes and goes: what all hold to is
-    /// never more, and all of it when they have heard.
+    /// Issue 5: the limits are those of the transfer, whichever peers join and leave. The sum of
+    /// the shares in force never exceeds a limit, and reaches it once all peers have their shares.
     #[test]
     fn limits_are_of_the_transfer() {
         let whole = Share {
@@ -228,8 +228,8 @@ mod tests {
         assert!(told.iter().all(|(_, share)| share.rate_bits_per_s == Some(400_000)), "{told:?}");
     }
 
-    /// Promise: a limit that is lifted holds nobody, not even a peer that was on its way in, or has
-    /// joined and had no share yet: they began with as good as nothing.
+    /// Promise: a lifted limit binds no peer. That includes a joining peer, and one that has joined
+    /// without a share yet: both began with a tiny share.
     #[test]
     fn a_lifted_limit_holds_nobody_who_was_on_the_way() {
         let whole = Share { rate_bits_per_s: Some(96_000_000), ..Share::default() };
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(shares.poll(Instant(0)), [], "once");
     }
 
-    /// Promise: a limit that is set holds a peer that was on its way in without one: what the
-    /// others have of it until they have heard is not there twice.
+    /// Promise: a new limit binds a peer that was joining without one. The shares that other peers
+    /// use until they learn of theirs are not counted twice.
     #[test]
     fn a_limit_that_is_set_holds_who_was_on_the_way() {
         let mut shares = shares(Share::default());
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(told[&PeerNumber(1)].rate_bits_per_s, Some(OPENING), "{told:?}");
     }
 
-    /// Of few lanes each peer has one at least, and there are no more peers than lanes.
+    /// Promise: of few lanes each peer has one at least, and there are no more peers than lanes.
     #[test]
     fn there_are_no_more_peers_than_lanes() {
         let shares = shares(Share { lanes_max: 2, ..Share::default() });

@@ -14,10 +14,10 @@ use penstock_proto::network::DataAddress;
 
 use crate::runner::input::FindSource;
 
-/// Interval at which the source is asked: one small request to a site, whatever moves.
+/// Interval at which the source is asked: one small request to a site, for any transfer.
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Asks the source now and then; never more than one question at a time.
+/// Asks the source at intervals; never more than one question at a time.
 pub(super) struct SourceWatch {
     find: Option<FindSource>,
     asked_at: Instant,
@@ -25,7 +25,7 @@ pub(super) struct SourceWatch {
 }
 
 impl SourceWatch {
-    /// Without `find` the source stays as it was.
+    /// Returns a watch of the source's addresses. Without `find` the source stays as it was.
     pub(super) fn new(find: Option<FindSource>) -> Self {
         Self { find, asked_at: Instant::now(), asking: None }
     }

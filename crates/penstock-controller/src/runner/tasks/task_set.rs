@@ -1,4 +1,4 @@
-//! The tasks of a run as the run sees them: what it asks of its peers, and tells them.
+//! The tasks of a run as the run sees them: its requests to its peers, and its messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -72,13 +72,13 @@ impl TaskParts {
     }
 }
 
-/// All tasks of a run. Each fact about peers has one owner here; the set passes what happens from
-/// one to the others.
+/// All tasks of a run. Each fact about peers has one owner here; the set passes events from one to
+/// the others.
 pub(crate) struct TaskSet {
     pub(super) peers: Arc<dyn Peers>,
     pub(super) shared: Arc<RunShared>,
     pub(super) heads: Arc<dyn HeadStore>,
-    /// The states of the peers, and what each may still write.
+    /// The states of the peers, and their possible late writes.
     pub(super) registry: WriterRegistry<PeerFailure>,
     /// Their threads and tasks.
     pub(super) tasks: PeerTasks,
@@ -248,7 +248,7 @@ impl TaskSet {
         self.log.keep_left(left)
     }
 
-    /// Records the writers that hold no grant any more, with the files that these may write late.
+    /// Records the writers that no longer hold a grant, with the files that these may write late.
     ///
     /// # Errors
     /// The journal store cannot be written, or this controller is deposed.
@@ -380,7 +380,7 @@ impl TaskSet {
     }
 }
 
-/// Has the machine wait for what writers of an earlier run may still do, or have done.
+/// Has the machine wait for possible writes, past and future, of an earlier run's writers.
 fn wait_for_earlier(shared: &RunShared, followed: Followed, now: Instant, grant: time::Duration) {
     let mut machine = shared.machine();
     // The last controller may have handed them extents that they still write (B3).

@@ -46,7 +46,7 @@ impl TaskSpecs {
         }
     }
 
-    /// Returns the task for every peer, without what is a peer's own.
+    /// Returns the part of the task that is the same for every peer.
     pub(super) fn common(&self) -> &TaskSpec {
         &self.common
     }
@@ -99,7 +99,8 @@ impl TaskSpecs {
 /// Checks that the store which a peer has found is the one of the run.
 ///
 /// # Errors
-/// It is older than the ledger, or another file system is mounted in it there. Both may pass.
+/// The store is older than the ledger, or another file system is mounted in it there. Both may
+/// pass.
 pub(super) fn check_store(spec: &TaskSpec, start: &TaskStart) -> Result<(), Problem> {
     let offline = |title: &str| Err(Problem::new(ProblemCode::StoreOffline, title));
     if start.marker < spec.epoch && !spec.doubt {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     /// Promise: no epoch is used twice, neither one that the ledger has nor one that only the store
-    /// has; a store without markers says nothing (A5).
+    /// has; a store without markers proves nothing (A5).
     #[test]
     fn a5_a_peer_counts_on_from_the_later_of_ledger_and_store() {
         let specs = TaskSpecs::new(common(), BTreeMap::from([(WriterId(8), 3)]), Some(GRANT));
@@ -159,8 +160,8 @@ mod tests {
         assert_eq!([at(9, 2), at(9, NO_MARKER)], [2, 0]);
     }
 
-    /// Promise: a peer that sees another state of the store than the run takes no part; where the
-    /// store itself went back, all of it is in doubt and looked at again (A5).
+    /// Promise: a peer that sees another state of the store than the run takes no part. If the
+    /// store itself went back, all of it is in doubt and is checked again (A5).
     #[test]
     fn a5_a_peer_with_another_store_takes_no_part() {
         let spec = TaskSpec { epoch: 3, ..common() };

@@ -1,4 +1,4 @@
-//! Peers for the tests of the types of this folder: they hear what operators are told.
+//! Peers for the tests of the types of this folder: they receive the events for operators.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

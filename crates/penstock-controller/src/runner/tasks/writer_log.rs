@@ -1,8 +1,8 @@
 //! The record of a run's writers for later runs and controllers (B1, B3).
 //!
-//! `penstock_engine::writers` says which writers hold no grant. The record says so too, but never
-//! too early: it leaves a writer out before that gets work, and names it again only together with
-//! the files that it may write late.
+//! `penstock_engine::writers` decides which writers hold no grant. The record has them too, but
+//! never too early: it leaves a writer out before that gets work, and names it again only together
+//! with the files that it may write late.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,9 +20,9 @@ use crate::runner::journal::WriterRecord;
 #[derive(Debug)]
 pub(super) struct WriterLog {
     record: WriterRecord,
-    /// The right of this controller to say who is settled.
+    /// The right of this controller to settle writers.
     fence: Fence,
-    /// False where one peer is the whole site: nobody waits for its writers.
+    /// False where one peer is the whole site: no run waits for its writers.
     has_standing: bool,
 }
 
@@ -36,8 +36,8 @@ impl WriterLog {
         Ok(Self { record, fence, has_standing: has_grants })
     }
 
-    /// Determines what the writers that the ledger knows may still do, or have done, for an earlier
-    /// run, and records that this controller leads now. Without grants nobody is waited for.
+    /// Determines the possible writes, past and future, of the ledger's writers for an earlier run,
+    /// and records that this controller leads now. Without grants the run waits for no writer.
     ///
     /// # Errors
     /// The journal store cannot be written, or this controller is deposed.
@@ -77,7 +77,7 @@ impl WriterLog {
         self.record.add(line_of(standing))
     }
 
-    /// Records the writers that hold no grant any more, if there are new ones, with all files that
+    /// Records the writers that no longer hold a grant, if there are new ones, with all files that
     /// may be written late. Later runs do not wait for such writers, and nothing else would record
     /// these files.
     ///
@@ -148,8 +148,8 @@ mod tests {
         log.follow(&BTreeSet::from([A, B]), &[]).unwrap().1.awaited
     }
 
-    /// Promise: a later run waits for each writer that has got work, and no longer than until it
-    /// holds no grant; it knows the files that such a writer may write late (B1, B3).
+    /// Promise: a later run waits for each writer that has received work, and no longer than that
+    /// writer holds a grant. The run knows the files that such a writer may write late (B1, B3).
     #[test]
     fn b3_a_writer_is_waited_for_from_its_first_work_until_it_is_settled() {
         let journal = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(awaited(journal.path(), 4), BTreeSet::from([A, B]));
     }
 
-    /// Promise: a site of one peer waits for nobody, and writes no standing.
+    /// Promise: a site of one peer waits for no writer, and writes no standing.
     #[test]
     fn one_peer_has_no_standing() {
         let journal = tempfile::tempdir().unwrap();

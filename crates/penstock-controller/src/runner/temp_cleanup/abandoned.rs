@@ -65,7 +65,7 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// A page as it is kept; `None` if it was never whole: nothing of such a one was begun.
+/// Returns a page as it is kept; `None` if it was never whole: no file of such a page was begun.
 fn page(path: &Path) -> io::Result<Option<TaskPage>> {
     let encoded = match fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -75,7 +75,7 @@ fn page(path: &Path) -> io::Result<Option<TaskPage>> {
     Ok(page.map(|page| TaskPage { page, digest: page_digest(&encoded), left: Arc::default() }))
 }
 
-/// The last attempt at any file of which the logs know; `runner::journal` has their layout.
+/// Returns the last attempt at any file of which the logs know; `runner::journal` has their layout.
 fn generation_max(logs: &Path) -> io::Result<u32> {
     let mut most = 0;
     for path in files(logs)? {

@@ -14,7 +14,7 @@ use crate::runner::earlier;
 use crate::runner::input::RunOutcome;
 use crate::runner::tasks::TaskSet;
 
-/// Removes files that peers which take part no more may have left, and the markers of all.
+/// Removes files that peers which have left the run may have left behind, and the markers of all.
 /// Failures are logged. The data set has `total` pages.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub(crate) fn clean_left_overs(
 /// # Errors
 /// The ledger cannot be read.
 pub(crate) fn clean_all(context: &RunContext, tasks: &TaskSet) -> Result<bool, Problem> {
-    // All pages that were opened, by whatever run, may have temporary files.
+    // All pages that any run has opened may have temporary files.
     let pages = context.shared.journal().pages_in_work(&[])?;
     let generation_max = generation_in(context, pages.clone())?;
     let (earlier, most) = earlier::left_pages(&context.journal);
@@ -62,15 +62,14 @@ pub(crate) fn clean_all(context: &RunContext, tasks: &TaskSet) -> Result<bool, P
     Ok(all)
 }
 
-/// Removes what a run that ends without success has left and no later run needs. Otherwise each
-/// transfer that a hostile source lets fail would leave a sync marker in the store, for as long as
-/// nobody cancels it.
+/// Removes files that an unsuccessful run has left and no later run needs. Otherwise each transfer
+/// that a hostile source lets fail would leave a sync marker in the store, until a user cancels it.
 ///
 /// A marker shows that nothing is missing since the last sync that the ledger knows. Before the
 /// first one it shows nothing. If no page was opened either, no file was begun, and the markers go.
-/// If the run does not continue by itself, what was begun and never synced goes with them. After
-/// the first sync all of it stays for a retry, and goes when the transfer is done, cancelled, or
-/// removed by `penstock transfer orphans --remove`. Failures are logged.
+/// If the run does not continue by itself, files that were begun and never synced are removed with
+/// them. After the first sync all of it stays for a retry, and is removed when the transfer is
+/// done, cancelled, or removed by `penstock transfer orphans --remove`. Failures are logged.
 pub(crate) fn clean_unused(context: &RunContext, tasks: &TaskSet, outcome: &RunOutcome) {
     let is_over = match outcome {
         RunOutcome::Failed(problem) => problem.exit != Exit::Temporary,
@@ -88,7 +87,7 @@ pub(crate) fn clean_unused(context: &RunContext, tasks: &TaskSet, outcome: &RunO
     }
 }
 
-/// Returns whether a later run can continue with nothing of what a run has left.
+/// Returns whether a later run can use none of the files that a run has left.
 fn is_unused(context: &RunContext, is_over: bool) -> Result<bool, Problem> {
     context.check_fence()?;
     let head = context.heads.load(context.id)?;
@@ -100,7 +99,7 @@ fn is_unused(context: &RunContext, is_over: bool) -> Result<bool, Problem> {
     Ok(pages.is_empty() && head.pages.is_empty() && earlier.is_empty())
 }
 
-/// The greatest attempt at any file of these pages, some of which this run has not opened.
+/// Returns the greatest attempt at any file of these pages, some of which this run has not opened.
 fn generation_in(context: &RunContext, pages: BTreeSet<u32>) -> Result<u32, Problem> {
     let mut most = context.shared.generation_max();
     if pages.is_empty() {

@@ -1,6 +1,6 @@
 //! Pages in which one peer may have left temporary files that no other peer would find.
 //!
-//! While pages are open, their heads and the pages kept in the journal without a head say where
+//! While pages are open, their heads and the pages kept in the journal without a head show where
 //! such files may be. The journal records the writers before such pages are committed as complete,
 //! and when links are made in them after that. A run that begins where links may have been begun
 //! searches all pages that have some.
@@ -63,7 +63,7 @@ impl PagesTouched {
         self.given_back.extend(pages);
     }
 
-    /// A page is complete.
+    /// Handles a complete page.
     pub(crate) fn handle_complete(&mut self, page: u32) {
         self.open.remove(&page);
     }
