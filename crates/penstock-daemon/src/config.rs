@@ -47,7 +47,7 @@ pub(crate) use unix_accounts::MappedUser;
 pub use unix_accounts::UnixAccounts;
 pub use web::{WEB_PORT_DEFAULT, WebConfig};
 
-/// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
+/// Directory of a site's state unless `--dir` or `PENSTOCK_DIR` names another.
 pub const DIRECTORY_DEFAULT: &str = "/var/lib/penstock";
 /// Port of peers and data unless configured.
 pub const PORT_DEFAULT: u16 = 7444;
@@ -62,12 +62,13 @@ pub struct Config {
     pub site: Name,
     /// Name of this peer; as in its certificate.
     pub peer: Name,
-    /// Where the daemon listens for peers and data. Default: port 7444 of all addresses.
+    /// The address at which the daemon listens for peers and data. Default: port 7444 of all
+    /// addresses.
     #[serde(default = "listen_default")]
     pub listen: SocketAddr,
-    /// Addresses told to paired sites for requests, and where no network is configured for data.
-    /// Default: those of the networks; else `listen`, or where that is all addresses, the one that
-    /// the default route uses.
+    /// Addresses that paired sites receive for requests, and also for data if no network is
+    /// configured. Default: those of the networks; else `listen`, or where that is all addresses,
+    /// the one that the default route uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
     /// Transfers that run at a time. Default: 4; more wait for their turn.
@@ -85,19 +86,20 @@ pub struct Config {
     /// `info,penstock_peer=debug`. Default: info. The variable `PENSTOCK_LOG` sets it for one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// Which networks are for data and which are not. Default: data goes over what is advertised.
+    /// The networks that are for data and those that are not. Default: data uses all advertised
+    /// addresses.
     #[serde(default, rename = "network", skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkConfig>,
     /// The API over HTTPS, for users on other hosts. Default: none, only the Unix socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<WebConfig>,
-    /// Where webhooks may go: HTTPS requests that tell other programs of ended transfers.
+    /// The rules for webhooks: HTTPS requests that tell other programs of ended transfers.
     #[serde(default, skip_serializing_if = "WebhookConfig::is_default")]
     pub webhook: WebhookConfig,
     /// A command that is run for each ended transfer. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<NotifyConfig>,
-    /// How people log in to that API.
+    /// The ways in which people log in to that API.
     #[serde(default, skip_serializing_if = "AuthConfig::is_default")]
     pub auth: AuthConfig,
     /// The audit log. Default: its files are kept for 400 days.
@@ -110,12 +112,12 @@ pub struct Config {
     /// running daemon follows changes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accounts: BTreeMap<Name, SiteAccounts>,
-    /// The stores: only what is listed here can be read or written by anybody.
+    /// The stores: only listed stores can be read or written.
     #[serde(default, rename = "store")]
     pub stores: Vec<StoreConfig>,
 }
 
-/// What the peers of a site share. Relative paths are taken from the site directory.
+/// The services that the peers of a site share. Relative paths are taken from the site directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterConfig {
@@ -129,7 +131,7 @@ pub struct ClusterConfig {
     /// Seconds after which a silent controller is replaced. Default: 5; etcd takes no less than 2.
     #[serde(default = "lease_seconds_default")]
     pub lease_seconds: u64,
-    /// Seconds after which what a silent target peer has in hand is given to others. Default: 60.
+    /// Seconds after which the work of a silent target peer goes to others. Default: 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant_seconds: Option<u64>,
     /// Authority that etcd's certificates are of, PEM.
@@ -151,7 +153,7 @@ pub struct ClusterConfig {
     /// start. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub password_command: Vec<String>,
-    /// The password itself. It stands in no file: `PENSTOCK_CLUSTER__PASSWORD` sets it.
+    /// The password itself. No file may have it: `PENSTOCK_CLUSTER__PASSWORD` sets it.
     #[serde(default, skip_serializing)]
     pub password: Option<Secret>,
     /// This host only witnesses: its member of etcd votes, and it moves no data, reaches no store
@@ -163,7 +165,7 @@ pub struct ClusterConfig {
     pub own_etcd: Option<OwnEtcdConfig>,
 }
 
-/// Seconds after which a silent controller is replaced, unless configured.
+/// Returns the seconds after which a silent controller is replaced, unless configured.
 pub fn lease_seconds_default() -> u64 {
     5
 }
@@ -179,7 +181,7 @@ impl ClusterConfig {
         }
     }
 
-    /// Returns the number of places that give the password of etcd's user.
+    /// Returns the number of places that set the password of etcd's user.
     pub(crate) fn passwords(&self) -> usize {
         self.password_places().count()
     }
@@ -194,7 +196,7 @@ impl ClusterConfig {
     }
 }
 
-/// One store.
+/// A store of this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreConfig {
@@ -209,44 +211,43 @@ pub struct StoreConfig {
     #[serde(default = "everybody")]
     pub read: Vec<String>,
     /// Sites that may submit transfers from themselves to here, or `*` for all that are paired:
-    /// they make what is new, and replace nothing. Default: `[]`, nobody but this site's own users.
+    /// they make new entries, and replace none. Default: `[]`, only this site's own users.
     #[serde(default)]
     pub write: Vec<String>,
-    /// Sites that may also replace and delete what such a transfer finds here, as with `--delete`.
-    /// Default: `[]`, nobody but this site's own users. One that is not listed under `write` may
-    /// not.
+    /// Sites that may also replace and delete existing entries by such a transfer, as with
+    /// `--delete`. Default: `[]`, only this site's own users. A site that is not listed under
+    /// `write` may not.
     #[serde(default)]
     pub delete: Vec<String>,
-    /// Sites that may have removed here what was moved to them (`--remove-source`), or `*` for all
-    /// that are paired. Default: `[]`, nobody but this site's own users. Never from a store that
-    /// is read-only.
+    /// Sites that may have moved data removed here (`--remove-source`), or `*` for all that are
+    /// paired. Default: `[]`, only this site's own users. Never from a store that is read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
-    /// Whether the payload of what is read from here may travel unencrypted (`--encryption off`):
-    /// `optional`, or `required` to refuse such lanes. Default: optional.
+    /// The encryption of payload that is read from here: `optional` allows lanes without it
+    /// (`--encryption off`), `required` refuses such lanes. Default: optional.
     #[serde(default, skip_serializing_if = "Encryption::is_default")]
     pub encryption: Encryption,
     /// Let data sets of other sites bring owners, setuid, setgid and sticky bits, devices, ACLs,
-    /// trusted and security attributes with them. Who may write to the store can then become any
-    /// user of this host. Default: false.
+    /// trusted and security attributes with them. A user who may write to the store can then become
+    /// any user of this host. Default: false.
     #[serde(default)]
     pub allow_privileged: bool,
-    /// How files of more than 16 MiB (`--piece-size`) are written: `auto`, `buffered` or `direct`.
-    /// For experts, automatic is right for nearly all: past the page cache on ext4, but for
-    /// arrays with parity and disks that rotate. Default: auto.
+    /// The way in which files of more than 16 MiB (`--piece-size`) are written: `auto`, `buffered`
+    /// or `direct`. For experts; `auto` is right for nearly all. It writes past the page cache on
+    /// ext4, but for arrays with parity and disks that rotate. Default: auto.
     #[serde(default)]
     pub io: Io,
-    /// As whom files are read and written: `daemon`, its own user, or `mapped`, the account of the
-    /// user or paired site whose transfer it is. Default: daemon.
+    /// The account as which files are read and written. `daemon` is the daemon's own user; `mapped`
+    /// is the account of the transfer's user or paired site. Default: daemon.
     #[serde(default, skip_serializing_if = "StoreAccount::is_default")]
     pub account: StoreAccount,
 }
 
-/// Whether what is read from a store must be encrypted on its way.
+/// The rule for the encryption of data that is read from a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encryption {
-    /// As the transfer says.
+    /// Encrypted unless the transfer says otherwise.
     #[default]
     Optional,
     /// Always.
@@ -259,11 +260,11 @@ impl Encryption {
     }
 }
 
-/// How large files are written to a store.
+/// The way in which large files are written to a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Io {
-    /// As is best for its file system.
+    /// The way that is best for the store's file system.
     #[default]
     Auto,
     /// Through the page cache.
@@ -295,7 +296,7 @@ fn everybody() -> Vec<String> {
 }
 
 impl StoreConfig {
-    /// A store of that place with the defaults.
+    /// Returns a store of that place with the defaults.
     pub fn new(name: Name, path: String) -> Self {
         let (read, write, delete, remove) = (everybody(), Vec::new(), Vec::new(), Vec::new());
         let (io, encryption) = (Io::Auto, Encryption::Optional);
@@ -320,7 +321,8 @@ impl StoreConfig {
         self.path.starts_with('/').then(|| PathBuf::from(&self.path))
     }
 
-    /// As other peers of the site are told: nobody may change one that is read-only here.
+    /// Returns the rights as other peers of the site learn them. No site may change a store that is
+    /// read-only here.
     pub fn rights(&self) -> StoreRights {
         let changes = |sites: &Vec<String>| if self.read_only { Vec::new() } else { sites.clone() };
         StoreRights {
@@ -331,7 +333,7 @@ impl StoreConfig {
         }
     }
 
-    /// As the API shows it.
+    /// Returns the store as the API shows it.
     pub fn view(&self) -> StoreView {
         StoreView {
             name: self.name.clone(),
@@ -345,23 +347,23 @@ impl StoreConfig {
     }
 }
 
-/// Whether a site is among those that are listed.
+/// Returns whether `sites` lists a site.
 pub fn lists(sites: &[String], site: &Name) -> bool {
     sites.iter().any(|listed| listed == "*" || listed == site.as_str())
 }
 
 impl Config {
-    /// Where the configuration of a site directory is written.
+    /// Returns the path of the configuration of a site directory.
     pub fn path(directory: &Path) -> PathBuf {
         directory.join(FILE_NAME)
     }
 
-    /// The file's text.
+    /// Returns the file's text.
     pub fn to_text(&self) -> anyhow::Result<String> {
         toml::to_string(self).context("cannot write the configuration")
     }
 
-    /// The TLS suites to be spoken, in order of preference.
+    /// Returns the TLS suites to be spoken, in order of preference.
     ///
     /// # Errors
     /// One is not known; the text names those that are.
@@ -374,7 +376,7 @@ impl Config {
         self.cipher_suites.iter().map(parse).collect()
     }
 
-    /// The addresses told to other sites, when the daemon listens at `bound`.
+    /// Returns the addresses that other sites receive, when the daemon listens at `bound`.
     pub fn advertised(&self, bound: SocketAddr) -> Vec<SocketAddr> {
         if !self.advertise.is_empty() {
             return self.advertise.clone();
@@ -386,8 +388,8 @@ impl Config {
     }
 }
 
-/// The address from which the default route leaves; nothing is sent to find out (connect(2) of a
-/// datagram socket only looks up the route).
+/// Returns the address from which the default route leaves; nothing is sent to find out (connect(2)
+/// of a datagram socket only looks up the route).
 fn default_address() -> IpAddr {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
         .and_then(|socket| {
@@ -419,7 +421,7 @@ mod tests {
         read_only = true
     "#;
 
-    /// Promise: what is not said has the documented default, and what is misspelt is an error.
+    /// Promise: a missing key has the documented default, and a misspelt one is an error.
     #[test]
     fn defaults_hold_and_unknown_keys_are_errors() {
         let config: Config = toml::from_str(TEXT).unwrap();
@@ -430,7 +432,7 @@ mod tests {
         assert_eq!(toml::from_str::<Config>(&config.to_text().unwrap()).unwrap(), config);
     }
 
-    /// Promise: a store is for whom its lists say, and only a listed store is for anybody.
+    /// Promise: a store is open to the sites in its lists, and only a listed store is open at all.
     #[test]
     fn stores_are_exported_as_listed() {
         let config: Config = toml::from_str(TEXT).unwrap();
@@ -462,8 +464,8 @@ mod tests {
         assert!(!exports.may_remove(&name("hpc"), &name("bin")), "it is read-only");
     }
 
-    /// Promise: what is listed is spoken, in that order and nothing else; without a list all are,
-    /// AES-128-GCM first where the CPU has AES; a suite that is not known is an error.
+    /// Promise: exactly the listed suites are spoken, in that order. Without a list all are,
+    /// AES-128-GCM first where the CPU has AES. An unknown suite is an error.
     #[test]
     fn cipher_suites_are_those_that_are_listed() {
         let suites =
@@ -484,8 +486,7 @@ mod tests {
         }
     }
 
-    /// Promise: no store gives the site's keys away, by whatever path it is named, whether it is
-    /// there already or not.
+    /// Promise: no store exposes the site's keys, by any path, whether it exists already or not.
     #[test]
     fn a_store_is_never_where_the_keys_are() {
         let base = tempfile::tempdir().unwrap();

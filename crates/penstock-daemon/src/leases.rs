@@ -1,10 +1,10 @@
-//! Leases that this host gives to other peers as the controller (B1).
+//! Leases that this host grants to other peers as the controller (B1).
 //!
-//! A request may lie in the socket of a host that sleeps, long after its controller has given it up
-//! and gone on. So a peer asks about its lease before it acts, and counts from its question for how
-//! long it may. A controller that revokes a lease says so from then on, and waits until nobody can
-//! act by it any more. A lease to delete is for one request. A lease on a scan is held for as long
-//! as the transfer needs the data set, and its holder asks about it repeatedly.
+//! A request may lie in the socket of a host that sleeps, long after its controller has cancelled
+//! it and continued. So a peer asks about its lease before it acts, and counts the time of the
+//! lease from its question. A controller that revokes a lease answers so from then on, and waits
+//! until no peer can act by it. A lease to delete is for one request. A lease on a scan is held for
+//! as long as the transfer needs the data set, and its holder asks about it repeatedly.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,8 +23,8 @@ impl Leases {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a lease to a peer, under the tenure of this epoch. Its holder may act by it for a time
-    /// after each question.
+    /// Grants a lease to a peer, under the tenure of this epoch. The holder may act by the lease
+    /// for a time after each question.
     pub(crate) fn give(&self, kind: LeaseKind, epoch: u64, holder: &Name) -> LeaseId {
         let id = LeaseId { epoch, number: rand::random_range(1..=u64::MAX) };
         let lease = Lease { id, kind, holder: holder.clone() };
@@ -41,14 +41,12 @@ impl Leases {
         })
     }
 
-    /// Ends a lease that its holder does not need any more, or by which nothing can be done that
-    /// matters.
+    /// Ends a lease that its holder no longer needs, or that allows no harmful action.
     pub(crate) fn end(&self, id: LeaseId) {
         self.lock().remove(&id);
     }
 
-    /// Revokes a lease. Blocks until nobody can act by it: for as long as it holds and a margin at
-    /// most.
+    /// Revokes a lease. Blocks until no peer can act by it: at most for its duration and a margin.
     pub(crate) fn revoke(&self, id: LeaseId) {
         let Some((_, given)) = self.lock().remove(&id) else { return };
         let left = given.lapses().0.saturating_sub(penstock_sys::boottime_now().0);

@@ -1,28 +1,28 @@
 //! `penstock daemon`: one host of one site, in the foreground.
 //!
-//! It owns the site directory (a lock keeps a second one out), listens on the data port for other
-//! sites and their lanes, and on a Unix socket for its own users. What survives it is in the state
-//! database and the journal store; `kill -9` at any moment costs what was in flight and the last
-//! second's reports.
+//! The daemon owns the site directory, whose lock excludes a second daemon. It listens on the data
+//! port for other sites and their lanes, and on a Unix socket for its own users. Its lasting state
+//! is in the state database and the journal store. `kill -9` at any moment costs the data in flight
+//! and the last second's reports.
 
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `config`, `settings` | the tables of the configuration; the layers that they are read from |
 //! | `wiring` | the parts of a daemon, put together |
 //! | `http` | requests: the port, routes, the local and the site API, forwarding to the controller |
-//! | `site` | what a running site knows of itself and of other sites |
+//! | `site` | the state of a running site, and its knowledge of other sites |
 //! | `cluster` | a daemon that is one of several peers of its site |
-//! | `access` | who may do what: keys, pairings, tokens, budgets, admission |
-//! | `operations` | what operators ask of any peer |
+//! | `access` | rights and limits: keys, pairings, tokens, budgets, admission |
+//! | `operations` | operators' requests to any peer |
 //! | `checks` | findings about this host, its site and its paths |
-//! | `events` | what has happened at this site |
+//! | `events` | the events of this site |
 //! | `metrics` | figures of this peer, and proof that its loops move |
 //! | `statistics` | figures of this peer and of its transfers over time |
-//! | `webhooks` | other programs, told of transfers that have ended |
+//! | `webhooks` | messages to other programs about ended transfers |
 //! | `managed_etcd` | a member of etcd that this host runs |
-//! | `peer_server` | requests of a controller on another host, answered |
-//! | `peer_client` | peers on other hosts, as their controller drives them |
-//! | `leases` | the leases that this host gives to them as the controller |
+//! | `peer_server` | answers to requests of a controller on another host |
+//! | `peer_client` | requests of a controller to peers on other hosts |
+//! | `leases` | the leases that this host grants to them as the controller |
 
 #![forbid(unsafe_code)]
 
@@ -60,7 +60,8 @@ use penstock_exit::{ExitCode, Failure};
 /// SIGTERM or SIGINT.
 ///
 /// # Errors
-/// It cannot start: a second daemon, a port that is taken, keys that do not fit. Exit 7 or 2.
+/// The daemon cannot start: a second daemon, a port that is taken, keys that do not fit. Exit 7 or
+/// 2.
 pub fn run(loaded: Loaded, layers: Layers) -> anyhow::Result<ExitCode> {
     if let Err(error) = penstock_sys::keep_memory_private() {
         tracing::warn!(%error, "a crash may write this daemon's keys to a core file");

@@ -1,8 +1,8 @@
-//! Networks of this host: which interfaces and addresses are for data, which are not.
+//! Networks of this host: the interfaces and addresses that are for data, and those that are not.
 //!
-//! Without any `[[network]]` data goes over what is advertised, and the routes choose how.
-//! With some, lanes leave from and arrive at addresses of data networks only, each bound to its
-//! interface. Where only other networks are listed, every other address is for data.
+//! Without any `[[network]]` data goes over the advertised addresses, and the routes choose the
+//! interfaces. With some, lanes leave from and arrive at addresses of data networks only, each
+//! bound to its interface. Where only other networks are listed, every other address is for data.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -14,15 +14,15 @@ use penstock_proto::network::{DataAddress, Role};
 use penstock_proto::units::{ParseRateError, parse_rate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One network, as it is configured.
+/// A network, as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkConfig {
     /// Its name. Networks that carry the same name at two sites are one: their addresses meet each
     /// other only. It may be listed again, for another interface or prefix.
     pub name: Name,
-    /// What it is for: `data` (lanes, and requests between sites), `control` (requests only) or
-    /// `never`. Default: `data`.
+    /// The purpose of the network: `data` (lanes, and requests between sites), `control` (requests
+    /// only) or `never`. Default: `data`.
     #[serde(default)]
     pub role: Role,
     /// All addresses of this interface belong to it.
@@ -32,12 +32,12 @@ pub struct NetworkConfig {
     /// of both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prefix: Option<Prefix>,
-    /// What an interface of it carries, with the unit, as `100Gbit/s`: how lanes are shared among
-    /// networks until that is measured. Default: all alike.
+    /// The rate of an interface of the network, with the unit, as `100Gbit/s`. Lanes are shared
+    /// among networks by it until rates are measured. Default: all alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// Addresses told to other sites for data instead of those of the interface, where they are
-    /// reached by others, as behind address translation.
+    /// Addresses that other sites receive for data instead of those of the interface, where they
+    /// are reached by others, as behind address translation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
 }
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Prefix {
 }
 
 impl NetworkConfig {
-    /// Whether an address of an interface belongs to it.
+    /// Returns whether an address of an interface belongs to the network.
     pub(crate) fn has(&self, device: &str, address: IpAddr) -> bool {
         self.interface.as_ref().is_none_or(|own| own == device)
             && self.prefix.is_none_or(|prefix| prefix.contains(address))
@@ -109,10 +109,10 @@ impl NetworkConfig {
 /// A statement about a network that cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// Nothing says which addresses belong to it.
+    /// The network names no addresses.
     #[error("network `{0}` needs an `interface` or a `prefix`")]
     NoAddresses(Name),
-    /// Its rate is none.
+    /// The rate is invalid.
     #[error("network `{network}`: {cause}")]
     Rate {
         /// The network.
@@ -120,10 +120,10 @@ pub enum NetworkError {
         /// The fault of the text.
         cause: ParseRateError,
     },
-    /// It is for data and not for data.
+    /// An address is for data by one network and not by another.
     #[error("network `{0}` is listed with two roles")]
     TwoRoles(Name),
-    /// Other sites would be told addresses for data that are not for data.
+    /// The network advertises addresses for data, and is not for data.
     #[error("network `{0}` advertises addresses, but is not for data")]
     Advertises(Name),
 }
@@ -157,7 +157,7 @@ pub(crate) struct Networks<'a> {
 }
 
 impl<'a> Networks<'a> {
-    /// The interfaces of this moment.
+    /// Returns the interfaces of this moment.
     pub(crate) fn now(configured: impl Into<Cow<'a, [NetworkConfig]>>) -> Self {
         let configured = configured.into();
         let interfaces = interface_addresses().unwrap_or_else(|error| {
@@ -167,18 +167,19 @@ impl<'a> Networks<'a> {
         Self { configured, interfaces }
     }
 
-    /// What an address of an interface is for, and the network that says so.
+    /// Returns the purpose of an address of an interface, and the network that sets it.
     fn of(&self, entry: &InterfaceAddress) -> (Role, Option<&NetworkConfig>) {
         let mut networks = self.configured.iter();
         if let Some(network) = networks.find(|network| network.has(&entry.device, entry.address)) {
             return (network.role, Some(network));
         }
-        // Nothing is for data in silence where somebody has said what is.
+        // If a network for data is configured, no other address is for data.
         let named = self.configured.iter().any(|network| network.role == Role::Data);
         (if named || entry.loopback { Role::Control } else { Role::Data }, None)
     }
 
-    /// What an address of this host is for; any other one is for data, where nothing is configured.
+    /// Returns the purpose of an address of this host. Any other address is for data if no network
+    /// is configured.
     pub(crate) fn role_of(&self, address: IpAddr) -> (Role, Option<&Name>) {
         if self.configured.is_empty() {
             return (Role::Data, None);
@@ -201,7 +202,7 @@ impl<'a> Networks<'a> {
             .map(|(entry, (_, network))| (entry, network))
     }
 
-    /// Where lanes may leave from.
+    /// Returns the addresses from which lanes may leave.
     pub(crate) fn local_ends(&self) -> Vec<LocalEnd> {
         if self.configured.is_empty() {
             return vec![LocalEnd::default()];
@@ -215,7 +216,7 @@ impl<'a> Networks<'a> {
         self.with_role(Role::Data).map(end).collect()
     }
 
-    /// Where lanes are taken; `advertised` is what holds without any network.
+    /// Returns the addresses that accept lanes. Without a configured network `advertised` holds.
     pub(crate) fn data_addresses(
         &self,
         peer: &Name,
@@ -243,11 +244,11 @@ impl<'a> Networks<'a> {
         found
     }
 
-    /// Where requests of other sites are taken, control networks first.
+    /// Returns the addresses that accept requests of other sites, control networks first.
     pub(crate) fn control_addresses(&self, port: u16) -> Vec<SocketAddr> {
         let listed = |role| {
             let entries = self.with_role(role).filter(|(entry, network)| {
-                // What nobody has named is told only where it is for data.
+                // An address in no configured network is advertised only if it is for data.
                 (network.is_some() || role == Role::Data) && (network.is_some() || !entry.loopback)
             });
             entries.map(move |(entry, _)| SocketAddr::new(entry.address, port)).collect::<Vec<_>>()
@@ -344,7 +345,7 @@ mod tests {
 
         assert_eq!(ends(&here(&[])), "any address");
 
-        // What the general listener takes already is not listened for again.
+        // An address of the general listener gets no listener of its own.
         let beside = |bound: &str| rest.listeners(bound.parse().unwrap());
         assert!(beside("0.0.0.0:1").iter().all(|(_, device)| device.is_some()));
         assert!(beside("[::]:1").iter().all(|(_, device)| device.is_some()));

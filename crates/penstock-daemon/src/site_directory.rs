@@ -21,7 +21,7 @@ pub fn make_directory(directory: &Path) -> anyhow::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
         Failure::io(format!("make the directory `{}`", directory.display()), error)
     })?;
-    // One that was there, as systemd's StateDirectory is, may be open to others.
+    // An existing directory, as systemd's StateDirectory, may be open to others.
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(|error| {
         Failure::io(format!("close `{}` to others", directory.display()), error)
     })?;

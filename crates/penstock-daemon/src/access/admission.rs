@@ -1,17 +1,18 @@
-//! Admission at the data port: what connections without credentials may take, counted by the
-//! address from which they come.
+//! Admission at the data port: limits to connections without credentials, counted by the address of
+//! the client.
 //!
 //! A connection passes through stages: it is silent, it shakes hands, and without a certificate it
 //! may ask to pair. Each stage has places, some for each source: an IPv4 address, or an IPv6 prefix
-//! of 64 bits, which one host has for itself. A new connection always gets a place. Where all are
-//! taken the oldest connection of the same source ends for it, or of the source with the most, so
-//! that a crowd from one source displaces itself. Sources of paired sites have places apart, which
-//! strangers cannot take: their addresses, and those from which a valid certificate was shown.
+//! of 64 bits, which one host has for itself. A new connection always gets a place. If all places
+//! are taken, the oldest connection of the same source is closed for it, or of the source with the
+//! most. A crowd from one source thus displaces itself. Sources of paired sites have places apart,
+//! which strangers cannot take: their addresses, and those from which a valid certificate was
+//! shown.
 //!
-//! Handshakes are what costs a processor most before a certificate is known. Their rate is limited
-//! by source, and for sources from which a paired site has shown its certificate by that site as
-//! well. A handshake beyond the limit waits, and is refused where it would wait for more than 3 s.
-//! Other peers of the own site have no such limit.
+//! Handshakes cost a processor most before a certificate is known. Their rate is limited by source,
+//! and for sources from which a paired site has shown its certificate by that site as well. A
+//! handshake beyond the limit waits, and is refused where it would wait for more than 3 s. Other
+//! peers of the own site have no such limit.
 //!
 //! The log gets a line for the first refusal of a source in a minute, and a count of the rest.
 
@@ -32,9 +33,10 @@ use penstock_proto::units::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{oneshot, watch};
 
-/// How often refusals are counted up.
+/// The interval at which counts of refusals are reported.
 const REPORT: Duration = Duration::from_secs(60);
-/// Sources and reasons that are told apart within that time; what is beyond is counted together.
+/// Sources and reasons that have counts of their own within that time; further ones are counted
+/// together.
 const REASONS_MAX: usize = 256;
 /// Sources with a valid certificate that are remembered.
 const SEEN_MAX: usize = 4096;
@@ -46,10 +48,10 @@ const OF_SITE: TokenLimit = TokenLimit { per_second: 200, burst: 4096, patience:
 /// Longest wait of a handshake for its turn: less than a client waits for its answer.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(3);
 
-/// A source of connections: one host, as far as an address tells.
+/// A source of connections: one host, as far as an address shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
-    /// One address.
+    /// An IPv4 address.
     V4(Ipv4Addr),
     /// The first 64 bits.
     V6(u64),
@@ -76,14 +78,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// How far a connection without credentials has come.
+/// The progress of a connection without credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It has not sent a whole ClientHello.
+    /// The client has not sent a whole ClientHello.
     Silent,
     /// Its handshake is under way.
     Handshake,
-    /// It has shown no certificate, and may ask to pair.
+    /// The client has shown no certificate, and may ask to pair.
     Anonymous,
 }
 
@@ -129,7 +131,7 @@ impl Room {
         Self { most, most_of_one, next: 0, all, by_source }
     }
 
-    /// Takes a place, and ends the oldest connection of a source where there is none left.
+    /// Takes a place. If none is left, ends the oldest connection of a source.
     fn enter(&mut self, source: Source) -> (u64, oneshot::Receiver<()>) {
         let own = self.by_source.get(&source).map_or(0, BTreeSet::len);
         if own >= self.most_of_one {
@@ -152,7 +154,7 @@ impl Room {
 
     fn end_oldest(&mut self, source: Source) {
         let oldest = self.by_source.get(&source).and_then(BTreeSet::first).copied();
-        // Its owner hears of it as the sender is dropped.
+        // Its owner learns that as the sender is dropped.
         oldest.into_iter().for_each(|number| self.leave(number));
     }
 
@@ -167,21 +169,21 @@ impl Room {
     }
 }
 
-/// Which sources are those of paired sites.
+/// The sources that belong to paired sites.
 #[derive(Default)]
 struct Known {
     told: HashSet<Source>,
     next: u64,
-    /// Those from which a valid certificate was shown, with its site and a number that grows with
+    /// Sources that have shown a valid certificate, with its site and a number that grows with
     /// time.
     seen: HashMap<Source, (u64, Name)>,
 }
 
-/// What was refused within the minute that runs.
+/// Counts of refusals within the present minute.
 #[derive(Default)]
 struct Refused {
     counts: HashMap<(Source, RefusedKind), u64>,
-    /// Of further sources.
+    /// Refusals of further sources.
     others: u64,
 }
 
@@ -249,7 +251,7 @@ struct Handshakes {
     of_site: TokenBuckets<Name>,
 }
 
-/// Counts what connections without credentials take.
+/// Counts the use by connections without credentials.
 pub(crate) struct Admission {
     own: Name,
     handshakes: Mutex<Handshakes>,
@@ -319,12 +321,12 @@ impl Admission {
         &self.rooms[stage as usize][usize::from(known)]
     }
 
-    /// From now on these are the addresses that paired sites, and other peers, have told.
+    /// Sets the addresses that paired sites, and other peers, have sent.
     pub(crate) fn expect(&self, told: impl Iterator<Item = IpAddr>) {
         lock(&self.known).told = told.map(Source::of).collect();
     }
 
-    /// A valid certificate of a site was shown from there.
+    /// Records that `from` has shown a valid certificate of a site.
     pub(crate) fn note_known(&self, from: IpAddr, site: &Name) {
         let mut known = lock(&self.known);
         let number = known.next;
@@ -337,7 +339,7 @@ impl Admission {
         }
     }
 
-    /// Counts what was refused. The first one of a source in a minute is told at once, with `why`.
+    /// Counts a refusal. The first one of a source in a minute is logged at once, with `why`.
     pub(crate) fn note_refused(&self, from: IpAddr, what: RefusedKind, why: &dyn fmt::Display) {
         let source = Source::of(from);
         self.refusals[what as usize].fetch_add(1, Ordering::Relaxed);
@@ -358,7 +360,7 @@ impl Admission {
         Duration::from_millis(self.waited_ms.load(Ordering::Relaxed))
     }
 
-    /// Returns what was refused since the process began, by kind.
+    /// Returns the refusals since the process began, by kind.
     pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
         let counts = self.refusals.iter().map(|count| count.load(Ordering::Relaxed));
         RefusedKind::ALL.map(RefusedKind::label).into_iter().zip(counts).collect()
@@ -374,8 +376,7 @@ impl Admission {
         places.collect()
     }
 
-    /// Tells how often a source was refused after it was told for the first time, each minute until
-    /// `stop` says so.
+    /// Logs the number of a source's refusals after the first, each minute until `stop` is true.
     pub(crate) async fn report(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         loop {
             let stopped = tokio::select! {
@@ -409,7 +410,7 @@ pub(crate) struct Place {
 impl Place {
     /// Waits until the place is lost to a newer connection.
     pub(crate) async fn lost(&mut self) {
-        // Nothing is ever sent.
+        // No value is ever sent.
         let _ = (&mut self.ended).await;
     }
 }
@@ -427,12 +428,12 @@ pub(crate) struct Metered<S> {
 }
 
 impl<S> Metered<S> {
-    /// At most `bytes`, and what one more call reads.
+    /// Wraps a stream. At most `bytes` are read, and those of one more call.
     pub(crate) fn new(inner: S, bytes: u64) -> Self {
         Self { inner, left: Some(bytes) }
     }
 
-    /// From now on so many; without a number there is no limit.
+    /// Sets the limit to so many bytes; `None` means no limit.
     pub(crate) fn allow(&mut self, bytes: Option<u64>) {
         self.left = bytes;
     }
@@ -497,8 +498,8 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// D4: handshakes of a source, and of a paired site from all its sources, come at a limited
-    /// rate; those of others, and of the own site, do not wait for them.
+    /// D4: handshakes of a source, and of a paired site from all its sources, have a limited rate.
+    /// Those of others, and of the own site, do not wait for them.
     #[test]
     fn d4_handshakes_come_at_a_rate() {
         let admission = Admission::new(name("own"));
@@ -521,8 +522,8 @@ mod tests {
         place.ended.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
-    /// D4: a crowd from one address, or from one IPv6 prefix, displaces itself and nobody else;
-    /// the newest connection always has a place.
+    /// D4: a crowd from one address, or from one IPv6 prefix, displaces only itself; the newest
+    /// connection always has a place.
     #[test]
     fn d4_a_crowd_displaces_itself() {
         let admission = Arc::new(Admission::new(name("own")));

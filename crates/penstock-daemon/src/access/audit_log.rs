@@ -1,10 +1,10 @@
 //! The audit log of this peer: `audit.jsonl` in the site directory.
 //!
 //! A file of more than 64 MiB is put aside under the time of its last line, and the chain of
-//! digests goes on in the next one (see `penstock_api::access::audit`). Files whose last line is
+//! digests continues in the next one (see `penstock_api::access::audit`). Files whose last line is
 //! older than `[audit] keep` are removed; the chain then begins after a line that is gone, which a
-//! check reports. A line that cannot be written is logged: requests are served all the same, so
-//! that a full disk stops no transfer.
+//! check reports. A line that cannot be written is logged, and the request is served, so that a
+//! full disk stops no transfer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Promise (C9): the chain goes on after a restart, also where a crash has cut the last line.
+    /// Promise (C9): the chain continues after a restart, also if a crash has cut the last line.
     #[test]
     fn c9_the_chain_goes_on_after_a_crash() {
         let directory = tempfile::tempdir().unwrap();

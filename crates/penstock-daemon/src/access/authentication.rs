@@ -43,8 +43,8 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How long an answer waits until this peer knows the session or token that the controller has
-/// made: twice the interval at which it looks.
+/// The time for which an answer waits until this peer knows the session or token that the
+/// controller has made: twice the interval at which the peer looks.
 const NEWS_WAIT: Duration = Duration::from_secs(3);
 /// Parts of the longest idle time after which the cookie of a session is renewed.
 const RENEWALS: u64 = 16;
@@ -101,8 +101,7 @@ impl Authentication {
         *self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Judges sessions by other limits from now on. One that has begun ends no later than it was
-    /// to.
+    /// Sets other limits of sessions. A session that has begun ends no later than before.
     pub(crate) fn set_session_limits(&self, limits: SessionLimits) {
         *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
@@ -147,7 +146,7 @@ impl Authentication {
         [("connection", read(connections)), ("request", read(requests))]
     }
 
-    /// Counts a request of an account of this host that no user stands for.
+    /// Counts a request of an account of this host that represents no user.
     pub(crate) fn note_refused_account(&self) {
         count(&self.refusals.refused);
     }
@@ -234,7 +233,7 @@ impl Authentication {
     ///
     /// # Errors
     /// The header is no bearer token, or the token is not accepted: code `unauthenticated`. All
-    /// reasons have one text; the log tells them apart.
+    /// reasons have one text; the log has the difference.
     fn by_token(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
         let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
         let text = header.to_str().ok().and_then(|text| text.split_once(' '));
@@ -262,7 +261,7 @@ fn cookie_of(headers: &HeaderMap) -> Option<SessionCookie> {
     values.find_map(SessionCookie::in_header)
 }
 
-/// The problem of a request without good credentials.
+/// Returns the problem of a request without good credentials.
 pub(crate) fn unauthenticated() -> Problem {
     Problem::new(ProblemCode::Unauthenticated, "the request needs credentials").hint(
         "log in with `penstock login`, or send `Authorization: Bearer TOKEN`; \
@@ -289,8 +288,8 @@ mod tests {
         headers
     }
 
-    /// Promise (C6): a token proves its user until it is revoked; anything else proves nobody, and
-    /// the refusal tells no reason.
+    /// Promise (C6): a token proves its user until it is revoked. Any other text proves no user,
+    /// and the refusal has no reason.
     #[test]
     fn c6_a_token_proves_its_user_until_it_is_revoked() {
         let secret = TokenText::of(&TokenSecret([3; 32]));
@@ -330,7 +329,7 @@ mod tests {
     }
 
     /// Promise (C7): a cookie proves its user until the session is idle for too long, ended, or its
-    /// user is locked out; one in use is renewed, and a bad one is as good as none.
+    /// user is locked out. A cookie in use is renewed, and a bad one counts as none.
     #[test]
     fn c7_a_cookie_proves_its_user_until_the_session_ends() {
         let (authentication, now) = (authentication(), now_seconds());

@@ -1,8 +1,8 @@
 //! Breaches of the lane protocol by peers of paired sites whose lanes are served here.
 //!
-//! They count as those of a source do at its target ([`Breaches`]): after each one no lane of that
-//! peer is served for a pause that grows, and after eight of them none for an hour. The peer is
-//! told so, and its transfers fail with that reason. Other peers of its site are not affected.
+//! Breaches count as those of a source do at its target ([`Breaches`]). After each one no lane of
+//! that peer is served for a growing pause, and after eight of them none for an hour. The peer gets
+//! that reason, and its transfers fail with it. Other peers of its site are not affected.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,8 +12,8 @@ use penstock_proto::frame::{Refusal, RefusalCode};
 use penstock_proto::id::PeerId;
 use penstock_proto::units::Instant;
 
-/// Peers of one site that are counted apart. A site can give any number of names to its peers:
-/// further ones are counted together.
+/// Peers of one site that have counts of their own. A site can make any number of names for its
+/// peers: further ones are counted together.
 const PEERS_MAX: usize = 256;
 
 /// The breaches of the peers of one site.
@@ -73,7 +73,7 @@ mod tests {
     }
 
     /// Promise: a peer that breaks the protocol is held back for longer each time, and then for an
-    /// hour; another one of its site is served, until there are too many to tell apart.
+    /// hour. Another peer of its site is served, until there are too many for counts of their own.
     #[test]
     fn each_peer_answers_for_itself() {
         let breaches = PeerBreaches::default();

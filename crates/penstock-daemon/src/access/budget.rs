@@ -1,7 +1,7 @@
-//! Budgets of paired sites: what one of them may take of this daemon at a time.
+//! Budgets of paired sites: limits to the use of this daemon by one site at a time.
 //!
-//! Each site has its own places, so that a site at its limits waits for itself. Of what is scarce
-//! for the daemon as a whole there is a limit in all as well, above that of one site.
+//! Each site has its own places, so that a site at its limits waits for itself. Resources that are
+//! scarce for the whole daemon have a limit for all sites as well, above that of one site.
 //!
 //! | duty | of one site | in all | beyond it |
 //! |---|---|---|---|
@@ -12,7 +12,7 @@
 //! | [`Duty::Wait`]: requests that hold a thread while files are hashed | 32 | | waits, then 503 |
 //! | [`Duty::Probe`]: trials of the paths to the site | 1 | 4 | 503 |
 //! | [`Duty::Lane`]: lanes | 1,024 | | refused as busy |
-//! | [`Duty::Refusal`]: lanes that are told so | 16 | | the connection is closed |
+//! | [`Duty::Refusal`]: lanes that receive a refusal | 16 | | the connection is closed |
 //! | breaches of the lane protocol ([`super::breaches`]) | 8 of one peer | | pauses, then refused |
 //! | [`LanePlace`]: strides of files, up to 1 MiB | 64, or 2 a CPU | 512, or 16 a CPU | lanes wait |
 //! | [`LanePlace`]: bytes of decoded pages of its scans | 128 MiB | 512 MiB | lanes wait |
@@ -22,8 +22,8 @@
 //! | [`Bodies`]: lists, bodies of up to 64 MiB | 1 | 4 | waits, then 503 |
 //! | [`Answers`]: bytes of pages that are not sent yet | 32 MiB | | waits, then 503 |
 //!
-//! What is limited in all for lanes is divided among the sites that have lanes now, with 8 strides
-//! and 16 MiB of pages for each of them at least ([`Shares`]).
+//! The limits of lanes for all sites are divided among the sites that have lanes now, with at least
+//! 8 strides and 16 MiB of pages for each ([`Shares`]).
 //!
 //! A body has 20 s, a list 60 s; a slower one is refused (408). A request waits for a place for 10
 //! s. Other peers of the own site have 1,024 connections, and no other limit.
@@ -43,7 +43,7 @@ use tokio::time::timeout;
 
 use super::breaches::PeerBreaches;
 
-/// How long a request waits for a place.
+/// The time for which a request waits for a place.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest body of a request that may name no list of paths.
 pub(crate) const SHORT_BYTES_MAX: usize = 1 << 20;
@@ -63,7 +63,7 @@ const PAGE_BYTES_OF_SITE: (usize, usize) = (16 << 20, 128 << 20);
 /// Trials of paths at a time, in all.
 const PROBES: usize = 4;
 
-/// What a site takes a place for.
+/// The kind of work for which a site takes a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// A connection to the site API.
@@ -72,7 +72,7 @@ pub(crate) enum Duty {
     Request,
     /// A request that holds a thread.
     Work,
-    /// The same, for as long as files are hashed.
+    /// A request that holds a thread for as long as files are hashed.
     Wait,
     /// A trial of the paths to the site.
     Probe,
@@ -105,7 +105,7 @@ impl Duty {
         }
     }
 
-    /// Places of one site, which may be the own one.
+    /// Returns the places of one site, which may be the own one.
     fn places_of(self, own: bool) -> usize {
         match self {
             Self::Connection if own => OWN_CONNECTIONS_MAX,
@@ -114,7 +114,7 @@ impl Duty {
         }
     }
 
-    /// Places of one paired site.
+    /// Returns the places of one paired site.
     fn places(self) -> usize {
         match self {
             Self::Connection => 64,
@@ -144,13 +144,13 @@ pub(crate) struct Budgets {
 
 /// The sites that have lanes now, with the number of these, and the memory of each site.
 ///
-/// A share is set by the number of sites, and not by what each of them uses. So no site ever waits
-/// for memory that the lanes of another one hold.
+/// A share depends on the number of sites, and not on the use of each. So no site ever waits for
+/// memory that the lanes of another one hold.
 #[derive(Default)]
 struct Shares(Mutex<HashMap<Name, (usize, SourceMemory)>>);
 
 impl Shares {
-    /// A site has one more lane.
+    /// Counts a new lane of a site.
     fn enter(&self, site: &Name, memory: &SourceMemory) {
         let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (lanes, _) = sites.entry(site.clone()).or_insert_with(|| (0, memory.clone()));
@@ -160,7 +160,7 @@ impl Shares {
         }
     }
 
-    /// A lane of a site has ended.
+    /// Handles the end of a lane of a site.
     fn leave(&self, site: &Name) {
         let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((lanes, _)) = sites.get_mut(site) else { return };
@@ -180,7 +180,7 @@ impl Shares {
     }
 }
 
-/// What one site may take.
+/// The budget of one site.
 pub(crate) struct Budget {
     pub(crate) site: Name,
     own: bool,
@@ -194,18 +194,19 @@ pub(crate) struct Budget {
 }
 
 impl Budgets {
-    /// Those of the sites that are paired with this one.
+    /// Returns the budgets of the sites that are paired with this one.
     pub(crate) fn new(own: Name) -> Self {
         let (lists, probes) = (Arc::new(Semaphore::new(LISTS)), Arc::new(Semaphore::new(PROBES)));
         Self { own, of: Mutex::default(), lists, probes, shares: Arc::default() }
     }
 
-    /// The budgets of all sites that have had one.
+    /// Returns the budgets of all sites that have had one.
     pub(crate) fn all(&self) -> Vec<Arc<Budget>> {
         self.of.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The budget of a site. Callers are sites that have been paired: the table stays small.
+    /// Returns the budget of a site. Callers are sites that have been paired: the table stays
+    /// small.
     pub(crate) fn of(&self, site: &Name) -> Arc<Budget> {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(Budget::new(site.clone(), self));
@@ -233,7 +234,7 @@ impl Budget {
         }
     }
 
-    /// Places by duty: how many are taken, and how many there are.
+    /// Returns the places by duty: how many are taken, and how many there are.
     pub(crate) fn usage(&self) -> Vec<(&'static str, usize, usize)> {
         let duties = Duty::ALL.into_iter().zip(&self.places);
         let taken = |most: usize, places: &Semaphore| most - places.available_permits().min(most);
@@ -245,8 +246,8 @@ impl Budget {
         usage.chain([lists]).collect()
     }
 
-    /// Bytes that requests of the site take here now, by kind: those of short bodies, of answers
-    /// that are not sent yet, and of decoded pages.
+    /// Returns the bytes that requests of the site take here now, by kind: those of short bodies,
+    /// of answers that are not sent yet, and of decoded pages.
     pub(crate) fn bytes(&self) -> [(&'static str, usize, usize); 3] {
         let taken = |most: usize, room: &Semaphore| most - room.available_permits().min(most);
         let (pages, pages_max) = self.memory.page_bytes();
@@ -257,17 +258,17 @@ impl Budget {
         ]
     }
 
-    /// The memory of the lanes that are served to the site.
+    /// Returns the memory of the lanes that are served to the site.
     pub(crate) fn strides(&self) -> BufferUsage {
         self.memory.strides()
     }
 
-    /// A place if one is free now.
+    /// Returns a place if one is free now.
     pub(crate) fn try_enter(&self, duty: Duty) -> Option<Place> {
         Arc::clone(&self.places[duty as usize]).try_acquire_owned().ok()
     }
 
-    /// A place, as soon as one is free.
+    /// Returns a place, as soon as one is free.
     ///
     /// # Errors
     /// Code `busy`: all of them stay taken for 10 s.
@@ -275,14 +276,14 @@ impl Budget {
         wait_for(&self.places[duty as usize], 1).await.ok_or_else(|| self.busy("requests"))
     }
 
-    /// A place for a lane of a peer of the site, if one is free now.
+    /// Returns a place for a lane of a peer of the site, if one is free now.
     pub(crate) fn lane(self: &Arc<Self>, peer: &PeerId) -> Option<LanePlace> {
         let place = self.try_enter(Duty::Lane)?;
         self.shares.enter(&self.site, &self.memory);
         Some(LanePlace { budget: Arc::clone(self), peer: peer.clone(), place: Some(place) })
     }
 
-    /// A place to try paths, of the site and in all.
+    /// Returns a place to try paths, of the site and in all.
     ///
     /// # Errors
     /// Code `busy`: other paths are tried now.
@@ -293,10 +294,10 @@ impl Budget {
         own.ok_or_else(|| self.busy("trials of paths"))
     }
 
-    /// A place for a page that is read and sent.
+    /// Waits for a place for a page that is read and sent.
     ///
     /// # Errors
-    /// Code `busy`: the site does not take what it has asked for.
+    /// Code `busy`: the site does not read the answers that it has asked for.
     pub(crate) async fn answer(&self, bytes_max: usize) -> Result<AnswerPlace, Problem> {
         self.answers
             .enter(bytes_max)
@@ -304,7 +305,7 @@ impl Budget {
             .ok_or_else(|| self.busy("answers that it does not take"))
     }
 
-    /// Problem `busy`: the site has too many of what is named.
+    /// Returns the problem `busy`: the site has too many of the objects that `what` names.
     pub(crate) fn busy(&self, what: &str) -> Problem {
         let title = format!("site `{}` has too many {what}", self.site);
         Problem::new(ProblemCode::Busy, title).hint("repeat the request after some seconds")
@@ -333,7 +334,7 @@ impl LanePlace {
         self.budget.breaches.note(&self.peer);
     }
 
-    /// The memory for strides of files and for pages that the lanes of the site share.
+    /// Returns the memory for strides of files and for pages that the lanes of the site share.
     pub(crate) fn memory(&self) -> &SourceMemory {
         &self.budget.memory
     }
@@ -347,14 +348,14 @@ impl Drop for LanePlace {
     }
 }
 
-/// So many places, unless they are taken for longer than a request waits.
+/// Waits for so many places. Returns `None` if they are taken for longer than a request waits.
 async fn wait_for(places: &Arc<Semaphore>, count: usize) -> Option<Place> {
     let count = u32::try_from(count).ok()?;
     let place = timeout(PATIENCE, Arc::clone(places).acquire_many_owned(count)).await;
     place.ok().and_then(Result::ok)
 }
 
-/// Bodies of requests that one site has in hand here.
+/// Bodies of requests of one site that are in memory here.
 pub(crate) struct Bodies {
     /// Bytes of short ones.
     short: Arc<Semaphore>,
@@ -363,7 +364,7 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    /// Room for a body, which may be a list.
+    /// Returns the room for a body, which may be a list.
     pub(crate) async fn enter(&self, bytes: usize) -> Option<(Place, Option<Place>)> {
         if bytes <= SHORT_BYTES_MAX {
             return Some((wait_for(&self.short, bytes).await?, None));
@@ -387,7 +388,7 @@ impl Answers {
 pub(crate) struct AnswerPlace(Place);
 
 impl AnswerPlace {
-    /// The answer, which takes its room until its last byte is sent.
+    /// Returns the answer, which takes its room until its last byte is sent.
     pub(crate) fn hold(mut self, answer: Vec<u8>) -> Bytes {
         let spare = self.0.num_permits().saturating_sub(answer.len());
         drop(self.0.split(spare));

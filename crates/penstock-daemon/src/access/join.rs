@@ -29,16 +29,16 @@ use crate::managed_etcd::files::{
 use crate::site::context::Site;
 use crate::site_directory::TRUST_DIRECTORY;
 
-/// How long the other peer may take for all of it.
+/// The time that the other peer has for the whole exchange.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The keys of a site, in its trust directory.
 const KEYS: [&str; 5] = super::keys::SHARED;
 
-/// Takes a host into the site: checks its proof, gives it the site's keys. Blocks, for two seconds
-/// if it is to take the place of another host.
+/// Adds a host to the site: checks its proof, returns the site's keys. Blocks, for two seconds if
+/// the host is to replace another one.
 ///
 /// # Errors
-/// The proof is wrong, the site has one peer only, or the name is that of a host which lives.
+/// The proof is wrong, the site has one peer only, or the name belongs to a live host.
 pub(crate) fn accept(
     site: &Site,
     half: &JoinHalf,
@@ -100,8 +100,8 @@ pub(crate) fn accept(
     Ok(JoinedSite { config, files })
 }
 
-/// Refuses the name of a host that is there, or is away for a moment only: whoever joins under it
-/// takes its place, in etcd too.
+/// Refuses the name of a host that is present, or is away for a moment only: a host that joins
+/// under a name replaces its holder, in etcd too.
 fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
     let hint = "make another token, and join with another `--peer`";
     if site.has_peer(peer) {
@@ -119,11 +119,11 @@ fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
         .hint(format!("switch it off if this host replaces it, or {hint}")))
 }
 
-/// Joins the site that issued `token` as `peer`; gives its configuration and files. The other peer
-/// is who the token says, or nothing is told it.
+/// Joins the site that issued `token` as `peer`; returns its configuration and files. Sends data to
+/// the other peer only if that is the one of the token.
 ///
 /// # Errors
-/// The token is no good, the peer cannot be reached, or it refuses.
+/// The token is invalid, the peer cannot be reached, or it refuses.
 pub async fn join(token: &str, peer: &Name) -> Result<(Config, Vec<JoinFile>), Problem> {
     let token: PairingToken = token.parse().map_err(|error| {
         Problem::new(ProblemCode::Token, "the text is not a token to join with").because(error)
@@ -153,7 +153,7 @@ async fn talk(token: &PairingToken, peer: &Name) -> Result<JoinedSite, Problem> 
     let tls = connector.connect(peer_server_name(), tcp).await;
     let tls = tls.map_err(|error| super::pairing::refused(&error))?;
     let exporter = pairing_exporter(tls.get_ref().1).map_err(internal)?;
-    // A joiner has no authority of its own yet: it stands under the issuer's.
+    // A joiner has no authority of its own yet: it uses the issuer's.
     let proof = data_encoding::HEXLOWER.encode(&token.proof(&exporter, &token.authority));
     let body = http::encode(&JoinHalf { peer: peer.clone(), proof })?;
     let reply = http::send(tls, Method::POST, "/site/v1/join", Some(body)).await?;
@@ -168,8 +168,9 @@ mod tests {
     use crate::managed_etcd::files::KnownMember;
     use crate::site::context::tests::site;
 
-    /// Promise: nobody joins under the name of a host that lives, though it has no card now: its
-    /// daemon is started again, say, and its etcd at work. Once nobody answers its name is free.
+    /// Promise: no host joins under the name of a live one, even if that has no card now, for
+    /// example while its daemon restarts and its etcd works. The name is free once that host does
+    /// not answer.
     #[test]
     fn the_name_of_a_host_that_answers_is_not_free() {
         let directory = tempfile::tempdir().unwrap();

@@ -48,7 +48,7 @@ pub(crate) struct OwnKeys {
 }
 
 impl OwnKeys {
-    /// The first keys of a site.
+    /// Returns the first keys of a site.
     pub(crate) fn of(authority: SiteAuthority) -> Self {
         let (statements, revoked, retired) = (Vec::new(), Vec::new(), Vec::new());
         Self { authority, statements, sequence: 0, revoked, retired }
@@ -94,40 +94,41 @@ impl OwnKeys {
         Ok(keys)
     }
 
-    /// Number of the statement that made these the site's keys; 0 for its first ones.
+    /// Returns the number of the statement that made these the site's keys; 0 for its first ones.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Keys of peers of this site that are refused.
+    /// Returns the keys of peers of this site that are refused.
     pub(crate) fn revoked(&self) -> BTreeSet<Fingerprint> {
         self.revoked.iter().filter_map(|revoked| revoked.key.parse().ok()).collect()
     }
 
-    /// The statements that a site has to accept which trusts the keys with this number.
+    /// Returns the statements for a site that trusts the keys with this number.
     pub(crate) fn statements_after(&self, sequence: u64) -> KeysRecord {
         let missing = usize::try_from(self.sequence.saturating_sub(sequence)).unwrap_or(usize::MAX);
         let from = self.statements.len().saturating_sub(missing);
         KeysRecord { statements: self.statements[from..].to_vec() }
     }
 
-    /// Public keys that check capabilities at a moment, seconds since 1970, the newest first.
+    /// Returns the public keys that check capabilities at a moment, seconds since 1970, the newest
+    /// first.
     pub(crate) fn capability_keys(&self, now: u64) -> impl Iterator<Item = [u8; 32]> {
         let retired = self.retired.iter().rev().filter(move |(_, until)| now < *until);
         let retired = retired.filter_map(|(key, _)| key.as_slice().try_into().ok());
         std::iter::once(self.authority.capability_key().public_key()).chain(retired)
     }
 
-    /// The keys that are to follow these, and revoke `revoked`.
+    /// Returns the keys that are to follow these, and revoke `revoked`.
     ///
     /// # Errors
-    /// They cannot be made.
+    /// The keys cannot be made.
     pub(crate) fn next(&self, revoked: Option<RevokedKey>, now: u64) -> anyhow::Result<Self> {
         let authority = self.authority.succeed()?;
         let public =
             |authority: &SiteAuthority| HEXLOWER.encode(&authority.capability_key().public_key());
         let mut all: Vec<_> = self.revoked.iter().cloned().chain(revoked).collect();
-        // The oldest keys are of authorities that nobody trusts by now.
+        // The oldest keys are of authorities that no site trusts by now.
         all.drain(..all.len().saturating_sub(REVOKED_MAX));
         let statement = KeyStatement {
             site: authority.site().clone(),
@@ -155,10 +156,11 @@ impl OwnKeys {
         Ok(Self { authority, statements, sequence, revoked, retired })
     }
 
-    /// Writes keys into `next/` with a certificate of theirs for this peer, and gives that. Blocks.
+    /// Writes keys into `next/` with a certificate of theirs for this peer, and returns that.
+    /// Blocks.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The keys cannot be written.
     pub(crate) fn stage(&self, trust: &Path, peer: &PeerId) -> anyhow::Result<PeerCertificate> {
         let part = begin_part(trust)?;
         self.authority.save(&part)?;
@@ -179,10 +181,10 @@ impl OwnKeys {
         Ok(issued)
     }
 
-    /// The files of `next/` that other peers of the site are to have. Blocks.
+    /// Returns the files of `next/` that other peers of the site are to have. Blocks.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The files cannot be read.
     pub(crate) fn staged_files(trust: &Path) -> io::Result<Vec<JoinFile>> {
         let file = |name: &str| {
             let content = BASE64.encode(&fs::read(trust.join(NEXT).join(name))?);
@@ -191,8 +193,8 @@ impl OwnKeys {
         SHARED.into_iter().map(file).collect()
     }
 
-    /// Stages keys that another peer of the site has made, if these follow the own ones; gives them
-    /// with this peer's certificate. Blocks.
+    /// Stages keys that another peer of the site has made, if these follow the own ones; returns
+    /// them with this peer's certificate. Blocks.
     ///
     /// # Errors
     /// The statement is not the next one, or not signed by the own authority; a file cannot be
@@ -252,8 +254,8 @@ pub(crate) fn commit(trust: &Path) -> anyhow::Result<()> {
     take_over(trust)
 }
 
-/// Moves what is committed over what was before. The certificate of the authority before is kept
-/// for `receipt check --trust`; the key of receipts, which the host may have lost, is not.
+/// Replaces the earlier keys by the committed ones. The certificate of the earlier authority is
+/// kept for `receipt check --trust`; the key of receipts, which the host may have lost, is not.
 fn take_over(trust: &Path) -> anyhow::Result<()> {
     let committed = trust.join(COMMITTED);
     let statements = committed.join(STATEMENTS);
@@ -288,7 +290,7 @@ fn take_over(trust: &Path) -> anyhow::Result<()> {
 /// one with this number which retires `pinned`, a certificate in DER.
 ///
 /// # Errors
-/// Code `keys`: what is wrong with it.
+/// Code `keys`, with the fault of the statement.
 pub(crate) fn check(
     site: &Name,
     pinned: &[u8],
@@ -330,7 +332,8 @@ pub(crate) fn check(
     Ok(statement)
 }
 
-/// A pairing as it is once the site's statements are accepted that are new; `None` if none is.
+/// Returns a pairing as it is once the site's statements are accepted that are new; `None` if none
+/// is.
 ///
 /// # Errors
 /// Code `keys`: a statement is not good, does not follow the one before, or is another one with a
@@ -378,12 +381,12 @@ fn two_statements(site: &Name) -> Problem {
         .hint("compare fingerprints with its operators; unpair it and pair again if they differ")
 }
 
-/// Keys that a pairing refuses.
+/// Returns the keys that a pairing refuses.
 pub(crate) fn revoked_of(pairing: &Pairing) -> BTreeSet<Fingerprint> {
     pairing.revoked.iter().filter_map(|key| key.parse().ok()).collect()
 }
 
-/// The fingerprint of an authority's certificate, in words; why it has none otherwise.
+/// Returns the fingerprint of an authority's certificate, in words, or the reason why it has none.
 pub(crate) fn fingerprint_text(ca: &[u8]) -> String {
     inspect_authority(&CertificateDer::from(ca))
         .map_or_else(|error| error.to_string(), |facts| facts.fingerprint.to_string())

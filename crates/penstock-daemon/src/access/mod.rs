@@ -1,6 +1,6 @@
-//! Who may do what here: keys and certificates, pairings, tokens, and what each may take.
+//! Rights and limits: keys and certificates, pairings, tokens, and budgets.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `keys` | the own keys, statements about them, and keys that are revoked |
 //! | `rotation` | replacing the keys of the site, at all peers and at paired sites |
@@ -12,10 +12,10 @@
 //! | `rights` | ending lanes whose rights have ended |
 //! | `authentication` | the principal of a request of the API: users and tokens |
 //! | `users` | users and tokens, changed at the controller |
-//! | `login` | passwords, sessions, one-time links, programs that a user lets in |
-//! | `audit_log` | a line for each request that changes something, or is refused |
+//! | `login` | passwords, sessions, one-time links, programs that a user approves |
+//! | `audit_log` | a line for each request that changes the state, or is refused |
 //! | `admission` | limits to connections without credentials |
-//! | `budget` | limits to what each paired site takes |
+//! | `budget` | limits to the use by each paired site |
 //! | `breaches` | peers that break the lane protocol |
 
 pub(crate) mod admission;

@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use crate::http;
 use crate::site::context::Site;
 
-/// How long the other site may take for all of it.
+/// The time that the other site has for the whole exchange.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Joins the site that issued `token`.
@@ -63,7 +63,7 @@ async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, 
     let body = http::encode(&half)?;
     let reply = http::send(tls, Method::POST, "/site/v1/pair", Some(body)).await?;
     let theirs: PairHalf = http::decode(&http::read(reply).await?)?;
-    // What counts is the authority that the token pinned, not what the reply says.
+    // The authority that the token pinned counts, not that of the reply.
     let pairing = checked(site, &theirs, ca.as_ref(), now)?.0;
     site.pair(&pairing)?;
     tracing::info!(site = %pairing.site, "paired");
@@ -71,8 +71,8 @@ async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, 
     Ok(JoinReply { site: site.pairing_view(&pairing), own_fingerprint })
 }
 
-/// What a site tells of itself; if it joins, with a proof of the token and the signature of its
-/// authority.
+/// Returns a site's own half of a pairing. A site that joins adds a proof of the token and the
+/// signature of its authority.
 fn half_of(site: &Site, proof: Option<([u8; PROOF_BYTES], Vec<u8>)>) -> PairHalf {
     let hex = |bytes: &[u8]| data_encoding::HEXLOWER.encode(bytes);
     let (proof, signature) =
@@ -88,7 +88,7 @@ fn half_of(site: &Site, proof: Option<([u8; PROOF_BYTES], Vec<u8>)>) -> PairHalf
     }
 }
 
-/// Takes a joiner in: checks its authority and its proof, stores the pairing, gives our half.
+/// Accepts a joiner: checks its authority and its proof, stores the pairing, returns our half.
 ///
 /// # Errors
 /// The proof is wrong, or the name is taken.
@@ -124,7 +124,7 @@ pub(crate) fn accept(
     Ok(half_of(site, None))
 }
 
-/// A half as a pairing with the authority `ca`, and that authority's fingerprint.
+/// Returns a half as a pairing with the authority `ca`, and that authority's fingerprint.
 fn checked(
     own: &Site,
     half: &PairHalf,

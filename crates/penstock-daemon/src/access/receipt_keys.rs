@@ -15,7 +15,7 @@ pub const KEY_FILE: &str = "receipt.key";
 /// The site of a user's own copies.
 const USER_SITE: &str = "local";
 
-/// Whose signature it is, if it is sound.
+/// The origin of a sound signature.
 #[derive(Debug)]
 pub struct Signed {
     /// Fingerprint of the site's authority; none for a user's own key.
@@ -25,7 +25,7 @@ pub struct Signed {
 /// A fault of a signature.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// It was not made as receipts are signed.
+    /// The signature was not made with an algorithm of receipts.
     #[error("`{0}` is no algorithm of receipts")]
     Algorithm(String),
     /// A part of it cannot be decoded.
@@ -34,10 +34,10 @@ pub enum SignatureError {
     /// The bytes that were signed cannot be made.
     #[error("{0}")]
     Body(serde_json::Error),
-    /// It is of other bytes, or by another key.
+    /// The signature belongs to other bytes, or to another key.
     #[error("it does not fit what is signed: something was altered")]
     Altered,
-    /// It names a site and shows no authority.
+    /// The signature names a site and shows no authority.
     #[error("no authority certifies its key")]
     Uncertified,
     /// The authority that it shows did not certify its key.
@@ -46,12 +46,12 @@ pub enum SignatureError {
     /// The authority that it shows is of another site.
     #[error("its authority is of site `{0}`")]
     AuthorityOf(Name),
-    /// It is sound, and not the one that was wanted.
+    /// The signature is sound, and belongs to another site or role than expected.
     #[error("it is of another site or role")]
     Misplaced,
 }
 
-/// Checks one signature of a receipt's body, as it stands in its JSON.
+/// Checks one signature of a receipt's body, as the body is in its JSON.
 ///
 /// # Errors
 /// Its first fault.
@@ -105,7 +105,8 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Signs for a site, with the key in its trust directory; made if there is none yet.
+    /// Returns the signer for a site, with the key in its trust directory, which is made if it does
+    /// not exist.
     ///
     /// # Errors
     /// The key cannot be read, written or certified.
@@ -152,10 +153,10 @@ impl ReceiptSigner for Signer {
     }
 }
 
-/// A signature that another site gave, checked against the authority that is pinned for it.
+/// Checks another site's signature against the authority that is pinned for that site.
 ///
 /// # Errors
-/// It is not sound, or of another site or role.
+/// The signature is not sound, or of another site or role.
 pub fn check_countersignature(
     body: &ReceiptBody,
     signature: &ReceiptSignature,

@@ -11,14 +11,14 @@ use tokio::sync::watch;
 use crate::site::context::Site;
 use crate::site_directory::TRUST_DIRECTORY;
 
-/// How often it is looked at.
+/// The interval at which certificates are checked.
 const LOOK: Duration = Duration::from_secs(3600);
 
-/// The certificate that is on disk. Key and certificate are two files: where they do not belong
-/// together, as after a crash between the two, both are made anew. Blocks on storage.
+/// Returns the certificate that is on disk. Key and certificate are two files: where they do not
+/// belong together, as after a crash between the two, both are made again. Blocks on storage.
 ///
 /// # Errors
-/// It cannot be read, or not be made.
+/// The certificate cannot be read, or not be made.
 pub(crate) fn load(
     authority: &SiteAuthority,
     peer: &PeerId,
@@ -41,10 +41,11 @@ pub(crate) fn load(
 }
 
 /// Issues another certificate if a third of this one's time is left; it is shown from the next
-/// connection on. Whether it was. Blocks on storage.
+/// connection on. Returns whether one was issued. Blocks on storage.
 ///
 /// # Errors
-/// It cannot be stored: the old one goes on while it lasts, then the new one without that.
+/// The new certificate cannot be stored. The old one stays in use while it is valid, then the new
+/// one is used without being stored.
 pub(crate) fn renew(
     identity: &PeerCertificate,
     authority: &SiteAuthority,
@@ -63,7 +64,7 @@ pub(crate) fn renew(
     stored.map(|()| true)
 }
 
-/// Looks at this peer's certificate until `stop` says so.
+/// Looks at this peer's certificate until `stop` is true.
 pub(crate) async fn watch(site: Arc<Site>, mut stop: watch::Receiver<bool>) {
     let mut look = tokio::time::interval(LOOK);
     loop {
@@ -95,9 +96,9 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    /// Promise: a peer's certificate never expires while its daemon runs or is started: it is
-    /// renewed in good time, and on disk; where it cannot be stored the old one serves while it
-    /// lasts, and the new one after that; a crash in the midst of it costs nothing.
+    /// Promise: a peer's certificate never expires while its daemon runs or is started: the
+    /// certificate is renewed in good time, and on disk. If it cannot be stored, the old one is
+    /// used while it is valid, and the new one after that. A crash during a renewal costs nothing.
     #[test]
     fn a_certificate_is_renewed_in_good_time() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Ends lanes whose rights have ended: with a pairing, by time, or by a change of what may be read.
+//! Ends lanes whose rights have ended: with a pairing, by time, or by a change of the right to
+//! read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +9,11 @@ use tokio::sync::watch;
 
 use crate::site::context::Site;
 
-/// How often rights are looked at that end without any event, as by time.
+/// The interval at which rights are checked that end without any event, as by time.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks at the lanes of this peer whenever a pairing changes, and every second, until `stop` says
-/// so.
+/// Looks at the lanes of this peer whenever a pairing changes, and every second, until `stop` is
+/// true.
 pub(crate) async fn watch(
     site: Arc<Site>,
     (source, target): (Arc<SourceService>, Arc<TargetService>),
@@ -28,7 +29,7 @@ pub(crate) async fn watch(
         }
         source.end_void_lanes();
         target.end_void_lanes();
-        // Of a pairing that began and ended between two looks, the sites of now show nothing.
+        // The present list of sites does not show a pairing that began and ended between two looks.
         let now = site.trust.endings();
         for (other, _) in now.iter().filter(|(site, count)| known.get(*site) != Some(*count)) {
             target.end_lanes_from(other);

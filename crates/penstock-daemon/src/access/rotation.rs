@@ -1,9 +1,10 @@
-//! Replaces the keys of this site while it works, and tells paired sites.
+//! Replaces the keys of this site while it works, and informs paired sites.
 //!
 //! The next keys are staged at each peer first. A peer with staged keys shows a certificate of the
 //! new authority and trusts the old one; peers that trust the old one accept the certificate by its
 //! link. Once all peers have staged the keys, each peer commits and trusts the new authority alone.
-//! So no two peers refuse each other in between. Then each paired site is told until it confirms.
+//! So no two peers refuse each other in between. Then each paired site receives the new keys until
+//! it confirms.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::site::client::Sites;
 use crate::site::context::Site;
 use crate::site_directory::TRUST_DIRECTORY;
 
-/// Wait before a site is told again that has not confirmed the newest keys.
+/// Wait before the newest keys are sent again to a site that has not confirmed them.
 const AGAIN: Duration = Duration::from_secs(3);
 /// Interval of looking for sites to tell, without any event.
 const LOOK: Duration = Duration::from_secs(30);
@@ -35,11 +36,11 @@ const STAGED: Duration = Duration::from_secs(5);
 /// Longest time in which a peer stages or commits keys.
 const PEER_ANSWERS: Duration = Duration::from_secs(10);
 
-/// Shows the certificate of keys that were staged before the daemon ended; the peer commits when
-/// it is told to.
+/// Shows the certificate of keys that were staged before the daemon ended; the peer commits on
+/// order.
 ///
 /// # Errors
-/// They cannot be read.
+/// The keys cannot be read.
 pub(crate) fn resume(site: &Site) -> anyhow::Result<()> {
     let trust = site.directory.join(TRUST_DIRECTORY);
     match OwnKeys::load_staged(&trust)? {
@@ -97,7 +98,7 @@ impl Operate {
     }
 
     /// Makes the staged keys those of the site, if they have this number. Connections by the
-    /// authority before are to be cut: [`Site::tell_trust_news`]. Blocks.
+    /// earlier authority are to be cut: [`Site::tell_trust_news`]. Blocks.
     ///
     /// # Errors
     /// Code `keys`: there are none with this number, or they cannot be written.
@@ -108,8 +109,8 @@ impl Operate {
         Ok(heard)
     }
 
-    /// Commits staged keys that another peer of this site has committed: whoever had this one stage
-    /// them was cut short, or this one was not reached. Blocks for some seconds at most.
+    /// Commits staged keys that another peer of this site has committed. That happens if the
+    /// rotation was interrupted, or this peer was not reached. Blocks for some seconds at most.
     fn commit_as_others(&self) {
         let trust = self.site.directory.join(TRUST_DIRECTORY);
         let Ok(Some((staged, _))) = OwnKeys::load_staged(&trust) else { return };
@@ -124,7 +125,7 @@ impl Operate {
         }
     }
 
-    /// Looks for staged keys now and then, until `stop` says so.
+    /// Looks for staged keys now and then, until `stop` is true.
     pub(crate) async fn watch_staged(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -139,7 +140,7 @@ impl Operate {
         }
     }
 
-    /// The etcd that the site runs, if it does, and its files here.
+    /// Returns the etcd that the site runs, if it does, and its files here.
     fn own_etcd(&self) -> Option<(&Etcd, Files)> {
         let election = self.member.election().filter(|election| election.keeper.is_some())?;
         Some((&election.etcd, Files::of(&self.site.directory)))
@@ -162,7 +163,7 @@ impl Operate {
     }
 
     /// Replaces the keys of the site, and revokes a key of a peer that is lost. Blocks until all
-    /// peers of the site have the new ones; paired sites are told afterwards. Peers that do not
+    /// peers of the site have the new ones; paired sites receive them afterwards. Peers that do not
     /// answer are left behind if `leaves`.
     ///
     /// # Errors
@@ -219,7 +220,8 @@ impl Operate {
         Ok(RotateReply { sequence, fingerprint, left_behind })
     }
 
-    /// Makes the next keys and stages them here; gives their number, and what others are to stage.
+    /// Makes the next keys and stages them here; returns their number, and the data that others are
+    /// to stage.
     fn stage_next(&self, revoked: Option<RevokedKey>) -> anyhow::Result<(u64, StageKeys)> {
         let site = &self.site;
         let trust = site.directory.join(TRUST_DIRECTORY);
@@ -237,8 +239,8 @@ impl Operate {
     }
 }
 
-/// The peers that are up, with addresses at which each takes keys, and the names of those that
-/// belong to the site and are not up.
+/// Returns the peers that are up, with addresses at which each accepts keys, and the names of those
+/// that belong to the site and are not up.
 fn others_of(now: &ClusterNow, is_other: impl Fn(&Name) -> bool) -> (Vec<PeerCard>, Vec<Name>) {
     let up: Vec<PeerCard> = now
         .peers
@@ -267,8 +269,8 @@ fn has_key(revoked: &RevokedKey) -> bool {
     !revoked.key.is_empty()
 }
 
-/// Tells paired sites of the own keys, and asks for theirs, whenever that is due, until `stop` says
-/// so.
+/// Sends paired sites the own keys, and asks for theirs, whenever that is due, until `stop` is
+/// true.
 pub(crate) async fn watch(site: Arc<Site>, sites: Arc<Sites>, mut stop: watch::Receiver<bool>) {
     let mut news = site.trust_news();
     loop {

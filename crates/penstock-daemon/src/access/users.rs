@@ -53,7 +53,7 @@ impl Users {
     /// Returns one user.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No user has that name.
     pub(crate) fn show(&self, name: &Name) -> Result<UserView, Problem> {
         let directory = self.site.authentication.directory();
         let user = directory.user(name).ok_or_else(|| unknown_user(name))?;
@@ -61,12 +61,11 @@ impl Users {
     }
 
     /// Makes a user, or changes one. Also returns whether it is new. `is_current` judges the user
-    /// as it is before the change; `None` stands for one that does not exist.
+    /// as it is before the change; `None` means that the user does not exist.
     ///
     /// # Errors
     /// There are too many users or grants, the name is `root`, the subject cannot be its, or the
-    /// state cannot be written.
-    /// Code `changed-meanwhile`: it is not current.
+    /// state cannot be written. Code `changed-meanwhile`: the user is not current.
     pub(crate) fn put(
         &self,
         name: &Name,
@@ -115,7 +114,7 @@ impl Users {
     }
 
     /// Runs a change on the state and the directory as they are now, one at a time, and judges
-    /// requests by what comes of it.
+    /// requests by the result from then on.
     ///
     /// # Errors
     /// The error of the change; the state cannot be read.
@@ -133,7 +132,7 @@ impl Users {
     /// Removes a user, its tokens, its sessions, and its link.
     ///
     /// # Errors
-    /// There is none of that name, or the state cannot be written.
+    /// No user has that name, or the state cannot be written.
     pub(crate) fn remove(&self, name: &Name) -> Result<(), Problem> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.read()?;
@@ -239,7 +238,7 @@ impl Users {
     /// Revokes a token.
     ///
     /// # Errors
-    /// There is none of that id that the caller may see, or the state cannot be written.
+    /// The caller sees no token of that id, or the state cannot be written.
     pub(crate) fn revoke(&self, caller: &Principal, id: TokenId) -> Result<(), Problem> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.read()?;
@@ -351,7 +350,7 @@ fn scopes_of(request: &TokenRequest) -> Option<Vec<Scope>> {
 /// Checks that a name may be that of a user.
 ///
 /// # Errors
-/// It is `root`, who is the administrator of each host.
+/// The name is `root`, which is the administrator of each host.
 pub(super) fn check_name(name: &Name) -> Result<(), Problem> {
     if name.as_str() != "root" {
         return Ok(());

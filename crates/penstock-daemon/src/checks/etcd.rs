@@ -11,7 +11,7 @@ use penstock_proto::units::format_bytes;
 use crate::config::ClusterConfig;
 use crate::managed_etcd::client;
 
-/// How long an endpoint may take for each question.
+/// The time that an endpoint has for each question.
 const ASK: Duration = Duration::from_secs(2);
 /// An answer that takes longer costs a commit of the ledger as much.
 const SLOW_US: u64 = 100_000;
@@ -33,7 +33,7 @@ pub fn of_config(cluster: &ClusterConfig, directory: &Path) -> Vec<Finding> {
     }
 }
 
-/// What is to be said of etcd's endpoints.
+/// Returns the findings about etcd's endpoints.
 pub(crate) fn judge(endpoints: &[EtcdView]) -> Vec<Finding> {
     let mut findings = members(endpoints);
     for view in endpoints.iter().filter(|view| view.trouble.is_empty()) {
@@ -83,7 +83,7 @@ fn version(view: &EtcdView) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// How many of the members answer, and what that leaves.
+/// Returns findings about the number of members that answer, and its consequences.
 fn members(endpoints: &[EtcdView]) -> Vec<Finding> {
     let code = "etcd";
     let good = endpoints.iter().filter(|view| view.trouble.is_empty()).count();
@@ -142,7 +142,7 @@ fn members(endpoints: &[EtcdView]) -> Vec<Finding> {
     findings
 }
 
-/// Room of one member.
+/// Checks the room of one member.
 fn storage(view: &EtcdView) -> Vec<Finding> {
     let code = "etcd-space";
     let mut findings = Vec::new();
@@ -185,8 +185,8 @@ mod tests {
         penstock_api::operate::worst(&judge(endpoints))
     }
 
-    /// E6: an etcd that is never compacted, full, or has raised an alarm is bad before it stops;
-    /// one member of three that is gone is a warning, all of them are bad.
+    /// E6: an etcd that is never compacted, full, or has raised an alarm is bad before it stops.
+    /// One lost member of three is a warning; the loss of all is bad.
     #[test]
     fn e6_etcd_is_judged() {
         let good = || vec![view(""), view(""), view("")];

@@ -6,7 +6,7 @@ use penstock_sys::now_seconds;
 /// Seconds of a day.
 pub(super) const DAY: u64 = 24 * 3600;
 
-/// What is to be said of something that ends at a time, in seconds since 1970.
+/// Returns the finding about a certificate that expires at a time, in seconds since 1970.
 pub(crate) fn expiry(code: &str, what: &str, expires: u64) -> Finding {
     let days = expires.saturating_sub(now_seconds()) / DAY;
     let why = "other sites refuse the lanes and requests of a peer whose certificate has expired";

@@ -9,7 +9,7 @@ const FILES_WANTED: u64 = 65_536;
 /// Below this, transfers fail.
 const FILES_LEAST: u64 = 4096;
 
-/// Load average over one minute; 0 if it cannot be read.
+/// Returns the load average over one minute; 0 if it cannot be read.
 pub(crate) fn host_load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
@@ -51,7 +51,7 @@ pub(super) fn open_files() -> Finding {
     )
 }
 
-/// What a kernel of each version lacks.
+/// Features that a kernel of each version lacks.
 const LACKS: [((u32, u32), Level, &str); 5] = [
     ((4, 18), Level::Bad, "it is older than anything this program is made for"),
     (

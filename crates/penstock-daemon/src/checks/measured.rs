@@ -12,6 +12,7 @@ pub struct Measured {
     pub path: String,
     /// Least round trip.
     pub rtt: Duration,
-    /// What it carried, or what the link is said to carry if that is more; in bits per second.
+    /// The measured rate of the path, or the stated rate of the link if that is higher; in bits per
+    /// second.
     pub rate_bits_per_s: f64,
 }

@@ -1,9 +1,9 @@
-//! Findings about this host, its site, and the paths to another site, with what to do.
+//! Findings about this host, its site, and the paths to another site, with advice.
 //!
-//! | module | what it looks at |
+//! | module | subject |
 //! |---|---|
 //! | `host` | clock, open files, kernel |
-//! | `tuning` | what fasterdata.es.net advises: TCP, processors, cards |
+//! | `tuning` | the advice of fasterdata.es.net: TCP, processors, cards |
 //! | `nics` | network cards and the networks that are configured |
 //! | `stores` | stores and their file systems |
 //! | `expiry` | certificates that end |
@@ -35,8 +35,8 @@ use penstock_sys::HostTuning;
 use crate::config::Config;
 use crate::site_directory::TRUST_DIRECTORY;
 
-/// Looks at this host: with the configuration and directory of its site, and with what transfers
-/// have measured. Blocks on storage.
+/// Looks at this host: with the configuration and directory of its site, and with the measurements
+/// of transfers. Blocks on storage.
 pub fn local(site: Option<(&Config, &Path)>, measured: &[Measured]) -> Vec<Finding> {
     let mut findings = vec![host::clock(), host::open_files(), host::kernel()];
     let several = site.is_some_and(|(config, _)| nics::several(config));

@@ -1,4 +1,4 @@
-//! Several network cards: does each carry what is bound to it (E5)?
+//! Checks whether each of several network cards carries the traffic that is bound to it (E5).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use penstock_proto::units::parse_rate;
 use crate::config::Config;
 use crate::networks::{NetworkConfig, Networks};
 
-/// Whether lanes leave from several interfaces.
+/// Returns whether lanes leave from several interfaces.
 pub(super) fn several(config: &Config) -> bool {
     devices(config).len() > 1
 }
@@ -23,7 +23,7 @@ pub(super) fn data_devices(config: &Config) -> Vec<String> {
     devices(config).into_keys().collect()
 }
 
-/// The interfaces for data, with their first IPv4 address.
+/// Returns the interfaces for data, with their first IPv4 address.
 fn devices(config: &Config) -> BTreeMap<String, Option<Ipv4Addr>> {
     let mut devices = BTreeMap::new();
     for end in Networks::now(&config.networks).local_ends() {
@@ -63,7 +63,7 @@ pub(super) fn look(config: &Config, several: bool) -> Vec<Finding> {
     findings
 }
 
-/// Whether a configured network is there at all.
+/// Checks whether a configured network exists on this host.
 fn present(network: &NetworkConfig, interfaces: &[InterfaceAddress]) -> Option<Finding> {
     let mut found = interfaces.iter().filter(|entry| network.has(&entry.device, entry.address));
     let name = &network.name;
@@ -98,7 +98,7 @@ fn read(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Damaged frames: a cable, a module, a switch port.
+/// Checks for damaged frames: a cable, a module, a switch port.
 fn errors(device: &str) -> Option<Finding> {
     let count = |name: &str| read(&format!("/sys/class/net/{device}/statistics/{name}"));
     let damaged = count("rx_crc_errors").unwrap_or(0) + count("rx_frame_errors").unwrap_or(0);
@@ -118,7 +118,7 @@ fn errors(device: &str) -> Option<Finding> {
     ))
 }
 
-/// A link that runs at less than it is said to carry.
+/// Checks for a link that runs below its configured rate.
 fn speed(config: &Config, device: &str) -> Option<Finding> {
     let mbit = fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
     let bits = mbit.trim().parse::<i64>().ok().filter(|mbit| *mbit > 0)? as f64 * 1e6;
@@ -138,7 +138,7 @@ fn speed(config: &Config, device: &str) -> Option<Finding> {
     })
 }
 
-/// The value in force of a setting that is there for all interfaces and for each.
+/// Returns the value in force of a setting that is there for all interfaces and for each.
 fn setting(device: &str, name: &str) -> u64 {
     let of = |of: &str| read(&format!("/proc/sys/net/ipv4/conf/{of}/{name}")).unwrap_or(0);
     of("all").max(of(device))
@@ -161,7 +161,8 @@ fn reverse_filter(device: &str) -> Option<Finding> {
     })
 }
 
-/// Two interfaces in one subnet answer for each other's addresses, unless told not to.
+/// Checks for two interfaces in one subnet: they answer for each other's addresses, unless
+/// configured otherwise.
 fn address_flux(devices: &BTreeMap<String, Option<Ipv4Addr>>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let all: Vec<_> = devices.iter().filter_map(|(device, at)| Some((device, (*at)?))).collect();
@@ -185,9 +186,9 @@ fn address_flux(devices: &BTreeMap<String, Option<Ipv4Addr>>) -> Vec<Finding> {
     findings
 }
 
-/// Whether anything beyond its own subnet is reached by an interface.
+/// Checks whether an interface reaches an address beyond its own subnet.
 fn routed(device: &str, from: Ipv4Addr) -> Option<Finding> {
-    // Documentation addresses (RFC 5737): only a default route leads there. Nothing is sent.
+    // Documentation addresses (RFC 5737): only a default route leads there. No packet is sent.
     let error =
         penstock_net::leads_to(device, from.into(), Ipv4Addr::new(192, 0, 2, 1).into()).err()?;
     Some(Finding::new(
@@ -207,8 +208,7 @@ fn routed(device: &str, from: Ipv4Addr) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    /// Promise: a network that no address belongs to, or whose cable is out, is said, and for data
-    /// it is bad.
+    /// Promise: a network without an address, or without a cable, is reported; for data it is bad.
     #[test]
     fn a_missing_network_is_said() {
         let network = NetworkConfig {

@@ -1,8 +1,9 @@
-//! What two sites' views of the paths between them say together.
+//! Conclusions from two sites' views of the paths between them.
 //!
-//! A SYN without an answer looks the same from one end whether a firewall drops it, the cable is
-//! cut, or nobody is there. Together with whether the other end reaches this one over the same two
-//! addresses, and whether it reaches itself at the address in question, it does not.
+//! From one end, a SYN without an answer does not show whether a firewall drops it, the cable is
+//! cut, or the host is absent. Two further facts distinguish these cases: whether the other end
+//! reaches this one over the same two addresses, and whether it reaches itself at the address in
+//! question.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,8 +17,8 @@ use super::expiry::{DAY, expiry};
 /// certificates and capabilities that were just issued are refused.
 const CLOCK_MS: (f64, f64) = (2_000.0, 120_000.0);
 
-/// Judges what both sites have found; `key` is the other site's capability key as the pairing
-/// knows it, empty if it is not known; `now` in seconds since 1970.
+/// Judges the findings of both sites; `key` is the other site's capability key as the pairing knows
+/// it, empty if it is not known; `now` in seconds since 1970.
 pub(crate) fn judge(
     paths: &PathsView,
     ours: &SiteProbe,
@@ -77,15 +78,15 @@ struct Direction<'a> {
     from: &'a Name,
     to: &'a Name,
     paths: &'a [PathView],
-    /// Those the other way, as the other site has tried them.
+    /// The paths in the other direction, as the other site has tried them.
     back: &'a [PathView],
-    /// Whether the dialled peers reach their own addresses.
+    /// For each dialled address, whether its peer reaches it.
     listening: Vec<(SocketAddr, String)>,
-    /// Whether the other site has tried anything.
+    /// True if the other site has tried any path.
     both: bool,
 }
 
-/// The address in `10.50.1.1%eth1`; none if any address will do.
+/// Returns the address in `10.50.1.1%eth1`; none if any address will do.
 fn address_of(from: &str) -> Option<IpAddr> {
     from.split('%').next()?.parse().ok()
 }
@@ -155,7 +156,7 @@ impl Direction<'_> {
         Finding::new(level, "path", format!("{ends}: {what}"), why, action)
     }
 
-    /// What the other end says of the address that was dialled.
+    /// Returns the other end's statement about the address that was dialled.
     fn listens(&self, address: SocketAddr) -> Option<bool> {
         let found = self.listening.iter().find(|(own, _)| *own == address);
         found.map(|(_, why)| why.is_empty())
@@ -175,7 +176,8 @@ impl Direction<'_> {
         }
     }
 
-    /// Nothing came back: says where to look, by what the other end has found.
+    /// Explains a path without an answer. The text says where to look, by the findings of the other
+    /// end.
     fn silent(&self, path: &PathView) -> (String, String) {
         let (from, to, at) = (self.from, self.to, path.to);
         let head = format!("no SYN-ACK from {to} {at}");
@@ -237,7 +239,7 @@ fn expiries(probe: &SiteProbe, now: u64) -> Vec<Finding> {
     .collect()
 }
 
-/// Peers of one site must check capabilities with one key.
+/// Checks that the peers of one site check capabilities with one key.
 fn keys(probe: &SiteProbe) -> Option<Finding> {
     let mut keys: Vec<_> = probe.peers.iter().map(|peer| &peer.capability_key).collect();
     keys.sort_unstable();
@@ -298,7 +300,7 @@ fn clock(paths: &PathsView) -> Option<Finding> {
         .outward
         .iter()
         .filter_map(|path| Some((path.clock_ahead_ms?, path.rtt_us.unwrap_or(0) as f64 / 2000.0)));
-    // The shortest round trip tells best.
+    // The shortest round trip is the best measure.
     let (ahead, _) = known.min_by(|a, b| a.1.total_cmp(&b.1))?;
     let site = &paths.site;
     let level = match ahead.abs() {
@@ -379,8 +381,8 @@ mod tests {
         findings.iter().find(|finding| finding.level >= Level::Warning).unwrap()
     }
 
-    /// Promise: what is missing is told by both ends' views: a firewall from a cut, a cut from a
-    /// daemon that does not listen, and that from an address that nobody has.
+    /// Promise: the views of both ends distinguish four causes: a firewall, a cut, a daemon that
+    /// does not listen, and an address that no host has.
     #[test]
     fn a_firewall_is_told_from_a_cut() {
         let out = || path("10.1.0.1%net1", B, NO_ANSWER);
@@ -410,8 +412,8 @@ mod tests {
         assert!(found.action.contains("tcp_mtu_probing"), "{}", found.action);
     }
 
-    /// Promise: two sites that fit together are said to be well, with what was measured; another
-    /// key, a late clock and an old protocol are not.
+    /// Promise: two matching sites are reported as healthy, with the measured figures; another key,
+    /// a late clock and an old protocol are not.
     #[test]
     fn two_sites_that_fit_are_well() {
         let (out, back) = (path("10.1.0.1%net1", B, ""), path("10.2.0.1%net1", A, ""));

@@ -1,4 +1,4 @@
-//! Whether all is well with a site: what `site status` says at one glance.
+//! The health of a site, as `site status` shows it at one glance.
 
 use penstock_api::cluster::ClusterView;
 use penstock_api::operate::{Finding, Level, PeerStore, PeerView, PeersView, Presence};
@@ -6,15 +6,16 @@ use penstock_proto::id::Name;
 
 use super::etcd;
 
-/// Clocks of peers may differ by so much without anybody minding, in milliseconds.
+/// Difference of the clocks of peers that causes no harm, in milliseconds.
 const CLOCK_MS_MAX: f64 = 1000.0;
 
-/// What is to be said of a site, by what its peers and etcd say; no `cluster` for one of one peer.
+/// Returns the findings about a site, by the answers of its peers and etcd. `cluster` is `None` for
+/// a site of one peer.
 pub(crate) fn judge(cluster: Option<&ClusterView>, peers: &PeersView) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(cluster) = cluster {
         findings.push(leader(cluster));
-        // What could be better about it is for `doctor` to say.
+        // Possible improvements are for `doctor`.
         let etcd = etcd::judge(&cluster.etcd).into_iter();
         findings.extend(etcd.filter(|finding| finding.level != Level::Note));
     }
@@ -110,7 +111,7 @@ fn reaches(peer: &PeerView, name: &Name) -> bool {
     peer.stores.iter().any(|store| store.store == *name && !store.identity.is_empty())
 }
 
-/// What is wrong with the stores of a peer; `reached` tells which of them some peer reaches.
+/// Returns the faults of a peer's stores; `reached` tells whether some peer reaches a store.
 fn stores(peer: &PeerView, reached: &dyn Fn(&Name) -> bool) -> Vec<Finding> {
     let finding = |store: &PeerStore| match (&store.store, store.is.as_str()) {
         (name, "offline") if reached(name) => Some(Finding::new(
@@ -199,9 +200,9 @@ mod tests {
         worst(&judge(Some(&cluster), &peers))
     }
 
-    /// Promise: one glance tells whether all is well: a peer that is lost, silent, late or without
-    /// its store is a warning, another store under the same name is bad, and a peer that was ended
-    /// on purpose is neither.
+    /// Promise: one glance shows the health of the site: a peer that is lost, silent, late or
+    /// without its store is a warning. Another store under the same name is bad, and a peer that
+    /// was ended on purpose is neither.
     #[test]
     fn a_site_is_judged_by_its_peers() {
         assert_eq!(judged(|_| {}), Level::Ok);

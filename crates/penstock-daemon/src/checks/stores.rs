@@ -1,5 +1,5 @@
-//! Stores, the state directory, the shared journal: what is there, how durable it is, how much room
-//! there is (A3, A5, A8).
+//! Stores, the state directory, the shared journal: their presence, durability and free space (A3,
+//! A5, A8).
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -103,7 +103,7 @@ fn room(of: &str, space: Space) -> Vec<Finding> {
     findings
 }
 
-/// What a sync proves there (docs/durability.md).
+/// Returns the finding about the effect of a sync there (docs/durability.md).
 fn durability(config: &StoreConfig, store: &PosixStore) -> Finding {
     let (code, name) = ("durability", &config.name);
     let methods = store.durability();
@@ -138,7 +138,7 @@ fn durability(config: &StoreConfig, store: &PosixStore) -> Finding {
     }
 }
 
-/// The site directory: SQLite and, at a site of one peer, ledgers (A8).
+/// Checks the site directory: SQLite and, at a site of one peer, ledgers (A8).
 fn state(config: &Config, directory: &Path) -> Vec<Finding> {
     let code = "state";
     let store = match open(directory) {
@@ -193,7 +193,7 @@ fn state(config: &Config, directory: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The journal that peers of a site share (A12).
+/// Checks the journal that peers of a site share (A12).
 fn journal(path: &Path) -> Vec<Finding> {
     let code = "journal";
     let store = match open(path) {
@@ -233,7 +233,7 @@ fn journal(path: &Path) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    /// Promise: a disk that is nearly full is said, a small one with room is not.
+    /// Promise: a nearly full disk is reported, a small one with room is not.
     #[test]
     fn little_room_is_said() {
         let space = |free_bytes, total_bytes, free_inodes| Space {
@@ -248,7 +248,7 @@ mod tests {
         assert!(room("x", space(50 * GIB, 100 * GIB, Some(10)))[0].what.contains("10 more files"));
     }
 
-    /// A3: what a sync proves at a store is said, and for one in memory that it is lost.
+    /// A3: the effect of a sync at a store is reported, and for a store in memory its loss.
     #[test]
     fn a3_how_durable_a_store_is_is_said() {
         let memory = Path::new("/dev/shm");

@@ -7,7 +7,7 @@ use penstock_proto::version;
 
 use crate::site::context::Site;
 
-/// The card of this peer without its stores, which nobody has looked at yet.
+/// Returns the card of this peer without its stores, which were not looked at yet.
 pub(super) fn own_card(site: &Site) -> PeerCard {
     let SiteAddresses { addresses, data } = told_addresses(site);
     PeerCard {
@@ -27,7 +27,8 @@ pub(super) fn own_card(site: &Site) -> PeerCard {
     }
 }
 
-/// The addresses at which others reach this peer. Nobody asks a witness for anything, nor for data.
+/// Returns the addresses at which others reach this peer. A witness gets no requests, and serves no
+/// data.
 pub(super) fn told_addresses(site: &Site) -> SiteAddresses {
     match &site.config.cluster {
         Some(cluster) if cluster.witness => SiteAddresses::default(),

@@ -1,4 +1,5 @@
-//! What makes a daemon the controller of its site: the manager, and the site API that leads to it.
+//! The parts that make a daemon the controller of its site: the manager, and the site API that
+//! leads to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,15 +27,15 @@ use crate::site::foreign_scans;
 use crate::site::foreign_scans::ForeignScans;
 use crate::webhooks::{Dispatcher, Webhooks};
 
-/// What a controller is made of.
+/// The parts of a controller.
 pub(crate) struct ControllerParts {
     pub(crate) site: Arc<Site>,
     pub(crate) sites: Arc<Sites>,
     pub(crate) source: Arc<dyn SourcePeer>,
     pub(crate) target: Arc<dyn TargetPeer>,
-    /// Is told what becomes of transfers.
+    /// Receives the events of transfers.
     pub(crate) events: Arc<EventLog>,
-    /// Delivers what becomes of transfers to other programs.
+    /// Delivers the events of transfers to other programs.
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) signer: Arc<dyn ReceiptSigner>,
     /// Directory of ledgers, one below it for each transfer.
@@ -75,7 +76,7 @@ impl Controller {
 }
 
 impl ControllerParts {
-    /// Begins with what `state` holds: transfers that were queued or running go on. Blocks.
+    /// Starts with the records of `state`: transfers that were queued or running continue. Blocks.
     ///
     /// # Errors
     /// The state cannot be read.

@@ -1,7 +1,7 @@
-//! A lease in etcd, which the peers of a site hold in turn: whoever holds it is the controller.
+//! A lease in etcd, which the peers of a site hold in turn: its holder is the controller.
 //!
-//! This peer stands for election ([`penstock_cluster::membership`]) unless something speaks against
-//! it. As the controller it says so in the journal, and gives the lead up when the journal fails.
+//! This peer stands for election ([`penstock_cluster::membership`]) unless a check forbids it. As
+//! the controller, the peer records that in the journal, and resigns when the journal fails.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,20 +40,21 @@ use crate::site::context::Site;
 use crate::site::store_cards::store_cards;
 use penstock_exit::{ExitCode, Failure};
 
-/// How often a controller says in the journal that it is at work, and looks whether it still is.
+/// The interval at which a controller records in the journal that it works, and checks that it
+/// leads.
 pub(crate) const BEAT: Duration = Duration::from_secs(2);
-/// In the site directory: what this peer kept as a site of one peer is in etcd now.
+/// File in the site directory: the records of this peer as a site of one peer are in etcd now.
 const TAKEN_OVER: &str = "taken-over";
-/// How long the journal may take for that, before it counts as one that does not answer.
+/// The time that the journal has for that, before it counts as one that does not answer.
 const BEAT_ANSWERS: Duration = Duration::from_secs(10);
-/// How long a controller goes on whose journal fails, and one whose journal does not answer, before
-/// it leaves the lead to another peer, which may reach it. A file server that is started again
-/// takes a minute or two; a mount that is gone does not come back by itself.
+/// The time for which a controller continues whose journal fails, and one whose journal does not
+/// answer. After that another peer leads, which may reach it. A restarted file server needs a
+/// minute or two; a mount that disappeared does not return by itself.
 const JOURNAL_FAILS: Duration = Duration::from_secs(10);
 const JOURNAL_HANGS: Duration = Duration::from_secs(120);
-/// How long an endpoint of etcd may take to say how it is.
+/// The time that an endpoint of etcd has to report its state.
 const HEALTH: Duration = Duration::from_secs(1);
-/// How long a peer that could not begin as the controller leaves that to the others.
+/// The time for which a peer that could not start as the controller leaves the election to others.
 const STAND_BACK: Duration = Duration::from_secs(10);
 
 /// This peer's part in the elections of its site.
@@ -64,7 +65,7 @@ pub(crate) struct Election {
     pub(crate) etcd: Arc<Etcd>,
     /// The keeper of the member that this host runs, unless etcd is the operator's.
     pub(crate) keeper: Option<Keeper>,
-    /// Held by who takes the site over or recovers it at this host.
+    /// Held during a takeover or a recovery of the site at this host.
     pub(crate) recovery: Mutex<()>,
     pub(crate) client: PeerClient,
     pub(crate) runtime: Handle,
@@ -78,10 +79,10 @@ pub(crate) struct Election {
     stood_back: StoodBack,
 }
 
-/// When and why this peer could not begin as the controller the last time.
+/// The time and the reason of the last failure of this peer to start as the controller.
 type StoodBack = Arc<Mutex<Option<(Instant, String)>>>;
 
-/// Stands for election where `eligible` says that it may, unless it has just failed to begin.
+/// Stands for election if `eligible` allows it, unless the peer has just failed to start.
 fn stands(eligible: Box<Eligible>, stood_back: StoodBack) -> Box<Eligible> {
     Box::new(move |ask| {
         let unable = stood_back.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +94,8 @@ fn stands(eligible: Box<Eligible>, stood_back: StoodBack) -> Box<Eligible> {
 }
 
 impl Election {
-    /// Takes part from now on. `before` is what this peer kept when it was the whole site.
+    /// Takes part from now on. `before` has the records from the time when this peer was the whole
+    /// site.
     ///
     /// # Errors
     /// Keys or passwords for etcd cannot be read; the journal store cannot be used.
@@ -148,16 +150,17 @@ impl Election {
         }))
     }
 
-    /// Leaves the lead to others for a while: this peer could not begin, or not go on.
+    /// Leaves the lead to others for a while: this peer could not start, or not continue.
     pub(crate) fn stand_back(&self, why: String) {
         let mut stood_back = self.stood_back.lock().unwrap_or_else(PoisonError::into_inner);
         *stood_back = Some((Instant::now(), why));
     }
 
-    /// While this peer is the controller, says so in the journal, until `stop` says so. Two halves
-    /// of a site that do not reach each other may reach the same stores, each with an etcd that has
-    /// its majority: the one whose incarnation is not the journal's any more ends its tenure (B4).
-    /// So does one whose journal fails, if another peer is there that may reach it (A12).
+    /// Records in the journal that this peer is the controller, while it is, until `stop` is true.
+    /// Two halves of a site that do not reach each other may reach the same stores, each with an
+    /// etcd that has its majority: the one whose incarnation is no longer the journal's ends its
+    /// tenure (B4). So does one whose journal fails, if another peer is there that may reach it
+    /// (A12).
     ///
     /// The loop beats once in each round, of 12 s at most.
     pub(crate) async fn beat(
@@ -223,7 +226,7 @@ impl Election {
     /// Opens the site's state under a tenure of this peer.
     ///
     /// # Errors
-    /// It cannot be read, or what this peer kept before cannot be taken over.
+    /// The state cannot be read, or this peer's earlier records cannot be taken over.
     pub(super) fn open_state(&self, tenure: &Arc<Tenure>) -> anyhow::Result<Arc<EtcdState>> {
         let site = &self.site;
         let state = EtcdState::open(
@@ -233,7 +236,7 @@ impl Election {
             &site.directory.join("controller.db"),
             &self.journal,
         )?;
-        // Once: what was unpaired or removed since then must not come back from there.
+        // Once: sites and transfers that were removed since then must not return from there.
         let taken_over = site.directory.join(TAKEN_OVER);
         if !taken_over.exists() {
             let taken = state.import(&self.before, &site.directory.join("journal"))?;
@@ -245,8 +248,8 @@ impl Election {
         Ok(Arc::new(state))
     }
 
-    /// The source and target sides of the whole site, under a tenure of this peer. `served` is the
-    /// source side of this host.
+    /// Returns the source and target sides of the whole site, under a tenure of this peer. `served`
+    /// is the source side of this host.
     pub(super) fn sides(
         &self,
         tenure: &Tenure,
@@ -263,7 +266,7 @@ impl Election {
         (Arc::new(source), target.into_side(grant))
     }
 
-    /// The other peers, as this one asks them under a tenure.
+    /// Returns the other peers, as this one asks them under a tenure.
     fn others(&self, tenure: &Tenure) -> Others {
         let addresses = self.site.own_addresses().addresses;
         Others {
@@ -277,8 +280,8 @@ impl Election {
         }
     }
 
-    /// The site's peers and its etcd, as users see them. Blocks while the endpoints of etcd are
-    /// asked.
+    /// Returns the site's peers and its etcd, as users see them. Blocks while the endpoints of etcd
+    /// are asked.
     pub(super) fn view(&self, is_leader: bool) -> ClusterView {
         let now = Arc::clone(&self.cluster.watch().borrow());
         let (etcd_transactions, etcd_bytes) = self.etcd.written();
@@ -313,7 +316,7 @@ impl Election {
     }
 }
 
-/// Refuses an etcd of the operator's that keeps all of its history (E6), if it answers and says so.
+/// Refuses an etcd of the operator's that keeps all of its history (E6), if its answer shows that.
 fn check_compaction(etcd: &Etcd, site: &Name) -> anyhow::Result<()> {
     match etcd.compaction(&Keys::of(site).leader(), HEALTH) {
         Ok(Compaction::Off) => {

@@ -18,7 +18,7 @@ use super::election::Election;
 use super::target_side::TargetSide;
 use crate::site::context::Site;
 
-/// The lease of a site, as one of its peers knows it: who leads now, and in which tenure.
+/// The lease of a site, as one of its peers knows it: the present leader, and its tenure.
 pub(crate) enum Leadership {
     /// A lease in etcd.
     Elected(Arc<Election>),
@@ -35,7 +35,7 @@ pub(crate) struct Sole {
 }
 
 impl Sole {
-    /// Leads from now on, with what `state` holds.
+    /// Leads from now on, with the records of `state`.
     ///
     /// # Errors
     /// The format of the state cannot be raised to that of this release.
@@ -60,7 +60,7 @@ impl Sole {
 }
 
 impl Leadership {
-    /// The election, at a site of several peers.
+    /// Returns the election, at a site of several peers.
     pub(crate) fn election(&self) -> Option<&Arc<Election>> {
         match self {
             Self::Elected(election) => Some(election),
@@ -68,7 +68,7 @@ impl Leadership {
         }
     }
 
-    /// The site's peers and its controller, now and whenever that changes.
+    /// Returns the site's peers and its controller, now and whenever that changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
         match self {
             Self::Elected(election) => election.cluster.watch(),
@@ -76,7 +76,7 @@ impl Leadership {
         }
     }
 
-    /// The card of this peer, as the others know it.
+    /// Returns the card of this peer, as the others know it.
     pub(super) fn card(&self) -> PeerCard {
         match self {
             Self::Elected(election) => election.cluster.card(),
@@ -87,7 +87,7 @@ impl Leadership {
     /// Opens the site's state under a tenure of this peer.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The state cannot be read.
     pub(super) fn open_state(&self, tenure: &Arc<Tenure>) -> anyhow::Result<Arc<dyn SiteState>> {
         match self {
             Self::Elected(election) => election.open_state(tenure).map(|state| state as _),
@@ -95,8 +95,8 @@ impl Leadership {
         }
     }
 
-    /// The source and target sides of the whole site, under a tenure of this peer. `served` is the
-    /// source side of this host. The only peer of a site asks nobody over the network.
+    /// Returns the source and target sides of the whole site, under a tenure of this peer. `served`
+    /// is the source side of this host. The only peer of a site sends no requests over the network.
     pub(super) fn sides(
         &self,
         tenure: &Tenure,
@@ -109,8 +109,8 @@ impl Leadership {
         }
     }
 
-    /// The site's peers and its etcd, as users see them; none at a site of one peer. Blocks while
-    /// the endpoints of etcd are asked.
+    /// Returns the site's peers and its etcd, as users see them; none at a site of one peer. Blocks
+    /// while the endpoints of etcd are asked.
     pub(super) fn view(&self, is_leader: bool) -> Option<ClusterView> {
         self.election().map(|election| election.view(is_leader))
     }

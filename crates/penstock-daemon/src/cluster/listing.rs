@@ -1,9 +1,9 @@
 //! Listing for another peer of the site: `/peer/v1/list/ID`, its two ends.
 //!
-//! The controller's host posts what is to be listed, and gets a stream of parts
+//! The controller's host posts the paths to list, and receives a stream of parts
 //! ([`penstock_proto::listing`]). The scan, its options and its guard are found in the shared
-//! journal, so a request names paths only. A request that is given up, because its connection is
-//! closed or nobody reads, ends at the next part.
+//! journal, so a request names paths only. A request whose connection is closed, or whose answer is
+//! not read, ends at the next part.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,11 +29,11 @@ use crate::peer_client::client::PeerClient;
 use crate::peer_server::with_version;
 use penstock_exit::cause::innermost;
 
-/// Where requests to list go, with the transfer's id behind.
+/// Path of requests to list, before the transfer's id.
 pub(crate) const LIST: &str = "/peer/v1/list/";
 /// Requests that are served at a time, each by a thread; more are refused for a while.
 const SERVED_MAX: usize = 64;
-/// How long the beginning of an answer may take; who asks gives up sooner.
+/// The time that the beginning of an answer may take; the requester gives up sooner.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Parts of an answer that wait to be sent.
 const WAITING_PARTS: usize = 4;
@@ -122,7 +122,7 @@ impl Helpers for Allies {
         let others = now.peers.iter().filter(|card| card.peer != self.own);
         let same = others.filter(|card| {
             let theirs = identity(&card.peer);
-            // Where it has none yet, the peer is asked what it sees.
+            // If there is no identity yet, the peer's own view is asked for.
             theirs.is_some_and(|theirs| own.is_empty() || theirs.is_empty() || theirs == own)
         });
         same.map(|card| card.peer.clone()).collect()
@@ -195,7 +195,7 @@ impl FarListing {
 impl Listing for FarListing {
     fn next(&mut self, wait: Duration) -> Result<Option<ListPart>, Problem> {
         let runtime = self.runtime.clone();
-        // What was awaited when the time is over goes on being awaited by the next call.
+        // The next call continues a wait that was interrupted by its time limit.
         let part = runtime.block_on(async { tokio::time::timeout(wait, self.advance()).await });
         part.map_or(Ok(None), |part| part.map(Some))
     }

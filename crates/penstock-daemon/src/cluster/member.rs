@@ -1,9 +1,9 @@
 //! This peer's part in its site, as its only peer or as one of several.
 //!
-//! A lease ([`super::leadership`]) says who is the controller. When that is this peer it reads the
-//! site's records and begins to work as the controller; when its tenure is over it drops all of
-//! that, and what still runs finds its fence shut. [`crate::http::router`] leads requests to
-//! whoever is the controller.
+//! A lease ([`super::leadership`]) names the controller. If that is this peer, it reads the site's
+//! records and starts to work as the controller. When its tenure is over, the peer drops all of
+//! that, and remaining work finds its fence shut. [`crate::http::router`] forwards requests to the
+//! present controller.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -29,11 +29,11 @@ use crate::peer_client::source::away;
 use crate::site::store_cards::store_cards;
 use crate::site::store_reach::{lacks_store, stops_serving};
 
-/// How often a peer looks at its stores again.
+/// The interval at which a peer looks at its stores.
 const LOOK: Duration = Duration::from_secs(15);
 /// And no sooner than after this, when another peer knows more of one of them.
 const LOOK_LEAST: Duration = Duration::from_secs(1);
-/// How long runs may take to commit their ledgers when the daemon is asked to end.
+/// The time that runs have to commit their ledgers when the daemon is asked to end.
 pub(crate) const STOP_DEADLINE: Duration = Duration::from_millis(4500);
 
 /// This peer's part in its site.
@@ -53,7 +53,7 @@ struct Active {
     controller: Controller,
 }
 
-/// A fence that never stands open: for scans while another peer is the controller.
+/// Returns a fence that is never open: for scans while another peer is the controller.
 fn shut() -> Fence {
     Fence::new(1, Arc::new(|| false))
 }
@@ -66,7 +66,7 @@ async fn end_of(task: &mut Option<JoinHandle<()>>) {
 }
 
 impl Member {
-    /// Nothing is led before [`Member::begin`]: scans find their fence shut.
+    /// Returns a member that does not lead. Before [`Member::begin`] scans find their fence shut.
     pub(crate) fn new(
         parts: ControllerParts,
         leadership: Leadership,
@@ -90,7 +90,7 @@ impl Member {
         }
     }
 
-    /// The controller, if it is this peer.
+    /// Returns the controller, if it is this peer.
     pub(crate) fn controller(&self) -> Option<Controller> {
         let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
         let active = active.as_ref().filter(|active| active.tenure.holds());
@@ -102,12 +102,12 @@ impl Member {
         self.stores_changed.notify_one();
     }
 
-    /// The site's peers and its controller, now and whenever that changes.
+    /// Returns the site's peers and its controller, now and whenever that changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
         self.leadership.watch()
     }
 
-    /// The site's peers and its controller now.
+    /// Returns the site's peers and its controller now.
     pub(crate) fn now(&self) -> Arc<ClusterNow> {
         Arc::clone(&self.watch().borrow())
     }
@@ -130,16 +130,16 @@ impl Member {
         ready.map_err(|why| Problem::new(ProblemCode::NotReady, why.to_string()))
     }
 
-    /// The election, at a site of several peers.
+    /// Returns the election, at a site of several peers.
     pub(crate) fn election(&self) -> Option<&Arc<Election>> {
         self.leadership.election()
     }
 
-    /// The election, for an order about its etcd.
+    /// Returns the election, for an order about its etcd.
     ///
     /// # Errors
-    /// Code `one-peer`: there is none, so `lacks` says what the site has not got, and `instead`
-    /// what to do.
+    /// Code `one-peer`: there is no election. `lacks` names the missing part of the site, and
+    /// `instead` the advice.
     pub(crate) fn election_for(
         &self,
         lacks: &str,
@@ -165,7 +165,7 @@ impl Member {
         tenure.map_or_else(LeaseLeft::default, |tenure| tenure.left().into())
     }
 
-    /// Follows the membership until `stop` says so. Stores are looked at beside it: one that hangs
+    /// Follows the membership until `stop` is true. Stores are looked at beside it: one that hangs
     /// holds up no change of the controller (E2).
     pub(crate) async fn follow(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut now = self.watch();
@@ -210,7 +210,7 @@ impl Member {
         }
     }
 
-    /// Acts on what the membership has become.
+    /// Acts on a change of the membership.
     async fn take_up(self: &Arc<Self>, seen: &ClusterNow) {
         let site = &self.parts.site;
         self.parts.events.see_cluster(seen);
@@ -258,7 +258,7 @@ impl Member {
         }
     }
 
-    /// Does what an order to drain this peer asks for.
+    /// Carries out an order to drain this peer.
     async fn drain(self: &Arc<Self>, seen: &ClusterNow) {
         let stops = stops_serving(seen, &self.parts.site.config.peer);
         self.served.set_draining(stops);
@@ -285,12 +285,12 @@ impl Member {
         election.cluster.step_down();
     }
 
-    /// The card of this peer as it is now. Blocks on its stores.
+    /// Returns the card of this peer as it is now. Blocks on its stores.
     fn card_now(&self) -> PeerCard {
         self.card_with(store_cards(&self.parts.site.stores()))
     }
 
-    /// The card of this peer as it is now, with these stores.
+    /// Returns the card of this peer as it is now, with these stores.
     pub(crate) fn card_with(&self, stores: Vec<StoreCard>) -> PeerCard {
         let site = &self.parts.site;
         let SiteAddresses { addresses, data } = told_addresses(site);
@@ -305,18 +305,18 @@ impl Member {
         }
     }
 
-    /// The card of this peer as the others know it.
+    /// Returns the card of this peer as the others know it.
     pub(crate) fn own_card(&self) -> PeerCard {
         self.leadership.card()
     }
 
-    /// Drops what an earlier tenure began, and begins with the next one.
+    /// Drops the work of an earlier tenure, and starts the next one.
     fn change(&self, tenure: Option<Arc<Tenure>>) -> anyhow::Result<()> {
         let old = self.active.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(old) = old {
             old.tenure.end();
             (self.set_fence)(shut());
-            // Its runs find their fence shut; nobody waits for one that hangs.
+            // Its runs find their fence shut; this does not wait for one that hangs.
             old.controller.manager.stop(Duration::ZERO);
         }
         let Some(tenure) = tenure else { return Ok(()) };
@@ -341,8 +341,8 @@ impl Member {
         Ok(Controller { revision: tenure.revision(), ..controller })
     }
 
-    /// The site's peers and its etcd, as users see them; none at a site of one peer. Blocks while
-    /// the endpoints of etcd are asked.
+    /// Returns the site's peers and its etcd, as users see them; none at a site of one peer. Blocks
+    /// while the endpoints of etcd are asked.
     pub(crate) fn view(&self) -> Option<ClusterView> {
         self.leadership.view(self.controller().is_some())
     }

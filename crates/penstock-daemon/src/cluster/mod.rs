@@ -1,8 +1,8 @@
 //! A daemon's part in its site: as the only peer, or as one of several.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
-//! | `member` | this peer's part in its site: it follows who leads, and works as the controller |
+//! | `member` | this peer's part in its site: it follows the leader, or works as the controller |
 //! | `leadership` | the lease by which a peer leads: one in etcd, or one that never ends |
 //! | `election` | a lease in etcd: standing for election, the site's state and sides under it |
 //! | `readiness` | whether this peer serves its site now |

@@ -50,7 +50,7 @@ impl Readiness {
 mod tests {
     use super::*;
 
-    /// Promise: a peer is ready if nothing speaks against it, and each thing that does is told.
+    /// Promise: a peer is ready if there is no reason against it, and each such reason is reported.
     #[test]
     fn a_peer_is_ready_if_nothing_speaks_against_it() {
         let ready = Readiness {

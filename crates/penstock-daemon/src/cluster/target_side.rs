@@ -9,14 +9,14 @@ use penstock_proto::id::Name;
 
 /// The site's target side, as its controller drives it.
 pub(crate) struct TargetSide {
-    /// The peer that does what one peer does for all.
+    /// The peer that works for all.
     pub(crate) target: Arc<dyn TargetPeer>,
     /// The peers that take part in a run.
     pub(crate) peers: Arc<PeersOf>,
 }
 
 impl TargetSide {
-    /// The target side of a site of one peer.
+    /// Returns the target side of a site of one peer.
     pub(crate) fn own(target: &Arc<dyn TargetPeer>) -> Self {
         let only = Arc::clone(target);
         let peers =

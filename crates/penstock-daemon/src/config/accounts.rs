@@ -6,7 +6,7 @@ use penstock_api::access::AccountName;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
-/// As whom the files of a store are read and written.
+/// The account as which the files of a store are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreAccount {
@@ -18,21 +18,21 @@ pub enum StoreAccount {
 }
 
 impl StoreAccount {
-    /// Whether it is left out of a file.
+    /// Returns whether a configuration file may leave the value out.
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The accounts of this site for what a paired site asks for.
+/// The accounts of this site for requests of a paired site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiteAccounts {
-    /// The account for all its users that `users` does not name. Default: none; what they ask for
-    /// in mapped stores is refused.
+    /// The account for all its users that `users` does not name. Default: none; their requests to
+    /// mapped stores are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all: Option<AccountName>,
-    /// Accounts of single users, by their names at that site, which tells them (`tell_users`).
+    /// Accounts of single users, by their names at that site, which sends them (`tell_users`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub users: BTreeMap<Name, AccountName>,
     /// Tells that site for which user of this one a request is. Default: false.
@@ -41,7 +41,7 @@ pub struct SiteAccounts {
 }
 
 impl SiteAccounts {
-    /// The account for a user of that site, if it has told one.
+    /// Returns the account for a user of that site, if the site has sent one.
     pub(crate) fn of(&self, user: Option<&Name>) -> Option<&AccountName> {
         user.and_then(|user| self.users.get(user)).or(self.all.as_ref())
     }
@@ -51,8 +51,8 @@ impl SiteAccounts {
 mod tests {
     use super::*;
 
-    /// Promise: a user of a paired site has the account that is named for it, any other that of
-    /// the site, if there is one; a number is refused as the name of an account.
+    /// Promise: a user of a paired site has its own account, if one is configured, or else that of
+    /// the site, if there is one. A number is refused as the name of an account.
     #[test]
     fn users_of_a_site_have_accounts() {
         let read = |text: &str| toml::from_str::<SiteAccounts>(text);

@@ -15,8 +15,8 @@ use super::oidc::OidcConfig;
 /// Longest time of a session that may be configured, in seconds.
 const SESSION_SECONDS_MAX: u64 = 90 * 24 * 3600;
 
-/// How people prove to the API who they are. All peers of a site should have the same values, but
-/// for those of the socket.
+/// The ways in which people prove their identity to the API. All peers of a site should have the
+/// same values, but for those of the socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthConfig {
@@ -61,7 +61,7 @@ fn socket_default() -> PathBuf {
     PathBuf::from(ACCOUNT_SOCKET_DEFAULT)
 }
 
-// What is as without the table is not written: a change of one key is then none of the others.
+// A default value is not written: a change of one key then changes no other.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_yes(value: &bool) -> bool {
     *value

@@ -1,6 +1,6 @@
 //! Addresses that webhooks may have: those below an entry of `webhook.allow`.
 //!
-//! The list is in the configuration and not in the API, so that a user of the API cannot make the
+//! The list is in the configuration and not in the API. A user of the API therefore cannot make the
 //! daemon send requests into the network of its host (server-side request forgery).
 
 use penstock_api::problem::{Problem, ProblemCode};
@@ -36,7 +36,7 @@ impl Destinations {
     /// Returns an address if it is allowed.
     ///
     /// # Errors
-    /// Code `request` if it is none; `webhook-address` if no entry allows it.
+    /// Code `request` if the text is no address; `webhook-address` if no entry allows it.
     pub(crate) fn check(&self, text: &str) -> Result<Url, Problem> {
         let wrong = || {
             let title = "the URL of a webhook is `https://HOST/PATH`, without user and fragment";
@@ -127,7 +127,8 @@ mod tests {
         }
     }
 
-    /// Promise: an entry that allows nothing is told at the start, and not at the first webhook.
+    /// Promise: an entry that allows nothing is reported at the start, and not at the first
+    /// webhook.
     #[test]
     fn faulty_entries_are_refused() {
         for bad in ["hooks.lab.example", "*", "ftp://hooks.lab.example/", "https://a/?b"] {

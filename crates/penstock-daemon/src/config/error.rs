@@ -9,13 +9,13 @@ use penstock_proto::id::Name;
 use super::destination::EntryError;
 use crate::networks::NetworkError;
 
-/// A statement of the configuration that cannot be followed, with the key where it stands.
+/// A statement of the configuration that cannot be followed, with its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Two stores have one name.
     #[error("store `{0}` is listed twice")]
     StoreTwice(Name),
-    /// The path of a store is none.
+    /// The path of a store is invalid.
     #[error("store `{store}`: `{path}` is neither an absolute path nor `null:` nor `mem:…`")]
     StorePath {
         /// The store.
@@ -23,7 +23,7 @@ pub enum ConfigError {
         /// The path as it is written.
         path: String,
     },
-    /// A right is given to what is no name of a site.
+    /// The holder of a right is no name of a site.
     #[error("store `{store}`: `{site}` is not a site")]
     StoreSite {
         /// The store.
@@ -37,7 +37,7 @@ pub enum ConfigError {
     /// A cipher suite is not known.
     #[error("`cipher_suites`: `{0}` is not one of `{known}`", known = suites_known())]
     CipherSuite(String),
-    /// The level of the log is none.
+    /// The level of the log is invalid.
     #[error("`log`: {0}")]
     Log(String),
     /// A network is wrong.
@@ -107,7 +107,7 @@ pub enum AuthConfigError {
     /// Accounts are mapped, and none reaches a socket.
     #[error("`unix` needs `socket_group`, the group whose accounts may connect")]
     NoSocketGroup,
-    /// A key of `unix` is none.
+    /// A key of `unix` is invalid.
     #[error("`unix`: `{0}` is neither the name of an account nor `@` and the name of a group")]
     AccountKey(String),
 }
@@ -115,10 +115,10 @@ pub enum AuthConfigError {
 /// A word that names no user for an account.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappedUserError {
-    /// It is no name of a user.
+    /// The text is no name of a user.
     #[error("`{0}` is neither a user of the site, nor `self`, nor `role:` and a role")]
     Word(String),
-    /// It names a role that there is not.
+    /// The text names a role that does not exist.
     #[error("`{0}` is no role: `role:viewer`, `role:operator` or `role:administrator`")]
     Role(String),
     /// The role `user` does nothing without grants, which only a user of the site has.
@@ -132,7 +132,7 @@ pub enum MappedUserError {
 /// A statement about log-ins at an OpenID provider that cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OidcConfigError {
-    /// The address of the provider is none.
+    /// The address of the provider is invalid.
     #[error("`issuer`: `{0}` is not https://HOST[/PATH], nor http:// and an address of this host")]
     Issuer(String),
     /// A text that is needed is empty.
@@ -146,7 +146,7 @@ pub enum OidcConfigError {
     /// The name on the button is too long or empty.
     #[error("`name` has 1 to {0} characters")]
     Name(usize),
-    /// A scope is none (RFC 6749, 3.3).
+    /// A scope is invalid (RFC 6749, 3.3).
     #[error("`scopes`: `{0}` is not a scope: visible ASCII characters without space and quotes")]
     Scope(String),
 }
@@ -199,7 +199,7 @@ pub enum ClusterConfigError {
     /// The password comes from two places.
     #[error("one of `password_file`, `password_command` and `password` gives the password")]
     Passwords,
-    /// One of two keys is missing.
+    /// A pair of keys lacks one of the two.
     #[error("`{0}` and `{1}` belong together")]
     Together(&'static str, &'static str),
 }
@@ -216,7 +216,7 @@ pub enum OwnEtcdError {
     /// The address is of no single host.
     #[error("`own_etcd`: no other host reaches `{0}`")]
     Address(IpAddr),
-    /// The port, or the port after it, is none.
+    /// The port, or the port after it, is invalid.
     #[error("`own_etcd`: `address` needs a port, and the one after it")]
     Port,
 }

@@ -34,7 +34,7 @@ pub struct OidcConfig {
     /// log-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_secret_command: Vec<String>,
-    /// The secret itself. It stands in no file: `PENSTOCK_AUTH__OIDC__CLIENT_SECRET` sets it.
+    /// The secret itself. No file may have it: `PENSTOCK_AUTH__OIDC__CLIENT_SECRET` sets it.
     #[serde(default, skip_serializing)]
     pub client_secret: Option<Secret>,
     /// Authorities of the provider's certificate beside those that the host trusts, PEM.
@@ -56,7 +56,7 @@ pub struct OidcConfig {
     /// Roles of groups; a user of several has the strongest. Default: none.
     #[serde(default, skip_serializing_if = "GroupRoles::is_empty")]
     pub roles: GroupRoles,
-    /// Role of those whom no group gives one: `none` refuses them. Default: none.
+    /// Role of people without a role from a group: `none` refuses them. Default: none.
     #[serde(default, skip_serializing_if = "DefaultRole::is_none")]
     pub default: DefaultRole,
 }
@@ -73,20 +73,20 @@ fn groups_claim_default() -> String {
     "groups".to_owned()
 }
 
-/// Role of those whom no group gives one.
+/// Role of people without a role from a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefaultRole {
     /// No role: they are refused.
     #[default]
     None,
-    /// As [`Role::Viewer`].
+    /// The role [`Role::Viewer`].
     Viewer,
-    /// As [`Role::User`].
+    /// The role [`Role::User`].
     User,
-    /// As [`Role::Operator`].
+    /// The role [`Role::Operator`].
     Operator,
-    /// As [`Role::Administrator`].
+    /// The role [`Role::Administrator`].
     Administrator,
 }
 
@@ -185,7 +185,7 @@ impl OidcConfig {
         wrong
     }
 
-    /// Returns whether nobody can log in, as no group has a role and neither have the others.
+    /// Returns whether no person can log in, as no group has a role, and `default` is none.
     pub(crate) fn admits_nobody(&self) -> bool {
         self.roles.is_empty() && self.default.is_none()
     }
@@ -221,7 +221,7 @@ impl OidcConfig {
         std::iter::once("openid").chain(others).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the strongest role that groups give, or else that of those without such a group.
+    /// Returns the strongest role of these groups, or else that of people without such a group.
     pub(crate) fn role_of(&self, groups: &[String]) -> Option<Role> {
         let roles = groups.iter().filter_map(|group| self.roles.0.get(group)).copied();
         roles.max().or(self.default.role())
@@ -235,8 +235,7 @@ fn is_issuer(text: &str) -> bool {
     is_private(&url) && url.query().is_none() && url.fragment().is_none() && !has_user
 }
 
-/// Returns whether nobody on the way reads or changes what is sent to an address: it is HTTPS, or
-/// of this host.
+/// Returns whether requests to an address are protected on the way: it is HTTPS, or of this host.
 pub(crate) fn is_private(url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -264,8 +263,8 @@ mod tests {
         toml::from_str(&format!("{TEXT}\n{more}")).unwrap()
     }
 
-    /// Promise (C8): groups give the strongest of their roles, and who is in none is refused unless
-    /// `default` says otherwise.
+    /// Promise (C8): a person gets the strongest role of its groups. A person without such a group
+    /// is refused unless `default` sets a role.
     #[test]
     fn c8_groups_give_roles() {
         let role = |config: &OidcConfig, groups: &[&str]| {
@@ -293,8 +292,8 @@ mod tests {
         assert_eq!(toml::from_str::<OidcConfig>(&text).unwrap(), read(""));
     }
 
-    /// Promise: what cannot be followed is found with its key, and nothing is asked of a provider
-    /// in clear but on this host.
+    /// Promise: each faulty statement is found with its key, and no provider is asked in clear but
+    /// on this host.
     #[test]
     fn wrong_statements_are_found() {
         let wrong = |text: &str| {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::OwnEtcdError;
 
-/// Port at which the own etcd takes clients unless configured; its members meet at the next one.
-/// Not etcd's 2379, so that an operator's etcd may stand beside it.
+/// Port at which the own etcd accepts clients unless configured; its members meet at the next one.
+/// Not etcd's 2379, so that an operator's etcd may run beside it.
 pub const ETCD_PORT_DEFAULT: u16 = 7445;
 
 /// etcd on the site's own hosts.
@@ -18,8 +18,8 @@ pub struct OwnEtcdConfig {
     /// On how many hosts it runs: 1, 2, 3 or 5, the first that join. As many as half of them,
     /// rounded down, may be lost.
     pub hosts: usize,
-    /// Where this host's member takes clients; members meet at the port after it. The other hosts
-    /// of the site must reach both.
+    /// The address at which this host's member accepts clients; members meet at the port after it.
+    /// The other hosts of the site must reach both.
     pub address: SocketAddr,
     /// The program. Default: `etcd`, as PATH finds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,18 +41,18 @@ impl OwnEtcdConfig {
         wrong
     }
 
-    /// Where clients reach this host's member.
+    /// Returns the URL at which clients reach this host's member.
     pub fn client_url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Where the other members reach it.
+    /// Returns the URL at which the other members reach this one.
     pub fn peer_url(&self) -> String {
         let port = self.address.port().saturating_add(1);
         format!("https://{}", SocketAddr::new(self.address.ip(), port))
     }
 
-    /// The address of its host.
+    /// Returns the address of the member's host.
     pub fn ip(&self) -> IpAddr {
         self.address.ip()
     }
@@ -71,8 +71,8 @@ fn check_hosts(hosts: usize) -> Result<(), OwnEtcdError> {
 mod tests {
     use super::*;
 
-    /// Promise: what cannot work is refused before anything is started, and the two addresses of a
-    /// member are not the same.
+    /// Promise: a faulty statement is refused before any process is started, and the two addresses
+    /// of a member differ.
     #[test]
     fn an_own_etcd_that_cannot_work_is_refused() {
         let own = |hosts, address: &str| OwnEtcdConfig {

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of a secret at most.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// The places that may give one secret.
+/// The places that may set one secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecretPlaces<'a> {
     /// The key of the secret itself; those of the other places begin with it.
@@ -128,7 +128,7 @@ impl Secret {
         Ok(secret)
     }
 
-    /// Returns its text, to be handed to the party that asks for it.
+    /// Returns the text of the secret, to be sent to the party that requires it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -146,7 +146,7 @@ mod tests {
     use crate::config::ClusterConfig;
 
     /// Promise: a secret comes from its file, its command or the environment, without the end of
-    /// the line; a command that fails is an error; a secret is in no text that is shown.
+    /// the line. A command that fails is an error. No text that is shown has a secret.
     #[test]
     fn a_secret_comes_from_its_place() {
         let directory = tempfile::tempdir().unwrap();

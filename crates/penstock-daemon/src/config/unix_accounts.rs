@@ -17,7 +17,7 @@ const ROLE_MARK: &str = "role:";
 /// The word for the user of the account's own name.
 const OWN: &str = "self";
 
-/// The user that an account stands for.
+/// The user that an account represents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum MappedUser {
@@ -78,7 +78,7 @@ impl From<MappedUser> for String {
 pub struct UnixAccounts(BTreeMap<String, MappedUser>);
 
 impl UnixAccounts {
-    /// Returns whether nobody is mapped.
+    /// Returns whether no account is mapped.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

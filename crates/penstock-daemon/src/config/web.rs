@@ -11,11 +11,11 @@ use crate::networks::Prefix;
 /// Port of the HTTPS API unless configured.
 pub const WEB_PORT_DEFAULT: u16 = 7443;
 
-/// The HTTPS API for users on other hosts. Without this table there is none.
+/// The HTTPS API for users on other hosts. Without this table it is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebConfig {
-    /// Where the API listens. Default: port 7443 of 127.0.0.1.
+    /// The addresses at which the API listens. Default: port 7443 of 127.0.0.1.
     #[serde(default = "listen_default")]
     pub listen: Vec<SocketAddr>,
     /// DNS names and addresses by which users reach this host, for the certificate. Default: the

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::destination::{Destinations, EntryError};
 use super::error::NotifyConfigError;
 
-/// Where webhooks may go. The webhooks themselves are made over the API.
+/// The destinations that webhooks may have. The webhooks themselves are made over the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookConfig {
@@ -43,7 +43,7 @@ pub struct NotifyConfig {
     /// The program and its arguments; no shell reads them. The message comes on standard input, as
     /// JSON. A run that fails, or takes more than 60 s, is repeated for a day.
     pub command: Vec<String>,
-    /// Account that it runs as, where the daemon runs as root. Default: `nobody`.
+    /// Account of the command, where the daemon runs as root. Default: `nobody`.
     #[serde(default = "user_default")]
     pub user: String,
     /// The ends to tell: `done`, `failed`, `cancelled`. Default: all.
@@ -56,7 +56,7 @@ fn user_default() -> String {
 }
 
 impl NotifyConfig {
-    /// Checks what can be told without the accounts of the host.
+    /// Checks all that needs no look at the accounts of the host.
     pub(crate) fn check(&self) -> Result<(), NotifyConfigError> {
         if self.command.first().is_none_or(|program| !program.starts_with('/')) {
             return Err(NotifyConfigError::Program);
@@ -64,10 +64,10 @@ impl NotifyConfig {
         self.kinds().map(drop)
     }
 
-    /// Returns the ends to tell.
+    /// Returns the kinds of ends that the command gets.
     ///
     /// # Errors
-    /// A word is none of them.
+    /// A word is no such kind.
     pub(crate) fn kinds(&self) -> Result<Vec<WebhookKind>, NotifyConfigError> {
         self.on.iter().map(|kind| kind.parse().map_err(NotifyConfigError::Event)).collect()
     }

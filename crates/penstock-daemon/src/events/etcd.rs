@@ -1,4 +1,4 @@
-//! What becomes of etcd's members and of its majority, as one peer sees it.
+//! Changes of etcd's members and of its majority, as one peer sees them.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use penstock_cluster::etcd::Standing;
 /// Kind, subject and text of an event.
 pub(super) type Change = (&'static str, String, String);
 
-/// How etcd was when it was last looked at.
+/// The state of etcd at the last look.
 #[derive(Default)]
 pub(super) struct EtcdSeen {
     /// Members that did not serve.
     down: BTreeSet<String>,
-    /// Since when there is no majority.
+    /// The time since which etcd has no majority.
     lost_ms: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ fn told(member: &Standing) -> String {
 mod tests {
     use super::*;
 
-    /// Members 1 to 3, those down that are said.
+    /// Returns members 1 to 3, with the given ones down.
     fn members(down: &[usize]) -> Vec<Standing> {
         let member = |number: usize| Standing {
             endpoint: format!("http://e{number}"),
@@ -86,8 +86,8 @@ mod tests {
         (1..=3).map(member).collect()
     }
 
-    /// Issue 5 (6) and (7): the loss of a member and of the majority are told once each, what they
-    /// cost, and when they are over.
+    /// Issue 5 (6) and (7): the loss of a member, and of the majority, is reported once each, with
+    /// its effect, and again when it is over.
     #[test]
     fn the_loss_of_members_and_of_the_majority_is_told() {
         let mut seen = EtcdSeen::default();
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(kinds(&[3], 2000), [("etcd-member-lost", e3.clone())]);
         assert!(kinds(&[3], 4000).is_empty());
         assert_eq!(kinds(&[], 6000), [("etcd-member-back", e3.clone())]);
-        // The last member without a majority answers, and serves nobody.
+        // The last member without a majority answers, and serves no client.
         assert_eq!(kinds(&[1, 2, 3], 8000), [("etcd-lost", "etcd".to_owned())]);
         assert!(kinds(&[1, 2, 3], 10_000).is_empty());
         let back = [("etcd-back", "etcd".to_owned()), ("etcd-member-lost", e3)];

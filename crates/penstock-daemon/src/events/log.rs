@@ -1,9 +1,9 @@
-//! What has happened at this site, as this peer has seen it: kept in memory and in two files of
-//! the site directory, bounded, with times.
+//! The events of this site, as this peer has seen them: kept in memory and in two files of the site
+//! directory, bounded, with times.
 //!
-//! Each peer keeps its own: what a peer saw while it was cut off is worth most. Whoever is asked
-//! puts those of all peers together ([`crate::operations`]); what all have seen, as another
-//! controller, is told once there.
+//! Each peer keeps its own events: those that a peer saw while it was cut off are worth most. The
+//! peer that gets a request merges the events of all peers ([`crate::operations`]). An event that
+//! all have seen, as a new controller, appears once there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -40,7 +40,7 @@ pub(crate) struct EventLog {
 pub(super) struct Inner {
     pub(super) kept: VecDeque<SiteEvent>,
     file: Option<(File, u64)>,
-    /// What was said last of each transfer: a state, and what it waits for.
+    /// The last report of each transfer: a state, and the reason of a wait.
     pub(super) said: BTreeMap<TransferId, String>,
     membership: MembershipSeen,
     etcd: EtcdSeen,
@@ -53,7 +53,7 @@ pub(crate) fn now_ms() -> u64 {
 }
 
 impl EventLog {
-    /// Records what changed at the members of etcd.
+    /// Records the changes of the members of etcd.
     pub(crate) fn see_etcd(&self, standing: &[Standing]) {
         let changes = self.lock().etcd.changes(standing, now_ms());
         for (kind, subject, text) in changes {
@@ -76,7 +76,7 @@ impl EventLog {
         for name in FILES.iter().rev() {
             let Ok(file) = File::open(directory.join(name)) else { continue };
             for line in BufReader::new(file).lines().map_while(Result::ok) {
-                // A line that a crash has cut is none.
+                // A line that a crash has cut is ignored.
                 let Ok(event) = serde_json::from_str(&line) else { continue };
                 kept.push_back(event);
                 if kept.len() > EVENTS_MAX {
@@ -97,7 +97,7 @@ impl EventLog {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last events, oldest first, of one transfer if that is said.
+    /// Returns the last events, oldest first, of one transfer if one is given.
     pub(crate) fn last(&self, transfer: Option<TransferId>, most: usize) -> Vec<SiteEvent> {
         let inner = self.lock();
         let wanted = inner
@@ -109,7 +109,7 @@ impl EventLog {
         last
     }
 
-    /// Keeps an event. A file that cannot be written is said in the log, and memory has it.
+    /// Keeps an event. The log names a file that cannot be written; memory has the event.
     pub(crate) fn add(&self, kind: &str, subject: &str, transfer: Option<TransferId>, text: &str) {
         let (kind, subject, text) = (kind.to_owned(), subject.to_owned(), text.to_owned());
         let event =
@@ -147,7 +147,7 @@ impl EventLog {
         Ok(())
     }
 
-    /// Takes note of what the membership has become.
+    /// Records the changes of the membership.
     pub(crate) fn see_cluster(&self, now: &ClusterNow) {
         let changes = self.lock().membership.changes(now);
         for (kind, subject, text) in changes {
@@ -187,8 +187,8 @@ mod tests {
         log.last(None, 100).into_iter().map(|event| event.kind).collect()
     }
 
-    /// Promise: who joins, leaves, is lost, leads and drains is told once each, with nothing told
-    /// of what was so before the daemon began; and a daemon that starts again has it still.
+    /// Promise: a peer that joins, leaves, is lost, leads or drains causes one event each. The
+    /// state before the daemon's start causes none, and a restarted daemon still has the events.
     #[test]
     fn the_membership_is_told_as_it_changes() {
         let directory = tempfile::tempdir().unwrap();

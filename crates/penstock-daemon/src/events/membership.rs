@@ -1,4 +1,4 @@
-//! Events of the membership of the site: who joins, leaves, is lost, leads and drains.
+//! Events of the membership of the site: peers that join, leave, are lost, lead and drain.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct MembershipSeen(Option<Seen>);
 #[derive(Default)]
 struct Seen {
     leader: Option<(Name, u64)>,
-    /// Who has led last.
+    /// The last leader.
     led: Option<Name>,
     format: u16,
     known: BTreeMap<Name, KnownPeer>,

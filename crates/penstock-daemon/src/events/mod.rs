@@ -1,6 +1,6 @@
-//! What has happened at this site, as this peer has seen it.
+//! The events of this site, as this peer has seen them.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `log` | the events, in memory and in two files of the site directory |
 //! | `membership`, `etcd`, `stores`, `paths`, `transfers`, `part` | events of these |

@@ -1,4 +1,4 @@
-//! What became of a peer's part in a transfer, in words.
+//! The course of a peer's part in a transfer, in words.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use penstock_proto::id::TransferId;
 use super::log::EventLog;
 
 impl EventLog {
-    /// Takes note of what became of a peer's part in a transfer.
+    /// Records the course of a peer's part in a transfer.
     pub(crate) fn see_part(&self, transfer: TransferId, peer: &str, news: &PartNews) {
         let (kind, text) = words(peer, news);
         self.add(kind, peer, Some(transfer), &text);
@@ -57,7 +57,7 @@ fn tried_again(again: Option<Duration>) -> String {
 mod tests {
     use super::*;
 
-    /// Issue 5: an event says who is out of a transfer, why, and what comes of it.
+    /// Issue 5: an event names the peer that left a transfer, the reason, and the consequence.
     #[test]
     fn an_event_says_who_is_out_why_and_what_comes_of_it() {
         let out = |is_lost, others, again| {

@@ -7,13 +7,13 @@ use penstock_peer::{PathNews, PathState, TargetService};
 use super::log::EventLog;
 
 impl EventLog {
-    /// Records from now on what becomes of the paths of the transfers of `target`.
+    /// Records from now on the changes of the paths of the transfers of `target`.
     pub(crate) fn watch_paths(self: &Arc<Self>, target: &TargetService) {
         let log = Arc::clone(self);
         target.listen_to_paths(Arc::new(move |news| log.see_path(news)));
     }
 
-    /// Takes note of what has become of a path.
+    /// Records a change of a path.
     fn see_path(&self, news: &PathNews) {
         let (state, ends) = (news.note.state, news.note.ends.to_string());
         let subject = format!("{} {ends}", news.site);

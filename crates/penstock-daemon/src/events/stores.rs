@@ -1,4 +1,4 @@
-//! What becomes of this peer's stores: taken away under its feet, and given back.
+//! Changes of this peer's stores: a store that disappears while it is in use, and its return.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,19 +16,19 @@ use crate::site::context::Site;
 use crate::site::store_cards::store_cards;
 use crate::site::store_look;
 
-/// How often stores are looked at.
+/// The interval at which stores are checked.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What is seen at a store's path.
+/// The object at a store's path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Sight {
-    /// Nothing that can be looked at.
+    /// The path leads to nothing that can be read.
     #[default]
     Nothing,
     /// A directory with this inode number and no identity. A store gets one when it is first
     /// written to, so many sources have none.
     Directory(u64),
-    /// The same with nothing in it, as a mount point where nothing is mounted.
+    /// An empty directory without an identity, as a mount point where nothing is mounted.
     Empty(u64),
     /// A store, by its identity.
     Store(String),
@@ -41,12 +41,12 @@ impl Sight {
         }
         let Some(path) = store.directory() else { return Self::Nothing };
         let Ok(inode) = fs::metadata(&path).map(|root| root.ino()) else { return Self::Nothing };
-        // One that may not be listed may hold something.
+        // A directory that may not be listed may have entries.
         let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         if is_empty { Self::Empty(inode) } else { Self::Directory(inode) }
     }
 
-    /// Whether the store is still there that was seen so before.
+    /// Returns whether the store that was seen as `before` is still present.
     fn is_there(&self, before: &Self) -> bool {
         match (before, self) {
             (_, Self::Store(_)) => true,
@@ -54,7 +54,7 @@ impl Sight {
         }
     }
 
-    /// Inode number of a directory without an identity.
+    /// Returns the inode number of a directory without an identity.
     fn inode(&self) -> Option<u64> {
         match self {
             Self::Directory(inode) | Self::Empty(inode) => Some(*inode),
@@ -64,7 +64,7 @@ impl Sight {
 }
 
 impl EventLog {
-    /// Looks at this peer's stores again and again until `stop` says so.
+    /// Checks this peer's stores at intervals until `stop` is true.
     pub(crate) fn watch_stores(self: &Arc<Self>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
         let log = Arc::clone(self);
         tokio::spawn(async move {
@@ -100,7 +100,7 @@ impl EventLog {
         self.store_cards.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns whether a store of this peer was taken away, and has not come back.
+    /// Returns whether a store of this peer has disappeared, and has not returned.
     pub(crate) fn is_lost(&self, store: &Name) -> bool {
         let inner = self.lock();
         let last = inner.kept.iter().rev().find(|event| {
@@ -144,8 +144,8 @@ impl EventLog {
 mod tests {
     use super::*;
 
-    /// Issue 5 (11), A5: a store that is taken away is told once, whether it has an identity or is
-    /// a source that never got one; so is that it is back, in whatever way it comes.
+    /// Issue 5 (11), A5: a store that disappears is reported once, whether it has an identity or is
+    /// a source that never got one. Its return is reported once too, in any form.
     #[test]
     fn a5_a_store_that_is_taken_away_is_told() {
         let (root, name) = (tempfile::tempdir().unwrap(), "data".parse().unwrap());
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(kinds(vec![directory(5), directory(9), directory(9), directory(5)]), both);
         assert_eq!(kinds(vec![directory(5), store(), directory(9), store()]), both);
         assert_eq!(kinds(vec![store(), Sight::Nothing, directory(5), store()]), both);
-        // Nobody knows what should be there.
+        // The expected object is unknown.
         assert!(kinds(vec![Sight::Nothing, directory(5), directory(5)]).is_empty());
     }
 }

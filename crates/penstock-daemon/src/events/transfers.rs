@@ -1,4 +1,4 @@
-//! Events of transfers and their problems, as a manager tells them.
+//! Events of transfers and their problems, as a manager reports them.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ const TRANSFERS_MAX: usize = 4096;
 impl EventLog {
     fn see_transfer(&self, event: &TransferEvent) {
         let state = event.state.as_str();
-        // What a running one waits for changes all the while; a problem is told by itself. A reason
-        // that counts down is the same one until the next attempt.
+        // The wait of a running transfer changes all the time; a problem has an event of its own. A
+        // reason that counts down is the same one until the next attempt.
         let reason = match event.state {
             TransferState::Running => "",
             _ => event.reason.split("; next attempt").next().unwrap_or_default(),
@@ -37,7 +37,7 @@ impl EventLog {
     fn see_event(&self, event: &Event) {
         match event {
             Event::Status(status) | Event::Summary(status) => self.see_transfer(status),
-            // The ring tells no resets of its own.
+            // The ring sends no resets of its own.
             Event::Reset => {}
             Event::Error(error) => {
                 let text = error.problem.to_string();

@@ -1,6 +1,6 @@
 //! The client of a request of the API: its principal, its address, the id of its request.
 //!
-//! Layers lie around the router, from the outside: [`identify`] gives each request an id,
+//! Layers lie around the router, from the outside: [`identify`] sets the id of each request,
 //! [`super::origin`] finds the address and the host, [`record`] writes the audit log, and
 //! [`authenticate`] finds the principal. The rights of the principal are checked by the route
 //! itself.
@@ -93,7 +93,7 @@ impl Proof {
     }
 }
 
-/// Gives a request an id: its own, if it has a sane one. Every answer has that id, the release of
+/// Sets the id of a request: its own, if that is valid. Every answer has that id, the release of
 /// this daemon, and, if it is an error, problem details (RFC 9457).
 pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     let sane = |value: &&str| {
@@ -284,14 +284,14 @@ fn while_valid(response: Response, is_valid: IsValid, place: OwnedSemaphorePermi
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(changed))))
 }
 
-/// The answer to a request of a user that has too many connections or requests.
+/// Returns the answer to a request of a user that has too many connections or requests.
 fn too_many(of: &str) -> Response {
     let title = format!("the user has too many {of}");
     let problem = Problem::new(ProblemCode::Busy, title).status(429).hint("wait for some to end");
     ProblemReply(problem).into_response()
 }
 
-/// The answer to a request that needs a principal and has none.
+/// Returns the answer to a request that needs a principal and has none.
 pub(crate) fn no_principal() -> Response {
     challenge(ProblemReply(unauthenticated()).into_response())
 }
@@ -312,7 +312,7 @@ pub(crate) async fn record(
 ) -> Response {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    // A browser comes back from the provider by a request that begins a session.
+    // A browser returns from the provider by a request that begins a session.
     let changes = !reads || path == FINISH_OIDC.path;
     let path: String = path.chars().take(PATH_CHARS_MAX).collect();
     let text = format!("{} {path}", request.method());
@@ -336,7 +336,8 @@ pub(crate) async fn record(
                 previous: String::new(),
                 digest: String::new(),
             };
-            // A write to the page cache; the answer waits for it, so that no change lacks its line.
+            // A write to the page cache. The answer waits for the write, so that no change lacks
+            // its line.
             let written = tokio::task::spawn_blocking(move || log.append(line)).await;
             if let Err(error) = written {
                 tracing::error!(%error, "the audit log cannot be written");

@@ -16,18 +16,19 @@ pub(crate) const ZSTD: &str = "zstd";
 /// The quickest; see docs/design/0043-compressed-pages.md.
 const LEVEL: i32 = 1;
 
-/// Whether a request takes an answer in this coding, and says so as we do: nobody else is paired.
+/// Returns whether a request accepts an answer in this coding. The form that our own peers write is
+/// enough, as only they are paired.
 pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT_ENCODING).is_some_and(|coding| coding == ZSTD)
 }
 
-/// A page, compressed; `None` where that makes it no shorter. Some milliseconds for 4 MiB.
+/// Returns a page, compressed; `None` where that makes it no shorter. Some milliseconds for 4 MiB.
 pub(crate) fn compress(page: &[u8]) -> Option<Vec<u8>> {
     let compressed = zstd::bulk::compress(page, LEVEL).ok()?;
     (compressed.len() < page.len()).then_some(compressed)
 }
 
-/// The page that was compressed.
+/// Returns the decompressed page.
 ///
 /// # Errors
 /// These bytes are no such page, or one longer than a page may be.
@@ -41,8 +42,8 @@ mod tests {
 
     use super::*;
 
-    /// A12: a page arrives as it was sent; what is damaged, cut short, or grows to more than a page
-    /// may be, is refused.
+    /// A12: a page arrives as it was sent. A damaged or cut one, or one that grows beyond the limit
+    /// of a page, is refused.
     #[test]
     fn a12_a_compressed_page_arrives_as_it_was() {
         let page: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
@@ -57,13 +58,13 @@ mod tests {
         assert!(longer.len() < 1000 && decompress(&longer).is_err(), "longer than a page");
     }
 
-    /// Promise: what does not become shorter is sent as it is.
+    /// Promise: a page that does not become shorter is sent uncompressed.
     #[test]
     fn what_does_not_become_shorter_is_left_alone() {
         assert_eq!(compress(b"a page"), None);
     }
 
-    /// Promise: a site that did not ask for it gets no page that it cannot read.
+    /// Promise: a site that did not ask for compression gets no page that it cannot read.
     #[test]
     fn only_who_asks_gets_it() {
         let asked = |value| {

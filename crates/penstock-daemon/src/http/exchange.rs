@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// Longest body that is taken into memory.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Sends one request and gives the reply with its body still to be read.
+/// Sends one request and returns the reply with its body still to be read.
 ///
 /// # Errors
 /// The connection fails: exit 5.
@@ -50,10 +50,10 @@ pub async fn send_as(
     Err(problem_of(status, &read(response).await?))
 }
 
-/// Sends one request, and returns the reply whatever its status.
+/// Sends one request, and returns the reply, with any status.
 ///
 /// # Errors
-/// The connection fails: exit 5. The host or a header has characters that none can have.
+/// The connection fails: exit 5. The host or a header has invalid characters.
 pub async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     method: Method,
@@ -68,10 +68,10 @@ pub async fn exchange(
         Problem::new(ProblemCode::Request, "cannot encode the request").because(error)
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
-    // It ends when the reply is read or dropped.
+    // The connection ends when the reply is read or dropped.
     tokio::spawn(connection);
     let known = version::known();
-    // Who pairs or joins knows nothing of the other end yet.
+    // A host that pairs or joins knows nothing about the other end yet.
     let speaks = known.site_api(known.formats().newest);
     let request = Request::builder().method(method).uri(path).header("host", host);
     let mut request = request
@@ -88,7 +88,7 @@ pub async fn exchange(
     sender.send_request(request).await.map_err(lost)
 }
 
-/// The whole body of a reply, up to 64 MiB.
+/// Returns the whole body of a reply, up to 64 MiB.
 ///
 /// # Errors
 /// The connection fails, or the body is longer.
@@ -99,7 +99,7 @@ pub async fn read(response: Response<Incoming>) -> Result<Bytes, Problem> {
     })
 }
 
-/// The problem in an error reply: of the local API, or of a peer or site.
+/// Returns the problem in an error reply: of the local API, or of a peer or site.
 pub fn problem_of(status: u16, body: &[u8]) -> Problem {
     if let Ok(document) = serde_json::from_slice::<ProblemDocument>(body) {
         return document.into();
@@ -114,17 +114,17 @@ pub fn problem_of(status: u16, body: &[u8]) -> Problem {
     })
 }
 
-/// A value as the body of a request.
+/// Returns a value as the body of a request.
 pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(value).map_err(|error| {
         Problem::new(ProblemCode::Request, "cannot encode the request").because(error)
     })
 }
 
-/// The value in a reply's body.
+/// Returns the value in a reply's body.
 ///
 /// # Errors
-/// It is not what was asked for: another release answers.
+/// The body has another form: another release answers.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         let title = "this release does not understand the reply";

@@ -1,5 +1,5 @@
 //! A request that is handed to the controller: at the first of its addresses that takes it, and
-//! never twice if the table of endpoints says that it may be done once only.
+//! never twice if the table of endpoints allows it once only.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ pub(crate) const SITE: &str = "/peer/v1/site";
 
 /// For whom a peer of the own site speaks: a `penstock://` URI.
 const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
-/// The user for whom a peer of the own site speaks: a principal as JSON in base64url.
+/// The user of a request that a peer of the own site forwards: a principal as JSON in base64url.
 const PRINCIPAL_HEADER: HeaderName = HeaderName::from_static("penstock-principal");
 /// The origin of a request as JSON in base64url.
 const ORIGIN_HEADER: HeaderName = HeaderName::from_static("penstock-origin");
@@ -57,7 +57,8 @@ const AUTHORITY_HEADER: HeaderName = HeaderName::from_static("penstock-caller-au
 /// The fingerprint of the key of the caller's certificate, in hex.
 const KEY_HEADER: HeaderName = HeaderName::from_static("penstock-caller-key");
 
-/// For whom a request is that another peer of this site hands over; `None` if it does not say.
+/// Returns the user of a request that another peer of this site forwards; `None` if that peer does
+/// not name one.
 pub(crate) fn caller_of(headers: &HeaderMap) -> Option<Vouched> {
     let text = |name| headers.get(name)?.to_str().ok();
     let peer = PeerId::from_uri(text(CALLER_HEADER)?)?;
@@ -89,7 +90,7 @@ pub(crate) fn names_principal(headers: &HeaderMap) -> bool {
 
 /// Returns a principal or an origin in a form that fits into a header.
 fn header_text(value: &impl serde::Serialize) -> String {
-    // Our own types always have a JSON form; an empty text is none of them.
+    // Our own types always have a JSON form; an empty text is not one.
     BASE64URL_NOPAD.encode(&serde_json::to_vec(value).unwrap_or_default())
 }
 
@@ -132,10 +133,10 @@ pub(crate) struct Forwarded {
     body: Bytes,
 }
 
-/// How long the body of a request may take.
+/// The time that the body of a request may take.
 const BODY_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Why there is no answer.
+/// The reason why a forwarded request has no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ForwardError {
     /// At no address was a connection to be had: it was not done.
@@ -144,7 +145,7 @@ pub(crate) enum ForwardError {
     MaybeDone(String),
 }
 
-/// What its user is told who must see for himself whether it was done.
+/// Returns the problem for a request whose outcome is unknown. Its user must look at the result.
 pub(crate) fn maybe_done(why: &str) -> Problem {
     let title = "the controller was lost before it answered; the request may or may not have been \
                  carried out";
@@ -176,7 +177,7 @@ impl Forwarded {
         Ok(Self { origin, parts, body })
     }
 
-    /// As it came.
+    /// Returns the request as it arrived.
     pub(crate) fn request(&self) -> Request {
         Request::from_parts(self.parts.clone(), Body::from(self.body.clone()))
     }
@@ -197,10 +198,11 @@ impl Forwarded {
         }
     }
 
-    /// Sends it to the first of `addresses` that takes connections; gives that one, and its answer.
+    /// Sends the request to the first of `addresses` that accepts connections; returns that
+    /// address, and its answer.
     ///
     /// # Errors
-    /// None does; or the connection broke.
+    /// No address accepts connections; or the connection broke.
     pub(crate) async fn send(
         &self,
         client: &reqwest::Client,
@@ -272,11 +274,11 @@ mod tests {
         Forwarded::of(Origin::User(endpoint), request).await.unwrap()
     }
 
-    /// A server that answers each connection so, or ends it.
+    /// Starts a server that sends `answer` over each connection, or closes it; returns its address.
     fn server(answer: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // It ends with the process of the tests.
+        // The thread ends with the process of the tests.
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let _ = stream.read(&mut [0; 4096]);
@@ -311,7 +313,7 @@ mod tests {
         assert!(matches!(lost, ForwardError::NotSent(_)), "{lost:?}");
     }
 
-    /// Promise: what may not be done twice is not repeated when an answer is lost.
+    /// Promise: a request that may not be carried out twice is not repeated when an answer is lost.
     #[tokio::test]
     async fn only_what_may_be_done_twice_is_repeated() {
         assert!(forwarded(&LIST_TRANSFERS).await.may_repeat());

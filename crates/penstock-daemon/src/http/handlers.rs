@@ -54,7 +54,7 @@ impl<S: Clone + Send + Sync + 'static> Handlers<S> {
         }
     }
 
-    /// Routes requests to the handlers of those endpoints that `wrap` gives back.
+    /// Routes requests to the handlers of those endpoints that `wrap` returns.
     pub(crate) fn router(
         self,
         wrap: impl Fn(&'static Endpoint, MethodRouter<S>) -> Option<MethodRouter<S>>,

@@ -1,15 +1,15 @@
-//! Requests over HTTP, and the port that they come to.
+//! Requests over HTTP, and the port that receives them.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
-//! | `port` | the data port: lanes and HTTP, told apart |
+//! | `port` | the data port: lanes and HTTP, and their distinction |
 //! | `web` | the HTTPS listener of the API, and the web page |
 //! | `origin` | the address of a client, the host it asked for, the page that sent the request |
 //! | `client` | the principal and the id of a request |
 //! | `socket` | the Unix socket of the local API |
 //! | `exchange` | one request over a stream that is open already, and its reply |
-//! | `connection` | the facts of a connection that a request came over |
-//! | `router` | the way of a request: what this peer answers, what it hands to the controller |
+//! | `connection` | the facts of a request's connection |
+//! | `router` | routes: requests that this peer answers, and those for the controller |
 //! | `forward` | a request on its way to the controller |
 //! | `handlers` | handlers of endpoints, registered by their entries in the table |
 //! | `local` | the local API `/api/v1` |

@@ -2,10 +2,10 @@
 //! page that sent it.
 //!
 //! A browser sends the cookie of a session with requests of any page. Three things keep pages of
-//! other sites out. The cookie is `SameSite=Strict`. A request that changes something must come
-//! from the own page, as the browser says in `Sec-Fetch-Site` or `Origin`. And only the own names
-//! are served as `Host`, so that no foreign name that leads here (DNS rebinding) is an own page.
-//! The cookie of a browser that logs in at the provider is `Lax`: it returns from a page of that.
+//! other sites out. The cookie is `SameSite=Strict`. A request that changes state must come from
+//! the own page, as `Sec-Fetch-Site` or `Origin` of the browser shows. And only the own names are
+//! served as `Host`, so that no foreign name that leads here (DNS rebinding) is an own page. The
+//! cookie of a browser that logs in at the provider is `Lax`: it returns from a page of that.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,7 +28,8 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 /// Longest such path, in bytes.
 const PREFIX_BYTES_MAX: usize = 100;
-/// Header by which a browser tells the page that sent a request (W3C Fetch Metadata).
+/// Header by which a browser names the relation of the page that sent a request (W3C Fetch
+/// Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Longest name of a program that is taken over, in characters.
 const AGENT_CHARS_MAX: usize = 200;
@@ -48,7 +49,7 @@ pub(crate) struct FarEnd(pub(crate) SocketAddr);
 /// The names of the HTTPS API of this peer, and the proxies before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Door {
-    /// DNS names in lower case. A name that begins with `*.` stands for each with one more label.
+    /// DNS names in lower case. A name that begins with `*.` matches each name with one more label.
     names: Arc<[String]>,
     proxies: Arc<[Prefix]>,
 }
@@ -62,8 +63,8 @@ impl Door {
         Self { names, proxies: proxies.into() }
     }
 
-    /// Returns whether a host is this peer's. An address always is: no name of anybody else leads
-    /// a browser to take it for its own.
+    /// Returns whether a host is this peer's. An address always is: a browser never takes it for
+    /// the name of another party.
     fn serves(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -74,8 +75,8 @@ impl Door {
         bare.parse::<IpAddr>().is_ok() || host == "localhost" || self.names.iter().any(fits)
     }
 
-    /// Returns the address of the client behind proxies that are trusted: the last one that is
-    /// none of them.
+    /// Returns the address of the client behind proxies that are trusted: the last one that is no
+    /// trusted proxy.
     fn client_of(&self, from: SocketAddr, headers: &HeaderMap) -> IpAddr {
         let is_proxy =
             |address: &IpAddr| self.proxies.iter().any(|prefix| prefix.contains(*address));
@@ -94,7 +95,7 @@ impl Door {
     }
 
     /// Returns the path below which the proxy at the other end serves this peer, without a `/` at
-    /// its end. It is empty where there is none, or where the proxy is not trusted.
+    /// its end. The path is empty if there is no such path, or if the proxy is not trusted.
     fn path_of<'a>(&self, from: SocketAddr, headers: &'a HeaderMap) -> &'a str {
         let from = from.ip().to_canonical();
         if !self.proxies.iter().any(|prefix| prefix.contains(from)) {
@@ -177,11 +178,11 @@ fn login_cookie(headers: &HeaderMap) -> Option<Secret> {
 }
 
 /// Checks that a request which changes something comes from the own page, or from no page.
-/// `has_cookie` is whether the cookie of a session is what proves its user: a browser may have sent
-/// it, and so the request must say where it comes from.
+/// `has_cookie` is true if the cookie of a session proves its user: a browser may have sent it, so
+/// the request must name its origin.
 ///
 /// # Errors
-/// It comes from another page, or does not say: code `cross-site`.
+/// The request comes from another page, or does not name its origin: code `cross-site`.
 pub(crate) fn check_page(request: &Request, has_cookie: bool) -> Result<(), Problem> {
     let headers = request.headers();
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -245,8 +246,8 @@ mod tests {
         }
     }
 
-    /// Promise (C8): the browser that begins a log-in at the provider is known again, when a page
-    /// of the provider leads it here; a cookie that is too long is none.
+    /// Promise (C8): the browser that began a log-in at the provider is recognized when a page of
+    /// the provider leads it back here. A cookie that is too long is ignored.
     #[test]
     fn c8_a_browser_is_known_by_its_cookie() {
         let set = set_login_cookie(&Secret::new("abc"), 600);
@@ -263,7 +264,7 @@ mod tests {
     }
 
     /// Promise (C10): `X-Forwarded-For` counts only from proxies that are trusted, and no client
-    /// behind one gives itself another address.
+    /// behind one can set another address.
     #[test]
     fn c10_only_trusted_proxies_name_a_client() {
         let proxies = ["10.0.0.5/32", "fd00::/64"].map(|text| text.parse().unwrap());
@@ -283,8 +284,8 @@ mod tests {
         assert_eq!(client("10.0.0.5", &["203.0.113.9, what"]), "10.0.0.5");
     }
 
-    /// Promise (C10): a proxy that is trusted says below which path it serves the page, and nothing
-    /// that leads elsewhere.
+    /// Promise (C10): a trusted proxy names the path below which it serves the page, and no path
+    /// that leads elsewhere is accepted.
     #[test]
     fn c10_a_trusted_proxy_names_its_path() {
         let door = Door::new([], &["10.0.0.5/32".parse().unwrap()]);
@@ -303,8 +304,8 @@ mod tests {
         }
     }
 
-    /// Promise (C7): a request that changes something by a cookie comes from the own page; a token
-    /// needs no page, and reads are not held up.
+    /// Promise (C7): a request that changes state by a cookie must come from the own page; a token
+    /// needs no page, and reads are not restricted.
     #[test]
     fn c7_pages_of_other_sites_change_nothing() {
         let host = ("host", "hpc.example.org:7443");

@@ -1,9 +1,9 @@
-//! The data port: one listener, two protocols, told apart by ALPN in the client's first message.
+//! The data port: one listener, two protocols, distinguished by ALPN in the client's first message.
 //!
 //! `penstock-lane/1` goes to the peer crate as a std stream with its TLS state; anything else is
-//! the site API over HTTP. Every stage of a connection has a deadline, and what a connection may
-//! take before it has shown a certificate is counted by its source (`access::admission`). What a
-//! paired site takes is counted by its name (`access::budget`).
+//! the site API over HTTP. Every stage of a connection has a deadline. Connections without a
+//! certificate are counted by their source (`access::admission`), the use of a paired site by its
+//! name (`access::budget`).
 
 use std::fmt;
 use std::io;
@@ -36,15 +36,15 @@ use crate::access::budget::{Duty, LanePlace};
 use crate::metrics::heartbeat::Heartbeat;
 use crate::site::context::Site;
 
-/// How long a connection may say nothing: those that are made ahead wait for their lane.
+/// The time that a connection may be silent: connections made ahead wait for their lane.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long a client may take for its ClientHello, from the first byte on.
+/// The time that a client has for its ClientHello, from the first byte on.
 const HELLO_DEADLINE: Duration = Duration::from_secs(3);
-/// How long it may take for the rest of its handshake.
+/// The time that a client has for the rest of its handshake.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes that it may send until its handshake is done: some ten times of what it needs.
+/// Bytes that a client may send until its handshake is done: some ten times of its need.
 const HANDSHAKE_BYTES_MAX: u64 = 32 << 10;
-/// How long a connection without a certificate may take for its first request, and in all.
+/// The time that a connection without a certificate has for its first request, and in all.
 const FIRST_REQUEST: Duration = Duration::from_secs(5);
 const ANONYMOUS_DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes that it may send in all: a pairing takes some four thousand.
@@ -57,13 +57,13 @@ const ANONYMOUS_WINDOW_BYTES: u32 = 16 << 10;
 const STREAMS_MAX: u32 = 128;
 const WINDOW_BYTES: u32 = 512 << 10;
 const SEND_BYTES_MAX: usize = 128 << 10;
-/// How often an idle HTTP/2 connection is asked whether it still lives, and how long it may take.
+/// The idle time after which an HTTP/2 connection is pinged, and the time for the answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A connection whose handshake is done.
 type Tls = TlsStream<Metered<TcpStream>>;
 
-/// Why a connection has to make room.
+/// The reason that a connection gets which has to make room.
 const CROWDED: &str = "it has made room for a newer one";
 
 /// The reason why a connection is refused before its handshake is done.
@@ -82,12 +82,12 @@ enum GreetError {
     Handshake(#[from] io::Error),
 }
 
-/// Takes a lane whose TLS handshake is done, or refuses it where there is no place for it. Called
-/// on a thread of its own, which it may keep.
+/// Accepts a lane whose TLS handshake is done, or refuses it if no place is free. Called on a
+/// thread of its own, which it may keep.
 pub(crate) type LaneHandler =
     Arc<dyn Fn(std::net::TcpStream, ServerConnection, Option<LanePlace>) + Send + Sync>;
 
-/// What serves the port.
+/// The parts that serve the port.
 #[derive(Clone)]
 pub(crate) struct Port {
     site_tls: Arc<ServerConfig>,
@@ -110,7 +110,7 @@ impl Port {
         Self { site_tls, lane_tls, router, lane, site: Arc::clone(site), heartbeat }
     }
 
-    /// Accepts connections until `stop` says so.
+    /// Accepts connections until `stop` is true.
     pub(crate) async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         loop {
             let accepted = tokio::select! {
@@ -147,15 +147,16 @@ impl Port {
         self.site.admission.note_refused(from.ip(), RefusedKind::Connection, why);
     }
 
-    /// Whether a connection has come over a network on which nothing of ours is wanted.
+    /// Returns whether a connection arrived over a network with the role `never`.
     fn is_never(&self, tcp: &TcpStream) -> bool {
         let local = tcp.local_addr().ok().filter(|_| !self.site.settings.now().networks.is_empty());
         local.is_some_and(|local| self.site.networks().role_of(local.ip()).0 == Role::Never)
     }
 
-    /// Shakes hands with whoever has sent a whole ClientHello; gives the connection, and whether it
-    /// is a lane. `None` if it ends in silence, as of those that are made ahead
-    /// (`penstock_peer::lane::preconnect`) some do. The error says why it is refused.
+    /// Performs the handshake with a client that has sent a whole ClientHello; returns the
+    /// connection, and whether it is a lane. `None` if the connection ends in silence, as some of
+    /// those do that are made ahead (`penstock_peer::lane::preconnect`). The error has the reason
+    /// of a refusal.
     async fn greet(
         &self,
         tcp: TcpStream,
@@ -269,7 +270,7 @@ impl Port {
         }
     }
 
-    /// Waits until the authority of a connection is none of a paired site any more.
+    /// Waits until the authority of a connection is no longer that of a paired site.
     async fn until_unpaired(&self, peer: &Vouched, mut news: watch::Receiver<()>) -> &'static str {
         while self.site.trust.vouches(peer) && news.changed().await.is_ok() {}
         "its certificate is no longer trusted"
@@ -313,7 +314,7 @@ impl Port {
     }
 }
 
-/// Receives a whole ClientHello; `None` if nothing is said.
+/// Receives a whole ClientHello; `None` if the client sends nothing.
 async fn hello(tcp: TcpStream) -> Result<Option<StartHandshake<Metered<TcpStream>>>, GreetError> {
     tcp.set_nodelay(true)?;
     match tokio::time::timeout(SILENCE_MAX, tcp.peek(&mut [0])).await {
@@ -326,13 +327,14 @@ async fn hello(tcp: TcpStream) -> Result<Option<StartHandshake<Metered<TcpStream
     Ok(Some(hello.map_err(|_| GreetError::HelloLate)??))
 }
 
-/// Why a handshake failed, in the words of an operator.
+/// Returns the reason why a handshake failed, in an operator's words.
 fn reason(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     inner.map_or_else(|| error.to_string(), explain)
 }
 
-/// Answers the requests of a connection until it ends, or `ended` says why it has to; gives that.
+/// Answers the requests of a connection until it ends, or `ended` has a reason to end it; returns
+/// that reason.
 async fn answer(
     (tls, from): (Tls, SocketAddr),
     builder: &auto::Builder<TokioExecutor>,

@@ -23,16 +23,16 @@ use crate::site::grants::how_to_grant;
 
 /// Seconds after which a client that got no place may ask again.
 const RETRY_AFTER_S: u32 = 5;
-/// How long such a body may take.
+/// The time that a body of at most [`SHORT_BYTES_MAX`] may take.
 const SHORT_DEADLINE: Duration = Duration::from_secs(20);
-/// How long one may take.
+/// The time that a list may take.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
 /// Items that a list may have: each takes memory of its own beside its bytes.
 const ITEMS_MAX: usize = 2_000_000;
 
 /// Keeps the requests of a paired site within its budget: each has a place until its answer is
-/// sent. Its body is read here, once there is room for it, and only for a site that may read or
-/// write anything at all.
+/// sent. The body is read here, once there is room for it, and only for a site with any right to
+/// read or write.
 pub(crate) async fn keep_within(
     State(site): State<Arc<Site>>,
     request: Request,
@@ -70,7 +70,7 @@ async fn within(
     Ok(response.map(|inner| held_body(inner, place)))
 }
 
-/// Longest body of a request of a site to this path.
+/// Returns the longest body of a request of a site to this path.
 ///
 /// # Errors
 /// The site has no right to anything there: its body is not read.
@@ -111,7 +111,7 @@ async fn take_body(
     if said.is_some_and(|bytes| bytes > bytes_max) {
         return Err(too_long());
     }
-    // One that does not say how long it is may be as long as any.
+    // A body without a stated length may have the greatest one.
     let bytes = said.unwrap_or(bytes_max);
     let room = budget.bodies.enter(bytes).await.ok_or_else(|| budget.busy("bytes of requests"))?;
     let patience = if bytes > SHORT_BYTES_MAX { LIST_DEADLINE } else { SHORT_DEADLINE };
@@ -144,7 +144,8 @@ async fn take_body(
     Ok((Request::from_parts(parts, Body::from(taken)), room))
 }
 
-/// Items of the lists in a JSON text, or more: a comma within a name counts too.
+/// Returns the number of items of the lists in a JSON text, or more: a comma within a name counts
+/// too.
 fn items_in(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b',').count()
 }

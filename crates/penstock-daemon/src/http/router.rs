@@ -1,11 +1,11 @@
-//! Leads requests to the controller, whichever peer of the site takes them.
+//! Forwards requests to the controller, from any peer of the site that receives them.
 //!
-//! Which endpoints of the local API are the controller's is in the table
-//! ([`penstock_api::endpoints`]); of the site API nearly all are. A peer that is not the controller
-//! hands a request of its own users, or of a paired site, to the one that is, over mutual TLS:
-//! `/peer/v1/local/…` and `/peer/v1/site/…`. Only peers of the own site may use these paths, and
-//! are believed whom they speak for. While nobody is the controller a request waits for one, for a
-//! while. The only peer of a site always is the controller, and hands nothing over.
+//! The table of endpoints ([`penstock_api::endpoints`]) marks those of the local API that the
+//! controller answers; of the site API the controller answers nearly all. A peer that is not the
+//! controller forwards a request of its own users, or of a paired site, over mutual TLS:
+//! `/peer/v1/local/…` and `/peer/v1/site/…`. Only peers of the own site may use these paths; their
+//! statement of the original caller is trusted. Without a controller, a request waits for one for a
+//! limited time. The only peer of a site always is the controller, and forwards no request.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,15 +47,15 @@ use crate::metrics::Requests;
 use crate::peer_client::client::PeerClient;
 use crate::peer_server::{Host, with_version};
 
-/// How long a request waits for a controller.
+/// The time for which a request waits for a controller.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
-/// What a controller asks of this peer (see [`crate::peer_server`]).
+/// Paths of a controller's requests to this peer (see [`crate::peer_server`]).
 const TASK: &str = "/peer/v1/task";
 const CALL: &str = "/peer/v1/call";
 
-/// Where a request is answered if this peer is the controller.
+/// The handler of a request if this peer is the controller.
 enum Here {
     /// By a handler of the local API.
     Local(Next),
@@ -63,7 +63,7 @@ enum Here {
     Site,
 }
 
-/// The parts that lead a request to whoever answers it.
+/// The parts that forward a request to the peer that answers it.
 #[derive(Clone)]
 pub(crate) struct ClusterRouter {
     api: LocalApi,
@@ -80,7 +80,7 @@ impl ClusterRouter {
         Self { api, client, host, lister, answered: Arc::default() }
     }
 
-    /// Serves the local API, whoever the controller is.
+    /// Serves the local API, whichever peer is the controller.
     ///
     /// # Errors
     /// An endpoint has no handler.
@@ -100,7 +100,8 @@ impl ClusterRouter {
         Ok(self.complete(routes))
     }
 
-    /// Serves what other peers of the site hand over of the local API: what is the controller's.
+    /// Serves requests of the local API that other peers of the site forward, as they are the
+    /// controller's.
     fn handed_over(&self) -> anyhow::Result<Router> {
         let routes = local::handlers()?.router(|endpoint, route| {
             let route = route.layer(DefaultBodyLimit::max(endpoint.body_bytes_max()));
@@ -117,7 +118,7 @@ impl ClusterRouter {
             .with_state(self.api.clone())
     }
 
-    /// Serves the site API, and what other peers of the own site hand over.
+    /// Serves the site API, and requests that other peers of the own site forward.
     ///
     /// # Errors
     /// An endpoint has no handler.
@@ -133,7 +134,7 @@ impl ClusterRouter {
         &self.api.member
     }
 
-    /// The other peers, as helpers of a scan of this one.
+    /// Returns the other peers, as helpers of a scan of this one.
     pub(crate) fn allies(&self) -> Arc<Allies> {
         Arc::new(Allies {
             own: self.member().parts.site.config.peer.clone(),
@@ -287,8 +288,8 @@ async fn take_over(
 }
 
 impl ClusterRouter {
-    /// Passes an answer of this peer as the controller on. A stream of events ends when it is one
-    /// no more: what it would tell then does not happen.
+    /// Passes an answer of this peer as the controller on. A stream of events ends with the
+    /// controllership: its later events would be wrong.
     fn cut_with_tenure(&self, controller: &Controller, response: Response) -> Response {
         let kind = response.headers().get(header::CONTENT_TYPE);
         if kind.is_none_or(|kind| kind.as_bytes() != b"text/event-stream") {
@@ -309,9 +310,9 @@ impl ClusterRouter {
         Response::from_parts(parts, Body::from_stream(parts_of))
     }
 
-    /// Hands a request of this peer's users to the controller, which may be this peer, or one of a
-    /// site to another peer; waits for a controller if there is none, or if that one is deposed
-    /// before it has done it.
+    /// Forwards a request of this peer's users to the controller, which may be this peer, or one of
+    /// a site to another peer. Waits for a controller if there is none, or if the controller is
+    /// deposed before it has carried the request out.
     async fn forward(&self, origin: Origin, request: Request, here: Here) -> Response {
         let forwarded = match Forwarded::of(origin, request).await {
             Ok(forwarded) => forwarded,
@@ -333,7 +334,8 @@ impl ClusterRouter {
         }
     }
 
-    /// Asks whoever is the controller now; gives the answer, or why it may be asked again.
+    /// Asks the present controller; returns the answer, or the reason why the request may be
+    /// repeated.
     async fn attempt(
         &self,
         forwarded: &Forwarded,
@@ -353,7 +355,7 @@ impl ClusterRouter {
         }
     }
 
-    /// Does what is asked, being the controller; the problem is that this peer is it no more.
+    /// Carries out a request as the controller. The problem is that this peer no longer leads.
     async fn serve(
         &self,
         controller: &Controller,
@@ -368,7 +370,8 @@ impl ClusterRouter {
         .await
     }
 
-    /// Offers a request to a controller; gives the answer to it, or why it may be offered again.
+    /// Offers a request to a controller; returns the answer, or the reason why it may be offered
+    /// again.
     async fn offer(
         &self,
         forwarded: &Forwarded,
@@ -377,7 +380,7 @@ impl ClusterRouter {
         epoch: u64,
     ) -> Result<Response, MayRepeat> {
         let answered = || self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of its election, and those that it has by now.
+        // The addresses at its election, and its present ones.
         let (mut addresses, first) = (leader.addresses.clone(), *answered());
         let is_its =
             |card: &&PeerCard| (&card.peer, card.instance) == (&leader.peer, leader.instance);
@@ -415,10 +418,10 @@ impl ClusterRouter {
 /// The reason why a request was not carried out and may be sent again.
 #[derive(Debug, thiserror::Error)]
 enum MayRepeat {
-    /// Nobody leads.
+    /// The site has no controller.
     #[error("no peer of this site is the controller now")]
     NoController,
-    /// The peer that was asked does not lead any more.
+    /// The peer that was asked no longer leads.
     #[error(transparent)]
     Deposed(#[from] Problem),
     /// The peer that leads was not reached, or lost.
@@ -433,8 +436,8 @@ async fn another_leader(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
     let _ = now.wait_for(gone).await;
 }
 
-/// Returns when this peer has no tenure of this epoch: another one leads, or it is over and nobody
-/// knows of the next.
+/// Returns when this peer has no tenure of this epoch: another peer leads, or the tenure is over
+/// and the next leader is unknown.
 async fn no_tenure(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
     let over =
         |now: &Arc<ClusterNow>| now.tenure.as_ref().is_none_or(|tenure| tenure.revision() != epoch);
@@ -442,13 +445,13 @@ async fn no_tenure(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
     let _ = now.wait_for(over).await;
 }
 
-/// Passes a reply on, unless it says that this peer is the controller no more.
+/// Passes a reply on, unless it reports that this peer is no longer the controller.
 async fn deposed(reply: Response) -> Result<Response, Problem> {
     if reply.status() != StatusCode::SERVICE_UNAVAILABLE {
         return Ok(reply);
     }
     let (parts, body) = reply.into_parts();
-    // Problems are short; what cannot be read is an answer that is cut.
+    // Problems are short; an unreadable answer is one that was cut.
     let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
     let found = crate::http::problem_of(parts.status.as_u16(), &bytes);
     match found.code == ProblemCode::NotController {
@@ -457,15 +460,15 @@ async fn deposed(reply: Response) -> Result<Response, Problem> {
     }
 }
 
-/// The problem in a reply.
+/// Returns the problem in a reply.
 async fn refusal(reply: reqwest::Response) -> Problem {
     let status = reply.status().as_u16();
     let body = reply.bytes().await.unwrap_or_default();
     crate::http::problem_of(status, &body)
 }
 
-/// Gives another peer's reply to the caller as it comes; it is cut when that peer is not the
-/// controller any more, so that nobody waits for one that does not go on.
+/// Passes another peer's reply to the caller as it arrives. The reply is cut when that peer is no
+/// longer the controller, so that no client waits for a stream that has ended.
 fn pass_on(
     reply: reqwest::Response,
     now: watch::Receiver<Arc<ClusterNow>>,
@@ -516,8 +519,8 @@ fn refused(why: &str) -> Response {
 mod tests {
     use super::*;
 
-    /// Promise: a request that this peer could not do as it led no more is offered to the next
-    /// controller; any other answer goes to whom it is for, as it is.
+    /// Promise: a request that this peer could not carry out, as it no longer led, is offered to
+    /// the next controller. Any other answer goes to its caller unchanged.
     #[tokio::test]
     async fn only_who_leads_no_more_is_not_an_answer() {
         assert_eq!(

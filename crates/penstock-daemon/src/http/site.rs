@@ -1,8 +1,8 @@
-//! The site API `/site/v1`: what paired sites may ask. Who calls is what the certificate says.
+//! The site API `/site/v1`: the requests of paired sites. The certificate identifies the caller.
 //!
-//! A site may open scans of stores that are exported to it, submit transfers from itself to stores
-//! that it may write to, and see and steer the transfers that read from it. Pairing, joining and
-//! the health check alone need no certificate.
+//! A site may open scans of stores that are exported to it, and submit transfers from itself to
+//! stores that it may write to. It may see and steer the transfers that read from it. Pairing,
+//! joining and the health check alone need no certificate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,14 +56,14 @@ use crate::site::foreign_scans::{ForeignScans, foreign_scan};
 use crate::site::reported_addresses::believable;
 use crate::site::submission;
 
-/// How often a request that waits for a page looks for it, without news of the scan: at first, and
-/// in the end.
+/// The intervals at which a request that waits for a page looks for it, without news of the scan:
+/// at first, and in the end.
 const PAGE_LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// Longest body of a request to pair, which anybody may send.
+/// Longest body of a request to pair, which any client may send.
 const PAIR_BYTES_MAX: usize = 16 << 10;
 
-/// What the handlers share.
+/// The parts that the handlers share.
 #[derive(Clone)]
 pub(crate) struct SiteParts {
     pub(crate) site: Arc<Site>,
@@ -75,7 +75,7 @@ pub(crate) struct SiteParts {
     pub(crate) instance: u64,
 }
 
-/// Runs what blocks for a site, once that site has a place for it.
+/// Runs blocking work for a site, once that site has a place for it.
 async fn work<T: Send + 'static>(
     parts: SiteParts,
     site: Name,
@@ -84,14 +84,14 @@ async fn work<T: Send + 'static>(
 ) -> Result<T, ProblemReply> {
     let place = parts.site.budgets.of(&site).enter(duty).await?;
     blocking(move || {
-        // A request that is given up keeps its thread until the work is done.
+        // A cancelled request keeps its thread until the work is done.
         let _place = place;
         work(&parts, &site)
     })
     .await
 }
 
-/// The routes of the site API.
+/// Returns the routes of the site API.
 pub(crate) fn router(parts: SiteParts) -> Router {
     let long = || DefaultBodyLimit::max(BODY_BYTES_MAX);
     let api = Router::new()
@@ -130,8 +130,8 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .with_state(parts)
 }
 
-/// Refuses versions of this API that the site does not speak before anything of a request is looked
-/// at; says which ones it speaks.
+/// Refuses versions of this API that the site does not speak, before the request is examined; the
+/// error names the versions that it speaks.
 pub(crate) async fn versioned(
     State(site): State<Arc<Site>>,
     request: Request,
@@ -179,7 +179,7 @@ impl FromRequestParts<SiteParts> for Calling {
     }
 }
 
-/// The user of the calling site for whom a request is, if that site tells.
+/// The user of the calling site for whom a request is, if that site sends it.
 struct ForUser(Option<Name>);
 
 impl FromRequestParts<SiteParts> for ForUser {
@@ -204,7 +204,7 @@ async fn health(State(parts): State<SiteParts>) -> Json<SiteHealth> {
     })
 }
 
-/// That a token of this kind is good now: where there is none, no body is read.
+/// Proof that a token of this kind is valid now. Without such a token no body is read.
 struct Offered;
 
 impl FromRequestParts<SiteParts> for Offered {
@@ -237,7 +237,7 @@ async fn pair(
     .map(Json)
 }
 
-/// A site tells where it is reached now, and is told the same.
+/// Exchanges addresses: a site sends its present ones, and receives ours.
 async fn addresses(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
@@ -270,7 +270,7 @@ async fn take_keys(
     Ok(Json(KeysHeard { sequence }))
 }
 
-/// The statements about our keys behind the one with a number.
+/// Returns the statements about our keys after the one with a number.
 async fn give_keys(
     State(parts): State<SiteParts>,
     Calling(_): Calling,
@@ -296,7 +296,8 @@ async fn join(
     .map(Json)
 }
 
-/// A site that asks for something in stores of this one, for its user if it has told one.
+/// Returns the caller for a request of a site to stores of this one, for its user if it has sent
+/// one.
 fn mapped(parts: &SiteParts, site: &Name, user: Option<&Name>) -> Caller {
     Caller::Site { site: site.clone(), account: parts.site.exports.account_of(site, user) }
 }
@@ -507,7 +508,7 @@ async fn open_scan(
     })
     .await?;
     if new {
-        // It may take a while, and the caller waits for its scan.
+        // The call may take a while, and the caller waits for its scan.
         tokio::spawn(work(noting, owner, Duty::Wait, move |parts, site| {
             parts.manager.note_foreign(site, transfer);
             Ok(())
@@ -516,7 +517,7 @@ async fn open_scan(
     Ok(Json(opened))
 }
 
-/// Where peers of this site take lanes now that reach a store.
+/// Returns the addresses at which peers of this site that reach a store accept lanes now.
 async fn source_peers(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
@@ -541,8 +542,8 @@ fn check_readable(own: &Site, site: &Name, store: &Name) -> Result<(), Problem> 
     Err(unknown.unwrap_or_else(|| not_exported(own, site, store)))
 }
 
-/// The account as which a mapped store is read for a transfer that another site owns: that of the
-/// user of this site who submitted it, or else what that site is mapped to.
+/// Returns the account as which a mapped store is read for a transfer that another site owns: that
+/// of the user of this site who submitted it, or else the account that the site is mapped to.
 fn source_account(
     parts: &SiteParts,
     (site, user): (&Name, Option<&Name>),
@@ -555,7 +556,7 @@ fn source_account(
     })
 }
 
-/// Opens a scan; says whether it is a new one.
+/// Opens a scan; returns whether it is a new one.
 fn open_for(
     parts: &SiteParts,
     (site, user): (&Name, Option<&Name>),
@@ -574,7 +575,7 @@ fn open_for(
         })?;
     }
     let id = request.transfer;
-    // What the state database knows outlives a restart, and covers the own transfers.
+    // The state database survives a restart, and has the own transfers.
     if parts.manager.owner(id)?.is_some_and(|owner| owner != *site) {
         return Err(foreign_scan(id));
     }
@@ -630,8 +631,8 @@ struct Paged {
     news: Option<watch::Receiver<()>>,
 }
 
-/// A page, once there is one or `wait` is over. A request that waits holds no thread, unless the
-/// data set is listed by another peer of this site.
+/// Returns a page, once there is one or `wait` is over. A request that waits holds no thread,
+/// unless the data set is listed by another peer of this site.
 async fn next_page(
     parts: &SiteParts,
     site: &Name,
@@ -647,7 +648,7 @@ async fn next_page(
         let duty = if wait_ms == 0 { Duty::Work } else { Duty::Wait };
         let paged = work(parts.clone(), site.clone(), duty, move |parts, site| {
             parts.scans.check(site, id)?;
-            // Before the page is looked for: what is told meanwhile is not missed.
+            // Before the look for the page: news that arrive meanwhile are not missed.
             let news = parts.source.page_news(id);
             let reply = parts.source.page(id, number, wait_ms)?;
             let compressed = match &reply {
@@ -664,7 +665,7 @@ async fn next_page(
         drop(place);
         match &mut paged.news {
             Some(news) => {
-                // A page that is not full is sealed early for one who looks again.
+                // A page that is not full is sealed early for a request that looks again.
                 let _ = tokio::time::timeout(pause.min(left), news.changed()).await;
                 pause = (pause * 2).min(PAGE_LOOK.1);
             }
@@ -722,8 +723,8 @@ async fn remove(
     .map(Json)
 }
 
-/// Whether a capability gives the caller the right to remove what was moved, now: it must be ours,
-/// for this transfer and this site, and the store must still allow it.
+/// Checks that a capability grants the caller the right to remove moved items now. It must be ours,
+/// for this transfer and this site, and the store must still allow removal.
 fn check_removal(own: &Site, site: &Name, id: TransferId, shown: &str) -> Result<(), Problem> {
     let void = |why: String| {
         let title = "the capability does not allow to remove anything";
@@ -787,7 +788,7 @@ async fn countersign(
     .map(Json)
 }
 
-/// A store that is not exported looks the same as one that does not exist.
+/// Returns the problem of a store that is not exported, which is that of one that does not exist.
 fn not_exported(own: &Site, site: &Name, store: &Name) -> Problem {
     let own = &own.config.site;
     let title = format!("site `{site}` may not read from `{own}:{store}`");
@@ -796,7 +797,8 @@ fn not_exported(own: &Site, site: &Name, store: &Name) -> Problem {
     ))
 }
 
-/// Moving is more than reading: it takes away.
+/// Returns the problem of a move from a store without the right to remove: a move is more than a
+/// read.
 fn not_removable(own: &Site, site: &Name, store: &Name) -> Problem {
     let own = &own.config.site;
     let title = format!("site `{site}` may not remove anything from `{own}:{store}`");

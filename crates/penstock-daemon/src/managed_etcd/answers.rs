@@ -1,13 +1,13 @@
-//! Whether a host still answers that is taken for lost.
+//! Checks whether a host that counts as lost still answers.
 
 use std::net::{SocketAddr, TcpStream};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long a host may take for a connection before it counts as one that does not answer.
+/// The time that a host has for a connection before it counts as one that does not answer.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// One of `addresses` at which somebody takes connections; all are tried at once. Blocks for two
+/// Returns one of `addresses` that accepts connections; all are tried at once. Blocks for two
 /// seconds.
 pub(crate) fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     let answers = |address: &SocketAddr| {
@@ -26,7 +26,7 @@ pub(crate) fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     })
 }
 
-/// The address in a URL of a member of etcd.
+/// Returns the address in a URL of a member of etcd.
 pub(crate) fn address_of(url: &str) -> Option<SocketAddr> {
     url.strip_prefix("https://")?.parse().ok()
 }

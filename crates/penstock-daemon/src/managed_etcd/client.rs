@@ -12,20 +12,19 @@ use super::files::{AUTHORITY, DIRECTORY, Files, PASSWORD};
 use crate::config::ClusterConfig;
 use penstock_exit::{ExitCode, Failure};
 
-/// User of the own etcd. It is the only one: whoever has the site's keys may do everything anyway.
+/// The only user of the own etcd: a holder of the site's keys may do everything anyway.
 const USER: &str = "root";
-/// In the directory of the own etcd: what is shown to it.
+/// File in the directory of the own etcd: the certificate that clients show.
 const CERTIFICATE: &str = "client.pem";
 const KEY: &str = "client.key";
 
-/// Issues the certificate that is shown to the own etcd, where there is none that lasts; whether it
-/// has.
-/// The authority is etcd's own, and made where there is none: it is not replaced with the site's.
-/// It is not the peer's: etcd answers nobody whose certificate has a common name, once it asks for
-/// passwords (etcd 3.4, its gateway).
+/// Issues the certificate that is shown to the own etcd, unless a valid one exists; returns whether
+/// one was issued. The authority is etcd's own, and is made if it does not exist: it is not
+/// replaced with the site's. The peer's certificate cannot be used. Once etcd asks for passwords,
+/// it refuses a certificate with a common name (etcd 3.4, its gateway).
 ///
 /// # Errors
-/// It cannot be issued or stored.
+/// The certificate cannot be issued or stored.
 pub(crate) fn issue(name: &Name, site: &Path) -> anyhow::Result<bool> {
     let directory = site.join(DIRECTORY);
     if !Files::of(site).authority().exists() {
@@ -41,10 +40,10 @@ pub(crate) fn issue(name: &Name, site: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// A client of the etcd that is configured, with its keys and password.
+/// Returns a client of the etcd that is configured, with its keys and password.
 ///
 /// # Errors
-/// They cannot be read, or not be used.
+/// Keys or password cannot be read, or not be used.
 pub(crate) fn config(settings: &ClusterConfig, directory: &Path) -> anyhow::Result<EtcdConfig> {
     let own = settings.own_etcd.as_ref().map(|own| own_access(settings, own.client_url()));
     let settings = own.as_ref().unwrap_or(settings);
@@ -57,10 +56,10 @@ pub(crate) fn config(settings: &ClusterConfig, directory: &Path) -> anyhow::Resu
     Ok(EtcdConfig { endpoints: settings.etcd.clone(), http, user, patience })
 }
 
-/// The HTTP client for the etcd that is configured, with its keys as they are on disk now.
+/// Returns the HTTP client for the etcd that is configured, with its keys as they are on disk now.
 ///
 /// # Errors
-/// They cannot be read, or not be used.
+/// The keys cannot be read, or not be used.
 pub(super) fn http(settings: &ClusterConfig, directory: &Path) -> anyhow::Result<reqwest::Client> {
     let own = settings.own_etcd.as_ref().map(|own| own_access(settings, own.client_url()));
     http_as(own.as_ref().unwrap_or(settings), directory)
@@ -96,7 +95,7 @@ fn unusable(error: &dyn std::fmt::Display) -> Failure {
     Failure::new(ExitCode::Fatal, "the keys for etcd cannot be used").caused_by(error.to_string())
 }
 
-/// The own etcd, as if it were the operator's: by its own keys.
+/// Returns the settings of the own etcd, as if it were the operator's: by its own keys.
 fn own_access(settings: &ClusterConfig, endpoint: String) -> ClusterConfig {
     ClusterConfig {
         etcd: vec![endpoint],

@@ -1,5 +1,5 @@
-//! How this host's member comes to be one of several: it is added to the others, while no other
-//! host adds one, in the place of what this host, or one of its name, had before.
+//! Adds this host's member to the others, while no other host adds one. The member replaces an
+//! earlier one of this host, or of a host with its name.
 
 use penstock_cluster::etcd::{Compare, EtcdMember, Operation};
 
@@ -13,7 +13,7 @@ const ADDING_SECONDS: u64 = 60;
 const _: () = assert!(ADDING_SECONDS > 2 * CHANGE.as_secs() + 6 * ANSWER.as_secs());
 
 impl Work {
-    /// Whether there are too few members, or one that is or was this host's.
+    /// Returns whether there are too few members, or one that is or was this host's.
     pub(super) fn is_wanted(&self) -> Result<bool, KeeperError> {
         let members = self.etcd.members_now(ANSWER).map_err(KeeperError::Members)?;
         let url = self.own.peer_url();
@@ -23,8 +23,8 @@ impl Work {
         Ok(members.len() < self.own.hosts || members.iter().any(is_own))
     }
 
-    /// Adds this host's member to the others, unless there are enough; gives them all as etcd
-    /// wants them named.
+    /// Adds this host's member to the others, unless there are enough; returns all of them in
+    /// etcd's form.
     pub(super) fn enter(&self) -> Result<Option<String>, KeeperError> {
         let (lease, _) = self.etcd.grant(ADDING_SECONDS, ANSWER).map_err(KeeperError::Join)?;
         let entered = self.enter_under(lease);
@@ -33,12 +33,12 @@ impl Work {
         entered
     }
 
-    /// The same, once nobody else does it until the lease ends.
+    /// Adds this host's member once no other host adds one, until the lease ends.
     fn enter_under(&self, lease: u64) -> Result<Option<String>, KeeperError> {
         let (key, own) = (self.keys.at("adding"), self.own.peer_url().into_bytes());
         let lock = Operation::Put(key.clone(), own.clone(), lease);
-        // It may be this host's already: of an attempt whose answer was lost, or of the daemon
-        // before this one.
+        // The lock may be this host's already, from an attempt whose answer was lost, or from the
+        // daemon before this one.
         for free in [Compare::Created(key.clone(), 0), Compare::Value(key, own)] {
             let locked = self.etcd.transact(&[free], std::slice::from_ref(&lock), ANSWER);
             if locked.map_err(KeeperError::Join)?.succeeded {
@@ -48,7 +48,7 @@ impl Work {
         Err(KeeperError::Joining)
     }
 
-    /// The same while nobody else does it.
+    /// Adds this host's member while no other host adds one.
     fn enter_alone(&self) -> Result<Option<String>, KeeperError> {
         let (name, url) = (self.name().to_owned(), self.own.peer_url());
         let mut members = self.etcd.members_now(ANSWER).map_err(KeeperError::Join)?;
@@ -57,7 +57,8 @@ impl Work {
             if self.note.removed && members.iter().any(|member| member.name == name) {
                 return Err(KeeperError::NameTaken(name));
             }
-            // One that was this host's, whose data is gone; or that of a host whose name it has.
+            // A former member of this host, whose data is gone, or that of a host with the same
+            // name.
             let gone = |member: &&EtcdMember| member.name == name || member.peer_url == url;
             if let Some(gone) = members.iter().find(gone) {
                 self.check_gone(gone)?;
@@ -85,7 +86,7 @@ impl Work {
     /// Refuses to take the place of another host's member that is not gone: it may have been away
     /// for a moment when this host was let in under its name.
     fn check_gone(&self, member: &EtcdMember) -> Result<(), KeeperError> {
-        // Nobody else has this host's own address, and its etcd does not run.
+        // No other host has this host's own address, and its etcd does not run.
         if member.peer_url == self.own.peer_url() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Reasons why this host's etcd is not what it is to be, in words for operators.
+//! Reasons why this host's etcd does not work as configured, in words for operators.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,13 +10,13 @@ use penstock_net::trust::TrustError;
 
 /// The reason why the keeper cannot do a part of its work.
 ///
-/// A text holds its cause: it stands in one line of `penstock site status`.
+/// A text contains its cause, as it is one line of `penstock site status`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeeperError {
     /// The process cannot be looked at or ended, or a file beside it cannot be written.
     #[error("etcd of this host: {0}")]
     Process(io::Error),
-    /// The log cannot be begun anew.
+    /// The log cannot be emptied.
     #[error("the log of etcd: {0}")]
     Log(io::Error),
     /// The certificate that this host shows to etcd cannot be issued or used.
@@ -43,7 +43,7 @@ pub(crate) enum KeeperError {
     /// The member has not caught up with the others.
     #[error("etcd of this host has no vote yet: {0}")]
     NoVote(EtcdError),
-    /// etcd cannot be told to ask for the password of the site.
+    /// etcd cannot be set to ask for the password of the site.
     #[error("etcd's password cannot be set: {0}")]
     Password(EtcdError),
     /// The database is full and cannot be packed.
@@ -61,7 +61,7 @@ pub(crate) enum KeeperError {
     /// The others have removed the member of this host, and another host has its name.
     #[error("another host runs the etcd of peer `{0}` by now")]
     NameTaken(String),
-    /// Another host has the name of this one and is not gone.
+    /// A second host has the name of this one and is not gone.
     #[error(
         "another host of the name `{name}` lives: its etcd answers at {address}; switch it off if \
          this one is to take its place, or set this one up under another name"
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use penstock_exit::{ExitCode, Failure};
 
-    /// Promise: an operator who has no etcd reads what failed, why, and what to install, in one
-    /// line.
+    /// Promise: an operator without etcd gets the failed action, its reason, and the package to
+    /// install, in one line.
     #[test]
     fn a_program_that_lacks_is_explained_in_one_line() {
         let cause = io::Error::from(io::ErrorKind::NotFound);

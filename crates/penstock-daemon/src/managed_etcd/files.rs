@@ -1,4 +1,4 @@
-//! What a host keeps of the site's own etcd: `etcd/` in the site directory.
+//! Files of the site's own etcd at a host: `etcd/` in the site directory.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -25,11 +25,11 @@ pub const AUTHORITY: [&str; 3] = ["authority.pem", "authority.key", "capability.
 #[derive(Clone, Debug)]
 pub struct Files(PathBuf);
 
-/// What this host knows of its own member.
+/// The facts that this host records about its own member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberNote {
-    /// It is to be the first one of a new etcd, and has not run yet.
+    /// The member is to be the first one of a new etcd, and has not run yet.
     pub begins: bool,
     /// Its number, once it has one; 0 before.
     pub id: u64,
@@ -38,7 +38,7 @@ pub struct MemberNote {
 }
 
 impl Files {
-    /// Those of a site directory.
+    /// Returns the files of a site directory.
     pub fn of(site: &Path) -> Self {
         Self(site.join(DIRECTORY))
     }
@@ -63,12 +63,12 @@ impl Files {
         self.0.join("server.key")
     }
 
-    /// Whether the member has begun to keep anything.
+    /// Returns whether the member has stored any data.
     pub(super) fn has_data(&self) -> bool {
         self.data().join("member/wal").is_dir()
     }
 
-    /// Puts away what the member kept: it can never be a member with it again.
+    /// Puts the member's data aside: it can never be used by a member again.
     pub(super) fn discard(&self) -> io::Result<()> {
         let old = self.0.join("data.removed");
         match fs::remove_dir_all(&old) {
@@ -81,7 +81,7 @@ impl Files {
         }
     }
 
-    /// Returns what is recorded of the own member.
+    /// Returns the recorded facts about the own member.
     pub fn note(&self) -> MemberNote {
         self.read(MEMBER).unwrap_or_default()
     }
@@ -115,14 +115,14 @@ impl Files {
         self.write(PASSWORD, password.as_bytes())
     }
 
-    /// The passwords that etcd may ask for: two while it is changed, the newer one first.
+    /// Returns the passwords that etcd may ask for: two while it is changed, the newer one first.
     pub fn passwords(&self) -> Vec<String> {
         let read = |name: &str| fs::read_to_string(self.0.join(name)).ok();
         let found = [NEXT_PASSWORD, PASSWORD].into_iter().filter_map(read);
         found.map(|text| text.trim_end().to_owned()).collect()
     }
 
-    /// The password that is to follow, if one was staged: etcd may have it already.
+    /// Returns the password that is to follow, if one was staged: etcd may have it already.
     pub fn next_password(&self) -> Option<String> {
         fs::read_to_string(self.0.join(NEXT_PASSWORD)).ok()
     }
@@ -132,7 +132,7 @@ impl Files {
         self.write(NEXT_PASSWORD, password.as_bytes())
     }
 
-    /// The password that was to follow is the one, from now on.
+    /// Makes the staged password the present one.
     pub fn commit_password(&self) -> io::Result<()> {
         match fs::rename(self.0.join(NEXT_PASSWORD), self.0.join(PASSWORD)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -140,7 +140,7 @@ impl Files {
         }
     }
 
-    /// The certificate of etcd's authority.
+    /// Returns the certificate of etcd's authority.
     pub(super) fn authority(&self) -> PathBuf {
         self.0.join(AUTHORITY[0])
     }

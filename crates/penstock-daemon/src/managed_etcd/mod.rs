@@ -1,13 +1,14 @@
 //! The etcd that Penstock runs for its site: one member on each of the first hosts.
 //!
-//! A thread of its own keeps this host's member: issues its certificates, adds it to those that
-//! there are, starts it, gives it a vote when it has caught up, starts it again when it ends, and
-//! keeps the list of members by which clients find etcd. Members are added one at a time and as
-//! learners, so that a host which joins and dies never costs the majority.
+//! A thread of its own maintains this host's member. It issues the member's certificates, adds it
+//! to the existing members, and starts it. It promotes the member to a voter when it has caught up,
+//! and starts it again when it ends. It also maintains the list of members by which clients find
+//! etcd. Members are added one at a time and as learners, so that a host which joins and dies never
+//! costs the majority.
 //!
-//! What survives: etcd's own data, fsynced before it confirms anything; `member.json` and
-//! `members.json` beside it. A member that the others have removed comes back as a new one, with
-//! nothing of what it had.
+//! Two things survive a crash: etcd's own data, synced before each confirmation, and `member.json`
+//! and `members.json` beside it. A member that the others have removed returns as a new one,
+//! without its old data.
 
 pub(crate) mod answers;
 pub(crate) mod client;
@@ -37,27 +38,27 @@ use program::{Begin, Place, Program};
 use super::site::context::Site;
 use crate::config::OwnEtcdConfig;
 
-/// How often the member is looked at.
+/// The interval at which the member is checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often the list of members is read.
+/// The interval at which the list of members is read.
 const LIST: Duration = Duration::from_secs(5);
-/// How often the certificate is looked at.
+/// The interval at which the certificate is checked.
 const RENEW: Duration = Duration::from_secs(3600);
-/// The same after it could not be renewed.
+/// The interval at which the certificate is checked after a failed renewal.
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
-/// How long etcd may take for an answer here.
+/// The time that etcd has for an answer here.
 const ANSWER: Duration = Duration::from_secs(3);
-/// How long it may take for a change of its members.
+/// The time that etcd has for a change of its members.
 const CHANGE: Duration = Duration::from_secs(15);
-/// How often a host without a member looks whether one is wanted, or can join.
+/// The interval at which a host without a member checks whether one is wanted, or can join.
 const WANTED: Duration = Duration::from_secs(2);
 /// Longest wait before a member that ended is started again; the first is [`LOOK`].
 const AGAIN_MAX: Duration = Duration::from_secs(10);
-/// Starts without an answer from which on the operator is told.
+/// Starts without an answer after which the operator gets a message.
 const STARTS_MAX: u32 = 3;
-/// How long a member may take to end in order.
+/// The time that a member has to end in order.
 const STOP: Duration = Duration::from_secs(5);
-/// How long a member that is to be the only one may take to lead.
+/// The time that a member which is to be the only one has to lead.
 const ALONE: Duration = Duration::from_secs(40);
 
 /// Keeps the member of this host; ends it when it is stopped.
@@ -66,7 +67,7 @@ pub(crate) struct Keeper {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What is asked of the thread.
+/// An order to the thread.
 enum Order {
     /// To make the own member the only one.
     Alone,
@@ -87,20 +88,21 @@ struct Shared {
     told: Mutex<Told>,
 }
 
-/// What the thread tells.
+/// The state that the thread reports.
 #[derive(Default)]
 struct Told {
     trouble: String,
     known: Vec<KnownMember>,
-    /// When etcd has given that list last.
+    /// The time at which etcd last returned that list.
     listed: Option<Instant>,
 }
 
 impl Keeper {
-    /// Starts the thread. `etcd` is told where etcd is, now and whenever that changes.
+    /// Starts the thread. `etcd` receives the endpoints of etcd, now and at each change.
     ///
     /// # Errors
-    /// There is no thread. A program that lacks is looked for again and again: a trouble meanwhile.
+    /// No thread can be started. A missing program is no error: it is looked for repeatedly, and is
+    /// a trouble meanwhile.
     pub(crate) fn start(
         site: &Arc<Site>,
         own: &OwnEtcdConfig,
@@ -136,17 +138,17 @@ impl Keeper {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// What keeps the member from its work; empty if nothing does.
+    /// Returns the reason why the member cannot work; empty if it can.
     pub(crate) fn trouble(&self) -> String {
         self.told().trouble.clone()
     }
 
-    /// The members that have a vote, as they were seen last.
+    /// Returns the members that have a vote, as they were seen last.
     pub(crate) fn known(&self) -> Vec<KnownMember> {
         self.told().known.clone()
     }
 
-    /// The same, if etcd has given that list a moment ago.
+    /// Returns the members, if etcd has returned the list a moment ago.
     pub(crate) fn known_now(&self) -> Option<Vec<KnownMember>> {
         let told = self.told();
         let fresh = told.listed.is_some_and(|listed| listed.elapsed() < LIST * 2);
@@ -161,7 +163,7 @@ impl Keeper {
     /// new ones. Blocks for some seconds.
     ///
     /// # Errors
-    /// It has no data, cannot be started, or does not lead in time.
+    /// The member has no data, cannot be started, or does not lead in time.
     pub(crate) fn make_alone(&self) -> Result<(), KeeperError> {
         self.order(Order::Alone)
     }
@@ -169,7 +171,7 @@ impl Keeper {
     /// Begins a new etcd, of which the member of this host is the first. Blocks for some seconds.
     ///
     /// # Errors
-    /// It has data, cannot be started, or does not lead in time.
+    /// The member has data, cannot be started, or does not lead in time.
     pub(crate) fn make_new(&self) -> Result<(), KeeperError> {
         self.order(Order::New)
     }
@@ -181,7 +183,7 @@ impl Keeper {
         // And a look that is under way, in which etcd is asked for several things.
         let patience = ALONE + STOP * 9;
         answer.recv_timeout(patience).unwrap_or_else(|_| {
-            // One that the thread has not come to is not done any more.
+            // An order that the thread has not reached is cancelled.
             self.wishes().order = None;
             Err(KeeperError::TooSlow)
         })
@@ -193,7 +195,7 @@ impl Keeper {
         self.shared.wake.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // It never panics on purpose; etcd outlives it and is found by the next daemon.
+            // The thread never panics on purpose; etcd outlives it, and the next daemon finds etcd.
             let _ = thread.join();
         }
     }
@@ -209,7 +211,7 @@ impl Drop for Keeper {
     }
 }
 
-/// The outcome of the last attempt at something, which is told until the next one.
+/// The outcome of the last attempt at an action, which is reported until the next one.
 type Kept = Result<(), Arc<KeeperError>>;
 
 struct Work {
@@ -230,11 +232,11 @@ struct Work {
     /// The own member serves clients.
     votes: bool,
     pause: Duration,
-    /// How often it was started since it answered last.
+    /// The number of starts since its last answer.
     starts: u32,
-    /// What became of the last attempt to start it.
+    /// The result of the last attempt to start it.
     begun: Kept,
-    /// What became of the last attempt to renew its certificate.
+    /// The result of the last attempt to renew its certificate.
     renewed: Kept,
     next_list: Instant,
     next_renewal: Instant,
@@ -262,7 +264,8 @@ impl Work {
                 Order::New => self.make_new(),
             };
             self.tell(String::new());
-            // Nobody waits any more if this fails: it was too slow, and the next look tells.
+            // If this fails, the receiver is gone: the action was too slow, and the next look shows
+            // its result.
             let _ = done.send(outcome);
         }
         if let Err(error) = self.process.stop(STOP) {
@@ -288,7 +291,7 @@ impl Work {
     fn step(&mut self) -> Kept {
         let renewed = self.renew();
         let kept = self.keep();
-        // Whatever becomes of this host's member, it has to find the others.
+        // This host has to find the other members in any state of its own.
         let listed = self.look_around();
         renewed.and(kept).and(listed.map_err(Arc::new))
     }
@@ -325,8 +328,7 @@ impl Work {
         self.process.trim_log().map_err(KeeperError::Log)
     }
 
-    /// Looks at the certificates every now and then; what went wrong the last time is told
-    /// until it succeeds.
+    /// Checks the certificates at intervals; the last failure is reported until a check succeeds.
     fn renew(&mut self) -> Kept {
         if Instant::now() >= self.next_renewal {
             self.renewed = self.try_to_renew().map_err(Arc::new);
@@ -352,7 +354,7 @@ impl Work {
         Ok(())
     }
 
-    /// Issues the member's certificate where there is none, or not one that lasts.
+    /// Issues the member's certificate if there is none, or none that stays valid for long.
     fn renew_members(&self) -> Result<(), KeeperError> {
         let mut addresses =
             vec![self.own.ip(), Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
@@ -372,7 +374,7 @@ impl Work {
         let addresses: &[IpAddr] = &addresses;
         let authority = SiteAuthority::load(&self.site.directory.join(files::DIRECTORY));
         let issued = authority.and_then(|authority| authority.issue_service(&name, addresses));
-        // etcd reads both files anew for each connection.
+        // etcd reads both files again for each connection.
         let saved = issued.and_then(|issued| issued.save(&certificate, &key));
         saved.map_err(KeeperError::MemberCertificate)
     }
@@ -398,7 +400,7 @@ impl Work {
         }
     }
 
-    /// An etcd that an earlier daemon has left behind goes on, unless it is to run otherwise now.
+    /// Adopts an etcd that an earlier daemon has left running, unless its options have changed.
     fn adopt(&mut self) -> Result<(), KeeperError> {
         let (paths, token) = (self.paths(), self.site.config.site.to_string());
         let program = self.program()?;
@@ -420,7 +422,7 @@ impl Work {
 
     /// Starts the member, if this host is to have one.
     fn begin(&mut self) -> Kept {
-        // Without a certificate it would end at once; `renew` tells why there is none.
+        // Without a certificate etcd would end at once; `renew` reports why there is none.
         if Instant::now() >= self.next_start && self.files.certificate().exists() {
             self.next_start = Instant::now() + WANTED;
             self.begun = self.try_to_begin().map_err(Arc::new);
@@ -475,7 +477,7 @@ impl Work {
         Ok(())
     }
 
-    /// etcd, as it is installed.
+    /// Returns the installed etcd.
     fn program(&mut self) -> Result<Program, KeeperError> {
         if let Some(program) = &self.program {
             return Ok(program.clone());
@@ -490,7 +492,7 @@ impl Work {
         Ok(())
     }
 
-    /// Whether the others say, with a majority behind them, that this host's member is none.
+    /// Returns whether the others report, with a majority, that this host has no member.
     fn was_removed(&self) -> bool {
         let id = self.note.id;
         let others = self.known.iter().filter(|member| member.client_url != self.own.client_url());
@@ -499,7 +501,7 @@ impl Work {
         id != 0 && lists.next().is_some_and(|list| list.iter().all(|member| member.id != id))
     }
 
-    /// Looks at the member that runs: gives it a password, a vote, room.
+    /// Maintains the running member: sets the password, promotes it to a voter, frees space.
     fn tend(&mut self) -> Result<(), KeeperError> {
         let Ok(status) = self.etcd.status_at(&self.own.client_url(), ANSWER) else {
             return Ok(());
@@ -522,7 +524,7 @@ impl Work {
         if !self.votes {
             self.votes = true;
             self.next_list = Instant::now();
-            // Nobody may give a list, and this member alone be left.
+            // It is possible that no member returns a list, and only this one is left.
             self.tell_endpoints();
         }
         if status.leader == 0 {
@@ -547,7 +549,7 @@ impl Work {
         made.map_err(KeeperError::Quota)
     }
 
-    /// Learns who the members are, with a majority behind them.
+    /// Learns the list of members, as a majority confirms it.
     fn list(&mut self) {
         let Ok(members) = self.etcd.members_now(ANSWER) else { return };
         let voting = members.into_iter().filter(|member| !member.learner);
@@ -574,7 +576,7 @@ impl Work {
         self.tell_endpoints();
     }
 
-    /// The own member is asked first, once it serves clients.
+    /// Sets the endpoints of etcd. The own member is asked first, once it serves clients.
     fn tell_endpoints(&self) {
         let own = self.own.client_url();
         let others = self.known.iter().map(|member| member.client_url.clone());

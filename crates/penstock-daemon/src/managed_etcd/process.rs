@@ -1,10 +1,10 @@
-//! The process of a member: started, found again, watched, ended.
+//! The process of a member: its start, a search for it after a restart, its supervision, its end.
 //!
 //! etcd is a child of the daemon that outlives a daemon which crashes: a majority is not lost
-//! because daemons die of one and the same bug. It stands in a process group of its own, so that a
-//! Ctrl-C meant for the daemon does not reach it. Its standard input is a file on which it thereby
-//! holds a lock (flock(2) belongs to the open file, which it shares): as long as that is held, it
-//! runs, whoever started it, and no second one is started.
+//! because daemons die of one and the same bug. etcd has a process group of its own, so that a
+//! Ctrl-C meant for the daemon does not reach it. Its standard input is a locked file (a lock of
+//! flock(2) belongs to the open file, which etcd shares). As long as that lock is held, etcd runs,
+//! whichever daemon started it, and no second one is started.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use penstock_sys::{LockError, LockFile};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Bytes of its log above which it is begun anew.
+/// Bytes of its log above which the log is emptied.
 const LOG_BYTES_MAX: u64 = 16 << 20;
-/// How often an end is looked for that was asked for.
+/// The interval at which the end of a process that was asked to end is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A member's process, if it runs.
@@ -29,7 +29,7 @@ pub(super) struct Process {
     child: Option<Child>,
     lock: PathBuf,
     log: PathBuf,
-    /// An argument that nobody else's etcd has.
+    /// An argument that no other etcd has.
     mark: OsString,
 }
 
@@ -40,7 +40,7 @@ impl Process {
         Self { child: None, lock, log, mark }
     }
 
-    /// Whether it runs now, started by this daemon or by one before it.
+    /// Returns whether the process runs now, started by this daemon or by one before it.
     ///
     /// # Errors
     /// The lock cannot be looked at.
@@ -62,7 +62,7 @@ impl Process {
     /// Starts it; it must not run.
     ///
     /// # Errors
-    /// It cannot be started, or runs.
+    /// The process cannot be started, or runs already.
     pub(super) fn start(&mut self, mut command: Command) -> io::Result<()> {
         let lock = LockFile::acquire(&self.lock).map_err(io::Error::other)?;
         self.trim_log()?;
@@ -73,32 +73,32 @@ impl Process {
         Ok(())
     }
 
-    /// What it was called with, if that can be told.
+    /// Returns the arguments with which the process was started, if they can be read.
     pub(super) fn arguments(&self) -> Option<Vec<OsString>> {
         let id = self.id()?;
         let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
         Some(words(&line).skip(1).collect())
     }
 
-    /// Whether its program was replaced since it was started, by a newer release say.
+    /// Returns whether its program was replaced since the process started, as by a newer release.
     pub(super) fn is_outdated(&self) -> bool {
         let program = self.id().and_then(|id| fs::read_link(format!("/proc/{id}/exe")).ok());
         program
             .is_some_and(|program| program.as_os_str().as_encoded_bytes().ends_with(b" (deleted)"))
     }
 
-    /// Ends it in order: it hands the leadership of etcd over. What it has confirmed is on disk at
-    /// any moment, so that one which does not end in time is killed. Blocks.
+    /// Ends the process in order: it hands the leadership of etcd over. Confirmed data is on disk
+    /// at any moment, so a process that does not end in time is killed. Blocks.
     ///
     /// # Errors
-    /// It does not end.
+    /// The process does not end.
     pub(super) fn stop(&mut self, patience: Duration) -> io::Result<()> {
         for (signal, patience) in [(Signal::TERM, patience), (Signal::KILL, patience)] {
             if !self.is_running()? {
                 return Ok(());
             }
             if let Some(id) = self.id().and_then(Pid::from_raw) {
-                // It may have ended this moment.
+                // The process may have ended this moment.
                 let _ = kill_process(id, signal);
             }
             let until = Instant::now() + patience;
@@ -112,19 +112,20 @@ impl Process {
         Err(io::Error::new(io::ErrorKind::TimedOut, "etcd does not end"))
     }
 
-    /// Begins the log anew when it is long; the last part is kept beside it.
+    /// Empties the log when it is long; its last part is kept beside it.
     pub(super) fn trim_log(&self) -> io::Result<()> {
         match fs::metadata(&self.log) {
             Ok(found) if found.len() > LOG_BYTES_MAX => {
                 fs::copy(&self.log, self.log.with_extension("log.1"))?;
-                // It writes at the end, wherever that is.
+                // The process writes at the end, wherever that is.
                 File::options().write(true).open(&self.log)?.set_len(0)
             }
             _ => Ok(()),
         }
     }
 
-    /// Its number: that of the child, or of the process that is called with its data directory.
+    /// Returns the process number: that of the child, or of the process that is called with its
+    /// data directory.
     fn id(&self) -> Option<i32> {
         if let Some(child) = &self.child {
             return i32::try_from(child.id()).ok();
@@ -139,13 +140,14 @@ impl Process {
     }
 }
 
-/// The words of a command line as /proc shows it: each ends with a zero.
+/// Returns the words of a command line as /proc shows it: each ends with a zero.
 fn words(line: &[u8]) -> impl Iterator<Item = OsString> + '_ {
     let line = line.strip_suffix(&[0]).unwrap_or(line);
     line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()))
 }
 
-/// Whether a member that runs with `found` runs as `wanted`: how it began does not count.
+/// Returns whether a member that runs with `found` runs as `wanted`: the arguments of its first
+/// start do not count.
 pub(super) fn is_same(found: &[OsString], wanted: &[OsString]) -> bool {
     let lasting = |words: &[OsString]| {
         let begins = |word: &&OsString| {

@@ -7,13 +7,14 @@ use std::process::{Command, Stdio};
 use crate::config::OwnEtcdConfig;
 use penstock_exit::{ExitCode, Failure};
 
-/// Bytes of its database beyond which etcd refuses writes: many times what a site may keep (E6).
+/// Bytes of its database beyond which etcd refuses writes: many times the data that a site may have
+/// (E6).
 const QUOTA_BYTES: u64 = 2 << 30;
 /// Milliseconds between the heartbeats of its leader.
 const HEARTBEAT_MS: u32 = 250;
 /// Milliseconds of silence after which its members elect another leader; at random up to twice it.
 const ELECTION_MS: u32 = 2500;
-/// Hours of history that it keeps; nobody reads any of it.
+/// Hours of history that etcd keeps; no part of the program reads it.
 const HISTORY: &str = "1h";
 /// Its password is 128 random bits: hashing it slowly would guard nothing.
 const BCRYPT_COST: u32 = 4;
@@ -25,20 +26,20 @@ pub struct Program {
     version: (u32, u32, u32),
 }
 
-/// How a member begins.
+/// The way in which a member starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// As the first of a new etcd.
+    /// The member starts as the first of a new etcd.
     New,
-    /// As one that was added to those that are named, `NAME=URL` each, itself included.
+    /// The member joins those that are named, `NAME=URL` each, itself included.
     Join(String),
-    /// With what it has on disk.
+    /// The member starts with its data on disk.
     Again,
-    /// With what it has on disk, as the only member left.
+    /// The member starts with its data on disk, as the only member left.
     Alone,
 }
 
-/// Where a member is and what it keeps where.
+/// The addresses and directories of a member.
 pub(super) struct Place<'a> {
     pub(super) name: &'a str,
     /// Tells two sites' members apart that find each other by mistake.
@@ -51,10 +52,11 @@ pub(super) struct Place<'a> {
 }
 
 impl Program {
-    /// Finds it, and asks it for its version.
+    /// Finds the program, and asks it for its version.
     ///
     /// # Errors
-    /// It is not installed, cannot be run, or is a release that loses data or lacks what is needed.
+    /// The program is not installed, cannot be run, or is a release that loses data or lacks a
+    /// needed feature.
     pub fn find(configured: Option<&Path>) -> anyhow::Result<Self> {
         let path = configured.unwrap_or(Path::new("etcd")).to_path_buf();
         let asked = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
@@ -74,8 +76,8 @@ impl Program {
         Ok(Self { path, version })
     }
 
-    /// A command that runs a member. Nothing of the daemon's environment reaches it: etcd would
-    /// take options from there (`ETCD_UNSAFE_NO_FSYNC`, say).
+    /// Returns a command that runs a member. The daemon's environment does not reach it: etcd would
+    /// read options from there (such as `ETCD_UNSAFE_NO_FSYNC`).
     pub(super) fn command(&self, place: &Place<'_>, begin: &Begin) -> Command {
         let mut command = Command::new(&self.path);
         command.args(self.arguments(place, begin)).env_clear();
@@ -86,7 +88,7 @@ impl Program {
         command
     }
 
-    /// What a member is called with, the program's name left out.
+    /// Returns the arguments of a member's program, without the program's name.
     pub(super) fn arguments(&self, place: &Place<'_>, begin: &Begin) -> Vec<OsString> {
         let (client, peer) = (place.own.client_url(), place.own.peer_url());
         let alone = format!("{}={peer}", place.name);
@@ -147,7 +149,7 @@ impl Program {
     }
 }
 
-/// `etcd Version: 3.4.23` on a line.
+/// Returns the version in a text with the line `etcd Version: 3.4.23`.
 fn version_of(text: &str) -> Option<(u32, u32, u32)> {
     let line = text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?;
     let mut numbers = line.trim().splitn(3, '.').map(|part| {
@@ -191,7 +193,7 @@ mod tests {
         words.into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
-    /// Promise: releases that lose data, or lack what is needed, are not trusted with records.
+    /// Promise: releases that lose data, or lack a needed feature, are not trusted with records.
     #[test]
     fn releases_that_lose_data_are_refused() {
         let text = "etcd Version: 3.4.23\nGit SHA: Not provided\nGo Version: go1.19.8\n";
@@ -206,8 +208,8 @@ mod tests {
         }
     }
 
-    /// Promise: etcd never runs in a way that loses what it has confirmed, nor without TLS that is
-    /// mutual on both of its ports; and it forgets its history (E6).
+    /// Promise: etcd never runs with options that lose confirmed data, nor without mutual TLS on
+    /// both of its ports; and it drops its history (E6).
     #[test]
     fn e6_etcd_is_called_so_that_it_keeps_what_it_confirms() {
         for begin in [Begin::New, Begin::Again, Begin::Join("h1=https://x:1".to_owned())] {

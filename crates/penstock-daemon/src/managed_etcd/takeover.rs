@@ -1,14 +1,13 @@
-//! What an operator orders when the site's etcd has lost its majority, or all it held.
+//! Orders of an operator when the site's etcd has lost its majority, or all its data.
 //!
-//! No program can tell a host that is dead from one that cannot be reached. So it is the operator
-//! who says that hosts are fenced; what can be checked is checked: that this host's etcd sees no
-//! leader, nor that of any peer that it reaches; that each other host that may have a vote is named
-//! ([`super::voters`]); and that none of them answers. The records then get
-//! another incarnation, so that whatever the other hosts still believe when they come back counts
-//! for nothing (B4).
+//! No program can distinguish a dead host from one that cannot be reached. So the operator confirms
+//! that hosts are fenced. The program checks three facts. Neither this host's etcd nor that of any
+//! reachable peer sees a leader. Each other host that may have a vote is named ([`super::voters`]).
+//! None of the named hosts answers. The records then get another incarnation, so that the beliefs
+//! of the other hosts do not count when they return (B4).
 //!
-//! The journal is made that of the new incarnation before etcd is touched. If anything fails after
-//! that, nobody is elected, here or elsewhere, until a takeover or a recovery comes to its end.
+//! The journal gets the new incarnation before etcd is changed. If a step fails after that, no peer
+//! is elected, here or elsewhere, until a takeover or a recovery succeeds.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{MutexGuard, TryLockError};
@@ -29,20 +28,20 @@ use crate::config::ClusterConfig;
 
 /// For so long etcd must see no leader: longer than its members take to elect one.
 const LEADERLESS: Duration = Duration::from_secs(6);
-/// How often it is looked at meanwhile.
+/// The interval of the looks in that time.
 const LOOK: Duration = Duration::from_millis(500);
-/// For so long nobody must say in the journal that it is the controller.
+/// Time for which no peer may record in the journal that it is the controller.
 const SILENT: Duration = BEAT.saturating_mul(3);
-/// How long that is waited for: the last one may be a controller for the rest of its lease.
+/// The longest wait for that silence: the last controller may lead for the rest of its lease.
 const SILENT_MAX: Duration = Duration::from_secs(20);
-/// For so long the members of etcd may take to elect another leader, if the host that is to be
-/// removed led them: twice their time for it, and some for a busy host.
+/// Time that the members of etcd may take to elect another leader, if the host that is to be
+/// removed led them: twice their time for that, and some for a busy host.
 const ELECTED: Duration = Duration::from_secs(20);
-/// How long a host may take for a connection before it counts as one that does not answer.
+/// The time that a host has for a connection before it counts as one that does not answer.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// Refuses while a controller says in the journal that it is at work, though this host's etcd may
-/// know of none: the other hosts may have gone on without this one (B4). Blocks for some seconds.
+/// Refuses while a controller records in the journal that it works, even if this host's etcd knows
+/// none: the other hosts may have continued without this one (B4). Blocks for some seconds.
 fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
     let beats = || {
         journal.beats().map_err(|error| {
@@ -140,8 +139,9 @@ impl Election {
         }
         check_no_controller(&journal)?;
         tracing::warn!(fenced = ?request.fenced, "takeover: etcd continues at this host alone");
-        // First of all: from here on nobody is elected with what the records are now, neither this
-        // host, if it dies before they are others, nor those that were called fenced (B4).
+        // First of all: from here on no peer is elected with the present records (B4). That holds
+        // for this host, if it dies before they are changed, and for the hosts that were called
+        // fenced.
         let seen = self.cluster.watch().borrow().incarnation;
         let taken = journal.take_next(seen).map_err(|error| {
             Problem::new(ProblemCode::JournalNeeded, "the journal cannot be written").because(error)
@@ -159,7 +159,7 @@ impl Election {
         self.give_incarnation(&journal, Some(taken))
     }
 
-    /// Waits for nobody: one takeover or recovery at a time.
+    /// Does not wait: one takeover or recovery runs at a time.
     fn alone(&self) -> Result<MutexGuard<'_, ()>, Problem> {
         match self.recovery.try_lock() {
             Ok(alone) => Ok(alone),
@@ -223,7 +223,7 @@ impl Election {
         Ok(())
     }
 
-    /// Whether the etcd at `url` has a leader. Blocks for some seconds.
+    /// Returns whether the etcd at `url` has a leader. Blocks for some seconds.
     fn sees_leader(&self, url: &str) -> bool {
         let until = Instant::now() + LEADERLESS;
         while Instant::now() < until {
@@ -235,17 +235,17 @@ impl Election {
         false
     }
 
-    /// Whether etcd has its majority since a takeover that is to be finished.
+    /// Returns whether etcd has its majority since a takeover that is to be finished.
     fn is_cut_short(&self, journal: &SharedJournal) -> bool {
         let keys = Keys::of(&self.site.config.site);
         is_cut_short(&self.etcd, &keys, journal).is_ok_and(|is_cut_short| is_cut_short)
     }
 
-    /// Gives the records another incarnation, those of the journal where etcd holds older ones.
+    /// Changes the incarnation of the records. Uses those of the journal if etcd holds older ones.
     /// Blocks for up to a minute.
     ///
     /// # Errors
-    /// Somebody leads, etcd has no majority, or there are no records.
+    /// A peer leads, etcd has no majority, or there are no records.
     pub(crate) fn recover(&self, request: &RecoverRequest) -> Result<RecoveredView, Problem> {
         let _alone = self.alone()?;
         let settings = self.settings()?;
@@ -254,7 +254,7 @@ impl Election {
         if request.new_etcd {
             let keeper = self.keeper()?;
             let own = self.site.config.peer.as_str();
-            // Who has a vote by the journal alone may be the one that is left of them.
+            // A voter that only the journal has may be the last one that is left.
             let noted = journal.voters().ok().flatten().map(|(noted, _)| noted);
             let members = keeper.known().into_iter().chain(noted.unwrap_or_default());
             for member in members.filter(|member| member.name != own) {
@@ -267,7 +267,7 @@ impl Election {
         self.give_incarnation(&journal, None)
     }
 
-    /// `fenced` as [`recover`] takes it.
+    /// Changes the incarnation. `fenced` is that of [`recover`].
     fn give_incarnation(
         &self,
         journal: &SharedJournal,
@@ -300,11 +300,11 @@ impl Election {
         Ok(())
     }
 
-    /// Takes the member of a host that is gone for good out of etcd. Blocks, for some seconds if it
-    /// led the others.
+    /// Removes the member of a host that is gone for good from etcd. Blocks, for some seconds if
+    /// the member led the others.
     ///
     /// # Errors
-    /// The host answers, is none of etcd's, or etcd has no majority.
+    /// The host answers, has no member of etcd, or etcd has no majority.
     pub(crate) fn remove_host(&self, host: &Name) -> Result<(), Problem> {
         self.keeper()?;
         let failed =
@@ -320,8 +320,8 @@ impl Election {
         Ok(())
     }
 
-    /// Takes the etcd of a host that is shut out from the others, whether it answers or not. The
-    /// password is another one by now: what is left undone here is for `site remove`.
+    /// Removes the member of an excluded host from etcd, whether it answers or not. The password
+    /// has changed by now: `site remove` completes a removal that fails here.
     pub(crate) fn put_out(&self, host: &Name) {
         if self.keeper.is_none() {
             return;

@@ -1,10 +1,10 @@
-//! Who may have a vote in the site's etcd, as far as a host can know that has no majority to ask.
+//! The hosts that may have a vote in the site's etcd, as far as a host without a majority can know.
 //!
-//! What this host saw last may be old: others may have joined while it, or its daemon, was away. So
-//! it asks its own etcd, which knows what was agreed up to where it has followed (and tells so
-//! without a majority up to release 3.4: later ones only to a daemon that has asked before); the
-//! journal, where each controller says who has a vote while it is at work; and every peer that it
-//! reaches.
+//! The last list that this host saw may be old: others may have joined while the host, or its
+//! daemon, was away. So the host asks three sources. Its own etcd knows the members that were
+//! agreed up to its last entry. Without a majority it reports them up to release 3.4; later
+//! releases do so only to a daemon that has asked before. The journal has the list that each
+//! controller records while it works. Every peer that the host reaches has a list of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +20,24 @@ use super::files::KnownMember;
 use super::{ANSWER, Keeper};
 use crate::cluster::election::Election;
 
-/// Where a peer is asked who has a vote.
+/// Path of the request for the members with a vote.
 pub(crate) const MEMBERS: &str = "/peer/v1/members";
-/// How long a peer may take to say so.
+/// The time that a peer has for that answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How much older than the last word of a controller what is written of the voters may be: a
-/// controller confirms it every few seconds.
+/// The time by which the written list of voters may be older than the last record of a controller:
+/// a controller confirms the list every few seconds.
 const LATE_MAX: Duration = Duration::from_secs(30);
 
-/// What a peer says of the site's etcd.
+/// A peer's report about the site's etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MembersTold {
-    /// Who has a vote, as it saw it last.
+    /// The members with a vote, as the peer saw them last.
     members: Vec<KnownMember>,
-    /// Whether its own etcd sees a leader.
+    /// True if the peer's own etcd sees a leader.
     led: bool,
 }
 
-/// Those of both lists, each name once.
+/// Returns the members of both lists, each name once.
 fn joined(mut all: Vec<KnownMember>, more: Vec<KnownMember>) -> Vec<KnownMember> {
     for member in more {
         if !all.contains(&member) {
@@ -48,7 +48,7 @@ fn joined(mut all: Vec<KnownMember>, more: Vec<KnownMember>) -> Vec<KnownMember>
 }
 
 impl Election {
-    /// What other peers are told of the site's etcd. Blocks for an answer of the own one.
+    /// Returns the report of this peer about the site's etcd. Blocks for an answer of the own one.
     pub(crate) fn members_told(&self) -> MembersTold {
         let Some(keeper) = &self.keeper else { return MembersTold::default() };
         let status = self.etcd.status_at(&self.own_etcd_url(), ANSWER);
@@ -56,12 +56,12 @@ impl Election {
         MembersTold { members: keeper.known(), led }
     }
 
-    /// Everybody who may have a vote, this host too, and perhaps some that have none any more; and
-    /// a peer whose etcd has a leader, if one says so. Those that are `fenced` are not asked.
-    /// Blocks for some seconds.
+    /// Returns all hosts that may have a vote, including this one, and perhaps some that have lost
+    /// theirs. Also returns a peer whose etcd has a leader, if one reports that. Those that are
+    /// `fenced` are not asked. Blocks for some seconds.
     ///
     /// # Errors
-    /// What this host, and the journal, know is too old.
+    /// The lists of this host and of the journal are too old.
     pub(super) fn who_may_vote(
         &self,
         keeper: &Keeper,
@@ -119,7 +119,7 @@ impl Election {
         own.map(|own| own.client_url()).unwrap_or_default()
     }
 
-    /// What the peers say that can be reached, but for those that are fenced.
+    /// Returns the reports of peers that can be reached, but for those that are fenced.
     fn ask_peers(&self, fenced: &[Name]) -> Vec<(Name, MembersTold)> {
         let seen = Arc::clone(&self.cluster.watch().borrow());
         let own = &self.site.config.peer;
@@ -133,7 +133,7 @@ impl Election {
     }
 }
 
-/// What is written down, and may not be what it says.
+/// Returns the name of a member, which was written down and may be damaged.
 pub(super) fn name_of(member: &KnownMember) -> Result<Name, Problem> {
     member.name.parse().map_err(|error| {
         let title = format!("the member of etcd at {} has no peer's name", member.peer_url);

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 use crate::cluster::election::Election;
 
-/// How often it is looked.
+/// The interval of the looks.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a member may take for an answer.
+/// The time that a member has for an answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
 impl Election {
-    /// Looks until `stop` says so. The controller does, for all peers; another peer does only while
+    /// Looks until `stop` is true. The controller does, for all peers; another peer does only while
     /// something is wrong as it sees it.
     pub(crate) async fn watch_etcd(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut look = tokio::time::interval(LOOK);

@@ -88,7 +88,8 @@ fn add_traffic(samples: &mut Samples, direction: &str, site: &str, traffic: &Tra
     }
 }
 
-/// Adds the paths. One that two interfaces share has one series: they have another local end.
+/// Adds the paths. A path that two interfaces share has one series, as only their local ends
+/// differ.
 fn add_paths(samples: &mut Samples, figures: &TargetFigures) {
     for (site, note) in &figures.paths {
         let (local, remote) = (note.ends.local.to_string(), note.ends.remote.address.to_string());

@@ -1,8 +1,8 @@
-//! Proof that the loops of the daemon move: each beats when it comes round, and the watchdog of the
-//! service manager is fed only while all of them do.
+//! Proof that the loops of the daemon move: each loop beats at each turn, and the daemon reports to
+//! the watchdog of the service manager only while all of them beat.
 //!
-//! A loop that waits for work beats all the same, every [`BEAT`]; so silence is a thread that is
-//! stuck, never one that is idle.
+//! A loop that waits for work also beats, every [`BEAT`]. A silent thread is therefore stuck, never
+//! idle.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ impl Heartbeat {
         Self { began: Instant::now(), beaten: Arc::default() }
     }
 
-    /// Marks that the loop has come round.
+    /// Marks that the loop has made a turn.
     pub(crate) fn beat(&self) {
         self.beaten.store(self.began.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
@@ -66,8 +66,8 @@ struct Watched {
 pub(crate) struct Heartbeats(Mutex<Vec<Arc<Watched>>>);
 
 impl Heartbeats {
-    /// Watches a loop from now on, which may be silent for `patience`. The loop beats by what is
-    /// returned.
+    /// Watches a loop from now on, which may be silent for `patience`. The loop beats with the
+    /// returned value.
     pub(crate) fn watch(&self, name: &'static str, patience: Duration) -> Heartbeat {
         let heartbeat = Heartbeat::new();
         let seen = heartbeat.clone();
@@ -75,7 +75,7 @@ impl Heartbeats {
         heartbeat
     }
 
-    /// Watches a loop as [`Heartbeats::watch`] does, while `is_there` says that it exists.
+    /// Watches a loop as [`Heartbeats::watch`] does, while `is_there` returns true.
     pub(crate) fn watch_while(
         &self,
         name: &'static str,

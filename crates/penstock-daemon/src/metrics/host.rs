@@ -21,8 +21,7 @@ const NICS_MAX: usize = 64;
 /// A runtime by its name.
 pub(crate) type NamedRuntime = (&'static str, Handle);
 
-/// Returns the parts of the process and its loops. A loop that is stuck holds up the part of the
-/// loops alone.
+/// Returns the parts of the process and its loops. A stuck loop delays only the part of the loops.
 pub(crate) fn parts(runtimes: Vec<NamedRuntime>, heartbeats: Arc<Heartbeats>) -> Vec<Part> {
     let began = now_seconds();
     let process = Part::new("process", move |samples| {
@@ -54,7 +53,7 @@ fn add_process(samples: &mut Samples) {
         samples.count(family, &[], pages * page);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // One of them is that of the directory itself.
+        // One of the descriptors is that of the directory itself.
         samples.count(&OPEN_FDS, &[], (open.count() as u64).saturating_sub(1));
     }
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

@@ -1,12 +1,12 @@
-//! The figures of this peer, for Prometheus and whatever reads its text.
+//! The figures of this peer, for Prometheus and other readers of its text format.
 //!
 //! Owners of facts count by plain atomics and return their figures. A `Part` turns figures of one
 //! area into samples of the families in the `table`. A scrape asks all parts at once, each on a
 //! thread of its own and with a deadline. A part that is late is left out, and not asked again
-//! before it has come back. So a scrape waits for no store, no lock that hangs and no other host,
-//! and takes few threads.
+//! before it has returned. So a scrape waits for no store, no hung lock and no other host, and
+//! takes few threads.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `table` | names, kinds, labels and help of all families |
 //! | `samples` | the values of one scrape |
@@ -75,7 +75,7 @@ impl Format {
 
 type Gather = Arc<dyn Fn(&mut Samples) + Send + Sync>;
 
-/// One area of the daemon, which gives samples.
+/// An area of the daemon that returns samples.
 pub(crate) struct Part {
     name: &'static str,
     gather: Gather,
@@ -114,7 +114,7 @@ impl Part {
             let mut samples = Samples::default();
             gather(&mut samples);
             drop(busy);
-            // A late answer has no receiver any more.
+            // A late answer has no receiver.
             let _ = answer.send(samples);
         });
         started.is_ok().then_some(answered)
@@ -175,8 +175,8 @@ mod tests {
     use super::table::{TASKS, THREADS};
     use super::*;
 
-    /// Promise: a part that hangs holds up a scrape for a while only, and is left out until it has
-    /// come back; the others are there all the while.
+    /// Promise: a hung part delays a scrape for a limited time, and is left out until it has
+    /// returned. The others are present all the time.
     #[tokio::test]
     async fn a_part_that_hangs_is_left_out() {
         let (wake, woken) = channel::<()>();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     /// Promise: each family has its help and type once, before its series; equal labels are one
-    /// series; and what is in a label cannot end it.
+    /// series; and the text of a label cannot end it.
     #[test]
     fn samples_become_series() {
         let mut samples = Samples::default();
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(text.lines().filter(|line| line.starts_with("# HELP")).count(), 3);
     }
 
-    /// Promise: the number of series of a family is bounded, and what is left out is counted.
+    /// Promise: the number of series of a family is bounded, and omitted ones are counted.
     #[test]
     fn series_are_bounded() {
         let mut samples = Samples::default();

@@ -1,4 +1,4 @@
-//! The parts of the site: certificates, peers and etcd; and what requests and connections may take.
+//! The parts of the site: certificates, peers and etcd; and the limits of requests and connections.
 
 use std::sync::{Arc, OnceLock};
 
@@ -61,7 +61,7 @@ pub(crate) fn site_part(
     })
 }
 
-/// Returns the part of what is let in and what is refused.
+/// Returns the part of admissions and refusals.
 pub(crate) fn access_part(site: Arc<Site>, audit: Arc<AuditLog>, web: WebFigures) -> Part {
     Part::new("access", move |samples| {
         add_refusals(samples, &site);

@@ -1,4 +1,4 @@
-//! Looks at the stores of this peer, and what they found last: no scrape waits for a store.
+//! Looks at the stores of this peer, and their last results: no scrape waits for a store.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,7 +18,7 @@ use crate::site::store_look;
 /// Interval of the looks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What a look has found at a file system.
+/// The space of a file system, as it was read last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Room {
     free: u64,
@@ -35,8 +35,8 @@ pub(crate) struct StoreLooks(Mutex<BTreeMap<Name, Followed>>);
 struct Followed {
     /// Its loop of looks ends when this is dropped.
     _stays: watch::Sender<()>,
-    /// The last look, once there was one; `None` within where it found nothing, or has not come
-    /// back in time.
+    /// The last look, once there was one; `None` within if it found no file system, or has not
+    /// returned in time.
     last: Option<Option<Room>>,
 }
 
@@ -109,7 +109,7 @@ impl StoreLooks {
     }
 }
 
-/// Returns the room that a user has at a directory (statvfs(3)); `None` if there is none.
+/// Returns the room that a user has at a directory (statvfs(3)); `None` if that cannot be read.
 fn room_at(root: &std::path::Path) -> Option<Room> {
     let asked = Instant::now();
     let found = rustix::fs::statvfs(root).ok()?;
@@ -127,8 +127,8 @@ pub(crate) fn part(looks: Arc<StoreLooks>) -> Part {
 mod tests {
     use super::*;
 
-    /// Promise: a store that is there has room, and one that is not is down; both are told. A store
-    /// that leaves the configuration is told no more.
+    /// Promise: a present store has room, and an absent one is down; both are reported. A store
+    /// that leaves the configuration is no longer reported.
     #[tokio::test]
     async fn a_store_that_is_gone_is_down() {
         let here = tempfile::tempdir().unwrap();

@@ -322,7 +322,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise: names are unique and as Prometheus wants them, and each family says what it is.
+    /// Promise: names are unique and follow the rules of Prometheus, and each family has a
+    /// description.
     #[test]
     fn names_follow_the_conventions() {
         let mut names = BTreeSet::new();

@@ -15,7 +15,7 @@ use super::table::{
 use super::{Part, Samples};
 use crate::cluster::member::Member;
 
-/// Returns the part. Where another peer is the controller it gives nothing.
+/// Returns the part. If another peer is the controller, the part has no samples.
 pub(crate) fn part(member: Arc<Member>) -> Part {
     Part::new("transfers", move |samples| {
         if let Some(controller) = member.controller() {

@@ -29,11 +29,12 @@ impl Operate {
         found.ok_or_else(|| no_such_peer(peer, &view.peers))
     }
 
-    /// Drains a peer, or takes that back; gives the peer as it is then. Blocks for some seconds.
+    /// Drains a peer, or cancels that; returns the peer's state afterwards. Blocks for some
+    /// seconds.
     ///
     /// # Errors
-    /// It is not known, or it is the last one that reaches a store of a running transfer; this peer
-    /// is not the controller.
+    /// The peer is unknown, or is the last one that reaches a store of a running transfer; this
+    /// peer is not the controller.
     pub(crate) fn drain(&self, peer: &Name, request: DrainRequest) -> Result<PeerView, Problem> {
         let view = self.ordered_peer(peer)?;
         let election = self.member.election().ok_or_else(|| {
@@ -58,13 +59,13 @@ impl Operate {
         Ok(PeerView { draining: Some(mark), ..view })
     }
 
-    /// Forgets a peer, and shuts it out: its key is revoked, and the keys of the site that its
-    /// host holds are replaced. One that is `stolen` may be there still; peers that do not answer
-    /// are left behind. Blocks for some seconds.
+    /// Forgets a peer, and excludes it: its key is revoked, and the keys of the site that its host
+    /// holds are replaced. A `stolen` peer may still be present; peers that do not answer are left
+    /// behind. Blocks for some seconds.
     ///
     /// # Errors
-    /// It is not known, is this very peer, or is there and not called stolen; another peer does not
-    /// answer, where none is stolen; this peer is not the controller.
+    /// The peer is unknown, is this very peer, or is present and not called stolen. Another peer
+    /// does not answer, and the peer is not stolen. This peer is not the controller.
     pub(crate) fn forget(&self, peer: &Name, stolen: bool) -> Result<RotateReply, Problem> {
         let view = self.ordered_peer(peer)?;
         let election = self.member.election().ok_or_else(|| {
@@ -105,8 +106,8 @@ impl Operate {
         self.replace_keys(None, false)
     }
 
-    /// The membership with what each peer reaches at this moment: cards tell it every now and
-    /// then. Blocks for some seconds at most.
+    /// Returns the membership with the stores that each peer reaches at this moment: cards report
+    /// them only at intervals. Blocks for some seconds at most.
     fn with_stores_now(&self, now: &ClusterNow) -> ClusterNow {
         let mut now = now.clone();
         let mut told = self.ask_all::<Vec<StoreCard>>(&now.peers, "/stores");
@@ -165,7 +166,7 @@ impl Operate {
     }
 }
 
-/// What came of an order in etcd.
+/// Turns the result of an order in etcd into that of the operation.
 fn ordered(result: Result<(), EtcdError>) -> Result<(), Problem> {
     result.map_err(|error| match error {
         EtcdError::Refused(why) => not_controller().because(why),

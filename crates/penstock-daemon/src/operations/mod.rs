@@ -1,10 +1,10 @@
-//! What those who look after a site ask of any of its peers: who is there and what each has in
-//! hand, what has happened, which paths carry a transfer, whether all is well.
+//! Requests of operators that any peer of a site answers: the peers and their work, events, paths
+//! of a transfer, health.
 //!
-//! Everything here is answered by the peer that is asked, also while there is no controller: that
-//! is when it is wanted most. What only another peer knows is asked of it directly, with a short
-//! deadline; one that does not answer is said to be silent. Orders that change the site's state
-//! (`drain`, `forget`) are the controller's ([`drain`]).
+//! The peer that receives a request answers it, also without a controller, when the answers are
+//! needed most. It asks other peers directly for facts that only they have, with a short deadline;
+//! the answer names silent peers. Orders that change the site's state (`drain`, `forget`) are the
+//! controller's ([`drain`]).
 
 pub(crate) mod audit;
 pub(crate) mod benchmarks;
@@ -46,12 +46,12 @@ use crate::checks::measured::Measured;
 use crate::http;
 use penstock_exit::cause::innermost;
 
-/// How long another peer of the site may take for an answer.
+/// The time that another peer of the site has for an answer.
 const ASK: Duration = Duration::from_secs(2);
-/// Where peers of one site ask each other what they have in hand.
+/// Path of the request by which peers of one site ask each other for their present work.
 const OWN: &str = "/peer/v1/own";
 
-/// What is needed to answer.
+/// The parts that answers need.
 pub(crate) struct Operate {
     pub(crate) site: Arc<Site>,
     pub(crate) sites: Arc<Sites>,
@@ -63,13 +63,13 @@ pub(crate) struct Operate {
     client: reqwest::Client,
 }
 
-/// What peers have answered, each with how long that took, or why it has not.
+/// Answers of peers, each with its duration, or the reason why there is none.
 type Answers<T> = BTreeMap<Name, Result<(T, Duration), AskError>>;
 
 /// The reason why another peer of the site gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    /// It belongs to the site and is not present.
+    /// The peer belongs to the site and is not present.
     #[error("it is not there")]
     Away,
     /// The request could not be made.
@@ -84,7 +84,7 @@ pub(crate) enum AskError {
     /// The connection to the last address that was tried failed.
     #[error("{address}: {}", innermost(.cause))]
     Broken { address: SocketAddr, cause: reqwest::Error },
-    /// It answered with a problem, or with what this release does not understand.
+    /// The peer answered with a problem, or with text that this release does not understand.
     #[error(transparent)]
     Answered(#[from] Problem),
 }
@@ -115,7 +115,7 @@ impl Operate {
         Ok(Self { site, sites, target, source, events, runtime, member, client })
     }
 
-    /// The controller, if it is this peer.
+    /// Returns the controller, if it is this peer.
     fn controller(&self) -> Option<Controller> {
         self.member.controller()
     }
@@ -128,7 +128,7 @@ impl Operate {
         self.member.now()
     }
 
-    /// What this peer has in hand.
+    /// Returns the present work of this peer.
     pub(crate) fn load(&self) -> PeerLoad {
         let controller = self.controller();
         let counts = controller.as_ref().map(|controller| controller.manager.counts());
@@ -145,8 +145,8 @@ impl Operate {
         }
     }
 
-    /// Asks other peers of the site the same at once; what each has answered, and how many
-    /// milliseconds before its answer it was asked. Blocks for [`ASK`] at most.
+    /// Asks other peers of the site the same at once; returns each answer, and the milliseconds
+    /// from the question to it. Blocks for [`ASK`] at most.
     pub(crate) fn ask_all<T: DeserializeOwned + Send + 'static>(
         &self,
         cards: &[PeerCard],
@@ -155,7 +155,7 @@ impl Operate {
         self.ask_peers(cards, path, None, ASK)
     }
 
-    /// The same with something to say; `limit` bounds how long it blocks.
+    /// Asks all peers as [`Self::ask_all`] does, with a body; `limit` bounds how long it blocks.
     pub(crate) fn ask_all_with<T: DeserializeOwned + Send + 'static>(
         &self,
         cards: &[PeerCard],
@@ -198,20 +198,20 @@ impl Operate {
         })
     }
 
-    /// The peers of this site. Blocks for [`ASK`] at most.
+    /// Returns the peers of this site. Blocks for [`ASK`] at most.
     pub(crate) fn peers(&self) -> PeersView {
         let site = self.site.config.site.clone();
         let now = self.now();
         let mut loads = self.ask_all::<PeerLoad>(&now.peers, "/load");
         let mut cards = now.peers.clone();
         if cards.iter().all(|card| card.peer == *self.own()) {
-            // Nobody compares its stores with those of others.
-            // They are looked at every two seconds: nobody waits for one that hangs.
+            // There is no other peer to compare its stores with. They are checked every two
+            // seconds, so no request waits for a hung one.
             let looked = self.events.store_cards();
             let stores = looked.unwrap_or_else(|| store_cards(&self.site.stores()));
             cards = vec![self.member.card_with(stores)];
         } else if cards.iter().all(|card| card.peer != *self.own()) {
-            // It has no lease: others do not see it, but whoever asks it does.
+            // This peer has no lease: other peers do not see it, but its own callers do.
             cards.push(self.member.own_card());
         }
         let mut peers: Vec<_> = cards
@@ -228,7 +228,8 @@ impl Operate {
         PeersView { site, peers }
     }
 
-    /// A store of this peer beside those of the others; one that was taken away since is offline.
+    /// Returns a store of this peer, compared with those of the others; a store that has
+    /// disappeared since is offline.
     fn own_store(&self, card: &StoreCard, cards: &[PeerCard]) -> PeerStore {
         let store = compared(card, self.own(), cards);
         match store.is.as_str() {
@@ -286,7 +287,7 @@ impl Operate {
         view
     }
 
-    /// What is to be said of this host. Blocks on storage and on etcd.
+    /// Returns the findings about this host. Blocks on storage and on etcd.
     pub(crate) fn doctor(&self) -> Vec<Finding> {
         let site = &self.site;
         let mut measured = Vec::new();
@@ -316,7 +317,7 @@ impl Operate {
         findings
     }
 
-    /// Whether all is well with the site. Blocks for some seconds at most.
+    /// Returns whether the site is healthy. Blocks for some seconds at most.
     pub(crate) fn health(&self) -> SiteHealthView {
         let peers = self.peers();
         let cluster = self.member.view();
@@ -325,7 +326,8 @@ impl Operate {
         SiteHealthView { level, findings, peers, cluster }
     }
 
-    /// What peers of this site say of a transfer's shares. Blocks for [`ASK`] at most.
+    /// Returns the reports of this site's peers about a transfer's shares. Blocks for [`ASK`] at
+    /// most.
     pub(crate) fn transfer_paths(&self, id: TransferId) -> TransferPaths {
         let now = self.now();
         let mut paths = TransferPaths { shares: self.load().tasks, silent: Vec::new() };
@@ -339,8 +341,8 @@ impl Operate {
         paths
     }
 
-    /// The last events of the site, oldest first: what several peers have seen is told once.
-    /// Blocks for [`ASK`] at most.
+    /// Returns the last events of the site, oldest first: an event that several peers have seen
+    /// appears once. Blocks for [`ASK`] at most.
     pub(crate) fn site_events(&self, id: Option<TransferId>, most: usize) -> Vec<SiteEvent> {
         let most = most.min(EVENTS_SHOWN_MAX);
         let mut events = self.events.last(id, most);
@@ -354,7 +356,7 @@ impl Operate {
     }
 }
 
-/// What all peers see alike, and is told once.
+/// Findings that all peers share, and that are reported once.
 const SEEN_BY_ALL: [&str; 11] = [
     "peer-joined",
     "peer-left",
@@ -380,7 +382,7 @@ fn merge(mut events: Vec<SiteEvent>, most: usize) -> Vec<SiteEvent> {
         }
         let key = (event.kind.clone(), event.subject.clone());
         let is_news = last.get(&key).is_none_or(|(at_ms, peer)| {
-            // What one and the same peer tells again has happened again.
+            // A repeated event of one and the same peer has occurred again.
             *peer == event.peer || event.at_ms.saturating_sub(*at_ms) > SEEN_WITHIN_MS
         });
         if is_news {
@@ -423,7 +425,7 @@ async fn ask<T: DeserializeOwned>(
     ask_with((client, Delivery::Repeated), addresses, path, body, limit).await
 }
 
-/// The number of times that a peer may hear a request.
+/// The number of times that a peer may receive a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Delivery {
     /// Once at most: the next address is tried only where there was no connection.
@@ -505,8 +507,8 @@ mod tests {
         }
     }
 
-    /// Promise: what all peers have seen is told once, by who saw it first; what each saw by itself
-    /// is told for each.
+    /// Promise: an event that all peers have seen appears once, from the first that saw it. Events
+    /// that each peer saw by itself appear for each.
     #[test]
     fn what_all_have_seen_is_told_once() {
         let merged = merge(

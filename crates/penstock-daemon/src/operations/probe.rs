@@ -1,9 +1,9 @@
 //! Tries the paths to another site from every peer of this one, has the other site do the same, and
-//! says in words what is wrong with each.
+//! explains the faults of each path.
 //!
 //! A path is tried by a TCP connection from its own address and interface, and then by a request
-//! that takes 64 KiB there and back over it: a path whose packets of full size vanish has a
-//! handshake that works.
+//! that takes 64 KiB there and back over it: a path that loses packets of full size completes its
+//! handshake.
 
 use std::net::SocketAddr;
 use std::thread::{Builder, ScopedJoinHandle};
@@ -24,20 +24,20 @@ use super::Operate;
 use crate::events::log::now_ms;
 use penstock_exit::cause::innermost;
 
-/// How long a SYN-ACK may take.
+/// The time that a SYN-ACK may take.
 const PROBE_MAX: Duration = Duration::from_secs(3);
-/// How long 64 KiB there and back may take beside some round trips.
+/// The time that 64 KiB there and back may take beside some round trips.
 const LARGE_MAX: Duration = Duration::from_secs(3);
 /// Round trips of a TLS handshake, a request, and a window that opens.
 const LARGE_RTTS: u32 = 8;
-/// What is sent there and back.
+/// Bytes that are sent there and back.
 const LARGE_BYTES: usize = 64 << 10;
-/// How long all of it takes at most, at one peer.
+/// The time that all probes take at most, at one peer.
 pub(crate) const PROBES: Duration = Duration::from_secs(10);
-/// When a site is told of paths over which nobody has shown its certificate, since it has asked:
-/// whatever has answered there, and however fast.
+/// The delay, from the request on, of the report about paths over which no other end has shown its
+/// certificate. It is the same whatever has answered there, and however fast.
 pub(crate) const UNPROVEN: Duration = Duration::from_secs(8);
-/// Header with the clock of who answers, in milliseconds since 1970.
+/// Header with the clock of the answering host, in milliseconds since 1970.
 const CLOCK_HEADER: &str = "penstock-clock-ms";
 
 /// The reason why 64 KiB did not pass over a path and back.
@@ -49,10 +49,10 @@ enum LargeError {
     /// A client that is bound to the path cannot be made.
     #[error("{0}")]
     Client(reqwest::Error),
-    /// Another number of bytes came back.
+    /// A different number of bytes came back.
     #[error("{0} bytes of 64 KiB came back")]
     Cut(usize),
-    /// Nothing came back in time.
+    /// No byte came back in time.
     #[error(
         "a connection opens, and 64 KiB do not pass within {:.0} s: packets of full size are lost \
          (MTU)",
@@ -64,7 +64,7 @@ enum LargeError {
     Broken(reqwest::Error),
 }
 
-/// Gives back what was sent, with the time.
+/// Returns the received bytes, with the time.
 pub(crate) async fn echo(body: Bytes) -> (HeaderMap, Bytes) {
     let mut headers = HeaderMap::new();
     headers.insert(CLOCK_HEADER, now_ms().into());
@@ -72,8 +72,8 @@ pub(crate) async fn echo(body: Bytes) -> (HeaderMap, Bytes) {
 }
 
 impl Operate {
-    /// Tries all paths from every peer here to a site, and has it try those to here; gives what is
-    /// shown of the paths, what was found here, and what was found there. Blocks for some seconds.
+    /// Tries all paths from every peer here to a site, and has the site try those to here. Returns
+    /// the view of the paths, the findings here, and the findings there. Blocks for some seconds.
     ///
     /// # Errors
     /// The site is not paired, or cannot be asked for its addresses.
@@ -102,7 +102,7 @@ impl Operate {
         Ok((view, ours, inward))
     }
 
-    /// The same, with what follows from both views.
+    /// Returns the paths as [`Operate::paths`] does, with the conclusions from both views.
     ///
     /// # Errors
     /// As [`Operate::paths`].
@@ -227,7 +227,7 @@ impl Operate {
         }
     }
 
-    /// A client whose connections go over one path, and how long its requests may take.
+    /// Returns a client whose connections go over one path, and whose requests have a time limit.
     fn client_over(
         &self,
         other: &Name,
@@ -261,7 +261,7 @@ impl Operate {
             let reply = request.header(SPEAKS_HEADER, speaks.to_string()).body(body).send();
             reply.await?.error_for_status()
         };
-        // An answer of any kind comes from one who has shown the site's certificate.
+        // An answer of any kind comes from a host that has shown the site's certificate.
         let shown = ask(Vec::new()).await;
         let proven = shown.as_ref().map_or_else(reqwest::Error::is_status, |_| true);
         let sent = async {
@@ -287,8 +287,9 @@ impl Operate {
     }
 }
 
-/// What a site is told of the paths to addresses that it has named. Where nobody has shown its
-/// certificate, it learns no more than that: not whether, when or how something else has answered.
+/// Reduces a probe to the facts that a site may learn of the paths to addresses that it has named.
+/// Where no other end has shown its certificate, the site learns only that: not whether, when or
+/// how something else has answered. Returns whether the other end has shown it over all paths.
 pub(crate) fn disclose(probe: &mut SiteProbe, to: &Name) -> bool {
     let mut all_proven = true;
     for path in probe.peers.iter_mut().flat_map(|peer| &mut peer.paths) {
@@ -305,7 +306,7 @@ pub(crate) fn disclose(probe: &mut SiteProbe, to: &Name) -> bool {
     all_proven
 }
 
-/// A key in a few digits.
+/// Returns a key in a few digits.
 fn key_text(key: &[u8]) -> String {
     if key.is_empty() { String::new() } else { blake3::hash(key).to_hex()[..16].to_owned() }
 }
@@ -315,7 +316,7 @@ fn same(a: &PathEnds, b: &PathEnds) -> bool {
         == (&b.local.address, &b.local.device, b.remote.address)
 }
 
-/// Why this host cannot connect to an address of its own; empty if it can.
+/// Returns the reason why this host cannot connect to an address of its own; empty if it can.
 fn self_test(address: SocketAddr) -> String {
     let bind = LocalBind { address: None, device: None };
     match penstock_net::dial(address, &bind, PROBE_MAX, &SocketOptions::default()) {
@@ -324,7 +325,7 @@ fn self_test(address: SocketAddr) -> String {
     }
 }
 
-/// Why a peer was not reached, and where to look.
+/// Returns the reason why a peer was not reached, and where to look.
 fn why_not(error: &ConnectError, other: &Name, local: &LocalEnd, to: SocketAddr) -> String {
     match error {
         ConnectError::TimedOut { .. } => format!(

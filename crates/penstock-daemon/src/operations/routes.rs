@@ -1,4 +1,4 @@
-//! The paths under which other peers and paired sites ask. Those of operators are in
+//! The routes for requests of other peers and paired sites. Those for operators are in
 //! [`crate::http::local`].
 
 use std::sync::Arc;
@@ -35,7 +35,8 @@ use crate::site::store_cards::store_cards;
 type Shared = State<Arc<Operate>>;
 
 impl Operate {
-    /// What any peer answers other peers of its site, and paired sites.
+    /// Returns the routes of requests that any peer answers for other peers of its site, and paired
+    /// sites.
     pub(crate) fn remote(self: &Arc<Self>) -> Router {
         let long = || DefaultBodyLimit::max(BODY_BYTES_MAX);
         let sites = Router::new()
@@ -59,8 +60,8 @@ fn refused(title: impl Into<String>) -> ProblemReply {
     ProblemReply(Problem::new(ProblemCode::NotAuthorised, title))
 }
 
-/// The site that calls: by its certificate, and paired by the authority that vouched for it, or
-/// the own one.
+/// The calling site, by its certificate: paired by the authority that vouched for it, or the own
+/// one.
 pub(super) struct CallingSite(pub(super) Name);
 
 impl<S: Send + Sync> FromRequestParts<S> for CallingSite
@@ -82,7 +83,7 @@ where
     }
 }
 
-/// That the caller is a peer of the own site.
+/// Proof that the caller is a peer of the own site.
 pub(super) struct OwnPeer;
 
 impl<S: Send + Sync> FromRequestParts<S> for OwnPeer
@@ -127,7 +128,7 @@ async fn commit_keys(
     Ok(Json(committed))
 }
 
-/// The shares of a transfer that reads from the calling site.
+/// Returns the shares of a transfer that reads from the calling site.
 async fn paths_of_other(
     State(operate): Shared,
     CallingSite(site): CallingSite,
@@ -166,12 +167,12 @@ async fn own_stores(State(operate): Shared, _: OwnPeer) -> Reply<Vec<StoreCard>>
     blocking(move || Ok(store_cards(&operate.site.stores()))).await.map(Json)
 }
 
-/// Gives back what was sent, and the time.
+/// Returns the received bytes, and the time.
 async fn echo(_: CallingSite, body: Bytes) -> (HeaderMap, Bytes) {
     echo_back(body).await
 }
 
-/// A site asks how its addresses are reached from here.
+/// Answers a site's question how its addresses are reached from here.
 async fn probe(
     State(operate): Shared,
     CallingSite(site): CallingSite,
@@ -189,7 +190,7 @@ async fn probe(
     Ok(Json(probe))
 }
 
-/// The same of this peer alone, for another one of its site.
+/// Returns the probes of this peer alone, for another one of its site.
 async fn own_probe(
     State(operate): Shared,
     _: OwnPeer,

@@ -1,7 +1,7 @@
 //! Statistics of all peers of the site as one answer.
 //!
-//! Each peer has what it has seen itself ([`crate::statistics`]). The one that is asked puts the
-//! parts together; a peer that is silent is named, as its part is missing.
+//! Each peer has its own samples ([`crate::statistics`]). The peer that gets the request merges the
+//! parts, and names silent peers, whose parts are missing.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::http::request::Body;
 use crate::statistics::Recorder;
 use crate::statistics::views::Window;
 
-/// Time before now that an answer about peers covers unless the request says another, in seconds.
+/// Time before now that an answer about peers covers unless the request sets another, in seconds.
 const HISTORY_SECONDS: u64 = 3600;
 
 /// The statistics of the site.
@@ -47,7 +47,7 @@ impl FromRef<SiteSeries> for Arc<Operate> {
 type Parts<T> = (Vec<T>, Vec<Name>);
 
 impl SiteSeries {
-    /// What any peer answers other peers of its site.
+    /// Returns the routes of requests that any peer answers for other peers of its site.
     pub(crate) fn remote(&self) -> Router {
         Router::new()
             .route("/peer/v1/own/series", post(own_series))
@@ -188,8 +188,8 @@ async fn own_summary(
 mod tests {
     use super::*;
 
-    /// Promise: a request that makes no sense is refused with the name of its fault; one that says
-    /// nothing asks for all of a transfer, and for an hour of peers.
+    /// Promise: an invalid request is refused with the name of its fault. A request without fields
+    /// asks for all of a transfer, and for an hour of peers.
     #[test]
     fn queries_become_windows() {
         let plain = SeriesQuery::default();

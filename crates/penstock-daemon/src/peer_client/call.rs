@@ -1,5 +1,5 @@
 //! A request to a peer on another host: its answer is a stream of parts
-//! ([`penstock_api::rpc::call`]). A peer that says nothing for a while is not waited for.
+//! ([`penstock_api::rpc::call`]). A peer that is silent for a while is not waited for.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use penstock_exit::cause::innermost;
 
 /// Time for which an answer may take to begin.
 const BEGIN: Duration = Duration::from_secs(30);
-/// Time for which a peer at work may say nothing.
+/// Time for which a peer at work may be silent.
 const SILENT: Duration = Duration::from_secs(15);
 /// Interval at which the caller's wish to stop is looked at.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,12 +29,12 @@ const LOOK: Duration = Duration::from_secs(30);
 const PAGE: Duration = Duration::from_secs(300);
 /// Time for which it may take to read large files of a page again that were written to late.
 const MEND: Duration = Duration::from_secs(3600);
-/// Time for which it may take beyond the time that it was told to wait.
+/// Time that a request may take beyond its stated wait.
 const LATE: Duration = Duration::from_secs(12);
 /// Time for which it may take to remove, which is worked on for two seconds and may end with a
 /// sync.
 const REMOVE: Duration = Duration::from_secs(240);
-/// Time for which it may take to hear that a transfer is over.
+/// Time that a peer may take for the message that a transfer is over.
 const RELEASE: Duration = Duration::from_secs(3);
 
 /// Returns the longest time until the reply; `None` for a request that takes as long as the data
@@ -107,8 +107,8 @@ impl RemotePeer {
         answer.map_err(|problem| self.named(problem))
     }
 
-    /// Asks the first of the peer's addresses that answers. A request with a deadline is asked at
-    /// the next one if its answer breaks off; what it has done is done once.
+    /// Asks the first of the peer's addresses that answers. A request with a deadline is repeated
+    /// at the next address if its answer breaks off; its effect occurs once.
     async fn converse(
         &self,
         body: &[u8],

@@ -15,10 +15,9 @@ use crate::http;
 use crate::site::context::Site;
 use penstock_exit::cause::innermost;
 
-/// How long a connection to another peer may take.
+/// The time that a connection to another peer may take.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How often a connection on which nothing comes is asked whether it still lives, and how long that
-/// may take.
+/// The idle time after which a connection is pinged, and the time for the answer.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(5));
 /// Flow-control window of a reply: a page in one round trip (RFC 9113, 5.2).
 const WINDOW_BYTES: u32 = 4 << 20;
@@ -35,7 +34,8 @@ impl Silent {
         let _ = if answered { silent.remove(&address) } else { silent.insert(address) };
     }
 
-    /// Those that have answered, or were not asked, before the others; else as they are told.
+    /// Returns the addresses with those last that did not answer their last request. Otherwise
+    /// their order stays.
     fn last(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         let silent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ordered = addresses.to_vec();
@@ -70,19 +70,19 @@ impl PeerClient {
         Ok(Self { client, silent: Arc::default() })
     }
 
-    /// The same for requests that are handed over.
+    /// Returns the client for requests that are forwarded.
     pub(crate) fn plain(&self) -> &reqwest::Client {
         &self.client
     }
 
-    /// A peer's addresses as they are best tried: those that were silent last come last, so that a
-    /// dead one costs its time once, not with each request.
+    /// Returns a peer's addresses in the best order: recently silent ones are last, so that a dead
+    /// address costs its time once, not with each request.
     pub(crate) fn in_order(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         self.silent.last(addresses)
     }
 
-    /// Sends a request to a peer, whose answer is to begin within `patience`; gives it if it is a
-    /// good one.
+    /// Sends a request to a peer, whose answer is to begin within `patience`; returns the answer if
+    /// it is a success.
     ///
     /// # Errors
     /// The peer cannot be reached, speaks another version, or answers with a problem.
@@ -131,7 +131,8 @@ impl PeerClient {
             return check_peer_answer(address, version).map(|()| answer);
         }
         let bytes = read(answer, address).await?;
-        // A peer says why, in a version of its own perhaps; another program says what it likes.
+        // A peer sends the reason, perhaps in a version of its own; another program may send any
+        // text.
         Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
             let other = check_peer_answer(address, version).err();
             other.unwrap_or_else(|| http::problem_of(status.as_u16(), &bytes))
@@ -171,7 +172,7 @@ impl PeerClient {
     }
 }
 
-/// A peer that cannot be reached now.
+/// Returns the problem of a peer that cannot be reached now.
 pub(crate) fn unreachable_peer(address: SocketAddr, why: impl std::fmt::Display) -> Problem {
     let title = format!("the peer at {address} cannot be reached");
     Problem::new(ProblemCode::PeerUnreachable, title).because(why)

@@ -1,8 +1,8 @@
-//! Deleting at a peer on another host what is not at the source.
+//! Deletion, by a peer on another host, of items that the source does not have.
 //!
-//! What is surplus is found out here, where the pages are: the peer lists directories, some at a
-//! time, and is sent what is to go, some at a time. What breaks off is asked again for a while;
-//! what is gone by then is not found a second time.
+//! This host finds the surplus, as it has the pages. The peer lists directories, some at a time,
+//! and receives the items to delete, some at a time. A request that breaks off is repeated for a
+//! limited time; items that are deleted by then are not found a second time.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::call::Waiting;
 use super::peer::RemotePeer;
 use crate::http;
 
-/// For how long what broke off is asked again.
+/// Time for which an interrupted request is repeated.
 const AGAIN_FOR: Duration = Duration::from_secs(10);
 /// Wait before it is.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ pub(super) fn delete(
     sending.delete(items)
 }
 
-/// Whether something that broke off is to be asked again.
+/// Returns whether a request that broke off is to be repeated.
 fn is_worth_again(problem: &Problem, since: Instant, stop: &AtomicBool) -> bool {
     let broke = matches!(
         problem.code,
@@ -81,13 +81,13 @@ fn is_worth_again(problem: &Problem, since: Instant, stop: &AtomicBool) -> bool 
 struct Lister<'a> {
     peer: &'a RemotePeer,
     spec: &'a TaskSpec,
-    /// What does not fit into memory.
+    /// File for entries that do not fit into memory.
     path: PathBuf,
     stop: &'a AtomicBool,
 }
 
-/// What an answer has told: nothing of it counts before its end, since what breaks off is listed
-/// again from its beginning.
+/// Entries of an answer that has not ended. None of them counts before the end, as a directory
+/// whose answer breaks off is listed again from its beginning.
 #[derive(Default)]
 struct Told {
     held: Vec<Surplus>,
@@ -161,7 +161,7 @@ impl Lister<'_> {
     }
 }
 
-/// Sends a peer what it is to delete.
+/// Sends a peer the items that it is to delete.
 struct Sending<'a, 'b> {
     peer: &'a RemotePeer,
     spec: &'a TaskSpec,
@@ -202,8 +202,8 @@ impl Sending<'_, '_> {
         Ok(())
     }
 
-    /// Sends one request, which takes a peer two seconds at most: it is waited for, whoever wants
-    /// this to stop. When this returns nothing is deleted by its lease any more.
+    /// Sends one request, which takes a peer two seconds at most, and waits for the reply, even
+    /// after an order to stop. After the return no deletion runs by its lease.
     fn ask(&self, items: &[Surplus]) -> Result<Deleted, Problem> {
         let lease = self.peer.give_lease(LeaseKind::Deletion);
         let (spec, items) = (Cow::Borrowed(self.spec), Cow::Borrowed(items));

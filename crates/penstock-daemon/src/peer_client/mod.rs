@@ -2,7 +2,7 @@
 //!
 //! [`peer::RemotePeer`] is the way to one of them, and its target side ([`target`]): a task is a
 //! conversation of its own ([`task`]), everything else a request with one reply ([`call`]). A
-//! request has an end, or the peer says that it works on it.
+//! request ends, or the peer reports that it works on it.
 
 mod call;
 pub(crate) mod client;

@@ -28,12 +28,12 @@ pub(crate) struct RemotePeer {
 }
 
 impl RemotePeer {
-    /// Gives the peer a lease. The caller ends or revokes it.
+    /// Grants the peer a lease. The caller ends or revokes it.
     pub(super) fn give_lease(&self, kind: LeaseKind) -> LeaseId {
         self.leases.give(kind, self.caller.epoch, &self.name)
     }
 
-    /// The problem, with the name of the peer in its title.
+    /// Returns the problem, with the name of the peer in its title.
     pub(super) fn named(&self, problem: Problem) -> Problem {
         Problem { title: format!("peer `{}`: {}", self.name, problem.title), ..problem }
     }

@@ -1,4 +1,4 @@
-//! Which peers of the site may take part in a transfer, and who does what one peer does for all.
+//! The choice of the peers that may take part in a transfer, and of the peer that works for all.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,13 +35,13 @@ pub(crate) struct Others {
     pub(crate) runtime: Handle,
     pub(crate) now: watch::Receiver<Arc<ClusterNow>>,
     pub(crate) caller: Caller,
-    /// Is told who joins and leaves a run.
+    /// Receives the peers that join and leave a run.
     pub(crate) events: Arc<EventLog>,
     pub(crate) leases: Arc<Leases>,
 }
 
 impl Others {
-    /// The way to a peer.
+    /// Returns the way to a peer.
     pub(crate) fn remote(&self, card: &PeerCard) -> RemotePeer {
         RemotePeer {
             name: card.peer.clone(),
@@ -53,7 +53,7 @@ impl Others {
         }
     }
 
-    /// The cards of all peers, this host's first.
+    /// Returns the cards of all peers, this host's first.
     fn own_first<'a>(
         &self,
         now: &'a ClusterNow,
@@ -62,8 +62,8 @@ impl Others {
         own.into_iter().chain(now.peers.iter())
     }
 
-    /// Another peer that has a store of this name, speaks our version, and can read what the site
-    /// writes: one that sees it, if there is one.
+    /// Returns another peer that has a store of this name, speaks our version, and can read the
+    /// site's records. A peer that sees the store is preferred.
     fn with_store(&self, store: &Name) -> Option<PeerCard> {
         let now = Arc::clone(&self.now.borrow());
         let others = now.fit_peers().filter(|card| card.peer != self.own.peer);
@@ -72,8 +72,8 @@ impl Others {
         others.min_by_key(|card| !sees(card, store)).cloned()
     }
 
-    /// Whether this host sees nothing at the path of a store that another peer sees: it is not
-    /// mounted here.
+    /// Returns whether this host sees nothing at the path of a store that another peer sees: the
+    /// store is not mounted here.
     pub(super) fn lacks(&self, store: &Name) -> bool {
         let now = Arc::clone(&self.now.borrow());
         let own = now.peers.iter().find(|card| card.peer == self.own.peer);
@@ -81,34 +81,36 @@ impl Others {
     }
 }
 
-/// Whether a peer tells an identity of a store.
+/// Returns whether a peer reports an identity of a store.
 fn sees(card: &PeerCard, store: &Name) -> bool {
     told_of(card, store).is_some_and(|told| !told.identity.is_empty())
 }
 
-/// The id by which peers ask each other for a store, out of what a card tells; of one in memory, or
-/// without an identity, there is none.
+/// Returns the id by which peers ask each other for a store, from a card. A store in memory, or
+/// without an identity, has none.
 fn id_of(told: &StoreCard) -> Option<u64> {
     let id = u64::from_str_radix(told.identity.get(..16)?, 16).ok()?;
     Some(id.swap_bytes())
 }
 
-/// What a peer tells of a store, if it has one of this name.
+/// Returns a peer's report of a store, if it has one of this name.
 pub(super) fn told_of<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a StoreCard> {
     card.stores.iter().find(|known| known.store == *store)
 }
 
-/// Why a peer takes no part in transfers to a store, if it does not. `seen` is how the store is
-/// known at the site, by the controller's own peer if that has it; a peer that knows nothing of it
-/// may have it all the same (A5): it is asked before it begins. Who has other file systems mounted
-/// within it would write beneath what the others see there (C3).
+/// Returns the reason why a peer takes no part in transfers to a store, if it does not. `seen` is
+/// the store as the site knows it, by the controller's own peer if that has it. A peer without
+/// knowledge of the store is asked before it starts, as it may have the store all the same (A5). A
+/// peer with other file systems mounted within the store would write beneath those that the others
+/// see (C3).
 fn left_out(card: &PeerCard, store: &Name, seen: Option<&StoreCard>) -> Option<String> {
     let in_memory = told_of(card, store).is_some_and(|told| told.identity == IN_MEMORY);
     cannot_read(card, store, seen)
         .or_else(|| in_memory.then(|| format!("its store `{store}` is in the memory of that peer")))
 }
 
-/// Why a peer cannot read from a store for this controller, if it cannot; as [`left_out`].
+/// Returns the reason why a peer cannot read from a store for this controller, as [`left_out`]
+/// does.
 pub(super) fn cannot_read(
     card: &PeerCard,
     store: &Name,
@@ -140,15 +142,15 @@ pub(super) fn cannot_read(
     })
 }
 
-/// Why a peer cannot work with what the site writes, if it cannot: its release is too old.
+/// Returns the reason why a peer's release is too old for the site's records, if it is.
 pub(super) fn too_old(card: &PeerCard, format: u16) -> Option<String> {
     let reads = format == 0 || card.formats.contains(format);
     let release = &card.version;
     (!reads).then(|| format!("its release {release} cannot read records of format {format}"))
 }
 
-/// How a store is known at the site: by its identity at the first of these peers that tells one,
-/// or that knows it at all.
+/// Returns a store as the site knows it: by its identity at the first of these peers that reports
+/// one, or by any report of it.
 pub(super) fn seen_of<'a>(
     cards: impl Iterator<Item = &'a PeerCard> + Clone,
     store: &Name,
@@ -157,7 +159,7 @@ pub(super) fn seen_of<'a>(
     told().find(|told| !told.identity.is_empty()).or_else(|| told().next())
 }
 
-/// Who may take part in one run: this host and other peers that reach its store.
+/// The peers that may take part in one run: this host and other peers that reach its store.
 pub(crate) struct SitePeers {
     pub(crate) own: Arc<dyn TargetPeer>,
     /// Stores of this host, as they are configured now.
@@ -167,7 +169,7 @@ pub(crate) struct SitePeers {
     pub(crate) reads: Option<Name>,
     pub(crate) others: Others,
     pub(crate) grant: Duration,
-    /// Who was left out, and why, when that was last looked at.
+    /// The peers that were left out, and the reasons, when that was last checked.
     pub(crate) told: Mutex<BTreeMap<Name, String>>,
 }
 
@@ -177,7 +179,7 @@ impl SitePeers {
         self.stores.has(&self.store) && self.reads.as_ref().is_none_or(|read| self.stores.has(read))
     }
 
-    /// Says who takes no part, once.
+    /// Logs the peers that take no part, once.
     fn tell(&self, left: BTreeMap<Name, String>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if *told == left {
@@ -202,7 +204,7 @@ impl Peers for SitePeers {
             members.push(Member {
                 name: self.others.own.peer.to_string(),
                 writer: WriterId::of(&self.others.own),
-                // This very process, whatever is known of its card: it is never another one.
+                // This very process, whatever its card has: it is never another one.
                 instance: 0,
                 is_own: true,
                 is_draining: drains(&self.others.own.peer),
@@ -265,7 +267,7 @@ pub(crate) struct SiteTarget {
 }
 
 impl SiteTarget {
-    /// The whole target side of the site, with grants of this duration.
+    /// Returns the whole target side of the site, with grants of this duration.
     pub(crate) fn into_side(self, grant: Duration) -> TargetSide {
         let target = Arc::new(self);
         let site = Arc::clone(&target);
@@ -287,7 +289,7 @@ impl SiteTarget {
     fn of(&self, store: &Name) -> Arc<dyn TargetPeer> {
         let has = self.stores.has(store) && !self.others.lacks(store);
         let other = if has { None } else { self.others.with_store(store) };
-        // The own one says that a store is not known, too.
+        // The own host also reports unknown stores.
         other.map_or_else(|| Arc::clone(&self.own), |card| Arc::new(self.others.remote(&card)))
     }
 }
@@ -355,8 +357,9 @@ mod tests {
         }
     }
 
-    /// A5, C3: who sees another store under the name, or nothing that can be shared, takes no part;
-    /// nor, during a rolling upgrade, who speaks another version. Each with a reason.
+    /// A5, C3: a peer that sees another store under the name, or none that can be shared, takes no
+    /// part. During a rolling upgrade, neither does a peer that speaks another version. Each with a
+    /// reason.
     #[test]
     fn a5_who_sees_another_store_takes_no_part() {
         let (data, other) = ("data".parse().unwrap(), "other".parse().unwrap());
@@ -376,7 +379,7 @@ mod tests {
         assert!(left_out(&silent, &data, seen("aa").as_ref()).is_some());
     }
 
-    /// A5: the id that a card tells is the one that peers ask for.
+    /// A5: the id in a card is the one that peers ask for.
     #[test]
     fn a5_a_card_tells_the_id_that_peers_ask_for() {
         let identity = StoreIdentity { id: *b"0123456789abcdef", created_seconds: 1 };
@@ -387,8 +390,8 @@ mod tests {
         }
     }
 
-    /// C3: who lacks what is mounted within the store, or has more there, would write beneath what
-    /// the others see: it takes no part, and is told what is mounted where.
+    /// C3: a peer with fewer or more mounts within the store would write beneath those that the
+    /// others see. It takes no part, and the reason names the mounts of each.
     #[test]
     fn c3_who_lacks_a_mount_within_the_store_takes_no_part() {
         let data = "data".parse().unwrap();

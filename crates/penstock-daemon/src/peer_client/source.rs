@@ -1,12 +1,12 @@
 //! The site's source side, as its controller drives it: this host's where it has the store, else
-//! another peer's that has it (docs/design/0033). A store that this host has lost, or sees nothing
-//! of where another peer does, is one that it has not got.
+//! another peer's that has it (docs/design/0033). This host counts as one without the store if it
+//! has lost the store, or sees nothing of it while another peer does.
 //!
-//! That peer acts by a lease for one transfer, which holds until it is revoked ([`Leases`]).
-//! Whoever cannot go on is replaced by another peer that has the store: its lease is revoked, and
-//! only when nobody can act by it any more does the next one get one of its own. It goes on from
-//! what the first has sealed in the shared journal (A12). Where no other peer has the store, the
-//! one that has is asked again and again, by whoever needs an answer.
+//! That peer acts by a lease for one transfer, which holds until it is revoked ([`Leases`]). A peer
+//! that cannot continue is replaced by another one that has the store. The lease of the first is
+//! revoked, and only when no peer can act by it, the next peer gets a lease. The next peer
+//! continues from the pages that the first has sealed in the shared journal (A12). If no other peer
+//! has the store, each request that needs an answer asks the same peer again.
 //!
 //! [`Leases`]: crate::leases::Leases
 
@@ -31,8 +31,8 @@ use super::peer::RemotePeer;
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
 use crate::site::exports::Exports;
 
-/// How often a peer is asked for a scan that it is taking up: each time it answers within ten
-/// seconds or so, and pages that it has read are not read again.
+/// The number of times that a peer is asked for a scan which it is resuming. Each time it answers
+/// within ten seconds or so, and does not read pages again that it has read.
 const OPENINGS_MAX: usize = 100;
 /// The source side of the site.
 pub(crate) struct SiteSource {
@@ -40,9 +40,9 @@ pub(crate) struct SiteSource {
     /// Stores of this host, as they are configured now.
     stores: Exports,
     others: Others,
-    /// Where scans are kept, for all peers of the site.
+    /// Directory of scans, for all peers of the site.
     scans: PathBuf,
-    /// Transfers whose store this host has not got.
+    /// Transfers whose store this host does not have.
     far: Mutex<HashMap<TransferId, Arc<Far>>>,
 }
 
@@ -113,13 +113,13 @@ fn is_of_one_peer(problem: &Problem) -> bool {
     )
 }
 
-/// Whether no other peer can list.
+/// Returns whether no other peer can list.
 fn is_gone(problem: &Problem) -> bool {
     is_of_one_peer(problem) || problem.code == ProblemCode::StoreElsewhere
 }
 
 impl SiteSource {
-    /// That of a host with these stores; scans are kept below `scans`.
+    /// Returns the source side of a host with these stores; its scans lie below `scans`.
     pub(crate) fn new(
         own: Arc<SourceService>,
         stores: Exports,
@@ -141,7 +141,7 @@ impl SiteSource {
         choice(&self.others.now.borrow(), &self.others.own.peer, store, transfer)
     }
 
-    /// Nobody who is there can read from the store.
+    /// Returns the problem that no present peer can read from the store.
     fn nobody(&self, store: &Name, transfer: TransferId, unfit: &[String]) -> Problem {
         let now = Arc::clone(&self.others.now.borrow());
         let away: Vec<_> = away(&now).map(|peer| format!("`{peer}` is not there now")).collect();
@@ -162,16 +162,16 @@ impl SiteSource {
         )
     }
 
-    /// Whether a peer is still the one to ask.
+    /// Returns whether a peer still fits its assignment.
     fn is_fit(&self, assignment: &ScanAssignment) -> bool {
         let now = Arc::clone(&self.others.now.borrow());
         let card = now.peers.iter().find(|card| card.peer == assignment.peer.name);
-        // Who is missed by etcd may answer all the same.
+        // A peer that etcd misses may still answer.
         card.is_none_or(|card| card.instance == assignment.instance && !now.is_draining(&card.peer))
     }
 
-    /// The peer that lists a data set: one that is chosen now, if there is none or it is to have no
-    /// more work.
+    /// Returns the peer that lists a data set: one that is chosen now, if there is none or it gets
+    /// no more work.
     fn assignment(&self, far: &Far) -> Result<Arc<ScanAssignment>, Problem> {
         let mut state = far.lock();
         match state.assignment.clone() {
@@ -181,8 +181,8 @@ impl SiteSource {
         }
     }
 
-    /// Another peer in place of one that cannot, or is to have no more work; the same one, if there
-    /// is no other. Blocks until nobody acts by its lease any more.
+    /// Assigns another peer in place of one that cannot list, or gets no more work. Keeps the same
+    /// peer if there is no other. Blocks until no peer acts by the old peer's lease.
     ///
     /// # Errors
     /// `why`, if it cannot and there is no other; or as [`SiteSource::choose`].
@@ -200,7 +200,7 @@ impl SiteSource {
         let (fit, _) = self.choice(&state.request.store, transfer);
         let card = fit.iter().find(|card| card.peer == assignment.peer.name);
         let restarted = card.is_some_and(|card| card.instance != assignment.instance);
-        // Nothing is gained where the others are to have no more work either.
+        // A change is useless if the others get no more work either.
         let now = Arc::clone(&self.others.now.borrow());
         let better = |card: &PeerCard| why.is_some() || !now.is_draining(&card.peer);
         let others = fit.iter().any(|card| card.peer != assignment.peer.name && better(card));
@@ -219,7 +219,7 @@ impl SiteSource {
         let text = format!("peer `{peer}` no longer lists the data set: {reason}");
         self.others.events.add("scan-out", peer.as_str(), Some(transfer), &text);
         state.assignment = None;
-        // Of a daemon that was restarted nothing is left that could act.
+        // A restarted daemon has no thread left that could act.
         if !restarted {
             assignment.peer.leases.revoke(assignment.lease);
         }
@@ -230,10 +230,10 @@ impl SiteSource {
         Ok(next)
     }
 
-    /// Assigns the data set to the first peer that can list it; `but` comes last.
+    /// Assigns the data set to the first peer that can list it; `but` is last.
     ///
     /// # Errors
-    /// Nobody can; or what is wrong with the data set.
+    /// No peer can list it; or the data set has a fault.
     fn choose(
         &self,
         state: &mut FarState,
@@ -267,7 +267,7 @@ impl SiteSource {
         })
     }
 
-    /// Asks whoever lists a data set; once more, of whoever does so then, if that cannot answer.
+    /// Asks the peer that lists a data set; if it cannot answer, asks the next one once more.
     fn ask(&self, far: &Far, request: SourceRequest<'_>) -> Result<PeerReply, Problem> {
         let assignment = self.assignment(far)?;
         match assignment.call(request.clone()) {
@@ -279,7 +279,7 @@ impl SiteSource {
         }
     }
 
-    /// Keeps nothing of a data set that cannot be opened, unless somebody has opened it meanwhile.
+    /// Drops a data set that cannot be opened, unless another request has opened it meanwhile.
     fn forget_unopened(&self, transfer: TransferId, far: &Arc<Far>) {
         let mut table = self.table();
         let is_it = table.get(&transfer).is_some_and(|one| Arc::ptr_eq(one, far));
@@ -288,13 +288,14 @@ impl SiteSource {
         }
     }
 
-    /// Whether this host can list a store itself: it has it, and sees it if anybody does.
+    /// Returns whether this host can list a store itself: it has the store, and sees it if any peer
+    /// does.
     fn has(&self, store: &Name) -> bool {
         self.stores.has(store) && !self.others.lacks(store)
     }
 
     /// Opens a data set here that another peer has listed, and that no other can list now. Blocks
-    /// until nobody acts by that peer's lease any more.
+    /// until no peer acts by that lease.
     fn open_again(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let far = self.table().remove(&request.transfer);
         if let Some(assignment) = far.and_then(|far| far.lock().assignment.take()) {
@@ -303,7 +304,7 @@ impl SiteSource {
         self.own.open_scan(request)
     }
 
-    /// Opens a data set in a store that this host has not got.
+    /// Opens a data set in a store that this host does not have.
     fn open_far(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let transfer = request.transfer;
         let new = || {
@@ -314,7 +315,7 @@ impl SiteSource {
         {
             let mut state = far.lock();
             if state.assignment.is_none() {
-                // What was asked for before, if anything, was refused, or lost its peer.
+                // An earlier request, if any, was refused, or lost its peer.
                 state.request = request.clone();
                 let chosen = self.choose(&mut state, None).map(|(_, kind)| kind);
                 drop(state);
@@ -324,7 +325,8 @@ impl SiteSource {
                 return chosen;
             }
         }
-        // The peer compares it with what it lists: an id alone gives nobody a right to pages (C4).
+        // The peer compares the request with its own scan: an id alone grants no right to pages
+        // (C4).
         match self.ask(&far, SourceRequest::OpenScan(Cow::Borrowed(request)))? {
             PeerReply::Opened(kind) => Ok(kind),
             other => Err(other.misplaced()),
@@ -356,8 +358,8 @@ impl SiteSource {
         if let Some(assignment) = assignment
             && let Err(problem) = assignment.call(SourceRequest::Release { transfer })
         {
-            // It ends where it would keep something: its lease is over. Until then it may write
-            // beside whoever lists the same data set next.
+            // The peer's work ends at its next write to disk, as its lease is over. Until then it
+            // may write beside the next peer that lists the same data set.
             assignment.peer.leases.revoke(assignment.lease);
             tracing::info!(%transfer, %problem, "cannot inform a peer that a data set is released");
         }
@@ -365,8 +367,8 @@ impl SiteSource {
     }
 }
 
-/// Peers other than the own one that can read from a store, in the order in which one is chosen for
-/// a transfer: the same at each host, whoever leads; and why the others cannot.
+/// Returns the other peers that can read from a store, in the order of choice for a transfer, which
+/// is the same at each host. Also returns the reasons why the others cannot.
 fn choice(
     now: &ClusterNow,
     own: &Name,
@@ -394,13 +396,13 @@ fn choice(
     (fit, unfit)
 }
 
-/// Peers that belong to the site and are not there.
+/// Returns the peers that belong to the site and are not there.
 pub(crate) fn away(now: &ClusterNow) -> impl Iterator<Item = &Name> {
     let known = now.known.iter().map(|known| &known.peer);
     known.filter(|known| now.peers.iter().all(|card| card.peer != **known))
 }
 
-/// What keeps the only peer from answering that has the store.
+/// Returns the problem that keeps the only peer with the store from an answer.
 fn alone(store: &Name, problem: Problem) -> Problem {
     let title = format!("store `{store}` cannot be read from: {}", problem.title);
     let hint = match problem.hint.is_empty() {
@@ -409,12 +411,12 @@ fn alone(store: &Name, problem: Problem) -> Problem {
             .to_owned(),
         false => format!("{}; no other peer that is up has the store", problem.hint),
     };
-    // A peer that knows nothing of the store tells that in its next card.
+    // A peer without knowledge of the store shows that in its next card.
     Problem { title, hint, ..problem }.exit(Exit::Temporary)
 }
 
-/// What this host says of a transfer that it has not opened, since it has not got the store, or has
-/// lost it: whoever opens the scan again is told why, or has it listed by another peer.
+/// Returns the answer of this host for a transfer that it has not opened, as it does not have the
+/// store or has lost it. The next opening of the scan reports the reason, or has another peer list.
 fn unopened(problem: Problem) -> Problem {
     if !matches!(problem.code, ProblemCode::StoreUnknown | ProblemCode::StoreOffline) {
         return problem;
@@ -441,7 +443,7 @@ impl SourcePeer for SiteSource {
     }
 
     fn page_news(&self, transfer: TransferId) -> Option<watch::Receiver<()>> {
-        // A peer far away tells only whoever waits there.
+        // A remote peer sends news only to requests that wait there.
         self.far(transfer).map_or_else(|| self.own.page_news(transfer), |_| None)
     }
 
@@ -495,8 +497,8 @@ mod tests {
         assert_eq!((problem.exit, problem.status), (Exit::Temporary, 503));
     }
 
-    /// A12, C3: the peer that lists is chosen alike by whoever leads; one that is to have no more
-    /// work, or knows nothing of the store, comes last, and one with another store never.
+    /// A12, C3: every controller chooses the same peer to list. A peer that gets no more work, or
+    /// does not know the store, is last, and one with another store is never chosen.
     #[test]
     fn a12_who_lists_is_chosen_alike_by_whoever_leads() {
         let own = PeerCard { stores: Vec::new(), ..card("h1", "") };

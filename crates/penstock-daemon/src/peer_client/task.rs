@@ -1,8 +1,8 @@
 //! One task at a peer on another host: the controller's side of its conversation.
 //!
-//! A thread answers what the task asks, as if it were here. Connections are made again when they
-//! break; the task is lost when its peer was not heard for as long as its grant, or says that it
-//! knows nothing of it.
+//! A thread answers the task's questions, as if the task were here. Broken connections are made
+//! again. The task is lost when its peer was silent for as long as its grant, or reports that it
+//! does not know the task.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -27,24 +27,24 @@ use super::peer::{RemotePeer, travelling};
 use crate::http;
 use penstock_exit::cause::innermost;
 
-/// How long a peer may take to begin a task: what it has of an older one is ended first.
+/// The time that a peer has to start a task: it first ends an older task of the transfer.
 const START: Duration = Duration::from_secs(60);
-/// How long a new connection to a running task may take.
+/// The time that a new connection to a running task may take.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Wait before a connection is made again.
 const AGAIN: Duration = Duration::from_millis(200);
-/// What was heard is acknowledged after this time, if nothing else is said.
+/// The time after which received messages are acknowledged, if no other message is sent.
 const IDLE: Duration = Duration::from_millis(300);
-/// How long a question for work may stay open.
+/// The time that a question for work may stay open.
 const WANT_MAX: Duration = Duration::from_secs(1);
-/// How often it is looked at whether there is work for it now, at first and at last.
+/// The intervals at which an open question looks for work, at first and at last.
 const LOOK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
-/// How long a peer may be silent whose task has no stated grant.
+/// The time that a peer may be silent whose task has no stated grant.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long a task may take to end: its own patience, and some for the network. One that is silent
-/// may write until its grant is over, and is waited for until then.
+/// The time that a task may take to end: its own patience, and some for the network. A silent task
+/// may write until its grant is over, so the end waits until then.
 const STOP_MAX: Duration = Duration::from_secs(40);
-/// How long what a peer wrote for an earlier controller is waited for.
+/// The time for which the controller waits for a peer's report of writes for an earlier controller.
 const ADOPTED_MAX: Duration = Duration::from_secs(10);
 /// A silence that is shown to the user.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3);
@@ -73,23 +73,23 @@ struct Talk {
     connected: bool,
     heard: Option<Instant>,
     figures: TaskFigures,
-    /// It has said that its threads have ended.
+    /// The task has reported that its threads have ended.
     ended: bool,
-    /// Why it is not heard any more.
+    /// The reason why the task is lost, if it is.
     lost: Option<Problem>,
-    /// Nobody wants to hear of it any more.
+    /// The task's handle was dropped: no further messages are wanted.
     dropped: bool,
-    /// What an earlier task there wrote, and how many parts of it have come of how many.
+    /// The writes of an earlier task there, and the parts of that report: received, and in all.
     adopted: Adopted,
     adopted_parts: (u32, u32),
     incarnation: Incarnation,
-    /// How many batches of reports it knows to be committed.
+    /// The number of batches of reports that the peer knows to be committed.
     committed: u64,
-    /// Has its questions looked at now; none once nobody converses with it.
+    /// Wakes the thread that answers its questions; `None` once the conversation is over.
     wake: Option<Sender<Heard>>,
 }
 
-/// What the thread that answers a task hears: what it says; nothing where there may be work for it.
+/// An input of the thread that answers a task: a message, or `None` where there may be work for it.
 type Heard = Option<PeerMessage>;
 
 impl Talk {
@@ -160,8 +160,8 @@ impl Shared {
         self.output.notify_one();
     }
 
-    /// Waits until all has come that an earlier task there wrote. What does not come in time is
-    /// fetched again.
+    /// Waits for the report of an earlier task's writes there. Pieces that are not reported in time
+    /// are fetched again.
     fn wait_for_adopted(&self) {
         let missing = |talk: &Talk| talk.adopted_parts.0 < talk.adopted_parts.1;
         let waited = self
@@ -174,8 +174,8 @@ impl Shared {
         }
     }
 
-    /// Opens a connection for the conversation; gives its number and the answer, whose beginning is
-    /// read.
+    /// Opens a connection for the conversation; returns its number and the answer, whose beginning
+    /// is read.
     async fn open(
         self: &Arc<Self>,
         address: std::net::SocketAddr,
@@ -220,7 +220,7 @@ impl Shared {
         Ok((connection, answer))
     }
 
-    /// Waits for something to say over a connection; none if it is to end.
+    /// Waits for bytes to send over a connection; `None` if it is to end.
     async fn next_output(&self, connection: u64) -> Option<Vec<u8>> {
         let mut idle = false;
         loop {
@@ -229,7 +229,8 @@ impl Shared {
                 if talk.connection != connection || talk.dropped || talk.lost.is_some() {
                     return None;
                 }
-                // Before it is known what the other side has heard, nothing is said.
+                // No message is sent before the other side has reported the messages that it
+                // received.
                 if talk.connected {
                     let ended = talk.ended;
                     if let Some(bytes) = talk.session.poll_output(idle || ended) {
@@ -244,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// Hears what the task says, over one connection after the other, until it is over.
+    /// Receives the task's messages, over one connection after the other, until the task is over.
     async fn converse(
         self: Arc<Self>,
         mut address: std::net::SocketAddr,
@@ -285,9 +286,9 @@ impl Shared {
         all[(at + 1) % all.len()]
     }
 
-    /// Whether the task is lost, if a connection broke for this reason.
+    /// Returns whether the task is lost, if a connection broke for this reason.
     fn loss(&self, why: &Problem) -> Option<Problem> {
-        // Who says anything else, or nothing that is understood, may write until its grant is over.
+        // A peer with any other answer, or an unknown one, may write until its grant is over.
         let gone = why.code == ProblemCode::TaskUnknown;
         let silence = self.lock().heard.map_or(Duration::MAX, |heard| heard.elapsed());
         if !gone && may_write(silence, self.grant) {
@@ -308,7 +309,7 @@ impl Shared {
         self.control.broken(problem);
     }
 
-    /// Hears over one connection; gives why it broke.
+    /// Receives messages over one connection; returns the reason why it broke.
     async fn listen(&self, connection: u64, answer: &mut Answer, inbox: &Sender<Heard>) -> Problem {
         loop {
             let bytes = std::mem::take(&mut answer.bytes);
@@ -318,7 +319,7 @@ impl Shared {
             if self.lock().is_over() {
                 return not_understood("it is over");
             }
-            // A peer that has nothing to say says so several times in its grant.
+            // A peer without other messages sends a sign of life several times in its grant.
             let next = tokio::time::timeout(self.grant, answer.response.chunk()).await;
             match next {
                 Ok(Ok(Some(part))) => answer.bytes = part.to_vec(),
@@ -352,7 +353,7 @@ impl Shared {
                     talk.adopted_parts.0 += 1;
                     self.changed.notify_all();
                 }
-                // The thread takes up what was said before it.
+                // The thread handles earlier messages first.
                 said => drop(inbox.send(Some(said))),
             }
         }
@@ -360,8 +361,8 @@ impl Shared {
     }
 }
 
-/// Whether a peer that was not heard for so long may be at a write that it began under its grant:
-/// the grant and its margin, as everywhere (B4).
+/// Returns whether a peer that was silent for so long may still be in a write under its grant. Adds
+/// the margin to the grant, as everywhere (B4).
 fn may_write(silence: Duration, grant: Duration) -> bool {
     silence < lapse_after(grant)
 }
@@ -402,8 +403,8 @@ impl Answer {
     }
 }
 
-/// Answers what the task asks, on a thread of its own: the machine and the journal are asked here,
-/// which takes locks and reads files.
+/// Answers the task's questions, on a thread of its own: the answers take locks and read files of
+/// the machine and the journal.
 struct Attendant {
     shared: Arc<Shared>,
     /// A question for work that has no answer yet: its ticket, how much, since when.
@@ -458,7 +459,7 @@ impl Attendant {
                 self.shared.say(&ControllerMessage::HasFailed { ticket, failed, any });
             }
             PeerMessage::Broken(problem) => control.broken(self.shared.named(problem)),
-            // Taken up where they are heard.
+            // Handled where they are received.
             PeerMessage::Figures(_) | PeerMessage::Adopted(_) | PeerMessage::Ended => {}
         }
     }
@@ -467,7 +468,7 @@ impl Attendant {
     fn give_work(&mut self) {
         let Some((ticket, bytes, since)) = self.wanted else { return };
         if !self.shared.lock().connected {
-            // Work would lie here, and nobody else would get it.
+            // Work would wait here, and no other peer would get it.
             return;
         }
         let reply = self.shared.control.want(bytes);
@@ -536,7 +537,8 @@ impl Task for RemoteTask {
     }
 
     fn leave(&self) {
-        // It goes on with what it has in hand until its grant is over, or the next one begins.
+        // The task continues the work that it holds until its grant is over, or the next task
+        // begins.
         self.shared.lock().dropped = true;
         self.shared.changed.notify_all();
         self.shared.output.notify_one();
@@ -587,8 +589,8 @@ impl Drop for RemoteTask {
 mod tests {
     use super::*;
 
-    /// B4: what a silent peer has in hand is another's no sooner than its grant is over with the
-    /// margin for its clock and its last write.
+    /// B4: no other peer gets the work of a silent one before its grant is over, with the margin
+    /// for its clock and its last write.
     #[test]
     fn b4_a_silent_peer_is_not_lost_within_the_margin() {
         for grant in [Duration::from_millis(1500), SILENCE_MAX] {

@@ -1,8 +1,8 @@
 //! Requests of a controller on another host of the site, `POST /peer/v1/call`: each is answered by
 //! a stream of parts ([`penstock_api::rpc::call`]).
 //!
-//! A thread does the work. Twice a second the controller is told how far it is, which also shows
-//! whether the controller still listens: if not, the work ends.
+//! A thread does the work. Twice a second the thread reports its progress to the controller, which
+//! also shows whether the controller still listens: if not, the work ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,16 +26,16 @@ use super::{AT_A_TIME, HEAD_PATIENCE, Host, unreadable};
 
 /// Time for which the bytes of a call may take to arrive.
 const CALL_PATIENCE: Duration = HEAD_PATIENCE.saturating_mul(3);
-/// Interval at which the progress of a request is told.
+/// Interval at which the progress of a request is reported.
 const ALIVE: Duration = Duration::from_millis(500);
 /// Time for which a request to delete is worked on before it is answered.
 const SLICE: Duration = Duration::from_secs(2);
-/// Most items of a listing that are told together.
+/// Most items of a listing that are sent together.
 const FOUND_MAX: usize = 4096;
 /// Most parts of an answer that wait to be sent.
 const WAITING_PARTS: usize = 4;
 
-/// One request at work.
+/// A request that is being answered.
 struct Answering {
     target: Arc<TargetService>,
     source: Arc<SourceService>,
@@ -109,7 +109,7 @@ impl Host {
     }
 }
 
-/// Tells the progress until the request is done. Stops the request when nobody listens.
+/// Reports the progress until the request is done. Stops the request when no caller listens.
 async fn tell(parts: mpsc::WeakSender<Bytes>, progress: Arc<ProofProgress>) {
     loop {
         tokio::time::sleep(ALIVE).await;
@@ -123,12 +123,12 @@ async fn tell(parts: mpsc::WeakSender<Bytes>, progress: Arc<ProofProgress>) {
 }
 
 impl Answering {
-    /// Sends a part. Blocks until it is taken; returns false if nobody listens.
+    /// Sends a part. Blocks until it is accepted; returns false if no caller listens.
     fn say(&self, part: &AnswerPart) -> bool {
         self.parts.blocking_send(part.encode_framed().into()).is_ok()
     }
 
-    /// Does what is asked. Blocks.
+    /// Carries out a request. Blocks.
     fn answer(&self, request: PeerRequest<'_>) -> Result<PeerReply, Problem> {
         match request {
             PeerRequest::Target(request) => self.target.call(request, &self.progress),

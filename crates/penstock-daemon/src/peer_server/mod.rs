@@ -1,9 +1,9 @@
 //! This host as a peer of a controller on another host of its site: as a target, and as a source.
 //!
-//! `POST /peer/v1/task` carries the conversation of one task: the request's body is what the
-//! controller says, the answer's what the task says, both as they come. `POST /peer/v1/call` is a
-//! request with one reply ([`calls`]). Before anything is done the controller is asked whether it
-//! is one ([`remote_leases`]), and what an older one has begun here is ended first (B4).
+//! `POST /peer/v1/task` carries the conversation of one task: the request's body has the messages
+//! of the controller, the answer's those of the task, both as a stream. `POST /peer/v1/call` is a
+//! request with one reply ([`calls`]). Before any work this host asks the caller whether it is the
+//! controller ([`remote_leases`]), and ends the work of an older controller here (B4).
 
 mod calls;
 mod remote_leases;
@@ -37,21 +37,21 @@ use crate::http::reply::{ProblemReply, blocking};
 
 /// Longest description of a task.
 const HEAD_BYTES_MAX: usize = 8 << 20;
-/// How long the beginning of a request may take.
+/// The time that the beginning of a request may take.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// What was heard is acknowledged after this time, if nothing else is said; and how often figures
-/// are looked at.
+/// The time after which received messages are acknowledged, if no other message is sent; also the
+/// interval at which figures are read.
 const IDLE: Duration = Duration::from_millis(300);
-/// How often it is looked at whether a task has lost its controller.
+/// The interval at which this host checks whether a task has lost its controller.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a task without a stated grant goes on without a word of its controller.
+/// The time for which a task without a stated grant runs without a message of its controller.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Most that is done at a time, each by a thread; more is refused for a while.
 const AT_A_TIME: usize = 16;
-/// How long an ended task waits for its controller to hear that it has ended.
+/// The time for which an ended task waits until its controller has received the end.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// What runs here for controllers on other hosts.
+/// The tasks and requests that run here for controllers on other hosts.
 pub(crate) struct Host {
     target: Arc<TargetService>,
     source: Arc<SourceService>,
@@ -65,7 +65,7 @@ pub(crate) struct Host {
 #[derive(Clone)]
 struct Entry {
     hosted: Arc<Hosted>,
-    /// Whether it has begun; none while that is being tried.
+    /// The result of the start; `None` while the task is starting.
     begun: watch::Receiver<Option<Result<(), Problem>>>,
 }
 
@@ -147,7 +147,7 @@ impl Host {
         Ok(Body::from_stream(first.chain(said)).into_response())
     }
 
-    /// The task of this number, begun if it is new.
+    /// Returns the task of this number, begun if it is new.
     async fn entry(
         self: &Arc<Self>,
         number: u64,
@@ -169,7 +169,7 @@ impl Host {
             std::collections::hash_map::Entry::Vacant(free) => free.insert(entry.clone()),
         };
         let host = Arc::clone(self);
-        // Whoever asks may go away meanwhile: another connection then finds how it went.
+        // The caller may disconnect meanwhile: another connection then finds the result.
         tokio::spawn(async move {
             let starting = Arc::clone(&host);
             let control = Arc::clone(&hosted);
@@ -186,12 +186,12 @@ impl Host {
         Ok(entry)
     }
 
-    /// Starts a task. What ran here of the same transfer ends before, and leaves to it what its
-    /// controller has not committed (A7): two tasks of one never run at a time. Blocks.
+    /// Starts a task. An earlier task of the same transfer ends before, and hands over its
+    /// uncommitted writes (A7): two tasks of one transfer never run at a time. Blocks.
     fn start(&self, spec: &TaskSpec, hosted: &Arc<Hosted>) -> Result<(), Problem> {
         let (transfer, epoch) = (spec.transfer, hosted.epoch);
         let others = self.others(transfer, hosted.number);
-        // Who waits for an answer of an earlier controller waits no longer.
+        // Threads that wait for an answer of an earlier controller are released.
         others.iter().for_each(|other| other.detach());
         let control = Arc::clone(hosted) as Arc<dyn TaskControl>;
         let task = self.target.start(spec, control)?;
@@ -217,7 +217,8 @@ impl Host {
         Ok(())
     }
 
-    /// What an earlier attempt, or an earlier controller, has begun here of a transfer.
+    /// Returns the tasks of a transfer that an earlier attempt, or an earlier controller, has
+    /// started here.
     fn others(&self, transfer: TransferId, number: u64) -> Vec<Arc<Hosted>> {
         let tasks = self.tasks();
         let others = tasks.values().map(|entry| &entry.hosted);
@@ -225,8 +226,8 @@ impl Host {
         others.filter(|hosted| hosted.number != number).cloned().collect()
     }
 
-    /// Ends a task whose controller is silent for longer than the grant. Where another controller
-    /// leads it goes on until that one begins, or its grant is over.
+    /// Ends a task whose controller is silent for longer than the grant. If another controller
+    /// leads, the task continues until that one starts a task, or the grant is over.
     async fn watch_over(self: Arc<Self>, hosted: Arc<Hosted>) {
         let mut ended = None;
         loop {
@@ -252,7 +253,7 @@ impl Host {
             tracing::warn!(%transfer, epoch, "task ends: its controller is silent");
             hosted.abandon();
             let stopped = Arc::clone(&hosted);
-            // It ends, or hangs in a system call, and is left behind then.
+            // The task ends, or hangs in a system call and is then abandoned.
             let _ = tokio::task::spawn_blocking(move || stopped.stop(false)).await;
         }
         self.tasks().remove(&hosted.number);
@@ -278,7 +279,7 @@ impl Host {
     }
 }
 
-/// Reads the beginning of a body: a length and so many bytes; gives what came behind it too.
+/// Reads the beginning of a body: a length and so many bytes; also returns the bytes after it.
 async fn read_head(body: &mut BodyDataStream) -> Result<(Vec<u8>, Vec<u8>), Problem> {
     let mut bytes = Vec::new();
     loop {
@@ -298,7 +299,7 @@ async fn read_head(body: &mut BodyDataStream) -> Result<(Vec<u8>, Vec<u8>), Prob
     }
 }
 
-/// Hears what the controller says over one connection, until that breaks.
+/// Receives the controller's messages over one connection, until that breaks.
 async fn listen(hosted: &Arc<Hosted>, connection: u64, first: Vec<u8>, mut body: BodyDataStream) {
     let mut part = Bytes::from(first);
     loop {
@@ -322,7 +323,7 @@ async fn listen(hosted: &Arc<Hosted>, connection: u64, first: Vec<u8>, mut body:
     }
 }
 
-/// Waits for something to say; none if the connection is to end.
+/// Waits for bytes to send; `None` if the connection is to end.
 async fn next_output(hosted: &Hosted, connection: u64, mut idle: bool) -> Option<Vec<u8>> {
     loop {
         if let Some(bytes) = hosted.output(connection, idle).ok()? {

@@ -1,9 +1,9 @@
-//! Leases by which this host acts for a controller on another host: it asks, and counts from its
-//! question (B4).
+//! Leases by which this host acts for a controller on another host. The host asks for them, and
+//! counts from its question (B4).
 //!
-//! A controller that was stopped may hand out leases that are no longer its to give, and a request
-//! may lie in a socket for a minute. So nothing is believed of what comes with a request: this peer
-//! asks the controller itself, repeatedly while anything runs under its tenure, and a newer leader
+//! A controller that was stopped may hand out leases after its right to them has ended, and a
+//! request may lie in a socket for a minute. So the content of a request proves no lease. This peer
+//! asks the controller itself, repeatedly while any work runs under its tenure, and a newer leader
 //! in etcd ends the tenure at once.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use crate::peer_client::client::PeerClient;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Wait before a question that was not answered is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Time after which a lease that nobody acts by is not followed any more.
+/// Time after which an unused lease is no longer followed.
 const UNUSED: Duration = Duration::from_secs(60);
 
 /// A lease of a controller on another host.
@@ -50,7 +50,7 @@ impl RemoteLease {
         self.used.store(penstock_sys::boottime_now().0, Ordering::Release);
     }
 
-    /// Returns the time for which nobody has taken it up.
+    /// Returns the time for which the lease was unused.
     fn unused_for(&self) -> Duration {
         penstock_sys::boottime_now().since(Instant(self.used.load(Ordering::Acquire)))
     }
@@ -72,18 +72,18 @@ impl RemoteLeases {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the tenure of a caller, for those that act for it. The caller is asked about it
-    /// repeatedly while anybody acts.
+    /// Returns the tenure of a caller, for work on its behalf. The caller is asked about it
+    /// repeatedly while such work runs.
     ///
     /// # Errors
-    /// It is the controller no more, or cannot be asked.
+    /// The caller is no longer the controller, or cannot be asked.
     pub(crate) async fn tenure(self: &Arc<Self>, caller: &Caller) -> Result<Fence, Problem> {
         let lease = self.followed(caller, LeaseId::of_tenure(caller.epoch)).await?;
         Ok(Fence::new(caller.epoch, Arc::new(move || lease.holds())))
     }
 
-    /// Returns a lease of a caller for those that act by it for as long as it takes, together with
-    /// the tenure. The caller is asked about both repeatedly while anybody acts.
+    /// Returns a lease of a caller for work of any length, together with the tenure. The caller is
+    /// asked about both repeatedly while such work runs.
     ///
     /// # Errors
     /// As [`RemoteLeases::lease_once`].
@@ -101,7 +101,7 @@ impl RemoteLeases {
     /// counted from here, and not at all if the caller has revoked it meanwhile (B1).
     ///
     /// # Errors
-    /// It does not hold any more, or the caller cannot be asked.
+    /// The lease no longer holds, or the caller cannot be asked.
     pub(crate) async fn lease_once(
         self: &Arc<Self>,
         caller: &Caller,
@@ -153,7 +153,7 @@ impl RemoteLeases {
         Err(Problem::new(ProblemCode::LeaseOver, title))
     }
 
-    /// Asks repeatedly, while the lease holds and anybody acts by it.
+    /// Asks repeatedly, while the lease holds and is in use.
     async fn follow(
         self: Arc<Self>,
         caller: Caller,

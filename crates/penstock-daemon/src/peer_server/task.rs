@@ -1,10 +1,10 @@
 //! One task that runs here for a controller on another host: its side of the conversation.
 //!
-//! The task calls [`TaskControl`] as if the controller were here. What it says is put into the
-//! session, which keeps it until the controller has heard it (A7); what it asks is waited for, for
-//! a while. Connections come and go. Without one the task works on with what it has in hand, until
-//! its grant is over; also when another controller leads by now, until that one begins a task here,
-//! to which this one leaves what it wrote ([`Hosted::detach`]).
+//! The task calls [`TaskControl`] as if the controller were here. Its messages go into the session,
+//! which keeps them until the controller has received them (A7). Its questions wait for answers,
+//! for a limited time. Connections may break. Without a connection the task continues the work that
+//! it holds, until its grant is over. The same holds while another controller leads, until that one
+//! starts a task here, which adopts the writes of this one ([`Hosted::detach`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,20 +22,20 @@ use penstock_proto::session::Session;
 use penstock_proto::wire::DecodeError;
 use tokio::sync::Notify;
 
-/// How long a question for work is waited for before the task looks around again; work that comes
-/// later is there at the next question.
+/// The time for which a task waits for an answer to its question for work. Work that arrives later
+/// is there at the next question.
 const WANT_WAIT: Duration = Duration::from_millis(15);
-/// How long the controller may take to say that it has heard that the task lives: over a connection
-/// that stands, and where there is none.
+/// The time that the controller has to acknowledge that the task lives: over an open connection,
+/// and without one.
 const ALIVE_WAIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
-/// How long a page, or a word on what has failed, may take: over a new connection, if need be.
+/// The time that a page, or an answer about failures, may take: over a new connection, if need be.
 const PAGE_WAIT: Duration = Duration::from_secs(60);
-/// Reports, and about as many digests, that are told at a time of what an earlier task wrote.
+/// Reports of an earlier task's writes in one message, with about as many digests.
 const ADOPTED_BATCH: usize = 8192;
-/// How often figures are told, if they have changed.
+/// The interval at which changed figures are sent.
 const FIGURES_INTERVAL: Duration = Duration::from_millis(300);
 
-/// A task, and what is between it and its controller.
+/// A task, and the state of its conversation with its controller.
 pub(crate) struct Hosted {
     pub(crate) number: u64,
     pub(crate) epoch: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Hosted {
     pub(crate) grant: Duration,
     talk: Mutex<Talk>,
     changed: Condvar,
-    /// Wakes who sends.
+    /// Wakes the sender.
     pub(crate) output: Notify,
     /// Until it has ended: it holds this in turn.
     task: Mutex<Option<Arc<dyn Task>>>,
@@ -53,10 +53,10 @@ pub(crate) struct Hosted {
 #[derive(Default)]
 struct Talk {
     session: Session,
-    /// Which connection carries it: an older one is not used any more.
+    /// The connection that carries the conversation: an older one is no longer used.
     connection: u64,
     connected: bool,
-    /// When the controller was last heard.
+    /// The time of the controller's last message.
     heard: Option<Instant>,
     tickets: u64,
     /// Work that the task has not taken yet.
@@ -64,18 +64,18 @@ struct Talk {
     /// A question for work that was not answered yet: its ticket, and for how many bytes.
     wanting: Option<(u64, u64)>,
     alive: Option<(u64, LeaseStatus)>,
-    /// Pages that are waited for; who takes them up keeps them.
+    /// Pages that threads wait for; a thread that takes one keeps it.
     pages: BTreeMap<u32, Waited>,
     failed: HashMap<u64, bool>,
-    /// Whether anything has failed, once that is known.
+    /// True if any item has failed, once that is known.
     any_failed: Option<bool>,
     figures: TaskFigures,
     figured: Option<Instant>,
-    /// The controller wants nothing of it any more.
+    /// The controller has abandoned the task.
     over: bool,
-    /// The controller is one no more, and is not heard any more.
+    /// The controller was deposed, and its messages no longer count.
     detached: bool,
-    /// In how many messages it was told what an earlier task wrote.
+    /// The number of messages that reported an earlier task's writes.
     adopted: u32,
     /// Under which the task began.
     incarnation: Incarnation,
@@ -108,13 +108,13 @@ impl Hosted {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task has begun.
+    /// Handles the start of the task.
     pub(crate) fn set_task(&self, task: Arc<dyn Task>) {
         self.lock().incarnation = task.incarnation();
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 
-    /// The task has ended, its threads are joined.
+    /// Handles the end of the task, whose threads are joined.
     pub(crate) fn drop_task(&self) {
         self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -128,11 +128,11 @@ impl Hosted {
         self.output.notify_one();
     }
 
-    /// A connection begins, whose controller has heard so much: its number, and how much was heard
-    /// here.
+    /// Handles the start of a connection, whose controller has received so many messages. Returns
+    /// its number, and the number of messages received here.
     ///
     /// # Errors
-    /// It is of another conversation.
+    /// The connection belongs to another conversation.
     pub(crate) fn connect(&self, heard: u64) -> Result<(u64, u64), DecodeError> {
         let mut talk = self.lock();
         talk.session.connect(heard)?;
@@ -143,7 +143,7 @@ impl Hosted {
         Ok((talk.connection, talk.session.heard()))
     }
 
-    /// Tells the controller what an earlier task here wrote for another one.
+    /// Reports to the controller the writes of an earlier task here for another one.
     pub(crate) fn tell_adopted(&self, adopted: Adopted) {
         let Adopted { epoch, granted, reports } = adopted;
         let (mut part, mut weight) = (Vec::new(), 0);
@@ -168,18 +168,19 @@ impl Hosted {
         }
     }
 
-    /// In how many messages that is told.
+    /// Returns the number of messages of that report.
     pub(crate) fn adopted(&self) -> u32 {
         self.lock().adopted
     }
 
-    /// Under which circumstances the task writes.
+    /// Returns the circumstances under which the task writes.
     pub(crate) fn incarnation(&self) -> Incarnation {
         self.lock().incarnation
     }
 
-    /// Another controller leads: nothing that this task's says is heard any more (B4). It goes on
-    /// with what it has in hand, as its grant allows. What it would have to ask it does not get.
+    /// Detaches the task from its controller, as another one leads: its messages no longer count
+    /// (B4). The task completes the work that it holds, as its grant allows. Its questions get no
+    /// answers.
     pub(crate) fn detach(&self) {
         let mut talk = self.lock();
         (talk.detached, talk.connected) = (true, false);
@@ -189,12 +190,12 @@ impl Hosted {
         self.output.notify_one();
     }
 
-    /// Whether another controller leads.
+    /// Returns whether another controller leads.
     pub(crate) fn is_detached(&self) -> bool {
         self.lock().detached
     }
 
-    /// A connection is gone.
+    /// Handles the end of a connection.
     pub(crate) fn disconnect(&self, connection: u64) {
         let mut talk = self.lock();
         if talk.connection == connection {
@@ -202,8 +203,8 @@ impl Hosted {
         }
     }
 
-    /// What to send over a connection now; an error if another one carries the conversation, or
-    /// all was said.
+    /// Returns the bytes to send over a connection now. Returns an error if another connection
+    /// carries the conversation, or all messages were sent.
     pub(crate) fn output(&self, connection: u64, idle: bool) -> Result<Option<Vec<u8>>, ()> {
         let figures = self.new_figures();
         let mut talk = self.lock();
@@ -221,7 +222,7 @@ impl Hosted {
         Ok(out)
     }
 
-    /// Figures, if it is time for them.
+    /// Returns the figures, if it is time for them.
     fn new_figures(&self) -> Option<TaskFigures> {
         let task = self.task()?;
         let mut talk = self.lock();
@@ -234,10 +235,10 @@ impl Hosted {
         Some(task.figures())
     }
 
-    /// Bytes of the controller; gives whether the task is to be stopped now, and how.
+    /// Handles bytes of the controller; returns whether the task is to be stopped now, and how.
     ///
     /// # Errors
-    /// They are none of a conversation: it cannot go on.
+    /// The bytes are no valid part of a conversation, which cannot continue.
     pub(crate) fn input(&self, connection: u64, bytes: &[u8]) -> Result<Option<bool>, DecodeError> {
         let mut talk = self.lock();
         if talk.connection != connection {
@@ -296,7 +297,7 @@ impl Hosted {
             }
         }
         if work {
-            // Whoever asked may have waited no longer.
+            // The thread that asked may no longer wait.
             self.with_task(|task| task.wake());
         }
         Ok(stop)
@@ -308,7 +309,7 @@ impl Hosted {
         }
     }
 
-    /// Ends the task, and says so. Blocks until its threads are joined.
+    /// Ends the task, and reports that. Blocks until its threads are joined.
     pub(crate) fn stop(&self, discard: bool) {
         {
             let mut talk = self.lock();
@@ -331,34 +332,35 @@ impl Hosted {
         self.changed.notify_all();
     }
 
-    /// Nobody wants anything of it any more: who waits for an answer gets none.
+    /// Abandons the task: its results are no longer wanted. Callers that wait for an answer get
+    /// none.
     pub(crate) fn abandon(&self) {
         self.lock().over = true;
         self.changed.notify_all();
     }
 
-    /// Whether its threads have ended and said so.
+    /// Returns whether its threads have ended and reported that.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().ended
     }
 
-    /// Whether its controller has heard that, too.
+    /// Returns whether its controller has received the end as well.
     pub(crate) fn is_done(&self) -> bool {
         let talk = self.lock();
         talk.ended && talk.session.is_heard()
     }
 
-    /// Whether somebody sees to its end already.
+    /// Returns whether a caller ends the task already.
     pub(crate) fn is_stopping(&self) -> bool {
         self.lock().stopping
     }
 
-    /// For how long the controller was not heard.
+    /// Returns the time since the controller's last message.
     pub(crate) fn silence(&self) -> Duration {
         self.lock().heard.map_or(Duration::MAX, |heard| heard.elapsed())
     }
 
-    /// Waits until `done` gives something, at most so long, or until nobody answers any more.
+    /// Waits until `done` returns a value, at most so long, or until no controller can answer.
     fn wait_for<T>(
         &self,
         talk: MutexGuard<'_, Talk>,
@@ -425,7 +427,7 @@ impl TaskControl for Hosted {
         talk.tickets += 1;
         let ticket = talk.tickets;
         self.say(&mut talk, &PeerMessage::HasFailed { ticket, path: path.to_vec() });
-        // No further name is given to what may have failed (B6).
+        // No further name is made for a file that may have failed (B6).
         self.wait_for(talk, PAGE_WAIT, |talk| talk.failed.remove(&ticket)).unwrap_or(true)
     }
 

@@ -28,7 +28,7 @@ use super::table::{Kind, SETTINGS};
 use super::tree::{Node, Origin, Place, SourceFile, steps};
 use crate::config::{Config, DIRECTORY_DEFAULT, FILE_NAME};
 
-/// Where packages and configuration management put files for the default site directory.
+/// Directory of the files of packages and configuration management, for the default site directory.
 const SYSTEM_DIRECTORY: &str = "/etc/penstock";
 /// The folder of drop-ins beside a main file.
 const DROP_INS: &str = "conf.d";
@@ -37,16 +37,17 @@ const DROP_INS: &str = "conf.d";
 #[derive(Clone, Debug)]
 pub struct Layers {
     directory: PathBuf,
-    /// Where the files of packages are, for the default site directory.
+    /// Directory of the files of packages, for the default site directory.
     system: Option<PathBuf>,
     environment: Vec<(String, String)>,
     flags: Vec<(&'static str, &'static str, toml::Value)>,
 }
 
-/// What tells a file from its successor: time of modification, size, inode. None: there is none.
+/// A mark that distinguishes a file from its successor: time of modification, size, inode. `None`
+/// where no file exists.
 pub(crate) type Stamp = Option<(SystemTime, u64, u64)>;
 
-/// How far a configuration is checked.
+/// The depth of the checks of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
     /// By its text alone.
@@ -72,7 +73,7 @@ impl Loaded {
         Self { config, ..self }
     }
 
-    /// Returns a configuration that no file gives.
+    /// Returns a configuration that comes from no file.
     #[cfg(test)]
     pub(crate) fn of(config: Config) -> Self {
         Self { config, warnings: Vec::new(), files: Vec::new(), tree: Node::empty() }
@@ -82,10 +83,10 @@ impl Loaded {
 /// The reason why a configuration cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// There is none.
+    /// There is no configuration.
     #[error("`{}` is not a site directory", .0.display())]
     Absent(PathBuf),
-    /// It has faults.
+    /// The configuration has faults.
     #[error("{}", listed(.0))]
     Faults(Vec<SettingFault>),
 }
@@ -133,7 +134,7 @@ impl Layers {
     pub fn of(directory: &Path) -> Self {
         let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             let name = name.into_string().ok().filter(|name| name.starts_with("PENSTOCK_"))?;
-            // An empty variable is none.
+            // An empty variable is ignored.
             let value = value.to_string_lossy().into_owned();
             (!value.is_empty()).then_some((name, value))
         };
@@ -160,7 +161,7 @@ impl Layers {
         &self.directory
     }
 
-    /// Returns the main file. One of the system without a setting, as packages install it, does
+    /// Returns the main file. A file of the system without a setting, as packages install it, does
     /// not count.
     pub fn main_file(&self) -> PathBuf {
         let own = self.directory.join(FILE_NAME);
@@ -201,7 +202,7 @@ impl Layers {
         Ok(all)
     }
 
-    /// Returns what tells all files of the configuration from their successors.
+    /// Returns the marks of all files of the configuration, by which changes are noticed.
     pub(crate) fn stamps(&self) -> Vec<Stamp> {
         let stamp = |path: PathBuf| {
             let meta = fs::metadata(path).ok()?;
@@ -239,8 +240,8 @@ impl Layers {
         })
     }
 
-    /// Reads the configuration for the rights that it gives, and looks at no directory of a store,
-    /// which might hang.
+    /// Reads the configuration for its rights, without a look at a directory of a store, which
+    /// might hang.
     ///
     /// # Errors
     /// As [`Layers::load`].
@@ -336,7 +337,7 @@ impl Layers {
         }
     }
 
-    /// Checks what the types alone do not say.
+    /// Checks rules that the types alone do not express.
     fn judge(&self, config: &Config, tree: &Node, depth: Depth, faults: &mut Vec<SettingFault>) {
         for (key, error) in config.wrong_statements() {
             let at = &tree.nearest(&steps(&key)).origin;
@@ -354,8 +355,8 @@ impl Layers {
         faults.extend(remarks(config, &self.directory).iter().map(|remark| noted(remark, tree)));
     }
 
-    /// Returns all faults of a configuration that was read: its warnings, and what a look at this
-    /// host finds. Blocks for as long as a file system hangs.
+    /// Returns all faults of a configuration that was read: its warnings, and the findings of a
+    /// look at this host. Blocks for as long as a file system hangs.
     pub fn examine(&self, read: Result<Loaded, LoadError>) -> Vec<SettingFault> {
         match read {
             Ok(loaded) => {
@@ -402,7 +403,7 @@ fn add_file(tree: &mut Node, path: PathBuf, text: String, faults: &mut Vec<Setti
     }
 }
 
-/// Returns whether a file has more than comments. One that cannot be read may have.
+/// Returns whether a file has more than comments. A file that cannot be read may have.
 fn has_settings(file: &Path) -> bool {
     let is_setting = |line: &str| !line.is_empty() && !line.starts_with('#');
     match fs::read_to_string(file) {

@@ -1,14 +1,14 @@
 //! The configuration read from its layers: files, environment and command line.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `layers` | the files and other layers, and their order |
 //! | `tree` | the merged text, in which each value knows its place |
 //! | `reading` | the types made from the tree, and every fault on the way |
-//! | `statements` | checks that the types alone do not make |
+//! | `statements` | checks beyond those of the types |
 //! | `table` | the table of all settings |
 //! | `effective` | the settings in force, each with its layer |
-//! | `reload` | what a running daemon takes of a changed configuration |
+//! | `reload` | the parts of a changed configuration that a running daemon adopts |
 
 mod effective;
 mod layers;

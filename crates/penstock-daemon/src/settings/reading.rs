@@ -1,7 +1,7 @@
 //! Turns the tree of all layers into the typed configuration, and finds every fault on the way.
 //!
-//! serde stops at the first fault. So the value with the fault is taken out of the tree, and the
-//! rest is read again, until nothing is wrong any more. The types alone say which keys there are.
+//! serde stops at the first fault. So the value with the fault is removed from the tree, and the
+//! rest is read again, until there is no fault. Only the types define which keys there are.
 
 use std::ops::Range;
 use std::path::Path;
@@ -65,7 +65,7 @@ pub fn read_document<T: DeserializeOwned>(
     document.filter(|_| faults.is_empty()).ok_or(faults)
 }
 
-/// Reads a tree, and takes out of it what cannot be read. Returns nothing if too much is wrong.
+/// Reads a tree, and removes the unreadable values from it. Returns nothing if too much is wrong.
 /// `settings` are the keys to which a misplaced one may belong.
 pub(super) fn read<T: DeserializeOwned>(
     tree: &mut Node,

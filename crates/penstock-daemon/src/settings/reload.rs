@@ -1,4 +1,4 @@
-//! Decides what of a changed configuration a running daemon takes.
+//! Decides which parts of a changed configuration a running daemon adopts.
 
 use penstock_api::settings::TakenBy;
 
@@ -9,7 +9,7 @@ use crate::config::{AuthConfig, Config, StoreConfig};
 /// The configuration to be in force after a reload.
 #[derive(Clone, Debug)]
 pub struct Merged {
-    /// The new configuration, with the old values of what counts at the next start only.
+    /// The new configuration, with the old values of settings that count at the next start only.
     pub config: Config,
     /// Keys that differ and are in force from now on.
     pub taken: Vec<String>,
@@ -54,8 +54,8 @@ impl Merged {
         }
     }
 
-    /// Takes stores that are new, gives up those that are gone, and takes of the others what can be
-    /// taken.
+    /// Adopts new stores, drops removed ones, and adopts the changes of the others as far as that
+    /// is possible.
     fn take_stores(&mut self, now: &Config, next: &Config) -> Result<(), toml::ser::Error> {
         let named = |stores: &[StoreConfig], like: &StoreConfig| {
             stores.iter().find(|store| store.name == like.name).cloned()
@@ -115,7 +115,7 @@ mod tests {
         path = "/gone"
     "#;
 
-    /// Promise: what can be taken is in force, what cannot is named and stays as it was, and each
+    /// Promise: adopted settings are in force, the others are named and keep their values, and each
     /// key that differs is in one of the two lists.
     #[test]
     fn a_reload_takes_what_it_can() {

@@ -1,4 +1,5 @@
-//! Checks what the types alone do not say: every statement that cannot be followed, with its key.
+//! Checks rules that the types alone do not express: finds every statement that cannot be followed,
+//! with its key.
 
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::networks;
 pub(super) type Statement = (String, ConfigError);
 
 impl Config {
-    /// Checks what the types alone do not say.
+    /// Checks rules that the types alone do not express.
     ///
     /// # Errors
     /// The first statement that cannot be followed.
@@ -87,7 +88,7 @@ impl Config {
         }
     }
 
-    /// Refuses stores that would give the site's keys and state away: those that hold the site
+    /// Refuses stores that would expose the site's keys and state: those that hold the site
     /// directory, or lie within it. Links are followed.
     ///
     /// # Errors
@@ -187,8 +188,8 @@ fn wrong_of_cluster(cluster: &ClusterConfig, wrong: &mut Vec<Statement>) {
     }
 }
 
-/// A remark on what the configuration says of this host: its key, the remark, and whether the
-/// daemon cannot start with it.
+/// A remark on a statement of the configuration about this host: its key, the remark, and whether
+/// the daemon cannot start with it.
 pub(super) struct Remark {
     pub(super) key: String,
     pub(super) text: String,
@@ -260,7 +261,7 @@ pub(super) fn remarks(config: &Config, directory: &Path) -> Vec<Remark> {
     remarks
 }
 
-/// Returns what is wrong with a file that holds a secret.
+/// Returns the fault of a file that holds a secret.
 fn exposed(path: &Path, bits: u32) -> Option<String> {
     use std::os::unix::fs::PermissionsExt as _;
     let path_shown = path.display();
@@ -273,7 +274,7 @@ fn exposed(path: &Path, bits: u32) -> Option<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Some(format!("`{path_shown}` does not exist"))
         }
-        // Whoever checks may not be the daemon's user.
+        // The checking user may not be the daemon's.
         _ => None,
     }
 }
@@ -366,7 +367,7 @@ fn lack_of_directory(path: &Path) -> Option<String> {
     }
 }
 
-/// An absolute path without links, as far as it exists.
+/// Returns an absolute path without links, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let mut real = PathBuf::new();
     for part in path.components() {

@@ -1,24 +1,24 @@
 //! The table of all settings: kinds, defaults, and when a changed value counts.
 //!
-//! The types say which keys there are, and a test compares them with the table. From it come the
+//! The types define which keys there are, and a test compares them with the table. From it come the
 //! names of environment variables, `penstock config show` and the reference.
 
 use penstock_api::settings::TakenBy;
 
 use super::tree::Step;
 
-/// How the text of an environment variable is read.
+/// The form of an environment variable's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// As it is.
+    /// Text, as it is.
     Text,
-    /// As a number.
+    /// A number.
     Number,
-    /// As `true` or `false`.
+    /// `true` or `false`.
     Switch,
-    /// As texts with commas between them.
+    /// Texts with commas between them.
     List,
-    /// It is a table, which no variable sets.
+    /// A table, which no variable sets.
     Table,
 }
 
@@ -27,11 +27,11 @@ pub enum Kind {
 pub struct Setting {
     /// Its key, as `web.listen`; `store[].path` is a key of each `[[store]]`.
     pub key: &'static str,
-    /// How the text of an environment variable is read.
+    /// The form of an environment variable's text.
     pub kind: Kind,
     /// The value that holds if no layer sets one.
     pub default: &'static str,
-    /// When a changed value counts.
+    /// The moment at which a changed value takes effect.
     pub taken_by: TakenBy,
     /// The meaning, in a few words.
     pub what: &'static str,
@@ -46,7 +46,7 @@ impl Setting {
         has_one.then(|| format!("PENSTOCK_{name}"))
     }
 
-    /// Returns whether the value is a secret: it is not shown, and stands in no file.
+    /// Returns whether the value is a secret: it is not shown, and no file may have it.
     pub fn is_secret(&self) -> bool {
         ["cluster.password", "auth.oidc.client_secret"].contains(&self.key)
     }

@@ -86,7 +86,7 @@ pub(super) struct Node {
     pub(super) value: Content,
     /// The place of the value.
     pub(super) origin: Origin,
-    /// The place of its key; that of the value, where there is none.
+    /// The place of its key, or of the value if there is no key.
     pub(super) key: Origin,
 }
 
@@ -214,7 +214,7 @@ impl Node {
         match &self.value {
             Content::Plain(value) => value.clone(),
             Content::List(items) => kept(items).map(Self::to_value).collect::<Vec<_>>().into(),
-            // It is an element of a list, and left out there.
+            // The value is an element of a list, and left out there.
             Content::Removed => toml::Value::Table(toml::Table::new()),
             Content::Table(entries) => {
                 let entry = |(key, node): (&String, &Self)| (key.clone(), node.to_value());
@@ -223,9 +223,9 @@ impl Node {
         }
     }
 
-    /// Returns the value at the end of some steps; where there is none, the last one on the way.
-    /// Here and below the number of an element counts those before it that were not removed, as in
-    /// what [`Node::to_value`] returns.
+    /// Returns the value at the end of some steps, or the last one on the way. Here and below the
+    /// number of an element counts those before it that were not removed, as in the result of
+    /// [`Node::to_value`].
     pub(super) fn nearest(&self, steps: &[Step]) -> &Self {
         let Some((first, rest)) = steps.split_first() else { return self };
         match (&self.value, first) {

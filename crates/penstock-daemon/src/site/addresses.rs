@@ -1,5 +1,5 @@
-//! Keeps up with the addresses of this host: listens at those for data, and tells paired sites
-//! whenever they change, so that nobody has to pair again.
+//! Follows the addresses of this host: listens at those for data, and sends changes to paired
+//! sites, so that no site has to pair again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,14 +16,15 @@ use super::client::Sites;
 use super::context::Site;
 use crate::http::port::Port;
 
-/// How often interfaces are looked at.
+/// The interval at which interfaces are read.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often a site is told what has not changed: it may have been away, or its own may have.
+/// The interval at which unchanged addresses are sent to a site again: it may have been away, or
+/// may have lost its own.
 const TELL: Duration = Duration::from_secs(600);
-/// After a failure a site is told again after this long, which doubles up to [`TELL`].
+/// Wait after a failure before the addresses are sent to a site again; it doubles up to [`TELL`].
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What is known of telling a site.
+/// The state of the messages to a site.
 struct Told {
     addresses: SiteAddresses,
     next: Instant,
@@ -34,11 +35,11 @@ struct Told {
 #[derive(Default)]
 struct Listeners {
     open: BTreeMap<(SocketAddr, Option<String>), JoinHandle<()>>,
-    /// Where one could not be made, which was said once.
+    /// Addresses at which no listener could be made, which was reported once.
     failed: BTreeSet<SocketAddr>,
 }
 
-/// Listens at the addresses for data from now on, and tells other sites, until `stop` says so.
+/// Listens at the addresses for data from now on, and informs other sites, until `stop` is true.
 pub(crate) fn start(
     site: &Arc<Site>,
     sites: Arc<Sites>,
@@ -61,7 +62,7 @@ pub(crate) fn start(
     });
 }
 
-/// Listens at what is new and no longer at what is gone.
+/// Listens at new addresses, and no longer at removed ones.
 fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mut Listeners) {
     let wanted = site.networks().listeners(site.listen);
     listeners.open.retain(|key, task| {

@@ -1,4 +1,4 @@
-//! What the local API asks of the site itself: status, pairings, stores.
+//! The local API's requests to the site itself: status, pairings, stores.
 
 use std::sync::Arc;
 

@@ -47,30 +47,30 @@ use crate::http;
 use crate::http::compressed;
 use crate::http::compressed::ZSTD;
 
-/// How long a connection may take.
+/// The time that a connection may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// How long an answer may take that needs no scan.
+/// The time that an answer may take that needs no scan.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// How long a site may take to refuse a certificate.
+/// The time that a site has to refuse a certificate.
 const PROBE_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a scan's first answer may take: the root is looked at in a store.
+/// The time that a scan's first answer may take: the site looks at the root in a store.
 const SCAN_DEADLINE: Duration = Duration::from_secs(45);
 /// Flow-control window of a reply: a page in one round trip (RFC 9113, 5.2).
 const WINDOW_BYTES: u32 = 8 << 20;
-/// How often a connection on which nothing comes is asked whether it still lives, and how long that
-/// may take: a controller that stands still is left for another peer within their sum.
+/// The idle time after which a connection is pinged, and the time for the answer. Within their sum
+/// a request leaves a controller that does not respond for another peer.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 /// A site that has never answered within this is far: its pages come compressed, and connections
 /// to it are made ahead. A new connection to a near one takes about half of it.
 const FAR: Duration = Duration::from_millis(10);
-/// How long a source may take to compare a receipt with its pages: some 10 ms for each of them.
+/// The time that a source has to compare a receipt with its pages: some 10 ms for each of them.
 const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
-/// How long a source may take for an order to remove: it answers after some seconds, and after the
-/// last one syncs its store.
+/// The time that a source has for an order to remove. It answers after some seconds, and after the
+/// last order syncs its store.
 const REMOVE_DEADLINE: Duration = Duration::from_secs(300);
-/// How long nothing may come of a reply that has begun.
+/// The time that a reply which has begun may pause.
 const STALL: Duration = Duration::from_secs(30);
-/// How long a digest list may take.
+/// The time that a digest list may take.
 const DIGESTS_DEADLINE: Duration = Duration::from_secs(3600);
 /// Longest error reply.
 const PROBLEM_BYTES_MAX: usize = 1 << 20;
@@ -89,9 +89,9 @@ pub(crate) struct Sites {
     /// The shortest time in which a site has answered anything, since it is reached there: a round
     /// trip or more, as connections and answers are made meanwhile.
     quickest: Mutex<HashMap<Name, Duration>>,
-    /// Versions that a site has last said it speaks.
+    /// Versions that a site speaks, by its last answer.
     speaks: Mutex<HashMap<Name, VersionRange>>,
-    /// Number of a site's keys, as it has last said, and word that one has changed.
+    /// Number of each site's keys, by its last answer, and a signal that one has changed.
     keys: Mutex<HashMap<Name, u64>>,
     other_keys: Notify,
 }
@@ -104,9 +104,9 @@ struct Call<'a> {
     /// In which version it is, where its body depends on that; else in the newest that both speak.
     version: Option<u16>,
     deadline: Duration,
-    /// Whether the answer may come compressed.
+    /// True if the answer may be compressed.
     compressed: bool,
-    /// The user of this site for whom it is, if the other site is told.
+    /// The user of this site for whom the request is, if the other site may learn that.
     user: Option<Name>,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a good answer is, before its body.
+/// The form of a good answer, before its body.
 #[derive(Clone, Copy)]
 struct Head {
     status: StatusCode,
@@ -131,7 +131,7 @@ struct Answer {
 }
 
 impl Sites {
-    /// A client for the sites that `site` is paired with, at any time.
+    /// Returns a client for the sites that `site` is paired with, at any time.
     pub(crate) fn new(site: Arc<Site>, runtime: Handle) -> Self {
         Self {
             site,
@@ -145,12 +145,12 @@ impl Sites {
         }
     }
 
-    /// Where what asks other sites runs.
+    /// Returns the runtime of requests to other sites.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// Forgets the connections to a site that is not paired any more.
+    /// Forgets the connections to a site that is no longer paired.
     pub(crate) fn forget(&self, site: &Name) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
@@ -160,13 +160,14 @@ impl Sites {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
     }
 
-    /// Number of a site's keys, as it has last said since this daemon began; 0 if it has not.
+    /// Returns the number of a site's keys, by its last answer since this daemon began; 0 without
+    /// an answer.
     pub(crate) fn keys_heard(&self, site: &Name) -> u64 {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         keys.get(site).copied().unwrap_or_default()
     }
 
-    /// Returns when a site has said that it has other keys than before.
+    /// Returns when a site has reported other keys than before.
     pub(crate) async fn other_keys(&self) {
         self.other_keys.notified().await;
     }
@@ -178,10 +179,10 @@ impl Sites {
         }
     }
 
-    /// Tells a site of statements about the keys of this one; gives what it has accepted.
+    /// Sends a site the statements about the keys of this one; returns those that it has accepted.
     ///
     /// # Errors
-    /// As [`Sites::exchange_addresses`]; code `keys`: it does not accept them.
+    /// As [`Sites::exchange_addresses`]; code `keys`: the site does not accept them.
     pub(crate) fn tell_keys(&self, site: &Name, record: &KeysRecord) -> Result<KeysHeard, Problem> {
         let body = Some(http::encode(record)?);
         self.get(&Call { body, ..Call::new(site, Method::POST, "/keys".to_owned()) })
@@ -200,8 +201,8 @@ impl Sites {
         Ok(())
     }
 
-    /// The newest version that both sites speak, as far as is known; a site that has not said yet
-    /// what it speaks is asked in our newest.
+    /// Returns the newest version that both sites speak, as far as is known. A site whose versions
+    /// are unknown gets requests in our newest.
     fn version(&self, site: &Name) -> u16 {
         let ours = self.site.speaks();
         let speaks = self.speaks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +214,7 @@ impl Sites {
         self.quickest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the user of this site that another one is told, if it is told any.
+    /// Returns the user of this site that another one learns, if it learns any.
     fn told_user(&self, site: &Name, user: Option<&Name>) -> Option<Name> {
         user.filter(|_| self.site.exports.tells_users(site)).cloned()
     }
@@ -228,8 +229,8 @@ impl Sites {
         *quickest = took.min(*quickest);
     }
 
-    /// Sends a request to one address, once more in another version if the site says that it speaks
-    /// no version as new as this one.
+    /// Sends a request to one address, once more in another version if the site reports that it
+    /// speaks no version as new as this one.
     fn send(
         &self,
         client: &reqwest::Client,
@@ -318,7 +319,7 @@ impl Sites {
                 result = self.send(&client, call, &url, out);
             }
             match result {
-                // One peer that is cut off from its controller does not speak for its site.
+                // A peer that is cut off from its controller does not represent its site.
                 Err(problem)
                     if matches!(
                         problem.code,
@@ -344,8 +345,8 @@ impl Sites {
         }))
     }
 
-    /// Finds out whether a site refuses our certificate: with TLS 1.3 it says so only after the
-    /// handshake, and an HTTP/2 client then knows no more than that the connection broke.
+    /// Finds out whether a site refuses our certificate: with TLS 1.3 it reports that only after
+    /// the handshake, and an HTTP/2 client then knows only that the connection broke.
     async fn probe(&self, site: &Name, address: SocketAddr) -> Result<(), Problem> {
         let url = format!("https://{address}");
         let refused = |error: std::io::Error| match error
@@ -359,7 +360,7 @@ impl Sites {
             let Ok(tcp) = TcpStream::connect(address).await else { return Ok(()) };
             let connector = TlsConnector::from(self.tls(site)?);
             match connector.connect(peer_server_name(), tcp).await {
-                // The other end says nothing unless it refuses, since we ask nothing.
+                // The other end sends nothing unless it refuses, since we ask nothing.
                 Ok(mut tls) => tls.read_u8().await.map_or_else(refused, |_| Ok(())),
                 Err(error) => refused(error),
             }
@@ -367,7 +368,7 @@ impl Sites {
         tokio::time::timeout(PROBE_DEADLINE, look).await.unwrap_or(Ok(()))
     }
 
-    /// What TLS connections to a site are made with.
+    /// Returns the TLS configuration of connections to a site.
     ///
     /// # Errors
     /// TLS cannot be set up.
@@ -391,7 +392,8 @@ impl Sites {
         Ok(theirs)
     }
 
-    /// What a site says of its addresses, as far as it is believed: see [`believable`].
+    /// Returns the part of a site's statement about its addresses that is believed: see
+    /// [`believable`].
     fn believable(&self, site: &Name, told: SiteAddresses) -> Result<SiteAddresses, Problem> {
         let pairing = self.site.pairing(site)?;
         let at = pairing.into_iter().flat_map(|pairing| pairing.addresses);
@@ -416,7 +418,7 @@ impl Sites {
         self.get(&Call { body, ..Call::new(site, Method::POST, "/probe".to_owned()) })
     }
 
-    /// The shares of a transfer that another site owns.
+    /// Returns the shares of a transfer that another site owns.
     ///
     /// # Errors
     /// As [`Sites::exchange_addresses`].
@@ -434,8 +436,8 @@ impl Sites {
         self.quickest().get(site).copied()
     }
 
-    /// The stores of a site that it lets this one read or write. Blocks for `limit` at most for
-    /// each of its addresses.
+    /// Returns the stores of a site that it lets this one read or write. Blocks for `limit` at most
+    /// for each of its addresses.
     ///
     /// # Errors
     /// As [`Sites::exchange_addresses`]; code `version`: its release cannot list.
@@ -449,7 +451,8 @@ impl Sites {
             .map_err(|problem| too_old(site, "list its stores", problem))
     }
 
-    /// A part of the entries of a directory in a store of a site. Blocks as [`Sites::stores`] does.
+    /// Returns a part of the entries of a directory in a store of a site. Blocks as
+    /// [`Sites::stores`] does.
     ///
     /// # Errors
     /// Those of [`Sites::stores`]; code `not-exported`.
@@ -466,7 +469,7 @@ impl Sites {
         };
         let list: EntryList =
             self.get(&call).map_err(|problem| too_old(site, "list its stores", problem))?;
-        // A name of another site is one component, whatever that site says.
+        // A name from another site must be one component.
         let is_name = |entry: &EntryView| name::is_component(&entry.name.0);
         Ok(EntryList { items: list.items.into_iter().filter(is_name).collect(), ..list })
     }
@@ -549,17 +552,17 @@ impl Write for Bounded {
     }
 }
 
-/// What an answer tells of the site, whatever it says.
+/// Facts about the site that any answer carries.
 #[derive(Default)]
 struct Said {
-    /// How long its first byte took.
+    /// The time that the first byte took.
     took: Option<Duration>,
     speaks: Option<VersionRange>,
     /// Number of its keys.
     keys: Option<u64>,
 }
 
-/// Asks in a version, and says which ones this site speaks.
+/// Asks in a version, and names those that this site speaks.
 async fn send(
     client: &reqwest::Client,
     call: &Call<'_>,
@@ -641,7 +644,7 @@ async fn copy(
     }
 }
 
-/// A page that came compressed.
+/// Decompresses a page.
 fn decompress(site: &Name, body: &[u8]) -> Result<Vec<u8>, Problem> {
     compressed::decompress(body).map_err(|error| {
         let title = format!("site `{site}` sent a page that cannot be decompressed");
@@ -649,7 +652,7 @@ fn decompress(site: &Name, body: &[u8]) -> Result<Vec<u8>, Problem> {
     })
 }
 
-/// Why a request got no answer: a certificate that is no good will not get better by waiting.
+/// Returns the problem of a request without an answer. A wait does not repair a bad certificate.
 fn lost(site: &Name, url: &str, error: &reqwest::Error) -> Problem {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     let mut words = error.to_string();
@@ -928,8 +931,8 @@ impl SiteClient for Sites {
 mod tests {
     use super::*;
 
-    /// Promise: a site of an older release, which has no such path, is told from one that has no
-    /// such store.
+    /// Promise: a site of an older release, which has no such path, is distinguished from one that
+    /// has no such store.
     #[test]
     fn an_older_release_cannot_list() {
         let site = "lab".parse().unwrap();

@@ -1,4 +1,4 @@
-//! What a running site knows of itself: configuration, keys, trust, pairings.
+//! The state of a running site: configuration, keys, trust, pairings.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ const OFFERS_MAX: usize = 16;
 
 /// The site, shared by all that serves it.
 pub(crate) struct Site {
-    /// The configuration at the start: for what a reload does not take.
+    /// The configuration at the start, for settings that a reload does not change.
     pub(crate) config: Config,
     /// The configuration in force.
     pub(crate) settings: Settings,
@@ -59,33 +59,33 @@ pub(crate) struct Site {
     pairings: Mutex<()>,
     pub(crate) identity: PeerCertificate,
     pub(crate) trust: Arc<TrustStore>,
-    /// What connections without credentials may take here.
+    /// The limits of connections without credentials.
     pub(crate) admission: Arc<Admission>,
     /// Users and tokens of the site.
     pub(crate) authentication: Arc<Authentication>,
     /// Address of the HTTPS API of this peer, while it is served.
     web_url: Mutex<Option<String>>,
-    /// What each paired site may take here.
+    /// The limits of each paired site.
     pub(crate) budgets: Budgets,
     /// Changes when an authority is pinned or taken off.
     trust_news: watch::Sender<()>,
-    /// What the site remembers, as this peer may see it: another one when it becomes controller.
+    /// The site's records, as this peer may see them: replaced when it becomes the controller.
     state: Mutex<Arc<dyn SiteState>>,
     /// The site's other peers, and where they listen.
     others: Mutex<Vec<(Name, SiteAddresses)>>,
     /// Stores that each of them reaches.
     far: Mutex<Vec<(Name, Vec<StoreCard>)>>,
-    /// Peers of the site that are not there: nobody knows which stores they reach.
+    /// Absent peers of the site: the stores that they reach are unknown.
     away: Mutex<Vec<Name>>,
-    /// Where each of them took requests when it was seen last: those that are away now, too.
+    /// Addresses at which each of them last accepted requests, also of absent peers.
     seen: Mutex<BTreeMap<Name, Vec<SocketAddr>>>,
     /// Pairings as the controller has written them, where another peer may be that.
     followed: Mutex<Vec<Pairing>>,
-    /// Where the peers of other sites take lanes, as those have told last.
+    /// Addresses at which the peers of other sites accept lanes, by their last statement.
     theirs: Mutex<BTreeMap<Name, Vec<DataAddress>>>,
-    /// This peer's addresses for data are not told to other sites: other peers serve.
+    /// True while other sites do not receive this peer's addresses for data: other peers serve.
     draining: AtomicBool,
-    /// How many addresses for data were left out at most, and the log was told so.
+    /// The largest number of data addresses that were left out, as the log has it.
     left_out: AtomicUsize,
     pub(crate) listen: SocketAddr,
     pub(crate) suites: Vec<CipherSuite>,
@@ -95,7 +95,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A site that listens at `listen`, trusting those it is paired with.
+    /// Returns a site that listens at `listen`, trusting those it is paired with.
     ///
     /// # Errors
     /// The pairings cannot be read, or one holds no authority; a cipher suite is not known.
@@ -123,7 +123,8 @@ impl Site {
             authentication: Arc::new(Authentication::new(
                 match &config.cluster {
                     None => Directory::new(state.users()?, state.tokens()?, state.sessions()?),
-                    // The membership tells them; what this host kept before is out of date.
+                    // The membership supplies them; the earlier records of this host are out of
+                    // date.
                     Some(_) => Directory::default(),
                 },
                 config.auth.session_limits(),
@@ -154,8 +155,7 @@ impl Site {
         })
     }
 
-    /// From now on these are the other peers that there are, fit to work or not, and what they say
-    /// of themselves.
+    /// Sets the other peers that are present, fit to work or not, with their cards.
     pub(crate) fn see_peers<'a>(&self, cards: impl Iterator<Item = &'a PeerCard> + Clone) {
         let stores = cards.clone().map(|card| (card.peer.clone(), card.stores.clone()));
         *self.far.lock().unwrap_or_else(PoisonError::into_inner) = stores.collect();
@@ -163,25 +163,25 @@ impl Site {
         seen.extend(cards.map(|card| (card.peer.clone(), card.addresses.clone())));
     }
 
-    /// Whether a peer of this name is there now.
+    /// Returns whether a peer of this name is present now.
     pub(crate) fn has_peer(&self, peer: &Name) -> bool {
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
         *peer == self.config.peer || far.iter().any(|(there, _)| there == peer)
     }
 
-    /// Where a peer took requests when it was seen last, since this daemon was started.
+    /// Returns the addresses at which a peer last accepted requests, since this daemon was started.
     pub(crate) fn last_addresses(&self, peer: &Name) -> Vec<SocketAddr> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(peer).cloned().unwrap_or_default()
     }
 
-    /// From now on these are the peers that belong to the site and are not there.
+    /// Sets the peers that belong to the site and are absent.
     pub(crate) fn set_away(&self, peers: Vec<Name>) {
         *self.away.lock().unwrap_or_else(PoisonError::into_inner) = peers;
     }
 
-    /// Why nobody can tell now what may be done with a store, if that is so: no peer that is there
-    /// has it, and one that is not there may.
+    /// Returns the reason why the rights to a store are unknown now, if they are: no peer that is
+    /// present has the store, and an absent one may.
     pub(crate) fn unknown_now(&self, store: &Name) -> Option<Problem> {
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
         let mut told = far.iter().flat_map(|(_, stores)| stores);
@@ -197,8 +197,8 @@ impl Site {
         (!away.is_empty()).then(|| problem.hint("start a peer with the store"))
     }
 
-    /// Whether `site` may do something with a store that other peers have and this one has not: if
-    /// all of them say so.
+    /// Returns whether `site` may act on a store that other peers have and this one does not: all
+    /// of them must allow it.
     fn far_allows(
         &self,
         site: &Name,
@@ -211,7 +211,7 @@ impl Site {
         told.peek().is_some() && told.all(|card| lists(of(&card.rights), site))
     }
 
-    /// Whether peers of `site` may read from `store`, which this peer or others have.
+    /// Returns whether peers of `site` may read from `store`, which this peer or others have.
     pub(crate) fn may_read(&self, site: &Name, store: &Name) -> bool {
         match self.exports.has(store) {
             true => self.exports.may_read(site, store),
@@ -219,7 +219,7 @@ impl Site {
         }
     }
 
-    /// Whether `site` may have its data written to `store`.
+    /// Returns whether `site` may have its data written to `store`.
     pub(crate) fn may_write(&self, site: &Name, store: &Name) -> bool {
         match self.exports.has(store) {
             true => self.exports.may_write(site, store),
@@ -227,7 +227,7 @@ impl Site {
         }
     }
 
-    /// Whether transfers of `site` may replace and delete what is in `store`.
+    /// Returns whether transfers of `site` may replace and delete data in `store`.
     pub(crate) fn may_delete(&self, site: &Name, store: &Name) -> bool {
         match self.exports.has(store) {
             true => self.exports.may_delete(site, store),
@@ -238,13 +238,13 @@ impl Site {
         }
     }
 
-    /// Whether `site` may read from any store, as far as is known: a peer that is away may have
+    /// Returns whether `site` may read from any store, as far as is known: an absent peer may have
     /// one.
     pub(crate) fn may_read_any(&self, site: &Name) -> bool {
         self.exports.may_read_any(site) || self.far_may_any(site, |rights| &rights.read)
     }
 
-    /// Whether `site` may have its data written to any store, as far as is known.
+    /// Returns whether `site` may have its data written to any store, as far as is known.
     pub(crate) fn may_write_any(&self, site: &Name) -> bool {
         self.exports.may_write_any(site) || self.far_may_any(site, |rights| &rights.write)
     }
@@ -256,7 +256,7 @@ impl Site {
         !away.is_empty() || told.any(|card| lists(of(&card.rights), site))
     }
 
-    /// Whether `site` may have removed in `store` what was moved to it.
+    /// Returns whether `site` may have data removed in `store` that was moved to it.
     pub(crate) fn may_remove(&self, site: &Name, store: &Name) -> bool {
         match self.exports.has(store) {
             true => self.exports.may_remove(site, store),
@@ -264,12 +264,12 @@ impl Site {
         }
     }
 
-    /// The networks of this host as they are now.
+    /// Returns the networks of this host as they are now.
     pub(crate) fn networks(&self) -> Networks<'static> {
         Networks::now(self.settings.now().networks.clone())
     }
 
-    /// The stores of this host as they are configured now.
+    /// Returns the stores of this host as they are configured now.
     pub(crate) fn stores(&self) -> Vec<StoreConfig> {
         self.settings.now().stores.clone()
     }
@@ -284,7 +284,8 @@ impl Site {
         *self.web_url.lock().unwrap_or_else(PoisonError::into_inner) = url;
     }
 
-    /// Where this site takes requests of others: what is configured, or follows from the networks.
+    /// Returns the addresses at which this site accepts requests of others: the configured ones, or
+    /// those that follow from the networks.
     pub(crate) fn advertised(&self) -> Vec<SocketAddr> {
         let config = self.settings.now();
         if config.networks.is_empty() || !config.advertise.is_empty() {
@@ -293,7 +294,7 @@ impl Site {
         self.networks().control_addresses(self.listen.port())
     }
 
-    /// Where this peer takes requests and lanes now.
+    /// Returns the addresses at which this peer accepts requests and lanes now.
     pub(crate) fn own_addresses(&self) -> SiteAddresses {
         let addresses = self.advertised();
         let (peer, port) = (&self.config.peer, self.listen.port());
@@ -301,8 +302,8 @@ impl Site {
         SiteAddresses { addresses, data }.bounded()
     }
 
-    /// Where the peers of this site take requests and lanes now, this one before the others. What
-    /// other sites would not look at is left out.
+    /// Returns the addresses at which the peers of this site accept requests and lanes now, this
+    /// one before the others. Leaves out addresses that other sites would not use.
     pub(crate) fn addresses(&self) -> SiteAddresses {
         self.all_addresses().bounded()
     }
@@ -319,18 +320,18 @@ impl Site {
         SiteAddresses { addresses, data }
     }
 
-    /// Where those peers of this site take lanes now that reach a store: the others would refuse
-    /// them. Where nobody is known to, all of them.
+    /// Returns the addresses of lanes of those peers of this site that reach a store: the others
+    /// would refuse lanes. If no peer is known to reach it, returns those of all peers.
     pub(crate) fn data_for(&self, store: &Name) -> Vec<DataAddress> {
         let found = self.data_known_for(store);
         if found.is_empty() { self.bounded(self.all_addresses().data) } else { found }
     }
 
-    /// The same, and none where nobody is known to.
+    /// Returns the addresses of lanes of the peers that are known to reach a store.
     pub(crate) fn data_known_for(&self, store: &Name) -> Vec<DataAddress> {
         let all = self.all_addresses().data;
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
-        // A peer of an earlier release does not use a mapped store as anybody's account.
+        // A peer of an earlier release does not use the accounts of a mapped store.
         let is_mapped = self.exports.is_mapped(store)
             || far
                 .iter()
@@ -354,7 +355,8 @@ impl Site {
         }
     }
 
-    /// As many as other sites look at; tells the log, once, if some are left out.
+    /// Returns as many addresses as other sites look at. Writes to the log, once, if some are left
+    /// out.
     fn bounded(&self, data: Vec<DataAddress>) -> Vec<DataAddress> {
         let left_out = data.len().saturating_sub(ADDRESSES_MAX);
         if left_out > self.left_out.fetch_max(left_out, Ordering::Relaxed) {
@@ -368,7 +370,7 @@ impl Site {
         network::bounded(data)
     }
 
-    /// A signed capability (C4) for peers of a site to read a data set of this one.
+    /// Returns a signed capability (C4) for peers of a site to read a data set of this one.
     pub(crate) fn capability(&self, target: &Name, request: &ScanRequest) -> Vec<u8> {
         self.keys().authority.capability_key().sign(&Capability {
             transfer: request.transfer,
@@ -381,8 +383,8 @@ impl Site {
         })
     }
 
-    /// How peers of this site read a data set in a store of it that they have not got: over lanes,
-    /// from those that have. `None` where this one is the whole site.
+    /// Returns the access by which peers of this site read a data set in a store that they do not
+    /// have: over lanes, from those that have it. `None` where this peer is the whole site.
     pub(crate) fn own_lanes(&self, request: &ScanRequest) -> Option<SourceAccess> {
         self.config.cluster.as_ref()?;
         let site = self.config.site.clone();
@@ -391,12 +393,13 @@ impl Site {
         Some(SourceAccess::Remote { site, own_site: true, peers, capability })
     }
 
-    /// From now on this peer's addresses for data are left out of what other sites are told.
+    /// Sets whether this peer's addresses for data are left out of messages to other sites.
     pub(crate) fn set_draining(&self, draining: bool) {
         self.draining.store(draining, Ordering::Relaxed);
     }
 
-    /// The admission knows from now on where paired sites, and the other peers, may come from.
+    /// Informs the admission of the addresses from which paired sites, and the other peers, may
+    /// connect.
     pub(crate) fn expect_known(&self, pairings: &[Pairing]) {
         let paired = pairings.iter().flat_map(|pairing| pairing.addresses.clone());
         let theirs: Vec<_> = self.theirs().values().flatten().map(|data| data.address).collect();
@@ -405,7 +408,8 @@ impl Site {
         self.admission.expect(paired.chain(theirs).chain(own).map(|address| address.ip()));
     }
 
-    /// A pairing, as this peer knows it: the controller's own, or what it last wrote.
+    /// Returns a pairing, as this peer knows it: the controller's own, or the last one that it
+    /// wrote.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -421,17 +425,18 @@ impl Site {
         self.theirs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the peers of another site take lanes, as far as it has told since this daemon began.
+    /// Returns the addresses at which another site's peers accept lanes, as far as it has sent them
+    /// since this daemon started.
     pub(crate) fn data_of(&self, site: &Name) -> Vec<DataAddress> {
         self.theirs().get(site).cloned().unwrap_or_default()
     }
 
-    /// A site is not paired any more.
+    /// Handles the end of a pairing.
     pub(crate) fn forget_data_of(&self, site: &Name) {
         self.theirs().remove(site);
     }
 
-    /// Another site says where it takes requests and lanes now.
+    /// Records the addresses at which another site accepts requests and lanes now.
     ///
     /// # Errors
     /// The database cannot be read or written.
@@ -447,12 +452,12 @@ impl Site {
         Ok(self.state().pair(&pairing)?)
     }
 
-    /// What the site remembers.
+    /// Returns the records of the site.
     pub(crate) fn state(&self) -> Arc<dyn SiteState> {
         Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the site may say and write now.
+    /// Returns the format that the site may send and write now.
     pub(crate) fn format(&self) -> Format {
         version::known().format(self.state().format())
     }
@@ -462,12 +467,12 @@ impl Site {
         version::known().site_api(self.state().format())
     }
 
-    /// From now on it is remembered there.
+    /// Replaces the store of the site's records.
     pub(crate) fn set_state(&self, state: Arc<dyn SiteState>) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// From now on these are the site's other peers.
+    /// Sets the site's other peers.
     pub(crate) fn set_others(&self, others: Vec<(Name, SiteAddresses)>) {
         *self.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
     }
@@ -500,18 +505,18 @@ impl Site {
         self.tell_trust_news();
     }
 
-    /// Tells whoever holds a connection that it may have lost its right.
+    /// Returns a receiver that signals the holders of connections that their rights may have ended.
     pub(crate) fn trust_news(&self) -> watch::Receiver<()> {
         self.trust_news.subscribe()
     }
 
-    /// Whether a peer is of a site that is paired with this one now, by the authority that vouched
-    /// for the peer when its connection was made.
+    /// Returns whether a peer belongs to a site that is paired with this one now, by the authority
+    /// that vouched for the peer when its connection was made.
     pub(crate) fn is_paired_by(&self, vouched: &Vouched) -> bool {
         vouched.peer.site != self.config.site && self.trust.vouches(vouched)
     }
 
-    /// The same for a peer of this site itself.
+    /// Returns whether a peer belongs to this site, by the authority that vouched for it.
     pub(crate) fn is_own_peer(&self, vouched: &Vouched) -> bool {
         vouched.peer.site == self.config.site && self.trust.vouches(vouched)
     }
@@ -531,12 +536,12 @@ impl Site {
         Ok(stored || trusted)
     }
 
-    /// Whether a site is paired with this one now.
+    /// Returns whether a site is paired with this one now.
     pub(crate) fn is_paired(&self, site: &Name) -> bool {
         *site != self.config.site && self.trust.authority_of(site).is_some()
     }
 
-    /// The own site, as it is shown.
+    /// Returns the own site, as it is shown.
     pub(crate) fn own_view(&self) -> SiteView {
         SiteView {
             name: self.config.site.clone(),
@@ -549,7 +554,7 @@ impl Site {
         }
     }
 
-    /// A pairing, as it is shown.
+    /// Returns a pairing, as it is shown.
     pub(crate) fn pairing_view(&self, pairing: &Pairing) -> SiteView {
         SiteView {
             name: pairing.site.clone(),
@@ -590,10 +595,10 @@ impl Site {
         if offers.iter_mut().any(redeem) { Ok(()) } else { Err(wrong_token()) }
     }
 
-    /// Checks that there is a token that is good, to join this site or else to pair with it.
+    /// Checks that there is a valid token, to join this site or else to pair with it.
     ///
     /// # Errors
-    /// There is none: as [`Site::redeem`] or [`Site::redeem_invitation`].
+    /// There is no valid token: as [`Site::redeem`] or [`Site::redeem_invitation`].
     pub(crate) fn check_offered(&self, join: bool, now: u64) -> Result<(), Problem> {
         let offers = if join { &self.invitations } else { &self.offers };
         let offers = offers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -604,7 +609,7 @@ impl Site {
         }
     }
 
-    /// The same for a host that joins this site.
+    /// Redeems an invitation of a host that joins this site.
     ///
     /// # Errors
     /// None fits.
@@ -627,12 +632,12 @@ impl Site {
         Ok(self.state().pair(pairing)?)
     }
 
-    /// The key of this peer's certificate, in words; empty if it cannot be read.
+    /// Returns the key of this peer's certificate, in words; empty if it cannot be read.
     pub(crate) fn own_key(&self) -> String {
         self.identity.key().map(|key| key.to_string()).unwrap_or_default()
     }
 
-    /// The own keys as they are now.
+    /// Returns the own keys as they are now.
     pub(crate) fn keys(&self) -> Arc<OwnKeys> {
         Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -671,11 +676,11 @@ impl Site {
         Ok(())
     }
 
-    /// Makes these the keys of the site. Connections within the site by the authority before are
-    /// to be cut: [`Site::tell_trust_news`].
+    /// Replaces the keys of the site. Connections within the site by the earlier authority are to
+    /// be cut: [`Site::tell_trust_news`].
     ///
     /// # Errors
-    /// The authority is none of this site.
+    /// The authority does not belong to this site.
     pub(crate) fn take_keys(&self, keys: OwnKeys) -> anyhow::Result<()> {
         let (certificate, revoked) = (keys.authority.certificate().clone(), keys.revoked());
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
@@ -683,13 +688,12 @@ impl Site {
         Ok(())
     }
 
-    /// Accepts the statements of a paired site about its keys that are new; gives the number of the
-    /// last one that is accepted. What the authority before has vouched for is to be cut:
+    /// Accepts the new statements of a paired site about its keys; returns the number of the last
+    /// one that is accepted. Connections by the earlier authority are to be cut:
     /// [`Site::tell_trust_news`].
     ///
     /// # Errors
-    /// The site is not paired; code `keys`: a statement is not good; the database cannot be
-    /// written.
+    /// The site is not paired; code `keys`: a statement is invalid; the database cannot be written.
     pub(crate) fn accept_keys(&self, site: &Name, offered: &KeysRecord) -> Result<u64, Problem> {
         let _turn = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pairing) = self.state().pairing(site)? else {

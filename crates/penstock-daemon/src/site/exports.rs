@@ -1,4 +1,4 @@
-//! Which site may do what with which store, as the configuration says now.
+//! Rights of sites to stores, by the present configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) struct Exports(Arc<Mutex<Known>>);
 struct Known {
     stores: BTreeMap<Name, StoreConfig>,
     accounts: BTreeMap<Name, SiteAccounts>,
-    /// Where rights are read again when a file changes.
+    /// The layers from which rights are read again when a file changes.
     layers: Option<Layers>,
     /// The files as they were taken last.
     seen: Vec<Stamp>,
@@ -28,7 +28,7 @@ struct Known {
 }
 
 impl Known {
-    /// Takes the rights that the files give now. Files with faults change nothing.
+    /// Adopts the present rights of the files. Files with faults change nothing.
     fn refresh(&mut self) {
         let Some(layers) = &self.layers else { return };
         let stamps = layers.stamps();
@@ -68,15 +68,15 @@ impl Known {
 }
 
 impl Exports {
-    /// What a configuration exports.
+    /// Returns the exports of a configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let stores = config.stores.iter().map(|store| (store.name.clone(), store.clone()));
         let (stores, accounts) = (stores.collect(), config.accounts.clone());
         Self(Arc::new(Mutex::new(Known { stores, accounts, ..Known::default() })))
     }
 
-    /// Follows the rights that the files of `layers` give, whenever one changes. All else follows a
-    /// reload.
+    /// Follows the rights in the files of `layers`, whenever one changes. All other settings follow
+    /// a reload.
     pub(crate) fn following(self, layers: Layers) -> Self {
         self.lock().layers = Some(layers);
         self
@@ -107,7 +107,7 @@ impl Exports {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a store is there and `allows` something now.
+    /// Returns whether a store exists and `allows` the action now.
     fn allows(&self, store: &Name, allows: impl FnOnce(&StoreConfig) -> bool) -> bool {
         let mut known = self.lock();
         known.refresh();
@@ -121,43 +121,43 @@ impl Exports {
         known.stores.values().any(allows)
     }
 
-    /// The account as which mapped stores are used for a request of `site`, for its `user` if it
-    /// has told one.
+    /// Returns the account as which mapped stores are used for a request of `site`, for its `user`
+    /// if it has sent one.
     pub(crate) fn account_of(&self, site: &Name, user: Option<&Name>) -> Option<AccountName> {
         let mut known = self.lock();
         known.refresh();
         known.accounts.get(site)?.of(user).cloned()
     }
 
-    /// Whether `site` is told for which user of this one a request is.
+    /// Returns whether `site` learns for which user of this one a request is.
     pub(crate) fn tells_users(&self, site: &Name) -> bool {
         let mut known = self.lock();
         known.refresh();
         known.accounts.get(site).is_some_and(|accounts| accounts.tell_users)
     }
 
-    /// Whether peers of `site` may read from `store`.
+    /// Returns whether peers of `site` may read from `store`.
     pub(crate) fn may_read(&self, site: &Name, store: &Name) -> bool {
         self.allows(store, |store| lists(&store.read, site))
     }
 
-    /// Whether `site` may have its data written to `store`.
+    /// Returns whether `site` may have its data written to `store`.
     pub(crate) fn may_write(&self, site: &Name, store: &Name) -> bool {
         self.allows(store, |store| !store.read_only && lists(&store.write, site))
     }
 
-    /// Whether transfers of `site` may replace and delete what is in `store`.
+    /// Returns whether transfers of `site` may replace and delete data in `store`.
     pub(crate) fn may_delete(&self, site: &Name, store: &Name) -> bool {
         let both = |store: &StoreConfig| lists(&store.write, site) && lists(&store.delete, site);
         self.allows(store, |store| !store.read_only && both(store))
     }
 
-    /// Whether `site` may have removed in `store` what was moved to it.
+    /// Returns whether `site` may have data removed in `store` that was moved to it.
     pub(crate) fn may_remove(&self, site: &Name, store: &Name) -> bool {
         self.allows(store, |store| !store.read_only && lists(&store.remove, site))
     }
 
-    /// Whether `store` may be read over lanes that are not encrypted.
+    /// Returns whether `store` may be read over lanes that are not encrypted.
     pub(crate) fn may_be_clear(&self, store: &Name) -> bool {
         let known = self.lock();
         known.stores.get(store).is_none_or(|store| store.encryption == Encryption::Optional)
@@ -173,23 +173,23 @@ impl Exports {
         self.any(|store| !store.read_only && lists(&store.write, site))
     }
 
-    /// Whether a store of this host is used as accounts of users.
+    /// Returns whether a store of this host is used as accounts of users.
     pub(crate) fn is_mapped(&self, store: &Name) -> bool {
         let known = self.lock();
         known.stores.get(store).is_some_and(|store| store.account == StoreAccount::Mapped)
     }
 
-    /// Whether this host has a store of this name.
+    /// Returns whether this host has a store of this name.
     pub(crate) fn has(&self, store: &Name) -> bool {
         self.lock().stores.contains_key(store)
     }
 
-    /// The directory of a store.
+    /// Returns the directory of a store.
     pub(crate) fn directory(&self, store: &Name) -> Option<PathBuf> {
         self.lock().stores.get(store)?.directory()
     }
 
-    /// The stores as the API shows them.
+    /// Returns the stores as the API shows them.
     pub(crate) fn views(&self) -> Vec<StoreView> {
         let mut known = self.lock();
         known.refresh();

@@ -1,9 +1,9 @@
-//! Scans that other sites have open here: whose each of them is, how many a site may have, and when
-//! one that nobody asks about is removed.
+//! Scans that other sites have open here: their owners, their number for each site, and the removal
+//! of scans that are not asked about.
 //!
 //! The pages on disk outlive the daemon. `request.owner` in the directory of a scan names the site,
-//! and the time of that file says when the site has asked last, to the hour. A scan of an earlier
-//! start counts, and is to be opened once more.
+//! and the time of that file is that of the site's last question, to the hour. A scan from before a
+//! restart counts, and must be opened once more.
 
 use std::collections::HashMap;
 use std::fs::{self, File, FileTimes};
@@ -21,9 +21,9 @@ use penstock_proto::id::{Name, TransferId};
 pub(crate) const KEPT_OF_SITE: usize = 1000;
 /// Scans of one site that list at a time.
 pub(crate) const LISTING_OF_SITE: usize = 64;
-/// How long a scan is kept that nobody asks about.
+/// The time for which a scan is kept without a question about it.
 const UNASKED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How often scans are looked at that nobody asks about.
+/// The interval at which scans without questions are looked for.
 const SWEEP: Duration = Duration::from_secs(3600);
 /// File in the directory of a scan, with the name of the site that opened it.
 const OWNER: &str = "request.owner";
@@ -31,15 +31,15 @@ const OWNER: &str = "request.owner";
 /// A scan that another site has open.
 struct Opened {
     site: Name,
-    /// It was opened since the daemon started.
+    /// The scan was opened since the daemon started.
     open: bool,
-    /// When it was noted on disk that the site has asked.
+    /// The time at which a question of the site was recorded on disk.
     noted: Option<Instant>,
     /// The site has seen its end.
     ended: bool,
 }
 
-/// The scans of other sites. Scans that the own controller opened are not among them: nobody else
+/// The scans of other sites. Scans that the own controller opened are not among them: no other site
 /// may use those.
 pub(crate) struct ForeignScans {
     directory: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) struct ForeignScans {
 }
 
 impl ForeignScans {
-    /// Those whose pages lie below `directory`. Reads which there are.
+    /// Returns the scans whose pages lie below `directory`, as a look there finds them.
     pub(crate) fn new(directory: PathBuf) -> Self {
         let kept = on_disk(&directory).into_iter().map(|(site, id, _)| {
             let opened = Opened { site, open: false, noted: None, ended: true };
@@ -60,8 +60,8 @@ impl ForeignScans {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a scan before it is opened; `true` if it is a new one. A scan that cannot
-    /// be opened gives the place back by [`ForeignScans::give_up`].
+    /// Takes a place for a scan before it is opened; `true` if the scan is new.
+    /// [`ForeignScans::give_up`] frees the place of a scan that cannot be opened.
     ///
     /// # Errors
     /// Another site has opened it; the site has too many (code `scans-full`).
@@ -76,7 +76,7 @@ impl ForeignScans {
             if opened.site != *site {
                 return Err(foreign_scan(id));
             }
-            // It may be another list, which is to be read to its own end.
+            // The scan may have another list, which is to be read to its own end.
             opened.ended = false;
             return Ok(!std::mem::replace(&mut opened.open, true));
         }
@@ -97,11 +97,11 @@ impl ForeignScans {
         Ok(true)
     }
 
-    /// Whether the scan is one of this site; notes that the site asks about it. May write a file,
-    /// once an hour.
+    /// Checks that the scan is one of this site, and records that the site asks about it. May write
+    /// a file, once an hour.
     ///
     /// # Errors
-    /// Another site has opened it, or nobody since the daemon started (code `scan-unknown`).
+    /// Another site has opened the scan, or no site since the daemon started (code `scan-unknown`).
     pub(crate) fn check(&self, site: &Name, id: TransferId) -> Result<(), Problem> {
         let mut table = self.lock();
         let Some(opened) = table.get_mut(&id).filter(|opened| opened.open) else {
@@ -119,14 +119,14 @@ impl ForeignScans {
         Ok(())
     }
 
-    /// The site has seen the end of a scan.
+    /// Records that the site has seen the end of a scan.
     pub(crate) fn note_end(&self, id: TransferId) {
         if let Some(opened) = self.lock().get_mut(&id) {
             opened.ended = true;
         }
     }
 
-    /// A scan could not be opened. What is on disk of it counts on.
+    /// Handles a scan that could not be opened. Its data on disk still counts.
     pub(crate) fn give_up(&self, id: TransferId) {
         let mut table = self.lock();
         match table.get_mut(&id) {
@@ -137,7 +137,7 @@ impl ForeignScans {
         }
     }
 
-    /// The scan is open no more.
+    /// Handles the end of an open scan.
     pub(crate) fn remove(&self, id: TransferId) {
         self.lock().remove(&id);
     }
@@ -153,7 +153,7 @@ impl ForeignScans {
         }
     }
 
-    /// The scans on disk that no site has asked about for a week.
+    /// Returns the scans on disk that no site has asked about for a week.
     fn unasked(&self, now: SystemTime) -> Vec<(Name, TransferId)> {
         let is_old = |asked| now.duration_since(asked).is_ok_and(|since| since > UNASKED_MAX);
         let all = on_disk(&self.directory).into_iter();
@@ -171,7 +171,7 @@ impl ForeignScans {
     }
 }
 
-/// The scans of other sites below a directory, with when each of them was asked about last.
+/// Returns the scans of other sites below a directory, with when each of them was asked about last.
 fn on_disk(directory: &Path) -> Vec<(Name, TransferId, SystemTime)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let scan = |path: &Path| {
@@ -183,15 +183,15 @@ fn on_disk(directory: &Path) -> Vec<(Name, TransferId, SystemTime)> {
     entries.filter_map(|entry| scan(&entry.path())).collect()
 }
 
-/// That the scan of a transfer is another site's.
+/// Returns the problem that the scan of a transfer is another site's.
 pub(crate) fn foreign_scan(id: TransferId) -> Problem {
     let title = format!("the scan of transfer {id} was opened by another site");
     Problem::new(ProblemCode::NotAuthorised, title)
 }
 
-/// Removes scans that nobody has asked about for a week and whose owner does not know the transfer,
-/// or is not paired any more; at once, and then every hour while `fence` holds. An owner that does
-/// not answer is asked again an hour later.
+/// Removes scans without a question for a week, if their owner does not know the transfer, or is no
+/// longer paired. Does so at once, and then every hour while `fence` holds. A silent owner is asked
+/// again an hour later.
 pub(crate) async fn sweep(
     scans: Arc<ForeignScans>,
     source: Arc<dyn SourcePeer>,

@@ -62,7 +62,7 @@ fn check_stores<'a>(
         .hint(format!("known stores: {}", known.join(", "))))
 }
 
-/// Says how an operator of `own` gives `site` a right to a store.
+/// Returns advice on how an operator of `own` grants `site` a right to a store.
 pub fn how_to_grant(own: &Name, site: &Name, right: &str, store: &str) -> String {
     format!(
         "submit it at site `{own}`, or an operator of `{own}` runs there: \
@@ -70,7 +70,7 @@ pub fn how_to_grant(own: &Name, site: &Name, right: &str, store: &str) -> String
     )
 }
 
-/// The value of `key` in a line of TOML, if the line is one of that key and whole.
+/// Returns the value of `key` in a line of TOML, if the line is one of that key and whole.
 fn value(line: &str, key: &str) -> Option<toml::Value> {
     toml::from_str::<toml::Table>(line).ok()?.remove(key)
 }
@@ -84,7 +84,7 @@ enum GrantError {
     SeveralLines { key: &'static str, store: Name },
 }
 
-/// The text of a configuration with `site` in the list `key` of a store.
+/// Returns the text of a configuration with `site` in the list `key` of a store.
 fn with_site(
     text: &str,
     store: &Name,

@@ -1,14 +1,14 @@
-//! What a running site knows: of itself, of its stores, and of the sites that it is paired with.
+//! The state of a running site, of its stores, and of the sites that are paired with it.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `context` | configuration, keys, trust, pairings, addresses |
-//! | `exports` | what other sites may do with the stores of this peer |
+//! | `exports` | the rights of other sites to the stores of this peer |
 //! | `settings` | the configuration in force, and its reload |
 //! | `admin` | the answers of the local API about the site |
 //! | `client` | requests to other sites |
 //! | `addresses`, `reported_addresses` | addresses of this host, and those that others report |
-//! | `store_cards`, `store_look`, `store_reach` | identities of stores, and who reaches them |
+//! | `store_cards`, `store_look`, `store_reach` | identities of stores, and their peers |
 //! | `grants` | rights of paired sites, as lines of the configuration |
 //! | `foreign_scans` | scans that other sites have opened here |
 //! | `submission` | transfers that other sites submit |

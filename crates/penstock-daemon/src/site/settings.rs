@@ -99,8 +99,8 @@ impl Settings {
         }
     }
 
-    /// Reads the configuration again, and takes what can be taken. With an error in it all stays as
-    /// it was. Blocks on storage, and for as long as another reload takes.
+    /// Reads the configuration again, and adopts the settings that can be adopted. With an error in
+    /// it all stays as it was. Blocks on storage, and for as long as another reload takes.
     pub(crate) fn reload(&self) -> SettingsReload {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let tell = |stage| self.observer.get().into_iter().for_each(|observe| observe(stage));
@@ -139,7 +139,7 @@ impl Settings {
 
 #[cfg(test)]
 impl From<Config> for Settings {
-    /// Returns settings that no file gives.
+    /// Returns settings that come from no file.
     fn from(config: Config) -> Self {
         Self::new(Loaded::of(config), Layers::of(std::path::Path::new("/nonexistent")))
     }
@@ -183,8 +183,8 @@ mod tests {
 
     const TEXT: &str = "site = \"lab\"\npeer = \"dtn1\"\nrunning_max = 2\n";
 
-    /// Promise: a reload takes what it can and names what it cannot; a file with a fault changes
-    /// nothing, and a fault of a part of the daemon is reported.
+    /// Promise: a reload adopts the settings that it can and names the others. A file with a fault
+    /// changes nothing, and a fault of a part of the daemon is reported.
     #[test]
     fn a_reload_takes_all_or_nothing() {
         let directory = tempfile::tempdir().unwrap();

@@ -8,11 +8,11 @@ use penstock_store::{PosixOptions, PosixStore, StoreError, StoreOffline};
 use super::store_look;
 use crate::config::{StoreAccount, StoreConfig};
 
-/// What a store in memory is known by at a site: no other peer reaches it.
+/// The identity of a store in memory at a site: no other peer reaches it.
 pub(crate) const IN_MEMORY: &str = "memory";
 
-/// The stores of this peer with their identities, as far as they are there now (A5). Blocks on
-/// storage, but for no longer than ten seconds for each store; one that hangs has no identity.
+/// Returns the stores of this peer with their identities, as far as they are there now (A5). Blocks
+/// on storage, but for no longer than ten seconds for each store; one that hangs has no identity.
 pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
     let card = |store: &StoreConfig| {
         let asked = store.clone();
@@ -58,8 +58,8 @@ fn identity_at(directory: &Path) -> Result<String, StoreError> {
     }
 }
 
-/// What is mounted within a store, in words that are the same where the same is mounted: some of
-/// it by name, and a digest of all if that is more.
+/// Returns the mounts within a store as text that is equal where the mounts are. It has some of
+/// them by name, and a digest of all if there are more.
 fn mounts_text(store: &StoreConfig) -> String {
     const NAMED_MAX: usize = 4;
     // A store that cannot be looked at has no identity either: it is left out for that.

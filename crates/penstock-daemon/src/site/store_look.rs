@@ -1,5 +1,5 @@
-//! Looks at stores that may never answer (E2): nobody who has something else to do, as to follow
-//! who leads the site, waits for them without end, and one store that hangs takes few threads.
+//! Looks at stores that may never answer (E2). A caller with other duties, as to follow the
+//! election, never waits for a store without end, and a hung store takes few threads.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use penstock_proto::id::Name;
 
-/// How long a look may take.
+/// The time that a look may take.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// Looks that have not come back, by store. Of the whole process, as its threads are.
+/// Looks that have not returned, by store. The table belongs to the whole process, as the threads
+/// do.
 static HANGING: Mutex<BTreeMap<Name, Vec<JoinHandle<()>>>> = Mutex::new(BTreeMap::new());
 
-/// What `look` finds at a store; `None` if that takes longer than [`LOOK_MAX`], or an earlier look
-/// at the same store has not come back. Blocks.
+/// Returns the result of `look` at a store. `None` if that takes longer than [`LOOK_MAX`], or an
+/// earlier look at the same store has not returned. Blocks.
 pub(crate) fn within<T: Send + 'static>(
     store: &Name,
     look: impl FnOnce() -> T + Send + 'static,
@@ -40,7 +41,7 @@ fn within_time<T: Send + 'static>(
     }
     let (found, finds) = channel();
     let thread = std::thread::Builder::new().name("store-look".to_owned());
-    // Nobody waits any more if it comes too late.
+    // The receiver is gone if the result is too late.
     let thread = thread.spawn(move || drop(found.send(look()))).ok()?;
     let found = finds.recv_timeout(most).ok();
     if found.is_none() {

@@ -1,4 +1,4 @@
-//! The peers that reach a store, as their cards say.
+//! Returns the peers that reach a store, by their cards.
 
 use penstock_api::cluster::{PeerCard, StoreCard};
 use penstock_api::operate::PeerStore;
@@ -35,13 +35,13 @@ pub(crate) fn lacks_store(own: &PeerCard, cards: &[PeerCard]) -> bool {
     })
 }
 
-/// Whether a peer has a store with an identity: one that is mounted there.
+/// Returns whether a peer has a store with an identity: one that is mounted there.
 pub(crate) fn reaches(card: &PeerCard, store: &Name) -> bool {
     card.stores.iter().any(|found| found.store == *store && !found.identity.is_empty())
 }
 
-/// Whether a peer that is to be drained stops serving: another one reaches each of its stores, or
-/// it was ordered all the same.
+/// Returns whether a peer that is to be drained stops serving: another one reaches each of its
+/// stores, or the order forces it.
 pub(crate) fn stops_serving(now: &ClusterNow, own: &Name) -> bool {
     let Some(mark) = now.draining.iter().find(|mark| mark.peer == *own) else { return false };
     let others = |card: &&PeerCard| card.peer != *own && !now.is_draining(&card.peer);
@@ -59,8 +59,8 @@ pub(crate) fn stops_serving(now: &ClusterNow, own: &Name) -> bool {
 mod tests {
     use super::*;
 
-    /// A5: a store that a peer does not reach, or that is another one there, is told
-    /// from one that all share.
+    /// A5: a store that a peer does not reach, or that is another one there, is distinguished from
+    /// one that all share.
     #[test]
     fn a5_stores_are_compared_between_peers() {
         let card = |peer: &str, identity: &str| PeerCard {

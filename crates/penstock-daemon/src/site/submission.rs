@@ -1,7 +1,8 @@
-//! What a paired site may have done at this one by a transfer that it submits.
+//! The rights of a paired site to changes by a transfer that it submits.
 //!
-//! To make what is new is one right, `write` of the store; to replace or delete what is there is
-//! another, `delete`. What an earlier attempt of the same transfer has made is its own.
+//! One right, `write` of the store, allows new entries; another, `delete`, allows to replace or
+//! delete existing ones. Entries that an earlier attempt of the same transfer has made belong to
+//! the transfer.
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::transfer::TransferRequest;
@@ -14,7 +15,7 @@ use crate::site::grants::how_to_grant;
 /// Checks that `site` may have data written to `store`.
 ///
 /// # Errors
-/// It may not.
+/// The site has no such right.
 pub(crate) fn check_writable(own: &Site, site: &Name, store: &Name) -> Result<(), Problem> {
     if own.may_write(site, store) {
         return Ok(());
@@ -29,11 +30,11 @@ pub(crate) fn check_writable(own: &Site, site: &Name, store: &Name) -> Result<()
     )))
 }
 
-/// The request as `site` may submit it: without the right to delete, what exists is neither
-/// replaced nor deleted, and an item that would replace something fails.
+/// Returns the request as `site` may submit it. Without the right to delete, existing entries are
+/// neither replaced nor deleted, and an item that would replace one fails.
 ///
 /// # Errors
-/// The site may not write to the store, or asks for more than to make what is new.
+/// The site may not write to the store, or asks for more than new entries.
 pub(crate) fn within_rights(
     own: &Site,
     site: &Name,

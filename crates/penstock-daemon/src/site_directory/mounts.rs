@@ -1,7 +1,7 @@
 //! The drop-in of the service by which systemd mounts stores and journal before the daemon starts.
 //!
-//! A store is *wanted*: one that cannot be mounted holds up its own transfers alone, and the daemon
-//! says which. The journal is *required*, as it has the ledgers.
+//! A store is *wanted*: one that cannot be mounted delays only its own transfers, and the daemon
+//! names it. The journal is *required*, as it has the ledgers.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, DIRECTORY_DEFAULT, StoreConfig};
 
-/// Where packages and administrators put units (systemd.unit(5)).
+/// Directories in which packages and administrators put units (systemd.unit(5)).
 const UNITS: [&str; 4] = [
     "/etc/systemd/system",
     "/usr/local/lib/systemd/system",
@@ -24,8 +24,8 @@ const DROP_IN: &str = "/etc/systemd/system/penstock.service.d/10-mounts.conf";
 const HEADER: &str = "# By penstock, which replaces this file while it begins with this line.";
 
 /// Writes the drop-in for the places of a configuration, where the service is installed and the
-/// site directory is the service's. Returns a note for the user, if there is something to say. Root
-/// alone may write it: others are shown the text. A drop-in that somebody else wrote stays.
+/// site directory is the service's. Returns a note for the user, if there is one. Only root may
+/// write the drop-in: others see its text. A drop-in that another program or person wrote stays.
 pub fn write_drop_in(directory: &Path, config: &Config) -> Option<String> {
     let is_installed = UNITS.iter().any(|place| Path::new(place).join(SERVICE).exists());
     if directory != Path::new(DIRECTORY_DEFAULT) || !is_installed {
@@ -131,8 +131,8 @@ mod tests {
     use super::*;
 
     /// Promise: systemd mounts stores before the daemon starts, and starts it without one that
-    /// fails; without the journal it does not start. What lies on no mount of its own needs
-    /// nothing.
+    /// fails; without the journal it does not start. A directory without a mount of its own needs
+    /// no unit.
     #[test]
     fn stores_are_wanted_and_the_journal_is_required() {
         let table = "# UUID=1 / ext4\nUUID=2 /data/Run\\0407 xfs rw 0 0\nh:/e /shared nfs _netdev";

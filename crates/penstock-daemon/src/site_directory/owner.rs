@@ -7,9 +7,9 @@ use std::path::Path;
 use penstock_exit::{ExitCode, Failure};
 use penstock_sys::{Account, Acting, host_user};
 
-/// Has this thread use files as the owner of a site directory, where root works in one that another
-/// account has, such as the one that a package makes. Else the daemon of that account could not
-/// read what is made there. Returns `None` where nothing is to change.
+/// Has this thread use files as the owner of a site directory, if root works in the directory of
+/// another account, as a package makes it. Otherwise the daemon of that account could not read the
+/// new files. Returns `None` if no change is needed.
 ///
 /// # Errors
 /// This host has no account of the owner's number, or does not let root act as it.
@@ -39,8 +39,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise: what root makes in the site directory of another account is that account's, so that
-    /// its daemon can read it; elsewhere it stays root's.
+    /// Promise: files that root makes in the site directory of another account belong to that
+    /// account, so that its daemon can read them; elsewhere they stay root's.
     #[test]
     #[allow(clippy::print_stdout, reason = "says what is skipped")]
     fn files_belong_to_the_owner_of_the_directory() {

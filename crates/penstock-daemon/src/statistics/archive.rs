@@ -1,10 +1,10 @@
 //! The series of this peer on disk: a database of SQLite in the site directory.
 //!
 //! The recorder writes every ten seconds, so a kill of the daemon loses as many. A crash of the
-//! host loses what the kernel has not written, of half a minute or so. What is damaged is put
-//! aside, and the archive begins anew: figures of the past are never a reason not to work. An
-//! archive of a later release stays as it is, and figures are in memory. The lock on the site
-//! directory keeps other processes out.
+//! host loses the points that the kernel has not written, about half a minute. A damaged archive is
+//! put aside, and a new one is started: old figures never keep the daemon from its work. An archive
+//! of a later release is not changed, and figures are in memory. The lock on the site directory
+//! keeps other processes out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +21,7 @@ use super::sample::{DRAM_WATTS, PACKAGE_WATTS, RATE, Sample};
 /// Name of the database in the site directory.
 pub(crate) const ARCHIVE_NAME: &str = "statistics.db";
 /// The newest format of the tables that this release knows (`user_version`). A release that changes
-/// what is there writes the next number.
+/// the tables writes the next number.
 const FORMAT: i64 = 0;
 /// Most bytes of the database; the oldest transfers go first.
 const BYTES_MAX: u64 = 256 << 20;
@@ -79,7 +79,7 @@ impl Subject {
     }
 }
 
-/// What is added to a series at once.
+/// The points that are added to a series at once.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) subject: Subject,
@@ -136,7 +136,7 @@ pub(crate) enum ArchiveError {
 }
 
 impl ArchiveError {
-    /// Returns whether the database is none, or is damaged.
+    /// Returns whether the file is no database, or is damaged.
     fn is_damage(&self) -> bool {
         let Self::Database { source, .. } = self else { return false };
         let code = source.sqlite_error_code();
@@ -180,10 +180,11 @@ impl Archive {
         move |source| ArchiveError::Database { what, path: path.clone(), source }
     }
 
-    /// Adds to series, all in one transaction, and thins what has become older.
+    /// Adds to series, all in one transaction, and thins points that have become older.
     ///
     /// # Errors
-    /// The disk is full, or fails. A damaged archive begins anew, and the batches are lost.
+    /// The disk is full, or fails. A damaged archive is replaced by an empty one, and the batches
+    /// are lost.
     pub(crate) fn record(&self, batches: &[Batch]) -> Result<(), ArchiveError> {
         let mut connection = self.lock();
         let written = write(&mut connection, batches).map_err(self.failed("write"));
@@ -203,7 +204,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Returns what a query finds. A damaged archive begins anew, and the query fails.
+    /// Returns the result of a query. A damaged archive is replaced by an empty one, and the query
+    /// fails.
     fn query<T>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -216,11 +218,11 @@ impl Archive {
         found
     }
 
-    /// Returns a series between two times, in seconds since 1970, both included; of its columns
-    /// all. Empty if there is none.
+    /// Returns a series between two times, in seconds since 1970, both included, with all columns.
+    /// Empty if there is no such series.
     ///
     /// # Errors
-    /// The archive cannot be read. A damaged one begins anew.
+    /// The archive cannot be read. A damaged one is replaced by an empty one.
     pub(crate) fn series(
         &self,
         subject: Subject,
@@ -230,7 +232,7 @@ impl Archive {
         self.query(|connection| read(connection, subject, since, until))
     }
 
-    /// Returns the processors of a series, and its sums; `None` if there is none.
+    /// Returns the processors of a series, and its sums; `None` if there is no such series.
     ///
     /// # Errors
     /// The archive cannot be read.
@@ -340,7 +342,7 @@ fn put_aside(path: &Path) {
         name.push(ending);
         PathBuf::from(name)
     };
-    // What cannot be renamed fails again, and is reported, where the database is opened.
+    // A file that cannot be renamed fails again at the opening of the database, which reports it.
     let _ = fs::rename(path, beside(".damaged"));
     let _ = fs::remove_file(beside("-wal"));
 }
@@ -360,7 +362,7 @@ fn write_one(transaction: &Transaction<'_>, batch: &Batch) -> rusqlite::Result<(
         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
     });
     let (id, mut columns, last) = match found.optional()? {
-        // Names that cannot be read are none: later cells then stand under new names.
+        // Unreadable names are dropped: later cells then get new names.
         Some((id, columns, last)) => {
             (id, serde_json::from_str(&columns).unwrap_or_default(), last.unsigned_abs())
         }
@@ -560,8 +562,8 @@ mod tests {
         cells.map(|cell| u64::from(cell.seconds)).sum()
     }
 
-    /// Promise: what was recorded is there after a restart, each second once, however it was
-    /// thinned; sums are of all of it.
+    /// Promise: recorded points survive a restart, each second once, however they were thinned;
+    /// sums cover all of them.
     #[test]
     fn a_restart_keeps_series() {
         let directory = tempfile::tempdir().unwrap();
@@ -590,8 +592,8 @@ mod tests {
         assert!(other.points.is_empty());
     }
 
-    /// Promise: a column that comes later stands beside those before it, and one that goes is
-    /// unknown from then on.
+    /// Promise: a new column is added to the earlier ones, and a column that ends is unknown from
+    /// then on.
     #[test]
     fn columns_come_and_go() {
         let directory = tempfile::tempdir().unwrap();
@@ -632,8 +634,8 @@ mod tests {
         assert_eq!((columns[0].as_str(), &columns[1..]), ("new", &old[1..]));
     }
 
-    /// Promise: a clock that was ahead for a while costs its own samples; those after it are read,
-    /// and no transfer goes by a clock that is far beyond the newest sample.
+    /// Promise: a clock that was ahead for a while costs its own samples. Later samples are read,
+    /// and no transfer is removed by a clock that is far beyond the newest sample.
     #[test]
     fn a_clock_ahead_hides_nothing() {
         let directory = tempfile::tempdir().unwrap();
@@ -652,7 +654,7 @@ mod tests {
         assert!(archive.totals(TRANSFER).unwrap().is_some());
     }
 
-    /// Promise: an archive that is damaged while it is open begins anew, with a log of its own.
+    /// Promise: an archive that is damaged while it is open starts again, with a log of its own.
     #[test]
     fn a_later_damage_begins_anew() {
         let directory = tempfile::tempdir().unwrap();
@@ -672,7 +674,7 @@ mod tests {
         assert_eq!(seconds_of(&archive.series(Subject::Host, 0, 300).unwrap()), 10);
     }
 
-    /// Promise: an archive whose damage a reader finds begins anew, too; that reader is told.
+    /// Promise: an archive whose damage a reader finds is also replaced; that reader gets an error.
     #[test]
     fn a_damage_that_a_reader_finds_begins_anew() {
         let directory = tempfile::tempdir().unwrap();

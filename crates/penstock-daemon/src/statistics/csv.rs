@@ -56,7 +56,7 @@ fn field(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Promise: a table has a line for each peer and point, with empty fields for what is unknown.
+    /// Promise: a table has a line for each peer and point, with empty fields for unknown values.
     #[test]
     fn series_become_a_table() {
         let column = |name: &str, of: &str, values: Vec<Option<f64>>| SeriesColumn {

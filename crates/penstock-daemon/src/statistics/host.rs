@@ -1,4 +1,4 @@
-//! Looks at the counters of the kernel, and turns what they grew by into figures.
+//! Reads the counters of the kernel, and turns their growth into figures.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -158,8 +158,8 @@ impl HostCounters {
 }
 
 /// Returns the cards whose bytes are counted, by their names. Bonds, VLANs, bridges and the ends of
-/// containers carry bytes that a card of hardware carries too; where there is none, all but the
-/// loop-back are counted.
+/// containers carry bytes that a card of hardware carries too. Without such a card all interfaces
+/// but the loop-back are counted.
 fn counted_cards(
     cards: Vec<CardCounters>,
     is_hardware: impl Fn(&str) -> bool,
@@ -179,8 +179,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Promise: bytes are counted once: at cards of hardware, or, where there is none, at all but
-    /// the loop-back.
+    /// Promise: bytes are counted once: at cards of hardware, or, without such a card, at all
+    /// interfaces but the loop-back.
     #[test]
     fn bytes_are_counted_once() {
         let counted = |hardware: &[&str]| {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// Promise: the second look at a host has figures of its processors, its memory and the disk of
-    /// a store, and says why it has none of energy.
+    /// a store, and the reason why it has none of energy.
     #[test]
     fn a_host_has_figures() {
         let devices = StoreDevices::default();

@@ -1,12 +1,12 @@
 //! Statistics of this peer: figures of the host, and of each transfer for which it works, every
 //! second, kept and thinned with age.
 //!
-//! A thread, the [`Recorder`], looks once a second at counters of the kernel and of the data plane,
-//! and turns what they grew by into a sample. Every ten seconds the samples go into the archive on
-//! disk. A peer keeps what it has seen itself: nothing of it costs the state of the site a byte,
-//! and the peer that is asked puts the parts of all together ([`crate::operations`]).
+//! A thread, the [`Recorder`], reads counters of the kernel and of the data plane once a second,
+//! and turns their growth into a sample. Every ten seconds the samples go into the archive on disk.
+//! A peer keeps its own samples: they cost the state of the site no byte. The peer that gets a
+//! request merges the parts of all peers ([`crate::operations`]).
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `sample` | figures of a second, and their names |
 //! | `points` | points of 1 s to 10 min: thinning, pure |

@@ -1,6 +1,6 @@
 //! Figures over time, in points that become longer as they become older. Pure.
 //!
-//! A sample is one second. Points of 1 s, 10 s, 1 min and 10 min are kept for longer each; a point
+//! A sample is one second. Points of 1 s, 10 s, 1 min and 10 min are kept for longer each. A point
 //! has the least, the mean and the greatest value of its seconds, so thinning loses neither totals
 //! nor extremes. Borders between the lengths are whole points of both, so no second is in two
 //! points of an answer and none is in no point.
@@ -32,7 +32,7 @@ const ANSWER_SECONDS: [u64; 8] = [1, 10, 60, 600, HOUR, 6 * HOUR, DAY, 7 * DAY];
 /// Bytes of a cell in the archive.
 const CELL_BYTES: usize = 16;
 
-/// One figure within a point.
+/// A figure within a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
     /// Seconds of the point in which the figure was known.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     /// Promise (property): however points are thinned, in whatever steps, totals and extremes of
-    /// each figure stay, also where it is unknown for a while or comes later.
+    /// each figure stay, also if the figure is unknown for a while or starts later.
     #[test]
     fn thinning_keeps_totals_and_extremes() {
         for seed in 0..40_u64 {
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(fit(Vec::new(), 1), Vec::new());
     }
 
-    /// Promise: what is written is read again, and a cut cell is none.
+    /// Promise: written points are read back, and a cut cell is ignored.
     #[test]
     fn points_are_read_as_they_are_written() {
         let point =

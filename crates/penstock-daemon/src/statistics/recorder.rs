@@ -38,7 +38,7 @@ pub(crate) struct Recorder {
     state: Mutex<State>,
 }
 
-/// What is not in the archive yet.
+/// The figures that are not in the archive yet.
 struct State {
     host: HostCounters,
     looked: Option<Instant>,
@@ -79,7 +79,7 @@ impl Recorder {
         Ok(Arc::new(Self { archive: Archive::open(directory)?, devices, state: Mutex::new(state) }))
     }
 
-    /// Takes samples on a thread of its own until `stopped` says so. `stores` returns the
+    /// Takes samples on a thread of its own until `stopped` is true. `stores` returns the
     /// directories of the stores.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Recorder {
         found.ok().flatten().map(|(cores, _)| cores).unwrap_or_default()
     }
 
-    /// Writes what is not written yet. Blocks on the disk of the site directory.
+    /// Writes the samples that are not written yet. Blocks on the disk of the site directory.
     pub(crate) fn flush(&self) {
         let batches = self.lock().drain();
         if batches.is_empty() {
@@ -227,7 +227,7 @@ impl State {
         self.samples.len() >= BATCH || self.transfers.values().any(|tracked| tracked.has_ended)
     }
 
-    /// Takes what is to be written; transfers that have ended go.
+    /// Takes the batches to be written; removes transfers that have ended.
     fn drain(&mut self) -> Vec<Batch> {
         let mut batches = Vec::new();
         for (id, tracked) in &mut self.transfers {
@@ -274,14 +274,15 @@ impl Span {
         Sample { at: self.at, seconds: self.whole, exact_seconds: self.seconds, values }
     }
 
-    /// Returns what a counter grew by in a second; one that went back began anew.
+    /// Returns the growth of a counter in a second; a counter that went back has restarted.
     fn rate(self, before: u64, now: u64) -> f64 {
         now.checked_sub(before).unwrap_or(now) as f64 / self.seconds
     }
 }
 
 impl Tracked {
-    /// Begins with a transfer. One that `began` since the last look has counted from zero.
+    /// Starts the record of a transfer. A transfer that `began` since the last look has counted
+    /// from zero.
     fn new(counters: &WorkCounters, began: bool, cores: CoreTimes) -> Self {
         let mut before = counters.clone();
         if began {
@@ -295,8 +296,8 @@ impl Tracked {
         Self { before, samples, shared_seconds: 0, cores, cipher, has_ended }
     }
 
-    /// Takes a sample of what came between the last look and the end, if anything did; returns the
-    /// rate of this peer, in bits per second.
+    /// Takes a sample of the time between the last look and the end, if it has any bytes; returns
+    /// the rate of this peer, in bits per second.
     fn take_last(
         &mut self,
         whole: WholeCounters,
@@ -388,8 +389,8 @@ mod tests {
         cells.map(|cell| f64::from(cell.mean) * f64::from(cell.seconds)).sum()
     }
 
-    /// Promise: what counters of a transfer grow by is in its series: from the second in which it
-    /// began to its end between two looks, over a stop of the task, and over a look that was late.
+    /// Promise: the growth of a transfer's counters is in its series. That holds from the second in
+    /// which it began to its end between two looks, over a stop of the task, and over a late look.
     #[test]
     fn all_that_counters_grow_by_is_recorded() {
         let directory = tempfile::tempdir().unwrap();
@@ -421,14 +422,15 @@ mod tests {
         assert_eq!((totals.seconds, totals.cipher.as_str()), (7, "AES-128-GCM"));
         assert_eq!((totals.package_joules, totals.shared_seconds), (None, 0));
         assert!(recorder.no_energy().unwrap().contains("/nowhere"));
-        // It runs again, with its processors of before.
+        // The transfer runs again, with its earlier processors.
         look(8, Some(counters(10, 0)));
         let kept = recorder.lock().transfers[&ID].cores.clone();
         assert!(kept.spreads().len() >= cores.spreads().len());
     }
 
     /// Promise: the energy of a host while a peer works for a transfer is that of its counters, for
-    /// each TiB of payload under the cipher of its lanes; seconds with other transfers are told.
+    /// each TiB of payload under the cipher of its lanes. Seconds with other transfers are
+    /// reported.
     #[test]
     fn energy_is_that_of_the_counters() {
         let directory = tempfile::tempdir().unwrap();

@@ -30,22 +30,22 @@ pub(crate) const CPU_IOWAIT: &str = "cpu_iowait_percent";
 pub(crate) const MEMORY_USED: &str = "memory_used_bytes";
 /// Resident memory of the daemon.
 pub(crate) const MEMORY_DAEMON: &str = "memory_daemon_bytes";
-/// Bits that all network cards of hardware receive, headers included; where there are none, those
-/// of all interfaces but the loop-back.
+/// Bits that all network cards of hardware receive, headers included; without such cards, those of
+/// all interfaces but the loop-back.
 pub(crate) const CARDS_IN: &str = "cards_in_bits_per_s";
 /// Bits that these cards send.
 pub(crate) const CARDS_OUT: &str = "cards_out_bits_per_s";
-/// The same of one card.
+/// Bits that one card receives.
 pub(crate) const CARD_IN: &str = "card_in_bits_per_s";
-/// The same of one card.
+/// Bits that one card sends.
 pub(crate) const CARD_OUT: &str = "card_out_bits_per_s";
 /// Bytes that the disks of the stores read.
 pub(crate) const DISKS_READ: &str = "disks_read_bytes_per_s";
 /// Bytes that the disks of the stores write.
 pub(crate) const DISKS_WRITTEN: &str = "disks_written_bytes_per_s";
-/// The same of one disk.
+/// Bytes that one disk reads.
 pub(crate) const DISK_READ: &str = "disk_read_bytes_per_s";
-/// The same of one disk.
+/// Bytes that one disk writes.
 pub(crate) const DISK_WRITTEN: &str = "disk_written_bytes_per_s";
 /// Power of the processors.
 pub(crate) const PACKAGE_WATTS: &str = "package_watts";

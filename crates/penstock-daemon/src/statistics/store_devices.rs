@@ -1,7 +1,7 @@
 //! The disks that the stores of this host are on.
 //!
 //! A look at the root of a store may never return (E2), so a thread of its own looks, one at a
-//! time; the sampler takes what was found last.
+//! time; the sampler uses its last result.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

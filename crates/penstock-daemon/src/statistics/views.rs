@@ -33,7 +33,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns the same with no more points than any answer has.
+    /// Returns the window with no more points than an answer may have.
     pub(crate) fn bounded(self) -> Self {
         Self { points: self.points.clamp(1, POINTS_MAX), ..self }
     }
@@ -123,8 +123,8 @@ impl Recorder {
         series.map_err(unreadable)
     }
 
-    /// Returns the energy of transfers with these sums. What was measured is shown also where no
-    /// more is measured now.
+    /// Returns the energy of transfers with these sums. Measured energy is shown even if no energy
+    /// is measured now.
     fn energy(&self, totals: Vec<Totals>) -> Energy {
         let why = self.no_energy().unwrap_or_default();
         let measured = totals.into_iter().filter(|totals| totals.package_joules.is_some());

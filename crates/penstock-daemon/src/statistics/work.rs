@@ -50,12 +50,12 @@ pub(super) struct WholeCounters {
     pub(super) peers: u32,
 }
 
-/// What a look found.
+/// The result of a look at the transfers.
 #[derive(Debug, Default)]
 pub(super) struct WorkLook {
     /// Transfers for which this peer works now.
     pub(super) working: BTreeMap<TransferId, WorkCounters>,
-    /// Last counters of transfers that it led at the look before and leads no more.
+    /// Last counters of transfers that this peer led at the look before, and no longer leads.
     pub(super) ended: BTreeMap<TransferId, WholeCounters>,
 }
 

@@ -59,7 +59,7 @@ impl NotifyCommand {
         self.words.join(" ")
     }
 
-    /// Returns whether a webhook of this name stands for the command.
+    /// Returns whether a webhook of this name represents the command.
     pub(super) fn is(&self, name: &Name) -> bool {
         self.name == *name
     }
@@ -67,7 +67,7 @@ impl NotifyCommand {
     /// Runs it with a message on its standard input.
     ///
     /// # Errors
-    /// It cannot be started, ends with another status than 0, or does not end in time.
+    /// The command cannot be started, ends with another status than 0, or does not end in time.
     pub(super) async fn run(&self, body: Arc<[u8]>) -> Result<(), String> {
         let command = self.clone();
         let run = tokio::task::spawn_blocking(move || command.run_here(&body));
@@ -91,7 +91,7 @@ impl NotifyCommand {
             return Ok(());
         }
         let mut output = Vec::new();
-        // What cannot be read is left out of the message.
+        // Unreadable output is left out of the message.
         let _ = read.take(OUTPUT_BYTES_MAX).read_to_end(&mut output);
         let output = String::from_utf8_lossy(&output);
         Err(format!("`{}`: {status}: {}", self.words[0], output.trim()))
@@ -99,7 +99,7 @@ impl NotifyCommand {
 }
 
 /// Returns standard input with a message, standard error, and its beginning to read: files without
-/// a name (memfd_create(2)), so that a command that reads or writes slowly holds nobody up.
+/// a name (memfd_create(2)), so that a command that reads or writes slowly delays no other work.
 fn files(body: &[u8]) -> io::Result<(File, File, File)> {
     let file = |name: &str| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let mut input = file("penstock-message")?;
@@ -156,8 +156,8 @@ mod tests {
         of(&["/bin/sh", "-c", script])
     }
 
-    /// Promise: the command gets the message on its standard input, and its failure is told with
-    /// its status and its words.
+    /// Promise: the command gets the message on its standard input, and its failure is reported
+    /// with its status and its output.
     #[test]
     fn a_command_is_run() {
         let directory = tempfile::tempdir().unwrap();
@@ -178,8 +178,8 @@ mod tests {
         command("exit 0").run_here(&body).unwrap();
     }
 
-    /// Promise (f): a command that does not end is killed after its time, with all that it has
-    /// started, and its failure says so.
+    /// Promise (f): a command that does not end is killed after its time, with all processes that
+    /// it has started, and its failure names that.
     #[test]
     fn f_a_command_that_hangs_is_killed() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Delivery: what ends, to whom it is to be told, and when.
+//! Delivery: the ends of transfers, the receivers of each, and the times of delivery.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,31 +20,31 @@ use super::receiver::Attempt;
 use super::registry::{Backlog, Webhooks};
 use crate::events::log::now_ms;
 
-/// How often the marks of deliveries are stored, while they change: etcd has a budget.
+/// The interval at which changed marks of deliveries are stored: etcd has a budget.
 const MARKS_EVERY: Duration = Duration::from_secs(30);
-/// Ends up to this long before a mark are told again by another controller: the clocks of two hosts
-/// differ, and ends are not stored in the order of their times.
+/// Time before a mark whose ends another controller delivers again: the clocks of two hosts differ,
+/// and ends are not stored in the order of their times.
 const OVERLAP_MS: u64 = 10_000;
 /// Transfers that are read at a time.
 const PAGE: usize = 200;
 /// Delay before the state is read again after a failure.
 const STATE_RETRY: Duration = Duration::from_secs(5);
 
-/// A receiver, and what waits for it.
+/// A receiver, and its waiting messages.
 struct Receiver {
     hook: Webhook,
     outbox: Outbox<Message>,
     error: Option<String>,
 }
 
-/// How the dispatcher knows of an end.
+/// The way in which the dispatcher learned of an end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// The manager has just told it.
+    /// The manager has just reported the end.
     Now,
-    /// It is among those that were stored; those before a mark are told already.
+    /// The end is among those that were stored; ends before a mark are delivered already.
     SinceMark,
-    /// The same, of a transfer that another site owns, whose clock gives the time.
+    /// The end is a stored one of a transfer that another site owns, whose clock gives the time.
     OfOtherSite,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Delivers what transfers end with, until the manager of these events ends.
+    /// Delivers the ends of transfers, until the manager of these events ends.
     pub(crate) fn start(webhooks: Arc<Webhooks>, state: Arc<dyn SiteState>, events: EventReader) {
         let (receivers, attempts) = (BTreeMap::new(), JoinSet::new());
         let dispatcher = Self { webhooks, state, receivers, attempts, are_marks_new: false };
@@ -92,7 +92,7 @@ impl Dispatcher {
                 event = events.next() => match event {
                     None => break,
                     Some(NextEvent::Missed) => (is_behind, retry) = (true, Instant::now()),
-                    // What is read anew has its end too.
+                    // The records that are read again have this end too.
                     Some(NextEvent::Event(..)) if is_behind => {}
                     Some(NextEvent::Event(_, told)) => {
                         if let Event::Summary(ended) = &told.event {
@@ -112,7 +112,7 @@ impl Dispatcher {
                 _ = marks.tick(), if !is_behind => self.store_marks().await,
             }
         }
-        // Of what is not read, marks say nothing.
+        // Marks do not cover records that are not read.
         if !is_behind {
             self.store_marks().await;
         }
@@ -128,7 +128,7 @@ impl Dispatcher {
             if let Some(known) = self.receivers.remove(&hook.name) {
                 (outbox, error) = (known.outbox, known.error);
                 if known.hook.settings != hook.settings {
-                    // Messages that wait are made anew by the other settings, or not at all.
+                    // Messages that wait are made again by the other settings, or not at all.
                     outbox.clear();
                     error = None;
                 }
@@ -218,7 +218,8 @@ impl Dispatcher {
     fn finish(&mut self, ended: Ended) {
         let Ended { name, message, number, attempt } = ended;
         let now = Instant::now();
-        // A webhook that was removed, or got other settings meanwhile, does not wait for it.
+        // A webhook that was removed, or got other settings meanwhile, does not wait for this
+        // result.
         let Some(receiver) = self.receivers.get_mut(&name) else { return };
         if !receiver.outbox.has(&message.id) {
             return;
@@ -282,7 +283,7 @@ async fn wait_until(time: Option<Instant>) {
     }
 }
 
-/// Runs what reads or writes the state on a thread that may block.
+/// Runs a read or write of the state on a thread that may block.
 async fn reading<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StateError> + Send + 'static,
 ) -> Result<T, Problem> {

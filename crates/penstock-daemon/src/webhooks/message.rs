@@ -22,15 +22,15 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Returns the message about a transfer; `None` if it has not ended, or the receiver does not
-    /// want to be told.
+    /// Returns the message about a transfer; `None` if the transfer has not ended, or the receiver
+    /// does not want this message.
     pub(super) fn of(site: &Name, hook: &Webhook, view: &TransferReport) -> Option<Self> {
         let kind = WebhookKind::of(view.state)?;
         hook.settings.wants(kind, view.owner.as_ref()).then(|| Self::about(site, hook, kind, view))
     }
 
-    /// Returns the message about a transfer, whatever the receiver wants; `None` if it has not
-    /// ended.
+    /// Returns the message about a transfer, without regard to the receiver's choice; `None` if the
+    /// transfer has not ended.
     pub(super) fn again(site: &Name, hook: &Webhook, view: &TransferReport) -> Option<Self> {
         WebhookKind::of(view.state).map(|kind| Self::about(site, hook, kind, view))
     }

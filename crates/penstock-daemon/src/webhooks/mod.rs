@@ -1,13 +1,13 @@
-//! Webhooks and `notify.command`: other programs are told of transfers that have ended.
+//! Webhooks and `notify.command`: messages to other programs about ended transfers.
 //!
-//! The controller delivers, at least once. The records of transfers are its outbox: the state keeps
-//! for each webhook a time before which every end is delivered or given up, and a controller begins
-//! with what has ended since. A message has the same id whichever controller sends it.
+//! The controller delivers, at least once. The records of transfers are its outbox: the state has a
+//! time for each webhook before which every end was delivered or dropped. A new controller starts
+//! with the ends since that time. A message has the same id whichever controller sends it.
 //!
 //! | module | duty |
 //! |---|---|
 //! | `registry` | webhooks as operators change them |
-//! | `dispatcher` | what ends, to whom it is to be told, when |
+//! | `dispatcher` | the ends of transfers, their receivers, the times of delivery |
 //! | `outbox` | messages that wait for one receiver, and when each is due |
 //! | `message` | bodies and ids |
 //! | `receiver` | an attempt to deliver a message over HTTP |

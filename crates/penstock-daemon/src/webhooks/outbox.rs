@@ -1,8 +1,8 @@
 //! Messages that wait for their delivery to one receiver: a pure machine, driven by the dispatcher.
 //!
-//! An attempt that fails is repeated after 5 s, 30 s, 2 min, 10 min, 1 h, and then every 2 h until
-//! a day has passed since the first one. When the receiver answers again, every message that waits
-//! becomes due at once.
+//! A failed attempt is repeated after 5 s, 30 s, 2 min, 10 min, 1 h, and then every 2 h. After a
+//! day since the first attempt the message is dropped. When the receiver answers again, every
+//! message that waits becomes due at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 /// Attempts under way at one receiver.
 pub(super) const PARALLEL_MAX: usize = 4;
-/// Messages that wait for one receiver; beyond them the oldest is given up.
+/// Messages that wait for one receiver; beyond them the oldest is dropped.
 pub(super) const WAITING_MAX: usize = 10_000;
-/// Time from the first attempt after which a message is given up.
+/// Time from the first attempt after which a message is dropped.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// Delays after the attempts, in seconds; the last one repeats.
 const DELAYS_SECONDS: [u64; 6] = [5, 30, 120, 600, 3600, 7200];
@@ -36,8 +36,8 @@ struct Waiting<M> {
 #[derive(Debug)]
 pub(super) struct Outbox<M> {
     waiting: BTreeMap<String, Waiting<M>>,
-    /// Times of events that are delivered or given up, by the ids of their messages, back to the
-    /// stored mark. They are not told again when the events are read again.
+    /// Times of events that are delivered or dropped, by the ids of their messages, back to the
+    /// stored mark. These messages are not delivered again when the events are read again.
     settled: BTreeMap<String, u64>,
     /// Time of the newest event that was ever added, in milliseconds since 1970.
     newest_ms: u64,
@@ -46,9 +46,9 @@ pub(super) struct Outbox<M> {
 /// The next step after an attempt that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterFailure {
-    /// Another attempt follows.
+    /// A further attempt follows.
     Retry,
-    /// The message is given up.
+    /// The message is dropped.
     GivenUp,
 }
 
@@ -59,13 +59,13 @@ impl<M: Clone> Outbox<M> {
         Self { waiting, settled, newest_ms: delivered_ms }
     }
 
-    /// Drops all messages that wait, so that they can be added anew with other settings.
+    /// Drops all messages that wait, so that they can be added again with other settings.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
 
     /// Adds a message about an event of `ended_ms`, unless its id waits or is settled already.
-    /// Returns the id of a message that is given up for it.
+    /// Returns the id of a message that is dropped for it.
     pub(super) fn add(
         &mut self,
         id: String,
@@ -94,7 +94,7 @@ impl<M: Clone> Outbox<M> {
         Some(oldest)
     }
 
-    /// Takes note of an event of `ended_ms` that is not to be told.
+    /// Records an event of `ended_ms` that needs no message.
     pub(super) fn pass(&mut self, ended_ms: u64) {
         self.newest_ms = self.newest_ms.max(ended_ms);
     }
@@ -121,7 +121,7 @@ impl<M: Clone> Outbox<M> {
         self.waiting.contains_key(id)
     }
 
-    /// Removes a message that is delivered. Those that wait after a failure become due.
+    /// Removes a message that is delivered. Messages that wait after a failure become due.
     pub(super) fn delivered(&mut self, id: &str, now: Instant) {
         self.settle(id);
         for waiting in self.waiting.values_mut() {
@@ -129,7 +129,7 @@ impl<M: Clone> Outbox<M> {
         }
     }
 
-    /// Decides what follows an attempt that has failed. `after` is the delay that the receiver asks
+    /// Decides the next step after a failed attempt. `after` is the delay that the receiver asks
     /// for.
     pub(super) fn failed(
         &mut self,
@@ -179,8 +179,8 @@ impl<M: Clone> Outbox<M> {
         self.waiting.len()
     }
 
-    /// Returns the time, in milliseconds since 1970, before which every event is delivered or given
-    /// up.
+    /// Returns the time, in milliseconds since 1970, before which every event is delivered or
+    /// dropped.
     pub(super) fn delivered_ms(&self) -> u64 {
         let oldest = self.waiting.values().map(|waiting| waiting.ended_ms).min();
         oldest.unwrap_or(self.newest_ms)
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(outbox.delivered_ms(), 1099);
     }
 
-    /// Promise: events that are read again, with the same or with other settings, are told once;
-    /// those that waited wait again.
+    /// Promise: events that are read again, with the same or with other settings, are delivered
+    /// once; those that waited wait again.
     #[test]
     fn a_settled_event_is_not_told_again() {
         let now = Instant::now();

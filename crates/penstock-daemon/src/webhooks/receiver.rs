@@ -27,7 +27,7 @@ pub(super) struct Sender {
     command: Option<NotifyCommand>,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     /// Status of the receiver's answer; of a command, none.
@@ -78,7 +78,7 @@ impl Sender {
         &self.destinations
     }
 
-    /// Returns the command that is told of ended transfers, if there is one.
+    /// Returns the command for ended transfers, if there is one.
     pub(super) fn command(&self) -> Option<&NotifyCommand> {
         self.command.as_ref()
     }

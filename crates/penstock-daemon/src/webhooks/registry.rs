@@ -33,7 +33,7 @@ pub(crate) struct Webhooks {
     site: Arc<Site>,
     sender: Sender,
     log: DeliveryLog,
-    /// Is told of messages that are given up.
+    /// Receives the events about dropped messages.
     events: Arc<EventLog>,
     /// Held while a webhook is read, changed and stored.
     turn: Mutex<()>,
@@ -43,7 +43,7 @@ pub(crate) struct Webhooks {
     backlog: Mutex<BTreeMap<Name, Backlog>>,
 }
 
-/// How delivery to a webhook goes.
+/// The state of deliveries to a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backlog {
     pub(super) pending: u64,
@@ -51,7 +51,7 @@ pub(super) struct Backlog {
 }
 
 impl Webhooks {
-    /// Returns the webhooks of a site. `events` is told of messages that are given up.
+    /// Returns the webhooks of a site. `events` receives the events about dropped messages.
     ///
     /// # Errors
     /// The authorities in `webhook.ca` cannot be read.
@@ -75,10 +75,10 @@ impl Webhooks {
         Ok(WebhookList { items: hooks.iter().map(|hook| self.view(hook, false)).collect() })
     }
 
-    /// Returns one webhook. Blocks.
+    /// Returns a webhook. Blocks.
     ///
     /// # Errors
-    /// There is none of that name, or the state cannot be read.
+    /// No webhook has that name, or the state cannot be read.
     pub(crate) fn show(&self, name: &Name) -> Result<WebhookView, Problem> {
         self.find(name).map(|hook| self.view(&hook, false))
     }
@@ -118,7 +118,7 @@ impl Webhooks {
     /// Removes a webhook, and the messages that wait for it. Blocks.
     ///
     /// # Errors
-    /// There is none of that name, or the state cannot be written.
+    /// No webhook has that name, or the state cannot be written.
     pub(crate) fn remove(&self, name: &Name) -> Result<(), Problem> {
         check_name(name)?;
         let _turn = self.turn();
@@ -132,7 +132,7 @@ impl Webhooks {
     /// Makes another secret; the former one signs too for [`SECRET_OVERLAP_SECONDS`]. Blocks.
     ///
     /// # Errors
-    /// There is none of that name, or the state cannot be written.
+    /// No webhook has that name, or the state cannot be written.
     pub(crate) fn rotate(&self, name: &Name) -> Result<WebhookView, Problem> {
         check_name(name)?;
         let _turn = self.turn();
@@ -154,7 +154,7 @@ impl Webhooks {
     /// Delivers the message of this id about an ended transfer now.
     ///
     /// # Errors
-    /// The transfer has another end by now than the one that the message told.
+    /// The transfer has another end by now than the one of the message.
     pub(crate) async fn redeliver(
         &self,
         hook: &Webhook,
@@ -177,7 +177,7 @@ impl Webhooks {
     /// Returns the attempts of this peer for a webhook, newest first. Blocks.
     ///
     /// # Errors
-    /// There is none of that name, or the state cannot be read.
+    /// No webhook has that name, or the state cannot be read.
     pub(crate) fn deliveries(&self, name: &Name) -> Result<DeliveryList, Problem> {
         self.find(name)?;
         Ok(DeliveryList { items: self.log.last(name, DELIVERIES_MAX) })
@@ -186,7 +186,7 @@ impl Webhooks {
     /// Returns a webhook as the state keeps it. Blocks.
     ///
     /// # Errors
-    /// There is none of that name, or the state cannot be read.
+    /// No webhook has that name, or the state cannot be read.
     pub(crate) fn find(&self, name: &Name) -> Result<Webhook, Problem> {
         let hooks = self.site.state().webhooks()?;
         hooks.into_iter().find(|hook| hook.name == *name).ok_or_else(|| {
@@ -333,7 +333,7 @@ impl Webhooks {
     }
 }
 
-/// Returns a webhook that is told of what ends from now on.
+/// Returns a webhook that gets messages about ends from now on.
 fn new_hook(name: Name, settings: WebhookSettings) -> Webhook {
     Webhook {
         name,
@@ -385,8 +385,8 @@ mod tests {
         }
     }
 
-    /// Promise (g): a site has at most 100 webhooks, beside its command. Those that it has can be
-    /// changed, and one that goes makes room.
+    /// Promise (g): a site has at most 100 webhooks, beside its command. Existing ones can be
+    /// changed, and a removed one makes room.
     #[test]
     fn g_webhooks_are_bounded() {
         let directory = tempfile::tempdir().unwrap();

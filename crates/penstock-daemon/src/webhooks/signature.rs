@@ -27,8 +27,9 @@ mod tests {
 
     use super::*;
 
-    /// Promise: a receiver with a library of Standard Webhooks accepts what is signed, and during a
-    /// rotation it may hold either secret. The expected text was computed by `hmac` of Python.
+    /// Promise: a receiver with a library of Standard Webhooks accepts the signed messages, and
+    /// during a rotation it may hold either secret. The expected text was computed by `hmac` of
+    /// Python.
     #[test]
     fn both_secrets_sign_while_they_overlap() {
         let settings = WebhookSettings {

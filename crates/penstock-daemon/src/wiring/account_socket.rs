@@ -2,7 +2,7 @@
 //! group that may connect.
 //!
 //! The socket lies in a directory of its own: that of the site has the keys, and stays closed. Its
-//! requests run on the threads of the HTTPS API, so that they hold up neither sites nor root.
+//! requests run on the threads of the HTTPS API, so that they delay neither sites nor root.
 
 use std::fs;
 use std::io;
@@ -44,7 +44,7 @@ pub(super) struct AccountSocket {
 /// A socket that is served.
 struct Open {
     place: Place,
-    /// Ends it; connections answer first what is under way.
+    /// Ends the listener; its connections first answer the requests under way.
     stop: watch::Sender<bool>,
 }
 
@@ -83,7 +83,7 @@ impl AccountSocket {
     /// Serves the socket of a configuration, and no other. Blocks on storage and the name service.
     ///
     /// # Errors
-    /// The socket cannot be made. There is none then.
+    /// The socket cannot be made, and does not exist then.
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
         let auth = &config.auth;
         let wanted = auth.socket_group.clone();
@@ -109,7 +109,7 @@ impl AccountSocket {
         let (service, heartbeat) = (self.service.clone(), self.heartbeat.clone());
         self.runtime.spawn(async move {
             let stopped = async move {
-                // Either it was told, or the daemon is gone.
+                // Either the stop was ordered, or the daemon is gone.
                 let _ = stopped.changed().await;
             };
             if let Err(error) = service.serve(listener, heartbeat, stopped).await {
@@ -130,7 +130,7 @@ impl AccountSocket {
 fn close(open: Option<Open>) {
     if let Some(Open { place, stop }) = open {
         let _ = stop.send(true);
-        // Another daemon may have it by now; then it made it anew.
+        // Another daemon may use the socket by now; that daemon has then made it again.
         let _ = fs::remove_file(&place.path);
     }
 }

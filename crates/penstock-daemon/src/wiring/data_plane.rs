@@ -1,4 +1,4 @@
-//! The data plane of this host: its stores, its lanes, and the rights of those who dial them.
+//! The data plane of this host: its stores, its lanes, and the rights of the peers that dial them.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ use crate::http::port::LaneHandler;
 use crate::site::context::Site;
 use penstock_exit::{ExitCode, Failure};
 
-/// How long a peer may take for the hello of a lane whose TLS handshake is done.
+/// The time that a peer has for the hello of a lane whose TLS handshake is done.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
-/// When a target may dial again that was told that there is no place for its lane.
+/// The time after which a target may dial again that found no place for its lane.
 const BUSY_MS: u32 = 5000;
 
 /// The data plane of this host.
@@ -36,9 +36,9 @@ pub(crate) struct PeerParts {
     pub(crate) source: Arc<dyn SourcePeer>,
     pub(crate) target: Arc<dyn TargetPeer>,
     pub(crate) lane: LaneHandler,
-    /// The same as `target`, for what is known of paths.
+    /// The service of `target`, for the state of paths.
     pub(crate) lanes_target: Arc<TargetService>,
-    /// The same as `source`, for the lanes that it serves.
+    /// The service of `source`, for the lanes that it serves.
     pub(crate) lanes_source: Arc<SourceService>,
     /// Tells the source side whether this peer's controller may list data sets.
     pub(crate) set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
@@ -115,7 +115,7 @@ fn too_many_lanes() -> Refusal {
     Refusal { code: RefusalCode::Busy, retry_after_ms: BUSY_MS, text }
 }
 
-/// Why a lane is not taken that has come to this address: it is not for data.
+/// Returns the reason to refuse a lane that arrived at an address which is not for data.
 fn refusal_of(site: &Site, tcp: &TcpStream) -> Option<Refusal> {
     if site.settings.now().networks.is_empty() {
         return None;
@@ -138,7 +138,7 @@ fn store_specs(stores: &[StoreConfig]) -> anyhow::Result<Vec<StoreSpec>> {
     stores.iter().map(store_spec).collect()
 }
 
-/// What a configured store is to the peer crate.
+/// Returns a configured store in the terms of the peer crate.
 ///
 /// # Errors
 /// The path is neither a directory nor one of the special stores.
@@ -162,9 +162,9 @@ fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
     })
 }
 
-/// Checks capabilities with this site's own key: it issued them (C4). The site that shows one must
-/// still be paired by the authority that vouched for it, and allowed to read the store: pairings
-/// end, and configurations change.
+/// Checks capabilities with this site's own key, as this site issued them (C4). The site that shows
+/// one must still be paired by the authority that vouched for it, and allowed to read the store:
+/// pairings end, and configurations change.
 fn verifier(site: &Arc<Site>) -> LaneVerifier {
     let site = Arc::clone(site);
     Arc::new(move |certificates, bytes| {
@@ -185,7 +185,7 @@ fn may_read_on(site: &Site, vouched: &Vouched, store: &Name) -> Result<(), NoRig
     if !site.trust.vouches(vouched) {
         return Err(NoRight::Unpaired(target.clone()));
     }
-    // To other peers of its own site the controller gives what it likes.
+    // The controller may grant other peers of its own site any capability.
     if *target != site.config.site && !site.exports.may_read(target, store) {
         return Err(NoRight::NotExported { site: target.clone(), store: store.clone() });
     }
@@ -211,7 +211,8 @@ mod tests {
     use penstock_proto::capability::Capability;
     use penstock_proto::id::{PeerId, TransferId};
 
-    /// A site `lab` with a store `raw` for `hpc`, and one `own` for nobody, paired with `hpc`.
+    /// Makes a site `lab` with a store `raw` for `hpc`, and one `own` for no other site, paired
+    /// with `hpc`.
     fn lab(directory: &std::path::Path) -> (Arc<Site>, SiteAuthority) {
         let text = r#"
             site = "lab"
@@ -249,8 +250,8 @@ mod tests {
         (Arc::new(site), other)
     }
 
-    /// C4: a capability that was issued is worth nothing once its owner may not read the store any
-    /// more, or is not paired any more.
+    /// C4: an issued capability is void once its owner may no longer read the store, or is no
+    /// longer paired.
     #[test]
     fn c4_a_capability_ends_with_what_it_was_issued_for() {
         let directory = tempfile::tempdir().unwrap();

@@ -72,7 +72,7 @@ pub(super) const LOCAL_THREADS: usize = 1;
 const LOCAL_BLOCKING_THREADS: usize = 64;
 /// Interval at which old files of the audit log are removed.
 const AUDIT_LOOK: Duration = Duration::from_secs(3600);
-/// How long what is being answered is waited for after that.
+/// The longest wait, at the end, for the answers under way.
 const LINGER: Duration = Duration::from_millis(400);
 
 fn bind(config: &Config) -> anyhow::Result<TcpListener> {
@@ -92,8 +92,8 @@ fn bind(config: &Config) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// The socket of the local API, and the threads that serve it: their own, which requests of other
-/// sites cannot take. The lock is held, so a socket that is there is a dead one.
+/// Returns the socket of the local API, and the threads that serve it: their own, which requests of
+/// other sites cannot take. The lock is held, so a socket that is there is a dead one.
 fn bind_socket(directory: &Path) -> anyhow::Result<(&'static Runtime, UnixListener)> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .on_thread_start(penstock_sys::leave_inherited_account)
@@ -103,7 +103,7 @@ fn bind_socket(directory: &Path) -> anyhow::Result<(&'static Runtime, UnixListen
         .enable_all()
         .build()
         .context("cannot start the threads of the local API")?;
-    // It ends with the process, as the other one does.
+    // The runtime ends with the process, as the other one does.
     let runtime: &'static Runtime = Box::leak(Box::new(runtime));
     let _inside = runtime.enter();
     let path = directory.join(SOCKET_NAME);
@@ -247,13 +247,13 @@ fn serve_users(
     let router = router.layer(from_fn_with_state(audit(), record));
     let (mut stopped, heartbeat) = (stopped.clone(), watched.accepts("socket"));
     let local = socket::serve((socket, heartbeat), router, users, async move {
-        // Either it was told, or the daemon is gone.
+        // Either the stop was ordered, or the daemon is gone.
         let _ = stopped.changed().await;
     });
     Ok((runtime.spawn(local), accounts))
 }
 
-/// Removes old files of the audit log, now and every hour, until `stopped` says so.
+/// Removes old files of the audit log, now and every hour, until `stopped` is true.
 async fn expire_audit(log: Arc<AuditLog>, keep: KeepDays, mut stopped: watch::Receiver<bool>) {
     let mut look = tokio::time::interval(AUDIT_LOOK);
     loop {
@@ -272,7 +272,7 @@ async fn expire_audit(log: Arc<AuditLog>, keep: KeepDays, mut stopped: watch::Re
 }
 
 /// Exports the stores of each new configuration, judges sessions by its limits, and has the
-/// controller, while it is this peer, take its own. The other peers of the site hear of the stores.
+/// controller, while it is this peer, take its own. The other peers of the site learn the stores.
 fn follow_reloads(site: &Site, member: &Arc<Member>) {
     let (exports, member) = (site.exports.clone(), Arc::clone(member));
     let authentication = Arc::clone(&site.authentication);
@@ -326,13 +326,13 @@ fn status_of(member: &Member, name: &str) -> String {
     format!("{name}; {part}{drains}{trouble}{}", now.trouble)
 }
 
-/// Renews this peer's certificate, and exchanges keys with paired sites, until `stopped` says so.
+/// Renews this peer's certificate, and exchanges keys with paired sites, until `stopped` is true.
 fn watch_keys(site: &Arc<Site>, sites: &Arc<Sites>, stopped: &watch::Receiver<bool>) {
     tokio::spawn(renewal::watch(Arc::clone(site), stopped.clone()));
     tokio::spawn(rotation::watch(Arc::clone(site), Arc::clone(sites), stopped.clone()));
 }
 
-/// Ends lanes with their rights, and counts what is refused, until `stopped` says so.
+/// Ends lanes with their rights, and counts refusals, until `stopped` is true.
 fn watch_doors(
     site: &Arc<Site>,
     lanes: (Arc<SourceService>, Arc<TargetService>),
@@ -342,7 +342,7 @@ fn watch_doors(
     tokio::spawn(Arc::clone(&site.admission).report(stopped.clone()));
 }
 
-/// Ends what runs, whatever it is that ends the daemon.
+/// Ends all running work, for any reason of the daemon's end.
 async fn end(
     leave: Box<dyn FnOnce(Duration) -> bool + Send>,
     stop: watch::Sender<bool>,
@@ -364,12 +364,12 @@ async fn end(
             let _ = local.await;
         }
     };
-    // Who watches a transfer never hangs up by itself.
+    // A client that watches a transfer never closes its connection by itself.
     let _ = tokio::time::timeout(LINGER, served).await;
     Ok(())
 }
 
-/// What the daemon shows to the world.
+/// The interfaces of the daemon to users, sites and peers.
 struct Faces {
     member: Arc<Member>,
     local: Router,
@@ -450,7 +450,7 @@ impl Faces {
     }
 }
 
-/// Ends what this peer does for its site and for controllers on other hosts, side by side; returns
+/// Ends this peer's work for its site and for controllers on other hosts, side by side; returns
 /// whether all has ended in time. Blocks.
 fn leave(
     (member, benchmarks): (&Member, &Arc<Benchmarks>),
@@ -472,7 +472,7 @@ fn leave(
     }
 }
 
-/// The signals that end a daemon, watched from before it says that it is ready.
+/// The signals that end a daemon, watched from before it reports that it is ready.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

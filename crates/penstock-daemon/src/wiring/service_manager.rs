@@ -1,10 +1,9 @@
-//! What the daemon tells its service manager: that it is ready, alive or stopping, and its state.
+//! Messages of the daemon to its service manager: ready, alive, stopping, and its state.
 //!
 //! The protocol is that of sd_notify(3): one datagram of `KEY=VALUE` lines to the socket that
-//! `NOTIFY_SOCKET` names. Without that variable nothing is sent. With `WatchdogSec=` in the unit
+//! `NOTIFY_SOCKET` names. Without that variable no message is sent. With `WatchdogSec=` in the unit
 //! the service manager restarts a daemon that has not reported in time. The report comes from the
-//! control threads, and only while all loops that must move do so
-//! ([`crate::metrics::heartbeat`]).
+//! control threads, and only while all loops that must move do so ([`crate::metrics::heartbeat`]).
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt as _;
@@ -40,7 +39,7 @@ pub(super) struct Sight {
 }
 
 impl ServiceManager {
-    /// Returns the service manager that the environment names, or one that hears nothing.
+    /// Returns the service manager that the environment names, or one that receives nothing.
     pub(super) fn of_environment() -> Self {
         let watchdog = std::env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse().ok());
         let for_us = std::env::var("WATCHDOG_PID")
@@ -60,7 +59,7 @@ impl ServiceManager {
         Self { to, watchdog, ends: Arc::default() }
     }
 
-    /// Reports that the daemon serves, and in one line what it is.
+    /// Reports that the daemon serves, with a line that describes it.
     pub(super) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
@@ -89,7 +88,7 @@ impl ServiceManager {
     /// Reports that the daemon lives, twice in each interval of the watchdog, while no loop is
     /// late; and its state when that has changed. Ends when `stop` changes.
     ///
-    /// `look` runs on a thread that may block. A look that does not come back is a daemon that does
+    /// `look` runs on a thread that may block. A look that does not return means a daemon that does
     /// not move.
     pub(super) async fn report(
         self,
@@ -177,7 +176,7 @@ mod tests {
         hears.iter().find(|text| text != "WATCHDOG=1").unwrap()
     }
 
-    /// Runs a loop that moves until it is told to get stuck, and then until that ends.
+    /// Runs a loop that moves until the test has it hang, and that hangs until the test ends that.
     fn stallable(heartbeats: &Heartbeats) -> (Sender<()>, Sender<()>) {
         let heartbeat = heartbeats.watch("accept", Duration::from_millis(200));
         let (stall, stalls) = channel::<()>();
@@ -195,8 +194,9 @@ mod tests {
         (stall, wake)
     }
 
-    /// Promise: the service manager hears that the daemon is ready, lives and ends; no sign of life
-    /// while a loop does not move, but which one; and life again when it does.
+    /// Promise: the service manager receives that the daemon is ready, lives and ends. While a loop
+    /// does not move, it receives the loop's name and no sign of life. Signs of life follow when
+    /// the loop moves again.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_loop_that_stalls_is_no_life() {
         let directory = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ mod tests {
         ServiceManager::at(None, None).ready("");
     }
 
-    /// Promise: a look that does not come back is no sign of life, and is not made again meanwhile.
+    /// Promise: a look that does not return is no sign of life, and is not repeated meanwhile.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_look_that_hangs_is_no_life() {
         let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use super::*;
 use crate::http;
 use crate::site::context::tests::site;
 
-/// Returns what a daemon shows that keeps its site in `directory`.
+/// Returns the interfaces of a daemon that keeps its site in `directory`.
 fn faces(directory: &Path, stopped: &watch::Receiver<bool>) -> Faces {
     fs::create_dir(directory.join(TRUST_DIRECTORY)).unwrap();
     let site = Arc::new(site(directory));

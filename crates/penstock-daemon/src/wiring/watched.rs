@@ -1,5 +1,5 @@
-//! What is watched of this peer while it runs: loops that must move, stores, and all that figures
-//! are taken from.
+//! The objects that this peer watches while it runs: loops that must move, stores, and all sources
+//! of figures.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const JOURNAL_SILENCE: Duration = Duration::from_secs(60);
 const LEASE_SILENCE: Duration = Duration::from_secs(60);
 const LEASE_SILENCE_LEASES: u32 = 4;
 
-/// What is watched.
+/// The objects that are watched.
 pub(super) struct Watched {
     pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) audit: Arc<AuditLog>,
@@ -114,12 +114,12 @@ impl Watched {
         self.heartbeats.watch(name, ACCEPT_SILENCE)
     }
 
-    /// Watches a loop that accepts connections while `is_there` says so.
+    /// Watches a loop that accepts connections while `is_there` returns true.
     pub(super) fn accepts_while(&self, name: &'static str, is_there: Arc<AtomicBool>) -> Heartbeat {
         self.heartbeats.watch_while(name, ACCEPT_SILENCE, is_there)
     }
 
-    /// Watches the loop in which a controller says in the journal that it is at work.
+    /// Watches the loop in which a controller records in the journal that it works.
     pub(super) fn leads(&self) -> Heartbeat {
         self.heartbeats.watch("journal", JOURNAL_SILENCE)
     }

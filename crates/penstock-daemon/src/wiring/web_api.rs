@@ -28,7 +28,7 @@ use crate::site::context::Site;
 
 use super::watched::Watched;
 
-/// Interval at which the operator's certificate is looked at, and the site's own is issued anew.
+/// Interval at which the operator's certificate is looked at, and the site's own is issued again.
 const LOOK: Duration = Duration::from_secs(60);
 const ISSUE: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -43,12 +43,11 @@ struct WebApi {
     router: Router,
     /// The names that are served, and the proxies before them.
     door: SharedDoor,
-    /// Threads of its own, so that users on other hosts hold up neither sites nor this host's
-    /// users.
+    /// Threads of its own, so that users on other hosts delay neither sites nor this host's users.
     runtime: &'static Runtime,
     /// Its certificate and its places for connections.
     figures: WebFigures,
-    /// Of all listeners: each waits for nothing but connections.
+    /// The heartbeat of all listeners: each waits for nothing but connections.
     heartbeat: Heartbeat,
     is_open: Arc<AtomicBool>,
     served: Mutex<Served>,
@@ -57,7 +56,7 @@ struct WebApi {
 #[derive(Default)]
 struct Served {
     certificate: Option<Certificate>,
-    /// What all addresses share: the certificate, the router, the places for connections.
+    /// The parts that all addresses share: the certificate, the router, the places for connections.
     listener: Option<WebListener>,
     /// The listeners, by their addresses in the configuration.
     open: BTreeMap<SocketAddr, Open>,
@@ -67,20 +66,20 @@ struct Served {
 struct Open {
     /// The address that is bound.
     bound: SocketAddr,
-    /// Ends it and its connections; those answer first what is under way.
+    /// Ends the listener and its connections, which first answer the requests under way.
     stop: watch::Sender<bool>,
     /// Gets a message when the address is free again.
     ended: Receiver<()>,
 }
 
-/// The certificate that is shown, and what it was made of.
+/// The certificate that is shown, and its basis.
 struct Certificate {
     shown: WebCertificate,
     made_of: Basis,
     issued: Instant,
 }
 
-/// What a certificate is made of: another basis needs another certificate.
+/// The basis of a certificate: another basis needs another certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Basis {
     /// Files of the operator, and their times of modification.
@@ -89,8 +88,8 @@ enum Basis {
     Authority(String, Vec<WebName>),
 }
 
-/// Starts the threads of the HTTPS API: a reload may begin to serve it. They are its own, so that
-/// users on other hosts hold up neither sites nor this host's users.
+/// Starts the threads of the HTTPS API: a reload may begin to serve it. The threads are its own, so
+/// that users on other hosts delay neither sites nor this host's users.
 ///
 /// # Errors
 /// The threads cannot be started.
@@ -103,7 +102,7 @@ pub(super) fn runtime() -> anyhow::Result<&'static Runtime> {
         .enable_all()
         .build()
         .context("cannot start the threads of the HTTPS API")?;
-    // It ends with the process, as the others do.
+    // The runtime ends with the process, as the others do.
     Ok(Box::leak(Box::new(runtime)))
 }
 
@@ -223,8 +222,8 @@ impl WebApi {
     /// or the site's own is a month old.
     ///
     /// # Errors
-    /// It cannot be made. The old one stays while it lasts: an operator may replace key and
-    /// certificate one by one.
+    /// The certificate cannot be made. The old one stays while it is valid: an operator may replace
+    /// key and certificate one by one.
     fn certificate(
         &self,
         served: &mut Served,

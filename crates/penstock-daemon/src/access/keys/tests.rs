@@ -1,4 +1,4 @@
-//! Keys on disk through crashes, and statements of those who may not state anything.
+//! Keys on disk through crashes, and statements by sites without that right.
 
 use super::*;
 
@@ -91,7 +91,7 @@ fn d4_statements_are_followed_in_turn_and_by_the_pin_alone() {
     let other = first.next(None, 7).unwrap();
     let followed = follow(&start, &second.statements_after(0)).unwrap().unwrap();
     assert!(follow(&followed, &other.statements_after(0)).unwrap_err().title.contains("two sets"));
-    // Of another authority, or altered.
+    // Keys of another authority, or altered ones.
     let foreign = keys().next(None, 5).unwrap();
     assert!(follow(&start, &foreign.statements_after(0)).is_err());
     let mut altered = second.statements_after(0);

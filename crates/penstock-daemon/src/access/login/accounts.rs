@@ -1,9 +1,9 @@
-//! Accounts of this host at the socket for accounts, and the users that they stand for.
+//! Accounts of this host at the socket for accounts, and the users that they represent.
 //!
 //! The kernel proves the user number of a process (SO_PEERCRED, unix(7)). The name service returns
 //! the account and its groups, and `[auth.unix]` names the user. Names of accounts are those of
-//! this host, and its root decides whose they are. Root and the daemon's own user are not judged
-//! here. A role never gives the rights of a user of the site.
+//! this host, and its root decides who owns them. Root and the daemon's own user are not judged
+//! here. A role never grants the rights of a user of the site.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,13 +21,13 @@ use tokio::sync::Semaphore;
 use crate::config::{MappedUser, UnixAccounts};
 use crate::site::context::Site;
 
-/// Time for which an account is taken as the name service told it, which may be on another host.
+/// Time for which an answer of the name service, which may be on another host, is used.
 const AGE_MAX: Duration = Duration::from_secs(10);
 /// Accounts that are remembered; beyond that all are asked for again.
 const ACCOUNTS_MAX: usize = 1024;
 /// Threads that wait for the name service at a time.
 const LOOK_UPS_MAX: usize = 4;
-/// How long a request waits for the name service, and for a thread that asks it.
+/// The time for which a request waits for the name service, and for a thread that asks it.
 const LOOK_UP_DEADLINE: Duration = Duration::from_secs(2);
 
 /// An account of this host.
@@ -38,7 +38,7 @@ struct HostAccount {
     groups: BTreeSet<String>,
 }
 
-/// An account as the name service told it last.
+/// An account, by the last answer of the name service.
 struct Told {
     at: Instant,
     /// The groups that were asked for.
@@ -49,7 +49,7 @@ struct Told {
 /// Asks the name service for an account, and which of some groups it is in. Blocks.
 type LookUp = dyn Fn(u32, &BTreeSet<String>) -> io::Result<Option<HostAccount>> + Send + Sync;
 
-/// The reason why an account is let in as nobody.
+/// The reason why an account has no principal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Unmapped {
     /// Neither it nor a group of it is mapped.
@@ -64,7 +64,7 @@ enum Unmapped {
     /// The account is mapped by its name alone, and that is the name of a user of another way in.
     #[error("the site has a user `{0}`, who may be another person")]
     NameTaken(Name),
-    /// The name of the account is none of a user.
+    /// The name of the account is no valid name of a user.
     #[error("its name is not one that a user of the site may have")]
     Nameless,
 }
@@ -105,7 +105,7 @@ impl LocalAccounts {
         Self::asking(site, Arc::new(look_up), LOOK_UP_DEADLINE)
     }
 
-    /// Returns accounts as `look_up` tells them within `deadline`.
+    /// Returns accounts as `look_up` finds them within `deadline`.
     fn asking(site: Arc<Site>, look_up: Arc<LookUp>, deadline: Duration) -> Self {
         let look_ups = Arc::new(Semaphore::new(LOOK_UPS_MAX));
         Self { site, look_ups, look_up, deadline, told: Mutex::default() }
@@ -115,8 +115,8 @@ impl LocalAccounts {
     /// service, for 2 s at most.
     ///
     /// # Errors
-    /// Code `not-authorised`: it stands for no user. Code `account-unknown`: the name service does
-    /// not answer.
+    /// Code `not-authorised`: the number represents no user. Code `account-unknown`: the name
+    /// service does not answer.
     pub(crate) async fn principal_of(&self, uid: u32) -> Result<Principal, Problem> {
         let config = self.site.settings.now();
         let map = &config.auth.unix;
@@ -133,7 +133,7 @@ impl LocalAccounts {
         })
     }
 
-    /// Returns the account of a user number, as it was told less than [`AGE_MAX`] ago.
+    /// Returns the account of a user number, as it was looked up less than [`AGE_MAX`] ago.
     async fn account(
         &self,
         uid: u32,
@@ -201,10 +201,10 @@ fn look_up(uid: u32, groups: &BTreeSet<String>) -> io::Result<Option<HostAccount
 ///
 /// The entry of the account itself counts alone. Without one those of its groups count: `self`
 /// before a user that is named, a user before a role, and the greater role before the lesser one.
-/// An entry of a group whose user does not exist is passed over.
+/// An entry of a group whose user does not exist is skipped.
 ///
 /// # Errors
-/// The reason why it is nobody.
+/// The reason why the account has no principal.
 fn principal_of(
     uid: u32,
     account: &HostAccount,
@@ -234,7 +234,7 @@ fn principal_of(
     Err(first.unwrap_or(Unmapped::NotListed))
 }
 
-/// Returns the principal of an account that stands for a user.
+/// Returns the principal of an account that represents a user.
 fn principal_by(
     uid: u32,
     account: &HostAccount,
@@ -249,7 +249,7 @@ fn principal_by(
     let user = match mapped {
         MappedUser::Own => {
             let user = own_name()?;
-            // That name was chosen at the provider: an administrator says whose account it is.
+            // That name was chosen at the provider: an administrator decides who owns the account.
             let is_strange = directory.user(&user).is_some_and(|user| {
                 user.identity.is_some() && user.account.as_ref() != Some(&account.name)
             });
@@ -307,8 +307,8 @@ mod tests {
     const MAP: &str = "anna = \"anna\"\nghost = \"nobody\"\n\"@ops\" = \"role:operator\"\n\
                        \"@look\" = \"role:viewer\"\n\"@users\" = \"self\"\n\"@beam\" = \"beam7\"\n";
 
-    /// Promise (C1): an account is the user that it is mapped to, with the rights of that user as a
-    /// token gives them; its own entry counts before those of its groups.
+    /// Promise (C1): an account is the user that it is mapped to, with the rights that a token of
+    /// that user has. The account's own entry counts before those of its groups.
     #[test]
     fn c1_an_account_is_its_user() {
         let map: UnixAccounts = toml::from_str(MAP).unwrap();
@@ -329,8 +329,9 @@ mod tests {
         assert!(dora.grants.is_empty());
     }
 
-    /// Promise: an account that nothing maps, or maps to nobody, is nobody; a role never gives the
-    /// rights of a user that happens to have the account's name, nor of one that is locked out.
+    /// Promise: an account without an entry, or with one for no user, has no principal. A role
+    /// never grants the rights of a user that happens to have the account's name, nor of one that
+    /// is locked out.
     #[test]
     fn an_account_gets_the_rights_of_no_other_person() {
         let map: UnixAccounts = toml::from_str(MAP).unwrap();
@@ -356,7 +357,7 @@ mod tests {
     }
 
     /// Promise: a user that chose its name at the provider is no account of that name, until an
-    /// administrator says so.
+    /// administrator decides that.
     #[test]
     fn a_name_of_the_provider_is_no_account() {
         let map: UnixAccounts = toml::from_str("\"@users\" = \"self\"").unwrap();
@@ -373,9 +374,9 @@ mod tests {
         assert_eq!(found(&max).unwrap().role, Role::Administrator);
     }
 
-    /// Promise (f): a name service that hangs is told as `account-unknown` in time, holds few
-    /// threads, and does not keep out an account that it has told before. Who asks when it answers
-    /// again is let in.
+    /// Promise (f): a hung name service is reported as `account-unknown` in time, holds few
+    /// threads, and does not exclude an account that it has returned before. Accounts are accepted
+    /// when it answers again.
     #[tokio::test]
     async fn f_a_name_service_that_hangs_is_told_in_time() {
         let directory = tempfile::tempdir().unwrap();
@@ -406,7 +407,7 @@ mod tests {
         assert_eq!(LOOK_UP_DEADLINE.as_secs(), 2, "docs/users.md says so");
     }
 
-    /// Promise: root of this host has its groups, and a number of nobody is no account.
+    /// Promise: root of this host has its groups, and an unknown number is no account.
     #[test]
     fn the_name_service_is_asked() {
         let groups: BTreeSet<_> = ["root", "no such group"].map(str::to_owned).into();

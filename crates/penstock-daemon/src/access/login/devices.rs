@@ -1,7 +1,8 @@
-//! Programs without a browser that ask to be let in (RFC 8628), at the controller.
+//! Log-in of programs without a browser (RFC 8628), at the controller.
 //!
-//! Log-ins that wait are in memory: with another controller their programs begin again. An
-//! approval names the user; the token is made when the program asks for it, and is nowhere else.
+//! Pending log-ins are in memory: after a change of the controller their programs start again. An
+//! approval names the user; the token is made when the program asks for it, and is stored nowhere
+//! else.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +33,7 @@ const WAITING_OF_SOURCE_MAX: usize = 20;
 const OVER_SECONDS: u64 = 300;
 /// Seconds after which a program that got no code may ask again.
 const FULL_WAIT_S: u32 = 30;
-/// Fewest seconds between two requests for a token, and what one that comes earlier adds.
+/// Fewest seconds between two requests for a token, and the seconds that an earlier one adds.
 const INTERVAL_S: u64 = 5;
 /// Longest name of a program, in characters.
 const CLIENT_CHARS_MAX: usize = 80;
@@ -67,9 +68,9 @@ enum Decision {
 /// The reason why a program gets no codes or no token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DeviceRefusal {
-    /// One that the RFC names.
+    /// A reason that the RFC names.
     Named(DeviceErrorCode, String),
-    /// Another one.
+    /// Any other reason.
     Other(Problem),
 }
 

@@ -29,7 +29,7 @@ const STORED_LANES_MAX: u32 = 4;
 /// Bytes of the salt and of the hash.
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
-/// The hash that a password is compared with where there is none: no password has it.
+/// The hash for users without a password: no password matches it.
 const NO_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA\
                        $AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -40,8 +40,8 @@ pub(super) struct Hasher {
     memory: Arc<Memory>,
 }
 
-/// Memory of hashes, as many blocks as are computed at a time. Memory that each thread took anew
-/// would stay with the allocator's arena of that thread.
+/// Memory of hashes, as many blocks as are computed at a time. Memory that each thread allocated
+/// for itself would stay with the allocator's arena of that thread.
 #[derive(Default)]
 struct Memory(Mutex<Vec<Vec<Block>>>);
 
@@ -112,7 +112,7 @@ impl Hasher {
         let running = Arc::clone(&self.running).acquire_owned().await;
         let memory = Arc::clone(&self.memory);
         let done = tokio::task::spawn_blocking(move || {
-            // Both are held until the work is done, whether or not anybody waits for it.
+            // Both are held until the work is done, with or without a waiting caller.
             let _held = (place, running);
             work(&memory)
         });

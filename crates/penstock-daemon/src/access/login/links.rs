@@ -162,7 +162,8 @@ fn make(state: &dyn SiteState, purpose: LinkPurpose, seconds: u64) -> Result<Lin
 /// Returns the link of a code, if it is good now.
 ///
 /// # Errors
-/// It was used, is too old, was replaced, or was never made: code `link-void`, and the reason.
+/// The link was used, is too old, was replaced, or was never made: code `link-void`, and the
+/// reason.
 fn good_link(
     state: &dyn SiteState,
     code: &Secret,

@@ -1,16 +1,16 @@
 //! Log-ins of people: accounts of the host, passwords, browser sessions, one-time links, programs
-//! that a user lets in.
+//! that a user approves.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
-//! | `accounts` | accounts of the host at the socket, and the users that they stand for |
+//! | `accounts` | accounts of the host at the socket, and the users that they represent |
 //! | `hasher` | hashing passwords within a bound of memory |
 //! | `throttle` | the wait after log-ins that failed |
 //! | `passwords` | proving and setting a password |
 //! | `sessions` | sessions, which begin and end at the controller |
 //! | `links` | one-time links, for the first administrator and for new passwords |
 //! | `oidc` | log-in at the site's OpenID provider |
-//! | `devices` | programs without a browser that ask to be let in (RFC 8628) |
+//! | `devices` | log-in of programs without a browser (RFC 8628) |
 //! | `origin` | the client of a request, as it was seen |
 
 pub(crate) mod accounts;

@@ -33,8 +33,8 @@ impl Passwords {
     /// same time as a known one.
     ///
     /// # Errors
-    /// Code `login-refused` for whatever reason, `login-later` after too many failures, `busy`
-    /// while too many are checked.
+    /// Code `login-refused` for every reason, `login-later` after too many failures, `busy` while
+    /// too many are checked.
     pub(super) async fn prove(
         &self,
         name: &Name,
@@ -88,7 +88,8 @@ impl Passwords {
     /// Returns the hash of a password that is to be set.
     ///
     /// # Errors
-    /// It is too short or too long: code `password-unfit`; `busy` while too many are computed.
+    /// The password is too short or too long: code `password-unfit`; `busy` while too many are
+    /// hashed.
     pub(super) async fn hash(&self, password: Secret) -> Result<PasswordHash, Problem> {
         let text = password.expose();
         let chars = text.chars().count();
@@ -161,11 +162,11 @@ impl Passwords {
     }
 }
 
-/// Checks whether a caller may give itself its first password.
+/// Checks whether a caller may set its own first password.
 ///
 /// # Errors
-/// The site's provider says who the user is, so that its role would outlive its groups there; or
-/// the caller is one of several accounts that stand for the user.
+/// The site's provider identifies the user, so that its role would outlive its groups there; or the
+/// caller is one of several accounts that represent the user.
 fn check_first_password(caller: &Principal, user: &User) -> Result<(), Problem> {
     let shares = matches!(&caller.via, Via::Account { account, .. }
         if account.as_str() != user.name.as_str());
@@ -178,7 +179,7 @@ fn check_first_password(caller: &Principal, user: &User) -> Result<(), Problem> 
         .hint(format!("an administrator makes a link: `penstock user invite {}`", user.name)))
 }
 
-/// Runs a change on a thread that may block, to its end even if nobody waits for it.
+/// Runs a change on a thread that may block, to its end even without a waiting caller.
 ///
 /// # Errors
 /// Those of the change; code `internal` if it panics.
@@ -194,7 +195,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// The problem of a log-in with wrong name or password. Nothing tells the two apart.
+/// Returns the problem of a log-in with wrong name or password. The two have the same text.
 pub(super) fn login_refused() -> Problem {
     Problem::new(ProblemCode::LoginRefused, "name or password is wrong")
         .hint("an administrator makes a link for a new password: `penstock user invite NAME`")
@@ -208,8 +209,9 @@ mod tests {
 
     use super::*;
 
-    /// Promise: an account that stands for another user gives that user no first password, which
-    /// would outlive its place in a group; an account of the same name does, and so does a token.
+    /// Promise: an account that represents another user cannot set that user's first password,
+    /// which would outlive its place in a group. An account of the same name can, and so can a
+    /// token.
     #[test]
     fn a_first_password_is_of_the_user_itself() {
         let name: Name = "beam7".parse().unwrap();

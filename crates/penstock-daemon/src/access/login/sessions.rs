@@ -87,7 +87,7 @@ impl Sessions {
         self.site.authentication.session_limits()
     }
 
-    /// Returns what the client of a session that has begun gets.
+    /// Returns the answer for the client of a new session.
     ///
     /// # Errors
     /// The session has ended meanwhile.
@@ -121,7 +121,7 @@ impl Sessions {
     /// Ends a session; without an id that of the caller. Blocks on the site's state.
     ///
     /// # Errors
-    /// There is none of that id that the caller may see.
+    /// The caller sees no session of that id.
     pub(crate) fn end(&self, caller: &Principal, id: Option<SessionId>) -> Result<(), Problem> {
         let own = session_of(caller);
         let Some(id) = id.or(own) else {
@@ -225,7 +225,8 @@ mod tests {
         }
     }
 
-    /// Promise (C7): a user has at most 25 sessions, and one who has many takes no other user's.
+    /// Promise (C7): a user has at most 25 sessions, and a user with many displaces no session of
+    /// another.
     #[test]
     fn c7_sessions_have_a_bound() {
         let anna: Name = "anna".parse().unwrap();

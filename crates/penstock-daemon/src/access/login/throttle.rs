@@ -5,8 +5,8 @@
 //! refused and makes the wait no longer. Failures are forgotten after a quarter of an hour without
 //! one. Each try counts as failed until it has succeeded, so that many at a time count too.
 //!
-//! Strangers who fail at an account would hold its user up. So where a user has logged in from a
-//! source before, tries from there are counted apart.
+//! Otherwise failures of strangers at an account would delay its user. So where a user has logged
+//! in from a source before, tries from there are counted apart.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,7 +24,8 @@ const WAIT: Duration = Duration::from_secs(12);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time without a failure after which the earlier ones are forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(900);
-/// Subjects that are told apart. Beyond that, the one whose last failure is oldest is forgotten.
+/// Subjects that have counts of their own. Beyond that, the one whose last failure is oldest is
+/// forgotten.
 const SUBJECTS_MAX: usize = 8192;
 /// Sources from which users have logged in that are remembered.
 const KNOWN_MAX: usize = 8192;
@@ -36,7 +37,7 @@ enum Subject {
     Account(String),
     /// An account, from a source where it has logged in before.
     Known(String, Source),
-    /// A source, whatever the account.
+    /// A source, for any account.
     Source(Source),
 }
 
@@ -81,7 +82,7 @@ impl Throttle {
     /// Begins a try, which counts as failed from now on.
     ///
     /// # Errors
-    /// It comes too early: the time that is left.
+    /// The attempt is too early: returns the remaining wait.
     pub(super) fn begin(
         &self,
         now: Instant,
@@ -112,8 +113,8 @@ impl Throttle {
         Ok(Attempt { account, source, subjects })
     }
 
-    /// Takes back that a try has failed. Failures of its account are forgotten, and those of its
-    /// source are one less: who has an account of its own tries others no faster.
+    /// Records that an attempt has succeeded. Failures of its account are forgotten, and those of
+    /// its source are one less. So a client with an account of its own tries others no faster.
     pub(super) fn succeeded(&self, now: Instant, attempt: Attempt) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for subject in &attempt.subjects {

@@ -1,4 +1,4 @@
-//! Network cards: receive rings, queues of what is sent, MTU.
+//! Network cards: receive rings, transmit queues, MTU.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::host::{FAST_MBIT, Host, LANES, note};
 const MTU_PLAIN: u32 = 1500;
 /// From this MTU on a card counts as one with jumbo frames; they have 9000 mostly.
 const MTU_JUMBO: u32 = 8000;
-/// From this kernel on larger rings are advised no more.
+/// From this kernel on larger rings are no longer advised.
 const RING_UNTIL: (u32, u32) = (6, 11);
 
 pub(super) fn judge(host: &Host<'_>) -> Vec<Finding> {
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Promise (E40): rings are judged by packets that were lost, queues by what paces already;
-    /// what gains nothing asks for nothing.
+    /// Promise (E40): rings are judged by lost packets, queues by existing pacing. A setting
+    /// without a gain needs no action.
     #[test]
     fn e40_rings_and_queues_are_judged() {
         let full = |it: &mut HostTuning| it.cards[0].ring.as_mut().unwrap().size = 8192;
@@ -297,7 +297,7 @@ mod tests {
         ]);
     }
 
-    /// Promise: two cards for data whose packets differ in size are said, with each of them.
+    /// Promise: two cards for data whose packets differ in size are reported, with each of them.
     #[test]
     fn different_mtus_are_said() {
         let mut tuning = tuning();
@@ -313,7 +313,7 @@ mod tests {
         assert!(found[0].what.contains("ens1 9000, ens2 1500"), "{}", found[0].what);
     }
 
-    /// Promise: a card that tells neither ring nor queues is not judged by them.
+    /// Promise: a card that reports neither ring nor queues is not judged by them.
     #[test]
     fn what_a_driver_does_not_tell_is_not_judged() {
         let mut tuning = tuning();

@@ -1,4 +1,4 @@
-//! The host that is judged: its settings, and what of it carries data.
+//! The host that is judged: its settings, and its parts that carry data.
 
 use penstock_api::operate::{Finding, Level};
 use penstock_sys::{CardTuning, HostTuning};

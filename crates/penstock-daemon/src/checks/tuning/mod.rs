@@ -1,19 +1,19 @@
-//! How a host is tuned, beside what <https://fasterdata.es.net> advises for hosts that move data,
-//! and what Penstock would gain by it.
+//! The tuning of a host, compared with the advice of <https://fasterdata.es.net> for hosts that
+//! move data, and the gain that Penstock would have.
 //!
-//! Facts in, findings out: nothing here asks the host. A check names the page that its advice is
-//! from. Where this program needs an advised setting no more, or a figure of docs/performance.md
-//! shows no gain, the finding is `ok` and says so. Where nobody has measured a gain, it
-//! says that. Nothing here is worse than a note, but for buffers that are too small for what was
-//! measured, and a daemon that is bound away from its card.
+//! Facts in, findings out: no function here asks the host. A check names the page of its advice. If
+//! this program does not need an advised setting, or a figure of docs/performance.md shows no gain,
+//! the finding is `ok` and says so. A finding also says if no gain was measured. Two findings are
+//! worse than a note: buffers that are too small for the measured paths, and a daemon that is bound
+//! away from its card.
 //!
-//! | module | what it judges |
+//! | module | subject |
 //! |---|---|
 //! | `host` | the host that is judged |
 //! | `processors` | governor, hyper-threading, NUMA nodes, interrupts |
 //! | `cards` | receive rings, queues, MTU |
 //! | `tcp` | buffers, congestion control, metrics, backlog |
-//! | `sysctl_file` | the file of settings for sysctl(8), and whose it is |
+//! | `sysctl_file` | the file of settings for sysctl(8), and its owner |
 
 mod cards;
 mod host;
@@ -26,7 +26,7 @@ pub use sysctl_file::SysctlFile;
 
 use penstock_api::operate::Finding;
 
-/// Returns what is to be said of how a host is tuned.
+/// Returns the findings about the tuning of a host.
 pub(super) fn judge(host: &Host<'_>) -> Vec<Finding> {
     let mut findings = tcp::judge(host);
     findings.extend(processors::judge(host));
@@ -40,8 +40,7 @@ mod tests {
     use penstock_api::operate::Level;
     use penstock_sys::HostTuning;
 
-    /// Promise: of a host of which nothing is known nothing is said that is not known: no finding
-    /// asks for a change.
+    /// Promise: an unknown host gets no finding that asks for a change.
     #[test]
     fn an_unknown_host_is_left_in_peace() {
         let tuning = HostTuning::default();

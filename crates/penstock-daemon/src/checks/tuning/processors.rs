@@ -179,8 +179,9 @@ mod tests {
         Some((found.level, format!("{} {} {}", found.what, found.why, found.action)))
     }
 
-    /// Promise (E40): each setting of the processors is judged by what is advised for the card's
-    /// speed; one that is as advised, or that is advised for faster cards only, asks for nothing.
+    /// Promise (E40): each setting of the processors is judged by the advice for the card's speed.
+    /// A setting that follows the advice, or whose advice is for faster cards only, needs no
+    /// action.
     #[test]
     fn e40_processors_are_judged() {
         type Change = fn(&mut HostTuning);
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Promise: what a kernel or a driver does not say is not judged.
+    /// Promise: a setting that a kernel or a driver does not report is not judged.
     #[test]
     fn what_is_not_known_is_not_judged() {
         let tuning = host(|it| {

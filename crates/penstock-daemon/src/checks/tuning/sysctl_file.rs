@@ -71,7 +71,7 @@ impl SysctlFile {
         format!("{MARK}{}\n{below}", digest(&below))
     }
 
-    /// Returns whether a text is one that this program wrote and nobody has changed since.
+    /// Returns whether a text is one that this program wrote, without a later change.
     #[must_use]
     pub fn is_unchanged(text: &str) -> bool {
         let rest = text.strip_prefix(MARK).and_then(|rest| rest.split_once('\n'));
@@ -206,13 +206,13 @@ mod tests {
         ("net.ipv4.tcp_wmem", "4096 16384 2147483647"),
     ];
 
-    /// The settings of a text, by lines in force.
+    /// Returns the settings of a text, by lines in force.
     fn in_force(text: &str) -> Vec<&str> {
         text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
     }
 
-    /// Promise: the file has what is advised for the card's speed, never less than the host has
-    /// already, and what gains nothing only as a comment; each line has its reason above it.
+    /// Promise: the file has the advised values for the card's speed, never less than the host's
+    /// present ones. Settings without a gain are only comments. Each line has its reason above it.
     #[test]
     fn the_file_suits_the_host() {
         let file = SysctlFile::new(&tuning(100_000, 9000, &STOCK), &[]);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(in_force(&SysctlFile::new(&host, &[]).text()), in_force(&first));
     }
 
-    /// Promise (E41): an own file is known while nobody has changed it, and no other text is one.
+    /// Promise (E41): an unchanged own file is recognized, and no other text is.
     #[test]
     fn e41_a_file_knows_who_wrote_it() {
         let text = SysctlFile::new(&tuning(10_000, 1500, &STOCK), &[]).text();

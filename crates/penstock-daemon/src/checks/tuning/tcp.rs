@@ -1,4 +1,4 @@
-//! TCP: buffers, congestion control, what it remembers, the backlog of processors.
+//! TCP: buffers, congestion control, cached metrics, the backlog of processors.
 
 use penstock_api::operate::{Finding, Level};
 use penstock_proto::units::{format_bytes, format_rate};
@@ -22,7 +22,7 @@ struct Buffers {
     from_mbit: u64,
     /// Most bytes that a program may ask for (`rmem_max`, `wmem_max`).
     socket_bytes: u64,
-    /// Most bytes that the kernel gives by itself (`tcp_rmem`, `tcp_wmem`).
+    /// Most bytes that the kernel allocates by itself (`tcp_rmem`, `tcp_wmem`).
     tcp_bytes: u64,
 }
 
@@ -38,8 +38,8 @@ const BUFFERS: [Buffers; 3] = [
 const KERNEL_BYTES: u64 = (1 << 31) - 1;
 
 /// Returns the advised buffers for a card: bytes that a program may ask for, and bytes that the
-/// kernel gives by itself. For speeds between those of the advice, and beyond, they are what the
-/// lanes that a path begins with need over [`FAR_SECONDS`], if that is more.
+/// kernel allocates by itself. For speeds between those of the advice, and beyond, the first lanes
+/// of a path decide: their need over [`FAR_SECONDS`], if that is more.
 pub(super) fn advised_buffers(speed_mbit: u64) -> (u64, u64) {
     let row = BUFFERS.iter().find(|row| speed_mbit >= row.from_mbit).unwrap_or(&BUFFERS[2]);
     let need = 2.0 * speed_mbit as f64 * 1e6 / 8.0 / LANES as f64 * FAR_SECONDS;
@@ -85,7 +85,7 @@ fn congestion(host: &Host<'_>) -> Option<Finding> {
     ))
 }
 
-/// The most that a socket's buffer grows to by itself: the last of three numbers.
+/// Returns the most that a socket's buffer grows to by itself: the last of three numbers.
 pub(super) fn buffer_max(setting: &str) -> Option<u64> {
     setting.split(' ').next_back()?.parse().ok()
 }
@@ -96,14 +96,15 @@ pub(super) fn with_buffer_max(setting: &str, bytes: u64) -> Option<String> {
     Some(format!("{rest} {bytes}"))
 }
 
-/// Rate of one lane whose buffer grows to `bytes`. Half of a receive buffer is window, by the
-/// kernel's default (tcp_adv_win_scale); what is sent needs about as much beside the payload.
+/// Returns the rate of one lane whose buffer grows to `bytes`. Half of a receive buffer is window,
+/// by the kernel's default (tcp_adv_win_scale); a send buffer needs about as much beside the
+/// payload.
 pub(super) fn lane_rate(bytes: u64, round_trip_s: f64) -> f64 {
     bytes as f64 / 2.0 * 8.0 / round_trip_s
 }
 
-/// "Increase TCP autotuning buffer limits": <https://fasterdata.es.net/host-tuning/linux/>. What
-/// transfers measured counts before the speed of a card.
+/// "Increase TCP autotuning buffer limits": <https://fasterdata.es.net/host-tuning/linux/>.
+/// Measurements of transfers rank above the speed of a card.
 fn buffer(host: &Host<'_>, name: &str) -> Option<Finding> {
     let now = host.setting(name)?;
     let most = buffer_max(now)?;
@@ -217,8 +218,8 @@ fn metrics(host: &Host<'_>) -> Option<Finding> {
     ))
 }
 
-/// `netdev_max_backlog`: the older advice of 30,000 and 250,000; today's page has none for Linux 5
-/// and later. Packets that were dropped decide.
+/// Checks `netdev_max_backlog`: the older advice was 30,000 and 250,000; today's page has none for
+/// Linux 5 and later. Packets that were dropped decide.
 fn backlog(host: &Host<'_>) -> Option<Finding> {
     let (code, name) = ("backlog", "net.core.netdev_max_backlog");
     let value = host.number(name)?;
@@ -261,8 +262,8 @@ mod tests {
 
     const STOCK: (&str, &str) = ("net.ipv4.tcp_rmem", "4096 131072 6291456");
 
-    /// Promise: buffers are judged by what was measured: 100 Gbit/s over 90 ms by eight lanes needs
-    /// 281 MB each; a path within a room needs nothing that is not there.
+    /// Promise: buffers are judged by measured paths: 100 Gbit/s over 90 ms by eight lanes needs
+    /// 281 MB each. A path within a room needs no larger buffers.
     #[test]
     fn buffers_are_judged_by_what_was_measured() {
         let tuning = tuning(100_000, &[STOCK]);
@@ -287,8 +288,8 @@ mod tests {
         assert_eq!(found(&full, &path, "buffers")[0].level, Level::Ok);
     }
 
-    /// Promise: before a transfer has measured a path, buffers are judged by the card, and what is
-    /// advised for its speed is enough for the lanes that a path begins with.
+    /// Promise: before a transfer has measured a path, buffers are judged by the card, and the
+    /// advice for its speed is enough for the first lanes of a path.
     #[test]
     fn buffers_are_judged_by_the_card() {
         let level = |speed, most: u64| {
@@ -311,8 +312,7 @@ mod tests {
         assert_eq!(advised_buffers(25_000), (128 << 20, 128 << 20));
     }
 
-    /// Promise (E40): other settings are judged by what this program does with them and by what was
-    /// lost.
+    /// Promise (E40): other settings are judged by their use in this program and by counted losses.
     #[test]
     fn e40_settings_are_judged() {
         let far = [path(90, 1e9)];

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Header with the id of the event that a client has received last (WHATWG HTML, 9.2.3).
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The event that tells of a loss, as JSON.
+/// The event that reports a loss, as JSON.
 const RESET: &str = r#"{"type":"reset"}"#;
 /// Bytes of events after which a part of a stream is sent.
 const PART_BYTES_MAX: usize = 16 << 10;
@@ -41,8 +41,8 @@ fn line(event: &Event) -> Line {
 }
 
 /// Streams the events of transfers that this site owns and the caller may see: from now on, or
-/// after the one that `Last-Event-ID` names. Where some are gone, an event of the type `reset`
-/// tells the client to look anew.
+/// after the one that `Last-Event-ID` names. If some are gone, an event of the type `reset` asks
+/// the client to read the state again.
 pub(super) async fn all(
     Leading(manager): Leading,
     User(caller): User,
@@ -63,16 +63,16 @@ pub(super) async fn all(
     Ok((head, Body::from_stream(stream)).into_response())
 }
 
-/// One reader of the events of all transfers.
+/// A reader of the events of all transfers.
 struct Listener {
     caller: Caller,
     events: EventReader,
 }
 
 impl Listener {
-    /// Returns the next part of the stream: all events that are there and are for the caller, up to
-    /// [`PART_BYTES_MAX`]. After [`SILENCE_MAX`] without any, returns a comment, so that nobody on
-    /// the way takes the connection for a dead one. `None` at the end.
+    /// Returns the next part of the stream: all present events for the caller, up to
+    /// [`PART_BYTES_MAX`]. After [`SILENCE_MAX`] without any, returns a comment, so that no proxy
+    /// takes the connection for a dead one. `None` at the end.
     async fn next_part(&mut self) -> Option<Bytes> {
         let mut part = String::new();
         let silent = tokio::time::sleep(SILENCE_MAX);

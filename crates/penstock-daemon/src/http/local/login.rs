@@ -132,7 +132,7 @@ pub(super) async fn end_oidc(
     leave_for(&logins.oidc.end(&origin).await)
 }
 
-/// Returns the answer that leads a browser elsewhere, without telling from where.
+/// Returns the answer that leads a browser elsewhere, without the address of this page.
 fn leave_for(url: &str) -> Response {
     let never = [(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"))];
     (never, Redirect::to(url)).into_response()

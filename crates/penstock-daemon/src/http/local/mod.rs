@@ -10,17 +10,17 @@
 //! | `queue` | the queue, its rules, the turns of single transfers |
 //! | `events` | streams of events |
 //! | `sites` | pairings, paths to other sites, the list of stores |
-//! | `stores` | a store, its entries, the same of paired sites; benchmarks |
+//! | `stores` | a store and its entries, also of paired sites; benchmarks |
 //! | `audit` | the audit log |
 //! | `peers` | the site and its peers |
 //! | `users` | users, tokens, the caller itself |
 //! | `figures` | figures for Prometheus, and those of transfers and peers over time |
 //! | `webhooks` | webhooks and their deliveries |
-//! | `login` | passwords, sessions, one-time links, programs that are let in |
+//! | `login` | passwords, sessions, one-time links, approved programs |
 //! | `recovery` | orders when hosts that run etcd are lost |
 //! | `openapi` | the OpenAPI document, and the messages of all endpoints |
 //! | `settings` | the configuration of the peer |
-//! | `state` | none: what the handlers share |
+//! | `state` | none: the state that the handlers share |
 
 mod audit;
 mod events;
@@ -46,7 +46,7 @@ pub(crate) use state::LocalApi;
 /// Returns the handlers of all endpoints.
 ///
 /// # Errors
-/// They do not fit the table.
+/// The handlers do not fit the table.
 pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
     let handlers = store_handlers(document_handlers(queue_handlers(Handlers::new())))
         .on(&api::LIST_TRANSFERS, transfers::list)
@@ -107,7 +107,7 @@ pub(crate) fn handlers() -> anyhow::Result<Handlers<LocalApi>> {
     Ok(handlers)
 }
 
-/// Adds the handlers of what a transfer offers beside its state.
+/// Adds the handlers of a transfer's documents, beside its state.
 fn document_handlers(handlers: Handlers<LocalApi>) -> Handlers<LocalApi> {
     handlers
         .on(&api::GET_FAILURES, transfers::failures)

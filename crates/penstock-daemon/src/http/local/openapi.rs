@@ -1,9 +1,9 @@
 //! The messages of all endpoints, and the OpenAPI document that is made of them.
 //!
 //! A row names the types of an endpoint, beside its row in the table of endpoints: `at` the
-//! placeholders of its path in their order, then query, headers and body. `is(deprecated)` marks
-//! what a later release removes. After the arrow are the statuses and bodies of the answers. An
-//! endpoint without a row does not compile.
+//! placeholders of its path in their order, then query, headers and body. `is(deprecated)` marks an
+//! endpoint that a later release removes. After the arrow are the statuses and bodies of the
+//! answers. An endpoint without a row does not compile.
 
 use std::sync::OnceLock;
 

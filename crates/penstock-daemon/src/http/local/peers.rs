@@ -1,4 +1,4 @@
-//! The site and its peers: how they are, what has happened, and orders to them.
+//! The site and its peers: their states, their events, and orders to them.
 
 use std::sync::Arc;
 

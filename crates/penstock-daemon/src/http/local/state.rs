@@ -1,4 +1,4 @@
-//! What the handlers of the local API share.
+//! The state that the handlers of the local API share.
 
 use std::sync::Arc;
 

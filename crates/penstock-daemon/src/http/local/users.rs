@@ -76,7 +76,7 @@ pub(super) async fn remove(
     blocking(remove).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// Has the queue follow a change of users that is stored already: it cannot fail any more.
+/// Has the queue follow a change of users that is stored already: it can no longer fail.
 fn follow_groups(manager: &Manager) {
     if let Err(problem) = manager.follow_groups() {
         tracing::warn!(%problem, "the queue does not know the groups of users");

@@ -1,4 +1,5 @@
-//! Entity tags, by which a client changes only what it has read (RFC 9110, 8.8.3 and 13.1.1).
+//! Entity tags, by which a client changes only a state that it has read (RFC 9110, 8.8.3 and
+//! 13.1.1).
 
 use std::fmt;
 
@@ -55,7 +56,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         let values = parts.headers.get_all(header::IF_MATCH).iter();
-        // A text that is none matches nothing.
+        // An invalid text matches no tag.
         let texts: Vec<_> = values.map(|value| value.to_str().unwrap_or_default()).collect();
         Ok(Self((!texts.is_empty()).then(|| texts.join(","))))
     }
@@ -65,8 +66,8 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
 mod tests {
     use super::*;
 
-    /// Promise: a change of what another client has changed meanwhile is found, and one without a
-    /// condition is made.
+    /// Promise: a change to a state that another client has changed meanwhile is found, and a
+    /// change without a condition is made.
     #[test]
     fn a_condition_holds_for_what_was_read() {
         let (old, new) = (EntityTag::of(&("label", 5)), EntityTag::of(&("label", 6)));

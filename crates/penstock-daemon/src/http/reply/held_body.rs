@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Returns a body that holds a place until it is sent, or given up. Its length stays known.
+/// Returns a body that holds a place until it is sent, or dropped. Its length stays known.
 pub(crate) fn held_body(inner: Body, place: OwnedSemaphorePermit) -> Body {
     Body::new(HeldBody { inner, _place: place })
 }

@@ -55,7 +55,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A file as the body of a reply of a media type, a bounded part of it in memory at a time.
+/// Returns a file as the body of a reply of a media type, a bounded part of it in memory at a time.
 pub(crate) fn stream_file(file: std::fs::File, media: &'static str) -> Response {
     let file = Some(tokio::fs::File::from_std(file));
     let stream = futures_util::stream::unfold(file, async |file| {
@@ -74,13 +74,13 @@ pub(crate) fn stream_file(file: std::fs::File, media: &'static str) -> Response 
     (kind, axum::body::Body::from_stream(stream)).into_response()
 }
 
-/// The reply to a path that does not exist.
+/// Returns the reply to a path that does not exist.
 pub(crate) async fn not_found(request: Request) -> ProblemReply {
     let title = format!("`{} {}` does not exist", request.method(), request.uri().path());
     ProblemReply(Problem::new(ProblemCode::NotFound, title))
 }
 
-/// The reply to a method that a path does not have. The router adds those that it has.
+/// Returns the reply to a method that a path does not have. The router adds those that it has.
 pub(crate) async fn method_unknown(request: Request) -> ProblemReply {
     let title = format!("`{}` has no method {}", request.uri().path(), request.method());
     ProblemReply(Problem::new(ProblemCode::MethodUnknown, title))

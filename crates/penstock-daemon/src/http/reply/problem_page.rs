@@ -7,7 +7,7 @@ use axum::response::Response;
 use penstock_api::problem::ProblemDetails;
 
 /// Headers of a page without scripts, which neither leads nor is shown elsewhere. Its address may
-/// hold a code, which no other page is told.
+/// hold a code, which no other page learns.
 const HEADERS: [(HeaderName, HeaderValue); 4] = [
     (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
     (

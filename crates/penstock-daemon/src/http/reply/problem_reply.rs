@@ -51,7 +51,7 @@ pub(crate) struct Answered {
     pub(crate) wants_page: bool,
 }
 
-/// Turns an error into the problem details that a user gets, whoever wrote it: a handler, a layer
+/// Turns an error into the problem details that a user gets, for each origin: a handler, a layer
 /// around it, or another peer. A fault of this site is logged with the id of the request. Any other
 /// reply stays as it is.
 pub(crate) async fn detailed(response: Response, answered: &Answered) -> Response {
@@ -87,7 +87,7 @@ pub(crate) async fn detailed(response: Response, answered: &Answered) -> Respons
     Response::from_parts(parts, Body::from(body))
 }
 
-/// Returns the problem in the reply of another peer, or one that says what the status means.
+/// Returns the problem in the reply of another peer, or one that explains the status.
 async fn read_problem(status: StatusCode, body: Body) -> Problem {
     let body = to_bytes(body, PROBLEM_BYTES_MAX).await.unwrap_or_default();
     if let Ok(problem) = serde_json::from_slice::<Problem>(&body) {
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(to_bytes(fine.into_body(), 10).await.unwrap(), "ok");
     }
 
-    /// Promise: a problem that another peer met reaches the user as it was, and one that passes
-    /// says when to ask again.
+    /// Promise: a problem of another peer reaches the user unchanged, and a temporary one has the
+    /// time of the next attempt.
     #[tokio::test]
     async fn the_problem_of_another_peer_is_kept() {
         let problem = Problem::new(ProblemCode::Busy, "too much to do").hint("wait");

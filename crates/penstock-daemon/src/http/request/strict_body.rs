@@ -53,7 +53,7 @@ fn unread(rejection: BytesRejection) -> Problem {
 mod tests {
     use super::*;
 
-    /// Promise: a body that is not said to be JSON is not taken for it.
+    /// Promise: a body that is not labelled as JSON does not count as JSON.
     #[test]
     fn a_body_says_that_it_is_json() {
         let check = |value: &'static str| {

@@ -1,5 +1,5 @@
 //! The Unix socket for accounts of the host. Each account has a bounded number of connections, and
-//! its requests have the rights of the user that it stands for.
+//! its requests have the rights of the user that it represents.
 
 use std::collections::HashMap;
 use std::io;
@@ -51,8 +51,8 @@ struct Judge {
 }
 
 impl AccountService {
-    /// Returns the service of a router. Root and the daemon's own user are who they are at their
-    /// own socket.
+    /// Returns the service of a router. Root and the daemon's own user have the same rights as at
+    /// their own socket.
     pub(crate) fn new(
         router: Router,
         site: &Arc<Site>,
@@ -111,7 +111,7 @@ async fn authenticate(
             return ProblemReply(problem).into_response();
         }
     };
-    // Tries at passwords are bounded by the address that they come from, and there is none here.
+    // Attempts at passwords are limited by the address of the client, and there is none here.
     if request.method() == Method::POST && request.uri().path() == LOG_IN.path {
         let title = "nobody logs in by a password at this socket";
         return ProblemReply(Problem::new(ProblemCode::LoginOff, title)).into_response();
@@ -120,7 +120,7 @@ async fn authenticate(
     run_within_places(principal, &judge.site, request, next, is_valid).await
 }
 
-/// Returns a check whether a user number still stands for a principal. While the name service does
+/// Returns a check whether a user number still represents a principal. While the name service does
 /// not answer, the rights of the user count alone.
 fn still_is(judge: &Judge, uid: u32, principal: &Principal) -> IsValid {
     let (judge, principal) = (judge.clone(), principal.clone());

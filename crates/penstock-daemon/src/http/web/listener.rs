@@ -28,13 +28,13 @@ use crate::metrics::heartbeat::Heartbeat;
 
 /// Connections at a time; further ones wait in the queue of the kernel.
 pub(crate) const CONNECTIONS_MAX: usize = 4096;
-/// How long a client may take for its handshake.
+/// The time that a client has for its handshake.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a client may take for the head of a request, from its connection or last answer on.
+/// The time that a client has for the head of a request, from its connection or last answer on.
 const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// How long a client may stay without an accepted token or cookie.
+/// The time that a client may stay without an accepted token or cookie.
 const STRANGER_DEADLINE: Duration = Duration::from_secs(60);
 /// Requests at a time over one HTTP/2 connection, and the bytes that are kept for it.
 const STREAMS_MAX: u32 = 128;

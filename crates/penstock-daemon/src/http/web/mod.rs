@@ -1,6 +1,6 @@
 //! HTTPS for users on other hosts: the API, and the web page beside it.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `listener` | the HTTPS listener, and the connections of its clients |
 //! | `page` | the answers to browsers: files of the page, with the headers that protect them |

@@ -1,9 +1,8 @@
 //! Answers to browsers: the files of the web page, on the port of the API.
 //!
-//! Whatever is no path of the API is a path of the page. One that names no file is an address
-//! within the page, and gets `index.html`, whose program shows what belongs there. Nothing of the
-//! page is secret, so it needs no credentials, and a cookie that has ended hinders nobody from
-//! reading it.
+//! Every path outside the API is a path of the page. A path that names no file is an address within
+//! the page, and gets `index.html`, whose program shows the content of the address. The page has no
+//! secrets, so it needs no credentials, and an expired cookie does not block it.
 
 use std::io;
 use std::sync::Arc;
@@ -20,18 +19,18 @@ use penstock_api::problem::{Problem, ProblemCode};
 use super::page_files::{PageFile, PageFiles};
 use crate::http::reply::ProblemReply;
 
-/// Where the API begins.
+/// The first part of the paths of the API.
 const API: &str = "/api/";
 /// The file that shows each address within the page.
 const INDEX: &str = "index.html";
 /// Levels of the deepest address within the page.
 const LEVELS_MAX: usize = 32;
-/// Directory of the files whose names contain a digest of what is in them.
+/// Directory of the files whose names contain a digest of their content.
 const HASHED: &str = "assets/";
 
-/// The policy of the page (W3C Content Security Policy 3): it runs and shows what comes from this
-/// listener, and nothing else. It has no scripts, styles or data within its code, no frames, and no
-/// forms that a browser would send by itself.
+/// The policy of the page (W3C Content Security Policy 3): it runs and shows only files of this
+/// listener. It has no scripts, styles or data within its code, no frames, and no forms that a
+/// browser would send by itself.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; font-src 'self'; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
@@ -61,13 +60,13 @@ impl WebPage {
     /// Returns the page that the program contains.
     ///
     /// # Errors
-    /// It was damaged when the program was built.
+    /// The page was damaged when the program was built.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let files = PageFiles::built_in().context("the web page in this program is damaged")?;
         Ok(Self { files })
     }
 
-    /// Answers a request by a file of the page; `None` if it has none for it.
+    /// Answers a request by a file of the page; `None` if there is no such file.
     fn answer(&self, request: &Request) -> Option<Response> {
         #[cfg(debug_assertions)]
         match PageFiles::of_directory() {
@@ -79,7 +78,7 @@ impl WebPage {
     }
 }
 
-/// Serves the page at each path that is none of the API.
+/// Serves the page at each path outside the API.
 pub(crate) async fn serve_page(
     State(page): State<Arc<WebPage>>,
     request: Request,
@@ -101,8 +100,8 @@ fn is_of_api(path: &str) -> bool {
 fn answer_from(files: &PageFiles, request: &Request) -> Option<Response> {
     let path = request.uri().path().trim_start_matches('/');
     let headers = request.headers();
-    // A browser that goes to an address asks for HTML; whatever the page or a program loads is
-    // missing if it does not exist, as is a file of another release.
+    // A browser that opens an address asks for HTML. A file that the page or a program loads is
+    // reported as missing if it does not exist, as is a file of another release.
     let is_address = path.is_empty() || lists(headers, &header::ACCEPT, "text/html");
     let is_address = is_address && !path.starts_with(HASHED);
     if let Some(file) = files.get(path) {
@@ -164,8 +163,7 @@ fn file_answer(name: &str, file: &PageFile, headers: &HeaderMap) -> Response {
     response
 }
 
-/// Returns whether a header lists a word. One of quality 0 is a word that is not wanted (RFC 9110,
-/// 12.4.2).
+/// Returns whether a header lists a word. A word of quality 0 is not wanted (RFC 9110, 12.4.2).
 fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|one| {

@@ -98,7 +98,7 @@ impl PageFile {
 #[cfg(debug_assertions)]
 pub use from_directory::serve_page_from;
 
-/// A page that is built anew while the daemon runs, for those who write it.
+/// A page that is rebuilt while the daemon runs, for developers of the page.
 #[cfg(debug_assertions)]
 mod from_directory {
     use std::fs;

@@ -36,7 +36,7 @@ impl FromRef<AuditTrail> for Arc<Operate> {
 }
 
 impl AuditTrail {
-    /// What any peer answers other peers of its site.
+    /// Returns the routes of requests that any peer answers for other peers of its site.
     pub(crate) fn remote(&self) -> Router {
         Router::new().route("/peer/v1/own/audit", post(own_part)).with_state(self.clone())
     }
@@ -105,7 +105,7 @@ struct Source {
     lines: VecDeque<(AuditLine, AuditPosition)>,
     /// The place before which its next line is looked for.
     place: Option<AuditPosition>,
-    /// That place once all lines are taken.
+    /// The next such place, once all lines are taken.
     next: Option<AuditPosition>,
     is_untouched: bool,
 }
@@ -212,8 +212,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Promise (C9): lines of several peers come in the order of time, none is lost at the end of a
-    /// part, and a peer that has read little holds back older lines of the others.
+    /// Promise (C9): lines of several peers are in the order of time, and none is lost at the end
+    /// of a part. A peer that has read little holds back older lines of the others.
     #[test]
     fn c9_lines_of_peers_are_put_together() {
         let ids = |items: &[AuditEntry]| {

@@ -2,7 +2,7 @@
 //! were put aside, the newest first.
 //!
 //! No more of a file is in memory than a block and a line. One request reads [`BYTES_MAX`] at most:
-//! a selection that finds little gives a short part and the place to read on from.
+//! a selection that finds little returns a short part and the place of the next one.
 
 use std::fs::File;
 use std::io;
@@ -141,7 +141,7 @@ impl Reading<'_> {
             self.read += text.len() as u64 + 1;
             let place = AuditPosition { file: file.mark.clone(), offset };
             self.part.next = Some(place.clone());
-            // One that is damaged is for `penstock audit check`.
+            // A damaged line is for `penstock audit check`.
             let Ok(line) = serde_json::from_slice::<AuditLine>(text) else { return outcome };
             let too_old = |since: u64| line.at_ms.saturating_add(CLOCK_STEP_MS) < since;
             if self.filter.since_ms.is_some_and(too_old) {
@@ -192,8 +192,8 @@ mod tests {
         }
     }
 
-    /// Promise (C9): all lines come, the newest first and each once, in parts of any length, over
-    /// files that were put aside before or between two parts; a line that is cut is none.
+    /// Promise (C9): all lines are returned, the newest first and each once, in parts of any
+    /// length, over files that were put aside before or between two parts. A cut line is ignored.
     #[test]
     fn c9_lines_of_all_files_come_once() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Others who use a store: transfers, and files that take its room.
+//! Other users of a store: transfers, and files that use its room.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::super::Operate;
 use super::peers::{LOOK_LIMIT, Participant, ask_each, misplaced};
 
 /// Returns whether a transfer that runs reads from a store of this site or writes to it, as far as
-/// this site knows its transfers. The steps of the benchmark `own` are none. Blocks.
+/// this site knows its transfers. The steps of the benchmark `own` do not count. Blocks.
 ///
 /// # Errors
 /// `not-controller`; the state cannot be read.
@@ -30,7 +30,7 @@ pub(super) fn is_in_use(
     if controller.is_used(&operate.site.config.site, store)? {
         return Ok(true);
     }
-    // What peers write for a transfer that has just ended, or that another controller began.
+    // Writes of peers for a transfer that has just ended, or that another controller began.
     let now = operate.now();
     let loads = operate.ask_all::<PeerLoad>(&now.peers, "/load");
     let others = loads.into_values().flatten().map(|(load, _)| load);

@@ -5,13 +5,13 @@
 //! once ([`run`]). If it dies, the peers end their part after two minutes; if it is deposed, it
 //! ends the benchmark itself. One benchmark runs at a site at a time: two would measure each other.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `run` | the thread of a benchmark: orders, replies, points |
-//! | `peers` | the peers that take part, and how each is asked |
+//! | `peers` | the peers that take part, and requests to them |
 //! | `load` | transfers that use the store meanwhile, and its room |
-//! | `results` | the results that the site keeps, and their truth |
-//! | `routes` | the path under which peers are asked |
+//! | `results` | the results that the site keeps, and their validity |
+//! | `routes` | the route for requests between peers |
 
 mod load;
 mod peers;
@@ -46,9 +46,9 @@ use load::{check_room, free_bytes, is_in_use, look, no_room};
 use peers::{LOOK_LIMIT, ask_each, is_known, participants, unknown};
 use run::{Run, Stop};
 
-/// Time for which a step grants further files unless a request says another, in seconds.
+/// Time for which a step grants further files unless a request sets another, in seconds.
 const SECONDS: u32 = 10;
-/// Repeats of each step unless a request says another.
+/// Repeats of each step unless a request sets another number.
 const REPEATS: u32 = 3;
 
 /// Benchmarks of the site.
@@ -57,12 +57,12 @@ pub(crate) struct Benchmarks {
     host: Arc<BenchmarkHost>,
     running: Mutex<Option<Arc<Run>>>,
     ended: Condvar,
-    /// Held while one is started, or what others have left is removed.
+    /// Held while a benchmark is started, or the remains of others are removed.
     starting: Mutex<()>,
 }
 
 impl Benchmarks {
-    /// Creates the part of this peer, and removes what an earlier process has left.
+    /// Creates the part of this peer, and removes files that an earlier process has left.
     pub(crate) fn new(operate: Arc<Operate>) -> Self {
         let site = &operate.site;
         let records = site.directory.join("benchmarks");
@@ -186,7 +186,7 @@ impl Benchmarks {
             }
             drop(running);
             its.host.shut_down();
-            // Nobody waits any more if it comes too late.
+            // The receiver is gone if the result is too late.
             let _ = ended.send(());
         });
         if ending.is_err() || ends.recv_timeout(most).is_err() {
@@ -211,8 +211,8 @@ impl Benchmarks {
         Ok(BenchmarkList { items })
     }
 
-    /// Removes what benchmarks that broke off have left in a directory of a store, on all peers.
-    /// One in which any peer of this site takes part is spared.
+    /// Removes files that interrupted benchmarks have left in a directory of a store, on all peers.
+    /// A benchmark in which any peer of this site takes part is spared.
     ///
     /// # Errors
     /// `benchmark-running`; those of a store that a peer cannot use.
@@ -241,7 +241,7 @@ impl Benchmarks {
             }
         }
         let mut cleaned = BenchmarkCleaned::default();
-        // One after the other: each finds what those before have left.
+        // One after the other: each removes the files that those before have left.
         for participant in &participants {
             let order = BenchmarkOrder::Clean(place.clone(), spared.clone());
             let limit = peers::STEP_LIMIT;

@@ -50,7 +50,7 @@ impl Participant {
         let Some(card) = &self.card else { return host.handle(order) };
         let (body, path) = (Some(http::encode(&order)?), format!("{OWN}/benchmark"));
         let delivery = match order {
-            // A peer that has heard it is at work, and stops when the connection breaks.
+            // A peer that has received it is at work, and stops when the connection breaks.
             BenchmarkOrder::Prepare(..) | BenchmarkOrder::Run(_) => Delivery::Once,
             _ => Delivery::Repeated,
         };
@@ -92,7 +92,7 @@ pub(super) fn ask_each(
     })
 }
 
-/// The problem of a reply that belongs to another order, or that a panic prevented.
+/// Returns the problem of a reply that belongs to another order, or that a panic prevented.
 pub(super) fn misplaced() -> Problem {
     Problem::new(ProblemCode::PeerReply, "a peer gave no reply that fits a benchmark's order")
 }

@@ -22,7 +22,7 @@ impl Benchmarks {
         Ok(controller.state)
     }
 
-    /// Returns the results of a store, oldest first, with what makes them stale.
+    /// Returns the results of a store, oldest first, with the reasons why they are stale.
     pub(super) fn results(&self, store: &Name) -> Result<Vec<Benchmark>, Problem> {
         let mut all = self.state()?.benchmarks().map_err(|error| failed(&error))?;
         all.retain(|result| result.store == *store);
@@ -52,8 +52,8 @@ impl Benchmarks {
         store_look::within(store, look).flatten().unwrap_or_default()
     }
 
-    /// Keeps a result. Older ones of its store make room, first those that broke off, and stale
-    /// ones of stores that the site has no more.
+    /// Stores a result. Older ones of its store make room, first interrupted ones, and stale ones
+    /// of stores that the site no longer has.
     pub(super) fn keep(&self, result: &Benchmark) {
         let kept = || -> Result<(), Problem> {
             let state = self.state()?;
@@ -92,7 +92,7 @@ fn surplus(
     now_ms: u64,
     has_gone: impl Fn(&Name) -> bool,
 ) -> Vec<TransferId> {
-    // The new one stays, however it ended: somebody waits for it.
+    // The new result stays in any case: a user waits for it.
     let others = all.iter().filter(|kept| kept.id != new.id);
     let (mut own, others): (Vec<_>, Vec<_>) = others.partition(|kept| kept.store == new.store);
     own.sort_by_key(|kept| (kept.state == BenchmarkState::Done, kept.began));
@@ -145,7 +145,7 @@ mod tests {
         assert!(surplus(&all[1..], &new, 0, stays).is_empty());
     }
 
-    /// Promise: results of a store that the site has no more go when they are stale.
+    /// Promise: results of a store that the site no longer has are removed when they are stale.
     #[test]
     fn results_of_a_store_that_has_gone_go() {
         let mut old = result(1, BenchmarkState::Done);

@@ -25,7 +25,7 @@ impl FromRef<Shared> for Arc<Operate> {
 }
 
 impl Benchmarks {
-    /// What any peer answers the controller of its site.
+    /// Returns the routes of requests that any peer answers for the controller of its site.
     pub(crate) fn remote(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/peer/v1/own/benchmark", post(order))
@@ -33,7 +33,7 @@ impl Benchmarks {
     }
 }
 
-/// Stops a step, or its preparation, when nobody waits for the reply any more.
+/// Stops a step, or its preparation, when no caller waits for the reply.
 struct StopsUnheard {
     host: Arc<BenchmarkHost>,
     id: Option<TransferId>,

@@ -37,7 +37,7 @@ pub(super) struct Run {
     place: BenchmarkPlace,
     participants: Vec<Participant>,
     steps: Vec<PlanStep>,
-    /// Threads of each peer, and whether it gives up all its caches.
+    /// Threads of each peer, and whether it drops all its caches.
     options: (u32, bool),
     state: Mutex<RunState>,
     ended: Condvar,
@@ -54,11 +54,11 @@ struct RunState {
 pub(super) enum Stop {
     /// A user wants its end.
     ByUser,
-    /// It cannot be completed.
+    /// The benchmark cannot be completed.
     Because(Problem),
 }
 
-/// How the work has ended.
+/// The end of the work.
 #[derive(Default)]
 struct Outcome {
     /// The problem of a step.
@@ -67,13 +67,13 @@ struct Outcome {
     left: Option<Problem>,
 }
 
-/// What the peers have done so far.
+/// The work of the peers so far.
 struct Progress {
     /// Files of each peer that can be read, and the bytes of all of them.
     made: Vec<u64>,
     made_bytes: u64,
     /// The present step: the begin of its first pass, its passes, and the facts that decide on its
-    /// marks. The preparation of the first pass removes what other steps have made.
+    /// marks. The preparation of the first pass removes files of other steps.
     begun: Option<Instant>,
     passes: Passes,
     cache: Option<CacheState>,
@@ -140,12 +140,12 @@ impl Run {
         self.lock().clone()
     }
 
-    /// Has the benchmark end, and the peers stop what they do. The first reason counts. Blocks for
+    /// Ends the benchmark, and stops the steps of the peers. The first reason counts. Blocks for
     /// some seconds at most.
     pub(super) fn stop(&self, why: Stop, asks: (&Operate, &Arc<BenchmarkHost>)) {
         self.state().stop.get_or_insert(why);
         let order = BenchmarkOrder::Cancel(self.view().id);
-        // A peer that does not hear it ends its step by itself.
+        // A peer that does not receive it ends its step by itself.
         drop(self.ask_all(asks, &order, CANCEL_LIMIT));
     }
 
@@ -195,8 +195,8 @@ impl Run {
         view.problem = (!told.is_empty()).then(|| told.join("; "));
     }
 
-    /// Sends signs of life until the end, and stops a benchmark of which this peer is not the
-    /// controller any more.
+    /// Sends signs of life until the end, and stops a benchmark of which this peer is no longer the
+    /// controller.
     fn watch(&self, asks: (&Operate, &Arc<BenchmarkHost>)) {
         let mut touched = Instant::now();
         loop {
@@ -209,13 +209,13 @@ impl Run {
             }
             if touched.elapsed() >= TOUCH {
                 touched = Instant::now();
-                // A peer that has ended its part says so at its next order.
+                // A peer that has ended its part reports that at its next order.
                 drop(self.ask_all(asks, &BenchmarkOrder::Touch(self.view().id), CANCEL_LIMIT));
             }
         }
     }
 
-    /// Gives the orders of the course.
+    /// Sends the orders of the course.
     fn measure(&self, asks: (&Operate, &Arc<BenchmarkHost>)) -> Outcome {
         let peers = self.participants.len();
         let mut course = Course::new(self.steps.len(), peers);
@@ -410,7 +410,8 @@ impl Run {
     }
 }
 
-/// Ends the signs of life when it is dropped, after a panic too: nobody waits for them for ever.
+/// Ends the signs of life when it is dropped, after a panic too, so that no peer waits for them for
+/// ever.
 struct Over<'a>(&'a Run);
 
 impl Drop for Over<'_> {
@@ -428,8 +429,8 @@ fn words(step: &PlanStep) -> String {
     }
 }
 
-/// Returns the step of one peer. A peer reads what the next one has written: what the same host has
-/// written may be in its cache.
+/// Returns the step of one peer. A peer reads the files of the next one: its own may be in its
+/// cache.
 fn step_of((step, number): (&PlanStep, usize), part: usize, made: &[u64]) -> BenchmarkStep {
     let PlanStep { operation, size_bytes, files } = *step;
     let parts = made.len();
@@ -444,7 +445,7 @@ fn step_of((step, number): (&PlanStep, usize), part: usize, made: &[u64]) -> Ben
     BenchmarkStep { operation, size_bytes, files, of_part, seed }
 }
 
-/// Puts together what the peers did in a step.
+/// Merges the work of the peers in a step.
 fn run_of(step: &PlanStep, progress: &Progress, memory_bytes: u64) -> BenchmarkRun {
     let all = progress.passes.sum();
     let measured = Measured {
@@ -462,7 +463,7 @@ fn run_of(step: &PlanStep, progress: &Progress, memory_bytes: u64) -> BenchmarkR
     BenchmarkRun { bytes, files, first_done_s, last_done_s, durable_s, passes, cache, marks }
 }
 
-/// Adds a run to its point, and summarises that anew.
+/// Adds a run to its point, and summarises that again.
 fn add_run(view: &mut Benchmark, step: &PlanStep, run: BenchmarkRun) {
     let is_its = |point: &BenchmarkPoint| {
         (point.operation, point.size_bytes) == (step.operation, step.size_bytes)
@@ -531,8 +532,8 @@ mod tests {
         assert!(point.runs[0].marks.is_empty());
         assert_eq!((point.runs[1].first_done_s, point.runs[1].last_done_s), (10.0, 20.0));
     }
-    /// Promise: a step of several passes has their sums, so that short passes make a long run; what
-    /// a cache can hold is told from one pass.
+    /// Promise: a step of several passes has their sums, so that short passes make a long run; the
+    /// part that a cache can hold is computed from one pass.
     #[test]
     fn passes_make_a_run() {
         let step = PlanStep { operation: BenchmarkOperation::Read, size_bytes: 10, files: 9 };

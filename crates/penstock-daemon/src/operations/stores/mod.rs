@@ -1,14 +1,14 @@
 //! Stores of this site as users look into them: their state, usage, entries, new directories. Any
 //! peer answers, and asks another one if it does not reach the store itself.
 //!
-//! An answer takes [`ANSWER`] at most, whatever the store does. The rights of a user are checked
-//! before, by the peer that takes the request.
+//! An answer takes [`ANSWER`] at most, whatever the store does. The peer that receives the request
+//! has checked the rights of the user before.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `threads` | threads that may hang in a store |
-//! | `other_sites` | the same questions to paired sites, and theirs to this one |
-//! | `routes` | the paths under which peers and paired sites ask |
+//! | `other_sites` | these questions to paired sites, and theirs to this one |
+//! | `routes` | the routes for requests of peers and paired sites |
 
 mod other_sites;
 mod routes;
@@ -37,7 +37,7 @@ use crate::site::store_cards::store_card;
 use crate::site::store_reach::{compared, reaches};
 use threads::StoreThreads;
 
-/// Time that an answer may take, whatever a store does.
+/// Time that an answer may take, for any state of a store.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Time for the way to another peer of the site and back.
 const WAY: Duration = Duration::from_millis(500);
@@ -74,7 +74,7 @@ impl StoreBrowser {
         self.ask_any(store, until, self.own_entries(store, query, until), path, body).await
     }
 
-    /// The same of this peer alone.
+    /// Returns the entries that this peer alone sees.
     async fn own_entries(
         &self,
         store: &Name,
@@ -141,7 +141,7 @@ impl StoreBrowser {
         let mut details = StoreDetails { rights, ..asked.await? };
         details.peers = self.peers_of(store);
         if details.peers.is_empty() {
-            // The only peer of a site compares its stores with nobody's.
+            // The only peer of a site has no other stores to compare with.
             let is = if details.state == StoreState::Online { "alone" } else { "offline" };
             let (peer, why) = (self.operate.own().clone(), details.why.clone());
             details.peers.push(StorePeer { peer, is: is.to_owned(), why });
@@ -190,7 +190,7 @@ impl StoreBrowser {
         Ok(details)
     }
 
-    /// Returns the peers that have a store, as their cards say.
+    /// Returns the peers that have a store, by their cards.
     fn peers_of(&self, store: &Name) -> Vec<StorePeer> {
         let now = self.operate.now();
         let peers = now.peers.iter().filter_map(|card| {

@@ -1,8 +1,8 @@
 //! Stores of paired sites, as users of this site look into them, and stores of this site, as
 //! users of paired sites do.
 //!
-//! The site that has a store judges by the pairing: who may read or write there may list it. The
-//! site that asks judges its user.
+//! The site that has a store judges by the pairing: a site that may read or write there may list
+//! it. The site that asks judges its user.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl StoreBrowser {
         let way = sites.round_trip(site).unwrap_or_default() * ROUND_TRIPS;
         let limit = ANSWER + way.max(ROUND_TRIPS_MIN);
         let asked = self.operate.runtime.spawn_blocking(move || {
-            // A request that is given up keeps its place until it ends.
+            // A cancelled request keeps its place until it ends.
             let _place = place;
             ask(&sites, limit)
         });

@@ -30,7 +30,8 @@ impl FromRef<Shared> for Arc<Operate> {
 }
 
 impl StoreBrowser {
-    /// What any peer answers other peers of its site, and paired sites.
+    /// Returns the routes of requests that any peer answers for other peers of its site, and paired
+    /// sites.
     pub(crate) fn remote(self: &Arc<Self>) -> Router {
         let site = Arc::clone(&self.operate.site);
         let sites = Router::new()

@@ -1,8 +1,9 @@
-//! Threads for users who look into stores. A store may never answer (E2): then few threads hang in
-//! it, whoever asks is told so in time, and requests for other stores have threads of their own.
+//! Threads for users who look into stores. A store may never answer (E2). Then few threads hang in
+//! it, the requester gets an error in time, and requests for other stores have threads of their
+//! own.
 //!
 //! Looks of users are apart from those of transfers: no transfer waits because a user looks into a
-//! slow store, and a look that is late here says nothing about the store to a transfer.
+//! slow store, and a late look here proves nothing about the store to a transfer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,7 +75,7 @@ impl StoreThreads {
         let thread = thread.spawn(move || {
             let found = work();
             drop(place);
-            // Nobody waits any more if it comes too late.
+            // The receiver is gone if the result is too late.
             let _ = answer.send(found);
         });
         let thread = thread.map_err(Problem::no_thread)?;
@@ -106,8 +107,9 @@ mod tests {
 
     use super::*;
 
-    /// E2, promise (f): a store that hangs is told in time, at once to those who come later, takes
-    /// few threads however many ask, holds up no other one, and serves again when it answers.
+    /// E2, promise (f): a hung store is reported in time, and at once to later requests. It takes
+    /// few threads for any number of requests, delays no other store, and serves again when it
+    /// answers.
     #[tokio::test]
     async fn e2_a_store_that_hangs_is_told_in_time() {
         let threads = Arc::new(StoreThreads::default());

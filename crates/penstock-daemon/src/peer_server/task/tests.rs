@@ -37,7 +37,7 @@ impl Controller {
         self.connection = connection;
     }
 
-    /// What the task says now.
+    /// Returns the messages that the task sends now.
     fn hear(&mut self) -> Vec<PeerMessage> {
         let bytes = self.hosted.output(self.connection, true).unwrap().unwrap_or_default();
         let messages = self.session.handle_input(&bytes).unwrap();
@@ -83,8 +83,8 @@ impl Task for Woken {
     fn stop(&self, _: bool) {}
 }
 
-/// Work that comes when its question is not waited for any more is taken up at once; that there is
-/// none wakes nobody.
+/// Promise (f): work that arrives after the wait for it is handled at once. An answer without work
+/// wakes no thread.
 #[test]
 fn f_late_work_wakes_the_task() {
     let mut controller = task();
@@ -100,8 +100,8 @@ fn f_late_work_wakes_the_task() {
     assert_eq!(hosted.want(5), reply());
 }
 
-/// A7: reports and questions that a broken connection has swallowed are said again over the next
-/// one, once and in order, and work that was handed out once arrives once.
+/// A7: reports and questions that a broken connection has lost are sent again over the next one,
+/// once and in order, and work that was handed out once arrives once.
 #[test]
 fn a7_what_a_connection_swallowed_is_said_again() {
     let mut controller = task();
@@ -111,7 +111,7 @@ fn a7_what_a_connection_swallowed_is_said_again() {
     assert_eq!(controller.hear(), [PeerMessage::Reports(vec![report(1)])]);
     hosted.report(vec![report(2)]);
     assert_eq!(hosted.want(5), WorkReply::default(), "there is no answer yet");
-    // What is sent now never arrives.
+    // The bytes that are sent now never arrive.
     assert!(hosted.output(controller.connection, false).unwrap().is_some());
     let old = controller.connection;
     controller.connect();
@@ -126,8 +126,8 @@ fn a7_what_a_connection_swallowed_is_said_again() {
     assert_eq!(hosted.want(0), WorkReply::default());
 }
 
-/// Promise (f): who asks a controller that is silent gets an answer in the end; who is out of the
-/// run hears so at once.
+/// Promise (f): a question to a silent controller returns in the end; a task that left the run gets
+/// an answer at once.
 #[test]
 fn f_no_question_waits_for_ever() {
     let mut controller = task();
@@ -144,7 +144,7 @@ fn f_no_question_waits_for_ever() {
     assert!(hosted.has_failed(b"a"), "what cannot be asked may have failed (B6)");
 }
 
-/// Where nothing has failed, one question is enough for a million hard links.
+/// Promise: if nothing has failed, one question is enough for a million hard links.
 #[test]
 fn b6_one_question_is_enough_where_nothing_has_failed() {
     let mut controller = task();
@@ -162,8 +162,8 @@ fn b6_one_question_is_enough_where_nothing_has_failed() {
     assert_eq!(controller.hear(), []);
 }
 
-/// B4, A7: once another controller leads, the old one, awake again, directs nothing: what it still
-/// says over its connection is not heard. The task gets no answers, and is not told to end.
+/// B4, A7: once another controller leads, the old one directs nothing after it wakes: its messages
+/// over its connection are ignored. The task gets no answers, and no order to end.
 #[test]
 fn b4_a_controller_that_leads_no_more_directs_nothing() {
     let mut controller = task();
@@ -180,8 +180,8 @@ fn b4_a_controller_that_leads_no_more_directs_nothing() {
     assert!(hosted.is_detached() && !hosted.is_stopping() && !hosted.has_ended());
 }
 
-/// A7: what an earlier task wrote is told in messages of a bounded size, as many as is said when
-/// the conversation opens.
+/// A7: the writes of an earlier task are reported in messages of a bounded size, whose number is
+/// sent when the conversation opens.
 #[test]
 fn a7_what_was_written_before_is_told_in_parts() {
     let mut controller = task();

@@ -48,7 +48,7 @@ fn source(view: &SettingsView, key: &str) -> String {
 }
 
 /// Promise: drop-ins count more than the main file, later ones more than earlier ones, then the
-/// environment, then flags; each value says where it comes from.
+/// environment, then flags; each value has its origin.
 #[test]
 fn the_later_layer_counts_and_is_named() {
     let mut host = Host::new(MAIN);
@@ -81,8 +81,8 @@ fn the_later_layer_counts_and_is_named() {
     assert!(set.settings.iter().all(|setting| setting.source != SettingSource::Default));
 }
 
-/// Promise: a site of a former release goes on unchanged. A main file in the site directory hides
-/// that of the system, which counts where the site directory has none and it has a setting.
+/// Promise: a site of a former release continues unchanged. A main file in the site directory hides
+/// that of the system. The latter counts if the site directory has none and it has a setting.
 #[test]
 fn one_main_file_counts() {
     let host = Host::new(MAIN);
@@ -179,8 +179,8 @@ fn faults_of_the_environment_are_named() {
     assert_eq!(faults[1].nearest.as_deref(), Some("PENSTOCK_WEB__LISTEN"));
 }
 
-/// Promise: a secret that others may read, or that stands in a file of the configuration, is an
-/// error; one from the environment is used and never shown.
+/// Promise: a secret that others may read, or that is in a file of the configuration, is an error.
+/// A secret from the environment is used and never shown.
 #[test]
 fn secrets_are_kept() {
     let cluster = "site = \"lab\"\npeer = \"p\"\n[cluster]\netcd = [\"https://h:2379\"]\n\
@@ -196,7 +196,7 @@ fn secrets_are_kept() {
     let faults = host.faults();
     assert!(faults[0].message.contains("stands in no file"), "{faults:?}");
     assert!(!format!("{faults:?}").contains("hunter2"), "{faults:?}");
-    // Of another type, so that the parser has something to show.
+    // A value of another type, so that the parser has a text to show.
     host.write("site/penstock.toml", &format!("{cluster}password = 1234567\n"));
     assert!(!format!("{:?}", host.faults()).contains("1234567"), "{:?}", host.faults());
     host.environment("PENSTOCK_CLUSTER__PASSWORD", "hunter2");
@@ -209,8 +209,8 @@ fn secrets_are_kept() {
     assert!(!shown.contains("hunter2") && shown.contains("\"set\""), "{shown}");
 }
 
-/// Promise: where a folder of drop-ins cannot be listed, nothing is read without its files: rights
-/// that one of them takes away would come back.
+/// Promise: if a folder of drop-ins cannot be listed, no configuration is read without its files:
+/// rights that one of them removes would return.
 #[test]
 fn a_folder_that_cannot_be_listed_is_a_fault() {
     let host = Host::new(MAIN);
@@ -221,7 +221,7 @@ fn a_folder_that_cannot_be_listed_is_a_fault() {
     assert!(host.faults()[0].message.contains("cannot list"), "{:?}", host.faults());
 }
 
-/// Promise: overlapping stores, rights that are void, and what this host lacks are warnings, with
+/// Promise: overlapping stores, void rights, and missing features of this host are warnings, with
 /// which the daemon starts.
 #[test]
 fn doubtful_statements_are_warnings() {
@@ -252,8 +252,8 @@ fn a_change_of_any_file_is_seen() {
     assert_ne!(host.layers.stamps(), second);
 }
 
-/// Promise: the accounts of each paired site are shown by its name, with the file that sets them;
-/// a key outside of such a table is told where it belongs.
+/// Promise: the accounts of each paired site are shown by its name, with the file that sets them.
+/// The fault of a key outside of such a table names its right place.
 #[test]
 fn accounts_are_shown_by_site() {
     let host = Host::new(MAIN);

@@ -1,4 +1,4 @@
-//! A site on paper, for tests, and what it says of itself.
+//! A site without processes, for tests, and its statements about itself.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use super::*;
 
 const RAW: &str = "raw";
 
-/// Host `h1` of site `hpc`, which keeps what it knows in this directory.
+/// Makes host `h1` of site `hpc`, which keeps its state in this directory.
 pub(crate) fn site(directory: &Path) -> Site {
     site_of(directory, "")
 }
 
-/// The same host with more lines in its configuration.
+/// Returns the same host with more lines in its configuration.
 pub(crate) fn site_of(directory: &Path, more: &str) -> Site {
     let text = format!("site = \"hpc\"\npeer = \"h1\"\n{more}");
     let config: Config = toml::from_str(&text).unwrap();
@@ -28,7 +28,7 @@ pub(crate) fn site_of(directory: &Path, more: &str) -> Site {
     Site::new(config, directory.to_owned(), keys, identity, state, listen).unwrap()
 }
 
-/// A peer with so many network cards, and what it says if it reaches the store.
+/// Makes a peer with so many network cards, and its card if it reaches the store.
 fn peer(number: usize, cards: usize, has_store: bool) -> (Name, SiteAddresses, Vec<StoreCard>) {
     let name: Name = format!("h{number:02}").parse().unwrap();
     let data = (0..cards).map(|card| DataAddress {
@@ -75,8 +75,8 @@ fn a_peer_that_does_not_map_a_mapped_store_is_no_source() {
     assert_eq!(of(&site), [name]);
 }
 
-/// Promise: a store that few peers reach is read from those, wherever they stand among the
-/// others; and of a store that many reach no peer is left out, whatever else is.
+/// Promise: a store that few peers reach is read from those, in any position among the others. No
+/// peer of a store that many reach is left out, whatever other addresses are.
 #[test]
 fn a_store_is_read_from_all_who_have_it() {
     let directory = tempfile::tempdir().unwrap();

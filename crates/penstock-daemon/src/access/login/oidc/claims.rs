@@ -10,7 +10,7 @@ const NAME_CHARS_MAX: usize = 63;
 /// Groups of a person that are looked at.
 const GROUPS_MAX: usize = 10_000;
 
-/// Returns a claim. One whose name has dots may also lie in objects within each other.
+/// Returns a claim. A claim whose name has dots may also lie in nested objects.
 pub(super) fn find<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(name) {
         return Some(value);
@@ -32,8 +32,8 @@ pub(super) fn groups(claims: &Claims, name: &str) -> Vec<String> {
     }
 }
 
-/// Returns the name of a user that a claim gives. Letters become small ones; all that no name of a
-/// user has, as dots and `@`, becomes `-`.
+/// Returns the name of a user by a claim. Letters become lower case; characters that a name cannot
+/// have, as dots and `@`, become `-`.
 pub(super) fn user_name(claims: &Claims, name: &str) -> Option<Name> {
     let text = find(claims, name)?.as_str()?;
     if text.chars().count() > NAME_CHARS_MAX {
@@ -58,8 +58,8 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
-    /// Promise (C8): names and groups are found where providers write them, and what is none of
-    /// either is not taken for it.
+    /// Promise (C8): names and groups are found where providers write them, and other values do not
+    /// count as either.
     #[test]
     fn c8_a_person_is_read_from_claims() {
         let claims = claims(json!({

@@ -1,7 +1,7 @@
 //! ID tokens of the provider (OpenID Connect Core 1.0, 3.1.3.7), and the keys that sign them.
 //!
-//! Which algorithms are accepted follows from the key and from what the provider announces, never
-//! from the token: `none`, and a signature with a public key as the secret, are none of them.
+//! The accepted algorithms follow from the key and from the provider's announcement, never from the
+//! token. `none`, and a signature with a public key as the secret, are not accepted.
 
 use data_encoding::BASE64URL_NOPAD;
 use jsonwebtoken::errors::ErrorKind;
@@ -22,7 +22,7 @@ pub(super) type Claims = Map<String, Value>;
 /// The reason why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TokenFault {
-    /// It is no token, or lacks a claim.
+    /// The text is no token, or lacks a claim.
     #[error("{0}")]
     Malformed(String),
     /// Its algorithm is not one of the provider's public-key ones, or not one of its key.
@@ -34,16 +34,16 @@ pub(super) enum TokenFault {
     /// The signature is not that of the key.
     #[error("the signature is wrong")]
     Signature,
-    /// Another provider has issued it.
+    /// The token's issuer is another provider.
     #[error("the token is of the issuer `{0}`")]
     Issuer(String),
-    /// It is for another client.
+    /// The token is for another client.
     #[error("the token is not for this client")]
     Audience,
     /// Its time is over, or has not begun.
     #[error("the token is not valid now")]
     Expired,
-    /// It belongs to another log-in.
+    /// The token belongs to another log-in.
     #[error("the token repeats another nonce, or none")]
     Nonce,
 }
@@ -64,7 +64,7 @@ impl TokenFault {
     }
 }
 
-/// What a token must say.
+/// The claims that a token must have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     /// The provider.
@@ -86,7 +86,7 @@ impl TokenHead {
     /// Reads the head of a token. `accepted` are the algorithms that the provider announces.
     ///
     /// # Errors
-    /// It is none, or its algorithm is not accepted.
+    /// The text is no token, or its algorithm is not accepted.
     pub(super) fn of(token: &str, accepted: &[Algorithm]) -> Result<Self, TokenFault> {
         #[derive(Deserialize)]
         struct Head {
@@ -142,10 +142,10 @@ impl KeySet {
         Ok(Self(keys.filter(|key| !algorithms_of(key).is_empty()).collect()))
     }
 
-    /// Returns the key of a token. A token that names none has the only one that fits.
+    /// Returns the key of a token. A token that names no key has the only one that fits.
     ///
     /// # Errors
-    /// There is none, or the algorithm is not one of the key.
+    /// There is no such key, or the algorithm is not one of the key.
     pub(super) fn find(&self, head: &TokenHead) -> Result<&Jwk, TokenFault> {
         let fits = |key: &&Jwk| algorithms_of(key).contains(&head.algorithm);
         let Some(name) = &head.key else {
@@ -187,7 +187,7 @@ fn algorithms_of(key: &Jwk) -> Vec<Algorithm> {
         AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
             &[Algorithm::EdDSA]
         }
-        // A secret that is published is none.
+        // A published secret proves nothing.
         _ => &[],
     };
     let of_key = |algorithm: &Algorithm| match key.common.key_algorithm {
@@ -197,10 +197,11 @@ fn algorithms_of(key: &Jwk) -> Vec<Algorithm> {
     of_kind.iter().copied().filter(of_key).collect()
 }
 
-/// Returns the claims of a token, if its signature is that of the key and it says what it must.
+/// Returns the claims of a token, if its signature is that of the key and it has the required
+/// claims.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first fault of the token.
 pub(super) fn claims_of(
     token: &str,
     head: &TokenHead,
@@ -223,7 +224,7 @@ pub(super) fn claims_of(
             return Err(TokenFault::Issuer(shown));
         }
     }
-    // One that is for several parties names the one that asked for it.
+    // A token for several parties names the one that asked for it.
     let is_of_several = claims["aud"].as_array().is_some_and(|parties| parties.len() > 1);
     let is_for = claims.get("azp").and_then(Value::as_str);
     if is_for.is_some_and(|party| party != expected.client_id) || is_of_several && is_for.is_none()

@@ -1,4 +1,4 @@
-//! The facts that a provider tells of itself (OpenID Connect Discovery 1.0, 3).
+//! The facts that a provider publishes about itself (OpenID Connect Discovery 1.0, 3).
 
 use penstock_api::problem::{Problem, ProblemCode};
 use reqwest::Url;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::refusal::wrong;
 use crate::config::{OidcConfig, is_private};
 
-/// The facts that a provider tells of itself. Others are ignored.
+/// The facts that a provider publishes about itself. Others are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Metadata {
     issuer: String,
@@ -43,7 +43,7 @@ impl Metadata {
     /// Reads the facts of the provider of a site.
     ///
     /// # Errors
-    /// They are not complete, are of another provider, or lead over the network in clear.
+    /// The facts are not complete, are of another provider, or lead over the network in clear.
     pub(super) fn read(bytes: &[u8], config: &OidcConfig) -> Result<Self, Problem> {
         let read: Self = serde_json::from_slice(bytes)
             .map_err(|error| wrong(format!("its facts cannot be read: {error}")))?;
@@ -67,7 +67,7 @@ impl Metadata {
     /// Returns the way in which the client shows its secret: the first that the provider takes.
     ///
     /// # Errors
-    /// It takes neither of those that are known here.
+    /// The provider accepts neither of the known ways.
     pub(super) fn secret_way(&self) -> Result<SecretWay, Problem> {
         let Some(ways) = &self.token_endpoint_auth_methods_supported else {
             return Ok(SecretWay::Basic);

@@ -2,17 +2,17 @@
 //! 1.0, 3.1; RFC 7636), at the controller.
 //!
 //! The browser carries the code and nothing else: tokens of the provider stay here, and are dropped
-//! when the session begins. A person is bound to a user by `issuer` and `subject`. A user who was
-//! made here is never taken over by its name, but only after an administrator has bound it.
+//! when the session begins. A person is bound to a user by `issuer` and `subject`. A user that was
+//! made here is never bound to a person by its name, but only by an administrator.
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | `pending` | log-ins that are under way, each for one browser and once |
 //! | `provider` | the client of the provider |
-//! | `metadata` | the facts that the provider tells of itself |
+//! | `metadata` | the facts that the provider publishes about itself |
 //! | `id_token` | tokens of the provider, and the keys that sign them |
 //! | `claims` | name and groups of a person |
-//! | `person` | the user of a person, with the role that its groups give |
+//! | `person` | the user of a person, with the role that follows from its groups |
 //! | `refusal` | the reasons why a log-in fails |
 
 mod claims;
@@ -151,7 +151,7 @@ impl Oidc {
     }
 
     /// Finishes a log-in by the answer of the provider: begins a session, and returns it with the
-    /// path at which the browser goes on.
+    /// path at which the browser continues.
     ///
     /// # Errors
     /// The log-in was not begun by that browser, the provider refuses or does not answer, its token
@@ -162,7 +162,7 @@ impl Oidc {
         origin: ClientOrigin,
     ) -> Result<(Begun, String), Problem> {
         let provider = self.provider.as_ref().ok_or_else(off)?;
-        // Nobody guesses a state, so a page of another site cannot make a try fail.
+        // A state cannot be guessed, so a page of another site cannot make an attempt fail.
         let state = answer.state.as_deref().unwrap_or_default();
         let pending = self.pending().take(state, origin.browser.as_ref(), boottime_now())?;
         let attempt =
@@ -208,7 +208,7 @@ impl Oidc {
         let (users, limits) = (Arc::clone(&self.users), self.sessions.limits());
         let config = provider.config.clone();
         let begun = blocking(move || {
-            // A person who is refused may have lost its role, which peers have to hear of.
+            // A refused person may have lost its role, which peers have to learn.
             users.change(|state, directory| {
                 Ok(person.log_in(state, directory, &config, (&origin, limits)))
             })
@@ -221,7 +221,7 @@ impl Oidc {
     /// Checks the parameters that a browser has brought from the provider.
     ///
     /// # Errors
-    /// They are of another provider (RFC 9207), or a refusal.
+    /// The parameters are of another provider (RFC 9207), or a refusal.
     async fn check_answer(
         &self,
         provider: &Provider,
@@ -259,7 +259,7 @@ impl Oidc {
         url.into()
     }
 
-    /// Runs what asks the provider, within a bound of time and of others at the same time.
+    /// Runs a request to the provider, within limits of time and of the number of requests.
     async fn within_time<T>(
         &self,
         asking: impl Future<Output = Result<T, Problem>>,
@@ -293,9 +293,9 @@ fn own_url(origin: &ClientOrigin) -> Result<&str, Problem> {
 /// Checks that a browser which goes to a path of this site stays at it, and reaches a page.
 ///
 /// # Errors
-/// It leads elsewhere, or to the API: code `query`.
+/// The path leads elsewhere, or to the API: code `query`.
 fn check_return(path: &str) -> Result<(), Problem> {
-    // What browsers take for `//` in the end, they have to read as a host here too.
+    // Texts that browsers read as `//` must count as a host here too.
     let own = Url::parse("https://penstock.invalid/").ok();
     let stays = own.is_some_and(|own| own.join(path).is_ok_and(|to| to.origin() == own.origin()));
     let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');

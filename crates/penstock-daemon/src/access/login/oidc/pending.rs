@@ -14,12 +14,12 @@ use crate::access::admission::Source;
 
 /// Time that a user has at the provider.
 pub(crate) const LOG_IN_MAX: Duration = Duration::from_secs(600);
-/// Log-ins at a time. One more ends the oldest of the source with the most.
+/// Log-ins at a time. A further one ends the oldest of the source with the most.
 const PENDING_MAX: usize = 1000;
-/// Log-ins at a time from one source. One more ends the oldest of them.
+/// Log-ins at a time from one source. A further one ends the oldest of them.
 const OF_SOURCE_MAX: usize = 100;
 
-/// A random text of 256 bits.
+/// Returns a random text of 256 bits.
 pub(super) fn random_text() -> String {
     BASE64URL_NOPAD.encode(&rand::random::<[u8; 32]>())
 }
@@ -59,7 +59,7 @@ impl Pending {
 pub(super) enum PendingFault {
     /// No log-in waits for that state: it was never issued, was used, or its time is over.
     Unknown,
-    /// Another browser has begun it.
+    /// The log-in was started in a different browser.
     OtherBrowser,
 }
 
@@ -88,7 +88,7 @@ impl PendingLogins {
     /// Takes the log-in of a state. That of another browser stays.
     ///
     /// # Errors
-    /// There is none, its time is over, or another browser has begun it.
+    /// There is no such log-in, its time is over, or another browser has begun it.
     pub(super) fn take(
         &mut self,
         state: &str,

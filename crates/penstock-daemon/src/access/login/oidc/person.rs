@@ -1,4 +1,5 @@
-//! The user of a person whom the provider has proved, with the role that the person's groups give.
+//! The user of a person whom the provider has proved, with the role that follows from the person's
+//! groups.
 
 use penstock_api::access::{
     Directory, ProviderIdentity, Role, Session, SessionCookie, SessionLimits, User,
@@ -33,7 +34,7 @@ impl Person {
     /// Returns the person of a token's claims.
     ///
     /// # Errors
-    /// They have no usable `sub`: code `oidc-token`.
+    /// The claims have no usable `sub`: code `oidc-token`.
     pub(super) fn of(claims: &Claims, config: &OidcConfig) -> Result<Self, Problem> {
         let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
         if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
@@ -59,7 +60,7 @@ impl Person {
         !self.lacking.is_empty()
     }
 
-    /// Adds what further claims tell. What is known stays.
+    /// Adds facts from further claims. Known facts stay.
     pub(super) fn complete(&mut self, claims: &Claims) {
         if self.name.is_none() {
             self.name = user_name(claims, &self.user_claim);
@@ -113,7 +114,7 @@ impl Person {
         ProviderIdentity { issuer, subject, has_role }
     }
 
-    /// Ends what a user may do whose groups give no role any more.
+    /// Ends the rights of a user whose groups no longer have a role.
     fn end_role(
         &self,
         state: &dyn SiteState,

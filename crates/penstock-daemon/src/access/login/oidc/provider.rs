@@ -1,9 +1,9 @@
 //! The client of the provider: its facts, its keys, its tokens.
 //!
 //! Every request has a deadline and a longest answer, and follows no redirect. Facts and keys are
-//! kept for an hour. A key that is not known is looked for once more, at most every 30 s: the
-//! provider may just have changed its keys. A provider that has just failed is not asked again
-//! for some seconds, so that many log-ins do not wait for it one after the other.
+//! kept for an hour. An unknown key is fetched once more, at most every 30 s: the provider may just
+//! have changed its keys. A provider that has just failed is not asked again for some seconds, so
+//! that many log-ins do not wait for the provider one after the other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -102,10 +102,10 @@ impl Provider {
         Ok(Self { config, directory, client, known: Mutex::default() })
     }
 
-    /// Returns what the provider tells of itself.
+    /// Returns the facts that the provider publishes about itself.
     ///
     /// # Errors
-    /// It does not answer, or not as the configuration says.
+    /// The provider does not answer, or its answer does not match the configuration.
     pub(super) async fn metadata(&self) -> Result<Arc<Metadata>, Problem> {
         let mut known = self.known.lock().await;
         self.metadata_of(&mut known).await
@@ -176,7 +176,7 @@ impl Provider {
         Ok(keys)
     }
 
-    /// Returns the tokens that the provider gives for the code of a log-in (RFC 6749, 4.1.3).
+    /// Returns the tokens that the provider issues for the code of a log-in (RFC 6749, 4.1.3).
     ///
     /// # Errors
     /// The provider does not accept the code or the client, or does not answer.
@@ -228,7 +228,7 @@ impl Provider {
     }
 
     /// Returns further claims about the user of a log-in (OpenID Connect Core 1.0, 5.3); none if
-    /// the provider tells none.
+    /// the provider has none.
     ///
     /// # Errors
     /// The provider does not answer, or its claims are about another user.

@@ -9,7 +9,7 @@ use super::pending::PendingFault;
 /// Seconds after which a provider that does not answer may be asked again.
 const DOWN_WAIT_S: u32 = 10;
 
-/// The problem of a provider that cannot be reached.
+/// Returns the problem of a provider that cannot be reached.
 pub(super) fn down(why: impl std::fmt::Display) -> Problem {
     let title = "the site's OpenID provider does not answer";
     Problem::new(ProblemCode::OidcProviderDown, title)
@@ -18,7 +18,7 @@ pub(super) fn down(why: impl std::fmt::Display) -> Problem {
         .retry_after(DOWN_WAIT_S)
 }
 
-/// The problem of a provider that answers in a way that is of no use.
+/// Returns the problem of a provider that answers in a way that is of no use.
 pub(super) fn wrong(why: impl std::fmt::Display) -> Problem {
     let title = "the site cannot use the answer of its OpenID provider";
     Problem::new(ProblemCode::OidcProviderWrong, title).because(why).hint(
@@ -27,7 +27,7 @@ pub(super) fn wrong(why: impl std::fmt::Display) -> Problem {
     )
 }
 
-/// The problem of a site without a provider.
+/// Returns the problem of a site without a provider.
 pub(super) fn off() -> Problem {
     let title = "nobody logs in at a provider at this site";
     Problem::new(ProblemCode::LoginOff, title)
@@ -54,7 +54,7 @@ impl From<TokenFault> for Problem {
     }
 }
 
-/// The problem of a log-in that the provider has refused.
+/// Returns the problem of a log-in that the provider has refused.
 pub(super) fn denied(error: &str, description: Option<&str>) -> Problem {
     let shown = |text: &str| penstock_proto::text::field(text);
     let why = match description.filter(|text| !text.is_empty()) {
@@ -66,7 +66,7 @@ pub(super) fn denied(error: &str, description: Option<&str>) -> Problem {
         .hint("begin the log-in again; ask those who run the provider, if it refuses again")
 }
 
-/// The problem of a user whose groups give no role.
+/// Returns the problem of a user whose groups have no role.
 pub(super) fn no_role(claim: &str, groups: &[String]) -> Problem {
     let why = match groups.len() {
         0 => format!("the provider tells no groups in the claim `{claim}`"),
@@ -77,7 +77,7 @@ pub(super) fn no_role(claim: &str, groups: &[String]) -> Problem {
         .hint("ask an administrator of the site for a group that has one")
 }
 
-/// The problem of a name that another user has.
+/// Returns the problem of a name that another user has.
 pub(super) fn name_taken(name: &Name, subject: &str) -> Problem {
     let title = format!("the name `{name}` is that of another user of this site");
     Problem::new(ProblemCode::OidcNameTaken, title)
@@ -88,7 +88,7 @@ pub(super) fn name_taken(name: &Name, subject: &str) -> Problem {
         ))
 }
 
-/// The problem of claims without a name.
+/// Returns the problem of claims without a name.
 pub(super) fn no_name(claim: &str) -> Problem {
     let title = "the provider tells no name that a user of this site can have";
     Problem::new(ProblemCode::OidcName, title)
@@ -96,7 +96,7 @@ pub(super) fn no_name(claim: &str) -> Problem {
         .hint("an administrator names another one as `user_claim` in the table `auth.oidc`")
 }
 
-/// The problem of a user whom an administrator has locked out.
+/// Returns the problem of a user whom an administrator has locked out.
 pub(super) fn locked(name: &Name) -> Problem {
     let title = format!("user `{name}` is locked out");
     Problem::new(ProblemCode::OidcLocked, title).hint("ask an administrator of the site")

@@ -59,7 +59,7 @@ fn with(name: &str, value: Value) -> Value {
     claims
 }
 
-/// Promise (C8): a token says what it must, or is refused with the reason.
+/// Promise (C8): a token has the required claims, or is refused with the reason.
 #[test]
 fn c8_a_token_says_what_it_must() {
     let issuer = Issuer::new();
@@ -131,8 +131,8 @@ fn c8_a_token_does_not_choose_its_algorithm() {
     }
 }
 
-/// Promise (C8): secrets, keys for encryption and keys that are not known sign nothing; what a
-/// provider announces cannot make a secret of a public key.
+/// Promise (C8): signatures by secrets, keys for encryption and unknown keys are refused. An
+/// announcement of the provider cannot make a secret of a public key.
 #[test]
 fn c8_only_public_keys_for_signatures_count() {
     let read = |key: Value| KeySet::read(json!({ "keys": [key] }).to_string().as_bytes()).unwrap();
