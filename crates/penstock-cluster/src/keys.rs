@@ -19,7 +19,7 @@ impl Keys {
         format!("{}{rest}", self.0)
     }
 
-    /// Format of all records.
+    /// Returns the key of the format of all records.
     pub fn format(&self) -> String {
         self.at("format")
     }
@@ -41,18 +41,18 @@ impl Keys {
         Compare::Value(self.incarnation(), incarnation_text(incarnation))
     }
 
-    /// Returns the key that exists while a host gives the records another incarnation.
+    /// Returns the key that exists while a host changes the incarnation of the records.
     pub fn recovering(&self) -> String {
         self.at("recovering")
     }
 
-    /// The leader's key.
+    /// Returns the leader's key.
     pub fn leader(&self) -> String {
         self.at("leader")
     }
 }
 
-/// An incarnation as etcd holds it.
+/// Returns an incarnation as etcd holds it.
 pub(crate) fn incarnation_text(incarnation: u64) -> Vec<u8> {
     format!("{incarnation:016x}").into_bytes()
 }

@@ -1,9 +1,9 @@
-//! Who belongs to a site, which of its peers leads, and what all of them agree on.
+//! The members of a site, the election of its controller, and the state that all peers share.
 //!
-//! Neither the controller nor a peer's data plane is named here: the controller keeps its records
-//! in a [`state::SiteState`], and the daemon follows the [`membership`].
+//! This crate names neither the controller nor a peer's data plane. The controller stores its
+//! records in a [`state::SiteState`], and the daemon follows the [`membership`].
 //!
-//! | module | what it owns |
+//! | module | duty |
 //! |---|---|
 //! | [`membership`] | peers of one site: leases, election, format, draining |
 //! | [`tenure`] | the time during which one peer is the controller |

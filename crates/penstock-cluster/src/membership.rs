@@ -12,8 +12,8 @@
 //! later.
 //!
 //! Each transaction of a controller compares its key and the incarnation of the site's records. An
-//! election compares the incarnation too, and that no host is changing it at that moment
-//! ([`crate::state::recover`]). Facts that a peer has seen before do not count.
+//! election also compares the incarnation, and checks that no host is changing it at that moment
+//! ([`crate::state::recover`]). Facts that a peer has read earlier do not count.
 //!
 //! The site's records have a *format* ([`penstock_proto::version`]), which is stored beside them. A
 //! peer stands for election only if it knows that format, and only if the format is still the same
@@ -59,7 +59,7 @@ pub enum Ask {
     Withdraw(u64),
 }
 
-/// The reason why a peer may not do what it asks of the journal store.
+/// The reason why a peer may not use the journal store as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum Ineligible {
     /// The journal forbids it, or cannot be used.
@@ -122,8 +122,8 @@ pub struct ClusterNow {
 }
 
 impl ClusterNow {
-    /// The peers that can take part: those that know the format of the site's records. A peer of
-    /// too old a release is there, and can read neither pages nor logs.
+    /// Returns the peers that can take part: those that know the format of the site's records. A
+    /// peer of too old a release is there, and can read neither pages nor logs.
     pub fn fit_peers(&self) -> impl Iterator<Item = &PeerCard> {
         self.peers.iter().filter(|peer| peer.formats.contains(self.format))
     }
@@ -183,7 +183,7 @@ impl Cluster {
         Ok(Self { shared, keys: Keys::of(&config.site), thread: Mutex::new(Some(thread)) })
     }
 
-    /// The site's peers, now and whenever that changes.
+    /// Returns the site's peers, now and whenever that changes.
     pub fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
         self.shared.now.subscribe()
     }
@@ -210,7 +210,7 @@ impl Cluster {
         self.shared.wake.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // It never panics on purpose, and if it did its lease would end by itself.
+            // The thread never panics on purpose. If it did, its lease would end by itself.
             let _ = thread.join();
         }
     }
@@ -302,7 +302,7 @@ impl Member {
         }
     }
 
-    /// Ends the tenure: removes its key, so that a controller is elected anew.
+    /// Ends the tenure: removes its key, so that a controller is elected again.
     fn resign(&mut self) {
         let Some(tenure) = self.tenure.take() else { return };
         tenure.end();
@@ -479,9 +479,10 @@ impl Member {
         Ok(())
     }
 
-    /// Gives the records an incarnation, as the first peer of a site. The journal belongs to them
-    /// before etcd has the incarnation. A peer that dies in between leaves a mark in the journal
-    /// that nothing refers to. The other order would leave records with which no peer may lead.
+    /// Sets the incarnation of the records, as the first peer of a site. The journal belongs to
+    /// them before etcd has the incarnation. A peer that dies in between leaves a mark in the
+    /// journal without a reference to it. The other order would leave records with which no peer
+    /// may lead.
     fn begin_incarnation(&mut self) -> Result<(), EtcdError> {
         // The 24 bits of it that epochs hold have room to count up: see `state::recover`.
         let random = || (rand::random::<u64>() & !0x80_0000).max(1);
@@ -500,7 +501,7 @@ impl Member {
     fn settle(&mut self, incarnation: u64) {
         let Some(begun) = self.begun.take().filter(|begun| *begun != incarnation) else { return };
         if let Err(why) = (self.eligible)(Ask::Withdraw(begun)) {
-            // Nothing refers to it.
+            // No record refers to the mark.
             tracing::debug!(%why, "a mark of this peer stays in the journal");
         }
     }
@@ -596,7 +597,7 @@ impl Member {
 struct Seen {
     leader: Option<(LeaderCard, u64)>,
     incarnation: u64,
-    /// Set while a host gives the records another incarnation.
+    /// Set while a host changes the incarnation of the records.
     is_recovering: bool,
     /// Revision at which a record was written last; 0 if none ever was.
     written: u64,

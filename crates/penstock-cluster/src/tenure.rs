@@ -27,15 +27,16 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    /// A tenure that began with the leader's key made at `revision`. It holds until it is ended, or
-    /// until the time that [`Tenure::extend`] has set last.
+    /// Returns a tenure that began with the leader's key made at `revision`. It holds until it is
+    /// ended, or until the time that [`Tenure::extend`] has set last.
     pub fn new(incarnation: u64, revision: u64, clock: Clock) -> Self {
         let lease = HeldLease::ending_at(Instant(u64::MAX));
         let format = AtomicU16::new(version::known().formats().oldest);
         Self { incarnation, revision, lease, format, clock }
     }
 
-    /// The tenure of a peer that is the whole site, in epoch 0. It never ends, and asks no clock.
+    /// Returns the tenure of a peer that is the whole site, in epoch 0. It never ends, and asks no
+    /// clock.
     pub fn endless() -> Self {
         let tenure = Self::new(0, 0, || 0);
         tenure.set_format(version::known().formats().newest);
@@ -58,7 +59,7 @@ impl Tenure {
         self.lease.set_until(Instant(until));
     }
 
-    /// Format in which the site's records are written.
+    /// Returns the format in which the site's records are written.
     pub fn format(&self) -> u16 {
         self.format.load(Ordering::Acquire)
     }
@@ -75,12 +76,12 @@ impl Tenure {
         [leads, keys.incarnation_is(self.incarnation)]
     }
 
-    /// Incarnation of the site's records.
+    /// Returns the incarnation of the site's records.
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// Create revision of the leader's key.
+    /// Returns the create revision of the leader's key.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -105,8 +106,8 @@ impl Tenure {
     }
 }
 
-/// The number of an epoch: 24 bits of the incarnation, 40 of the revision. 0 is that of a site of
-/// one peer, since etcd counts revisions from 1.
+/// Returns the number of an epoch: 24 bits of the incarnation, 40 of the revision. 0 is that of a
+/// site of one peer, since etcd counts revisions from 1.
 pub fn epoch_of(incarnation: u64, revision: u64) -> u64 {
     (incarnation & 0xff_ffff) << 40 | revision & 0xff_ffff_ffff
 }

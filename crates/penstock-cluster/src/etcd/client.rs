@@ -133,7 +133,7 @@ pub struct Answer {
 }
 
 impl Etcd {
-    /// A client; nothing is asked yet.
+    /// Returns a client; nothing is asked yet.
     ///
     /// # Errors
     /// Its thread cannot be started.
@@ -157,7 +157,7 @@ impl Etcd {
         })
     }
 
-    /// Writing transactions so far, and bytes of keys and values in them.
+    /// Returns the writing transactions so far, and bytes of keys and values in them.
     pub fn written(&self) -> (u64, u64) {
         (self.transactions.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
@@ -257,7 +257,7 @@ impl Etcd {
         self.call("/v3/lease/revoke", &body, deadline).map(drop)
     }
 
-    /// The endpoints that are asked, the first of them first.
+    /// Returns the endpoints that are asked, the first of them first.
     pub fn endpoints(&self) -> Vec<String> {
         self.endpoints.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -316,7 +316,7 @@ impl Etcd {
         Err(last)
     }
 
-    /// The endpoints, the one that answered last first, each with its place among them.
+    /// Returns the endpoints, the one that answered last first, each with its place among them.
     pub(super) fn in_order(&self) -> Vec<(usize, String)> {
         let mut all: Vec<_> = self.endpoints().into_iter().enumerate().collect();
         let first = self.current.load(Ordering::Relaxed) % all.len().max(1);
@@ -482,7 +482,7 @@ impl Etcd {
                 let response = request.send().await?;
                 Ok::<_, reqwest::Error>((response.status(), response.text().await?))
             };
-            // An error here means that no caller waits any more: the deadline has passed.
+            // An error here means that the caller has stopped waiting: the deadline has passed.
             let _ = done.send(outcome.await);
         });
         let unavailable = |why: String| EtcdError::Unavailable(format!("{why} ({url})"));
@@ -505,7 +505,7 @@ impl Drop for Etcd {
 /// The answer of etcd to a password that is not the user's.
 const OTHER_PASSWORD: &str = "authentication failed";
 
-/// Returns whether etcd's message says that a token is void: etcd forgets tokens after some
+/// Returns whether etcd's message means that a token is void: etcd forgets tokens after some
 /// minutes, and on a restart.
 fn is_void(why: &str) -> bool {
     ["auth token", "revision of auth store"].iter().any(|text| why.contains(text))
@@ -553,7 +553,7 @@ fn operation_json(operation: &Operation) -> Value {
     }
 }
 
-/// The first key behind all that begin with `prefix`, which ends in `/`.
+/// Returns the first key behind all that begin with `prefix`, which ends in `/`.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {

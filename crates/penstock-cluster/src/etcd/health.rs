@@ -90,8 +90,8 @@ impl Etcd {
         Standing { endpoint, trouble }
     }
 
-    /// Version, database bytes, quota and troubles of each endpoint, all asked at once. Blocks for
-    /// some times `deadline` at most.
+    /// Returns the version, database bytes, quota and troubles of each endpoint, all asked at once.
+    /// Blocks for some times `deadline` at most.
     pub fn health(&self, deadline: Duration) -> Vec<EtcdView> {
         let members = self.members(deadline).unwrap_or_default();
         at_once(self.endpoints(), |endpoint| self.health_of(endpoint, &members, deadline))
@@ -190,7 +190,7 @@ fn from_arguments(arguments: &Value) -> Compaction {
     match value {
         Some("0" | "") => Compaction::Off,
         Some(_) => Compaction::On,
-        // It may be in its environment or in a file of its own.
+        // The option may be in the environment of etcd or in a file.
         None => Compaction::Unknown,
     }
 }
@@ -199,8 +199,8 @@ fn from_arguments(arguments: &Value) -> Compaction {
 mod tests {
     use super::*;
 
-    /// E6: what a command line says of compaction is understood in each way that etcd takes it, and
-    /// silence is not taken for an answer.
+    /// E6: the options for compaction on a command line are understood in each form that etcd
+    /// accepts. Their absence does not count as an answer.
     #[test]
     fn e6_a_command_line_tells_of_compaction() {
         let of = |words: &[&str]| from_arguments(&json!(words));

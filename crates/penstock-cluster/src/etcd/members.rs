@@ -88,7 +88,7 @@ impl Etcd {
         Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
     }
 
-    /// Returns all members, as the one at `endpoint` knows them with a majority behind it.
+    /// Returns all members, as the one at `endpoint` knows them with a majority.
     ///
     /// # Errors
     /// `Unavailable`: there is none. `Refused`.
@@ -151,7 +151,7 @@ impl Etcd {
         })
     }
 
-    /// Gives a member a vote. May take etcd ten seconds.
+    /// Promotes a member to a voter. May take etcd ten seconds.
     ///
     /// # Errors
     /// `Refused` while it has not caught up; `Unavailable`.

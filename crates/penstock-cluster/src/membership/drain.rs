@@ -2,8 +2,8 @@
 //!
 //! A mark to drain a peer is a key without a lease: it outlives the peer's daemon and the process
 //! that set it. Only the controller writes it, under its epoch (B4). A draining peer does not stand
-//! for election while another one may lead. If there is no controller for three leases it stands
-//! all the same, since a site without a controller does nothing at all.
+//! for election while another one may lead. If there is no controller for three leases, the peer
+//! stands all the same, since a site without a controller does no work at all.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Cluster {
     /// Marks a peer as draining, or removes the mark. Blocks for a transaction of etcd.
     ///
     /// # Errors
-    /// This peer is not the controller, or no more; etcd does not answer.
+    /// This peer is not the controller, or no longer; etcd does not answer.
     pub fn set_draining(&self, peer: &Name, mark: Option<&DrainMark>) -> Result<(), EtcdError> {
         let key = self.keys.at(&format!("draining/{peer}"));
         self.order(match mark {

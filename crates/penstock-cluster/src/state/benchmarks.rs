@@ -10,8 +10,8 @@ use super::sqlite::{Commit, SqliteState, StateError};
 pub(super) struct BenchmarkTable<'a>(pub(super) &'a SqliteState);
 
 impl BenchmarkTable<'_> {
-    /// Returns all results, oldest first. One that a later release wrote, and this one cannot read,
-    /// is left out.
+    /// Returns all results, oldest first. A result of a later release that this one cannot read is
+    /// left out.
     ///
     /// # Errors
     /// The database cannot be read.

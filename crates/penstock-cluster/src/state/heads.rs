@@ -48,7 +48,7 @@ fn clear(transaction: &Transaction<'_>, transfer: TransferId) -> Result<(), Stat
 }
 
 impl SqliteState {
-    /// Transfers of which a ledger is kept.
+    /// Returns the transfers of which a ledger is kept.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -153,7 +153,7 @@ fn page_of(row: &Row<'_>) -> rusqlite::Result<PageHead> {
     Ok(PageHead {
         page: row.get(0)?,
         digest: Digest(row.get(1)?),
-        // One daemon is the whole site.
+        // A single daemon is the whole site.
         log: 0,
         log_bytes: from_sql(row.get(2)?),
         complete: row.get(3)?,
@@ -197,8 +197,8 @@ mod tests {
         HeadCommit { pages, ..Default::default() }
     }
 
-    /// A8: what was committed is there when the database is opened again, and fields that a commit
-    /// does not name keep what they were.
+    /// A8: committed heads are present when the database is opened again, and fields that a commit
+    /// does not name keep their values.
     #[test]
     fn a8_heads_come_back_as_committed() {
         let directory = tempfile::tempdir().unwrap();

@@ -43,8 +43,8 @@ use queue_rules::QueueRuleTable;
 /// The persistent state of a site and of its manager. Methods block for a transaction.
 ///
 /// # Errors
-/// Of all methods: the state cannot be read or written; with etcd, that this peer is not the
-/// controller any more.
+/// Of all methods: the state cannot be read or written; with etcd, that this peer is no longer the
+/// controller.
 pub trait SiteState: HeadStore {
     /// Returns the format of the state ([`penstock_proto::version`]).
     fn format(&self) -> u16;
@@ -81,7 +81,7 @@ pub trait SiteState: HeadStore {
     ) -> Result<Vec<Listed>, StateError>;
     /// Returns the ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
     fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError>;
-    /// Transfers of which a ledger is kept.
+    /// Returns the transfers of which a ledger is kept.
     fn ledgers(&self) -> Result<Vec<TransferId>, StateError>;
     /// Returns all pairings, by name.
     fn pairings(&self) -> Result<Vec<Pairing>, StateError>;

@@ -12,7 +12,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
-/// The newest format of the tables, and of all that belongs to them, that this release knows.
+/// Returns the newest format of the tables, and of all that belongs to them, that this release
+/// knows.
 fn newest() -> i64 {
     version::known().formats().newest.into()
 }
@@ -58,9 +59,9 @@ CREATE TABLE IF NOT EXISTS principal (
 ) WITHOUT ROWID;
 ";
 
-/// The rows of `transfer` and `stub` without what may be long: lists need no more, and a request
-/// may have 64 MiB. Triggers keep it, so that it is right also after an earlier release has
-/// written.
+/// The rows of `transfer` and `stub` without their long fields: lists need no more, and a request
+/// may have 64 MiB. Triggers maintain the table, so that it is right also after a write of an
+/// earlier release.
 const OVERVIEW: &str = "
 DROP TRIGGER IF EXISTS overview_of_transfer;
 DROP TRIGGER IF EXISTS overview_without_transfer;
@@ -150,7 +151,7 @@ pub enum StateError {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// This peer is not the controller of its site any more: nothing was written.
+    /// This peer is no longer the controller of its site: nothing was written.
     #[error("cannot {what}: this peer is not the controller of its site now")]
     NotController {
         /// The action that failed.
@@ -286,7 +287,7 @@ impl SqliteState {
     /// The caller holds a lock that keeps other daemons out.
     ///
     /// # Errors
-    /// It cannot be opened, or is of a later release.
+    /// The database cannot be opened, or is of a later release.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let failed = |source| StateError::Open { path: path.to_owned(), source };
         let locks = has_locks(path);
@@ -338,7 +339,7 @@ impl SqliteState {
     /// site of one peer: no other process has to read it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The database cannot be written.
     pub fn take_newest_format(&self) -> Result<(), StateError> {
         let what = "raise the format";
         self.write(what, Commit::Durable, |transaction| {
@@ -348,7 +349,7 @@ impl SqliteState {
         })
     }
 
-    /// The connection for reading; it sees the last commit.
+    /// Returns the connection for reading; it sees the last commit.
     pub(super) fn read(&self) -> MutexGuard<'_, Connection> {
         let reader = self.reader.as_ref().unwrap_or(&self.writer);
         reader.lock().unwrap_or_else(PoisonError::into_inner)
@@ -419,7 +420,7 @@ pub(super) fn to_sql(count: u64) -> i64 {
     i64::from_ne_bytes(count.to_ne_bytes())
 }
 
-/// The reverse of [`to_sql`].
+/// Reverses [`to_sql`].
 pub(super) fn from_sql(stored: i64) -> u64 {
     u64::from_ne_bytes(stored.to_ne_bytes())
 }
@@ -428,9 +429,8 @@ pub(super) fn from_sql(stored: i64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Promise: where the file system has no locks the state is kept all the same, by one
-    /// connection, whatever a run with locks has left in its log; and a later run with locks goes
-    /// on with it.
+    /// Promise: the state is also kept on a file system without locks, by one connection, whatever
+    /// a run with locks has left in its log. A later run with locks continues with it.
     #[test]
     fn a_database_is_kept_without_locks() {
         let directory = tempfile::tempdir().unwrap();
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(Problem::from(error).code, ProblemCode::StateVersion);
     }
 
-    /// Promise: a database of a build that knew no mounts goes on.
+    /// Promise: a database of a build without the column of mounts stays usable.
     #[test]
     fn a_ledger_without_mounts_is_given_the_column() {
         let directory = tempfile::tempdir().unwrap();

@@ -49,7 +49,7 @@ pub struct TransferRecord {
     pub request: TransferRequest,
     /// The site whose user asked.
     pub submitter: Name,
-    /// That user, at the own site; `None` for the administrator of the host.
+    /// The user at the own site who asked; `None` for the administrator of the host.
     #[serde(default)]
     pub owner: Option<Name>,
     /// Account as which mapped stores of the own site are used, as it was when the transfer was
@@ -108,7 +108,7 @@ impl TransferRecord {
         self.owner.as_ref().map_or_else(|| format!("@{}", self.submitter), Name::to_string)
     }
 
-    /// Its id.
+    /// Returns the id of the transfer.
     pub fn id(&self) -> TransferId {
         self.request.id
     }
@@ -119,8 +119,8 @@ impl TransferRecord {
         TransferReport { options, failures: self.failures.clone(), ..self.brief() }
     }
 
-    /// Returns the report without its lists: of paths, of rules, of failed items. It is short
-    /// whatever the request is.
+    /// Returns the report without its lists: of paths, of rules, of failed items. The result is
+    /// short for any request.
     pub fn brief(&self) -> TransferReport {
         let paths = self.request.options.files_from.len() as u64;
         TransferReport {
@@ -165,7 +165,7 @@ pub struct Stub {
     /// The user of this site that submitted it; `None` for the administrator of the host.
     #[serde(default)]
     pub user: Option<Name>,
-    /// The submission, if that was made at this site: the view is what the owner says.
+    /// The submission, if that was made at this site: the view comes from the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted: Option<Submitted>,
     /// The view as last seen.
@@ -468,7 +468,7 @@ fn ids_between(prefix: &str) -> Option<(TransferId, TransferId)> {
 }
 
 impl Listed {
-    /// Its place in the order of lists.
+    /// Returns the place in the order of lists.
     pub fn key(&self) -> ListKey {
         match self {
             Self::Own(record) => (record.created, record.id()),
@@ -536,8 +536,8 @@ mod tests {
         assert_eq!(state.transfer(TransferId([9; 16])).unwrap(), None);
     }
 
-    /// Promise: an overview needs no long list, whatever a request names, and counts what it leaves
-    /// out; also where an earlier release has written since.
+    /// Promise: an overview needs no long list, whatever a request names, and counts the items that
+    /// it leaves out; also after a write of an earlier release.
     #[test]
     fn an_overview_has_no_long_lists() {
         let directory = tempfile::tempdir().unwrap();
@@ -586,7 +586,7 @@ mod tests {
         assert_eq!(state.transfer(long.id()).unwrap(), Some(long));
     }
 
-    /// Promise: a list is complete whatever the size of its parts, own transfers and stubs alike.
+    /// Promise: a list is complete for any size of its parts, own transfers and stubs alike.
     #[test]
     fn a_list_in_parts_is_complete() {
         let directory = tempfile::tempdir().unwrap();

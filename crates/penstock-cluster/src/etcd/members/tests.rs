@@ -1,4 +1,5 @@
-//! Against endpoints that answer as a test says: a real etcd loses no answer when it is told to.
+//! Tests against endpoints that answer as a test demands: a real etcd cannot be made to lose an
+//! answer.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,15 +11,16 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 const ADD: &str = "/v3/cluster/member/add";
 
-/// What an endpoint does with a request for a path: `None` ends the connection without an answer.
+/// The reply of an endpoint to a request for a path. `None` closes the connection without an
+/// answer.
 type Reply = fn(&str) -> Option<&'static str>;
 
-/// An endpoint's address, and the paths that it is asked for.
+/// Returns an endpoint's address, and the paths that it is asked for.
 fn endpoint(reply: Reply) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (tell, told) = channel();
-    // It ends with the process of the tests.
+    // The thread ends with the process of the tests.
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let path = path_of(&stream);
@@ -32,7 +34,7 @@ fn endpoint(reply: Reply) -> (String, Receiver<String>) {
     (url, told)
 }
 
-/// Reads a whole request; gives its path.
+/// Reads a whole request; returns its path.
 fn path_of(stream: &TcpStream) -> String {
     let mut reader = BufReader::new(stream);
     let (mut first, mut length) = (String::new(), 0);
@@ -91,8 +93,8 @@ fn a_change_is_looked_for_before_it_is_sent_again() {
     assert_eq!(asked, ["/v3/kv/range", "/v3/cluster/member/list", ADD], "it was not made");
 }
 
-/// Promise: who the members are is told by an endpoint that has just shown that it is up to date,
-/// and by no other one (a list may be old in etcd 3.4).
+/// Promise: the list of members comes from an endpoint that has just shown that it is up to date,
+/// and from no other (a list may be old in etcd 3.4).
 #[test]
 fn members_now_are_those_of_an_endpoint_that_is_up_to_date() {
     let behind: Reply = |path| (path != "/v3/kv/range").then_some(r#"{"members":[{"ID":"9"}]}"#);
@@ -102,8 +104,8 @@ fn members_now_are_those_of_an_endpoint_that_is_up_to_date() {
     assert_eq!(first_told.try_iter().collect::<Vec<_>>(), ["/v3/kv/range"]);
 }
 
-/// An etcd since release 3.5 that has no leader: it tells what it is only to who has a token, and
-/// gives none.
+/// Returns an etcd since release 3.5 without a leader: it reports its state only for a token, and
+/// issues none.
 fn leaderless(path: &str) -> Option<&'static str> {
     const METRICS: &str = "# TYPE etcd_server_has_leader gauge\netcd_server_has_leader 0\n\
         etcd_server_id{server_id=\"8e9e05c52164694d\"} 1\netcd_server_is_learner 0\n\
@@ -116,8 +118,8 @@ fn leaderless(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Promise: a member that runs and has no leader is not taken for one that does not answer, though
-/// it tells nobody who has no token, and gives none: its own host would look for it in vain.
+/// Promise: a running member without a leader does not count as silent, although it answers only
+/// requests with a token, and issues none. Otherwise its own host would wait for it in vain.
 #[test]
 fn a_member_without_a_leader_says_so_without_a_token() {
     let (url, told) = endpoint(leaderless);
@@ -131,7 +133,7 @@ fn a_member_without_a_leader_says_so_without_a_token() {
     assert_eq!(etcd.standing(PATIENCE)[0].trouble, "has no leader");
 }
 
-/// One that serves, and tells its state to `root` alone.
+/// Replies as an endpoint that serves, and reports its state to `root` alone.
 fn secretive(path: &str) -> Option<&'static str> {
     const METRICS: &str = "etcd_server_has_leader 1\netcd_server_is_leader 0\n\
         etcd_server_id{server_id=\"1a\"} 1\n";

@@ -2,7 +2,7 @@
 //!
 //! A complete page is never checked again. Its head is therefore appended once to a file,
 //! `JOURNAL/ID/heads.EPOCH`, which only the controller of that epoch writes. The key `heads/ID`
-//! records which of these files count, and up to which length. It also holds the heads of open
+//! records which of these files count, and up to which length. The key also holds the heads of open
 //! pages. The value has a few kilobytes, whatever the number of files.
 
 use std::collections::{BTreeMap, HashMap};

@@ -142,7 +142,7 @@ struct Line {
 }
 
 impl SharedJournal {
-    /// The journal at `root`.
+    /// Returns the journal at `root`.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_path_buf() }
     }
@@ -176,7 +176,7 @@ impl SharedJournal {
     /// on storage.
     ///
     /// # Errors
-    /// It cannot be used, or has records of the site.
+    /// The journal cannot be used, or has records of the site.
     pub fn begin(&self, incarnation: u64) -> Result<(), JournalError> {
         if self.newest().map_err(|cause| self.unusable(cause))?.is_some() {
             return Err(JournalError::HasRecords(self.root.clone()));
@@ -188,7 +188,7 @@ impl SharedJournal {
     /// storage.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// The journal cannot be used.
     pub fn withdraw(&self, incarnation: u64) -> Result<(), JournalError> {
         self.remove_mark(incarnation).map_err(|cause| self.unusable(cause))
     }
@@ -202,7 +202,7 @@ impl SharedJournal {
 
     /// Returns whether the journal belongs to this incarnation's records.
     pub(super) fn has_mark(&self, incarnation: u64) -> io::Result<bool> {
-        // A network file system asks whether a file is there anew when it is opened.
+        // A network file system asks again at each open whether a file exists.
         match File::open(self.mark(incarnation)) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -230,8 +230,8 @@ impl SharedJournal {
         File::open(&self.root)?.sync_all()
     }
 
-    /// The incarnation after all that are known: of the marks, of the copy, and the one that etcd
-    /// was `seen` to hold. Epochs within it come after all others.
+    /// Returns the incarnation after all that are known: of the marks, of the copy, and the one
+    /// that etcd was `seen` to hold. Epochs within it come after all others.
     pub(super) fn next(&self, seen: u64) -> io::Result<u64> {
         let copied = self.newest()?.map(|copy| copy.epoch >> REVISION_BITS);
         let known = self.marks()?.into_iter().chain(copied).chain([seen]);
@@ -285,8 +285,8 @@ impl SharedJournal {
     }
 
     /// Marks the journal as in use by a controller with records of `incarnation`. `false` if the
-    /// journal belongs to another incarnation by now, so that the controller leads no more. Blocks
-    /// on storage.
+    /// journal belongs to another incarnation by now, so that the controller no longer leads.
+    /// Blocks on storage.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -308,7 +308,7 @@ impl SharedJournal {
     pub fn beats(&self) -> io::Result<BTreeMap<u64, SystemTime>> {
         let mut beats = BTreeMap::new();
         for incarnation in self.marks()? {
-            // A network file system asks for a file's times anew when it is opened.
+            // A network file system asks for a file's times again when it is opened.
             match File::open(self.mark(incarnation)) {
                 Ok(mark) => drop(beats.insert(incarnation, mark.metadata()?.modified()?)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -342,7 +342,7 @@ impl SharedJournal {
         Ok(names.iter().filter_map(epoch).collect())
     }
 
-    /// The copy of the last controller, if there was any.
+    /// Returns the copy of the last controller, if there was any.
     pub(super) fn newest(&self) -> io::Result<Option<Newest>> {
         let Some(epoch) = self.epochs()?.into_iter().max() else { return Ok(None) };
         let path = self.log(epoch);
@@ -417,13 +417,13 @@ pub(super) struct Copy {
     begun: u64,
 }
 
-/// Bytes of changes after which a copy is begun anew.
+/// Bytes of changes after which a copy is started again.
 const CHANGES_BYTES_MAX: u64 = 32 << 20;
 
 impl Copy {
     /// Begins a copy with all records there are, each with the revision at which it was written
-    /// last, and drops those of earlier controllers. Nothing that was written up to `revision` is
-    /// missing among them.
+    /// last, and drops those of earlier controllers. The records must include all writes up to
+    /// `revision`.
     pub(super) fn begin<'a>(
         journal: &SharedJournal,
         epoch: u64,
@@ -452,7 +452,7 @@ impl Copy {
         Ok(Self { file, bytes, begun: bytes })
     }
 
-    /// Appends writes that etcd has confirmed. Returns whether the copy must be begun anew.
+    /// Appends writes that etcd has confirmed. Returns whether the copy must be started again.
     pub(super) fn append(
         &mut self,
         revision: u64,
@@ -478,8 +478,8 @@ mod tests {
         Copy::begin(journal, epoch, revision, records.into_iter()).unwrap()
     }
 
-    /// B4, A12: a copy gives what was written last, without what a crash cut short; the newest one
-    /// counts, and a later controller drops those before it.
+    /// B4, A12: a copy has the last written records, without those that a crash cut short. The
+    /// newest copy counts, and a later controller drops earlier ones.
     #[test]
     fn b4_a_copy_gives_what_was_confirmed_last() {
         let directory = tempfile::tempdir().unwrap();
@@ -502,8 +502,8 @@ mod tests {
         assert_eq!(journal.newest().unwrap().unwrap().place(), place(8, 2));
     }
 
-    /// B4: a controller tells by the journal that it is at work, and learns there that another
-    /// incarnation goes on without it; not from a journal that is not mounted.
+    /// B4: a controller records in the journal that it works, and learns there that another
+    /// incarnation has replaced it. An unmounted journal does not prove that.
     #[test]
     fn b4_a_controller_at_work_is_seen_in_the_journal() {
         let directory = tempfile::tempdir().unwrap();
@@ -520,8 +520,8 @@ mod tests {
         assert_eq!(journal.marks().unwrap(), vec![8], "nothing is made anew");
     }
 
-    /// B4: nobody leads with an etcd that was restored from a backup, or is empty, over a journal
-    /// that knows more; nor with a journal that is not the site's.
+    /// B4: no peer leads with an etcd that was restored from a backup, or is empty, if the journal
+    /// is newer; nor with a journal of another site.
     #[test]
     fn b4_an_etcd_that_has_gone_back_is_refused() {
         let directory = tempfile::tempdir().unwrap();
@@ -542,8 +542,8 @@ mod tests {
         assert!(matches!(why, JournalError::CutShort), "the incarnation before: {why}");
     }
 
-    /// B4: a journal is taken by one host for each incarnation, and by none for one before: what a
-    /// slower one does changes nothing. It is not taken for a controller at work.
+    /// B4: one host takes a journal for each incarnation, and none takes it for an earlier one: a
+    /// slower host changes nothing. The mark of that host does not count as a working controller.
     #[test]
     fn b4_a_journal_is_taken_once_and_never_back() {
         let directory = tempfile::tempdir().unwrap();
@@ -569,7 +569,7 @@ mod tests {
     fn b4_a_beginning_that_lost_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let journal = SharedJournal::new(&directory.path().join("shared"));
-        // Higher as a whole, lower in what epochs hold.
+        // Higher as a whole, lower in the part that epochs hold.
         let (first, other) = (0x1_0000_0005, 0x2_0000_0003);
         journal.begin(first).unwrap();
         journal.begin(other).unwrap();
@@ -583,8 +583,8 @@ mod tests {
         assert!(place(journal.next(0).unwrap(), 1) > place(first, 10));
     }
 
-    /// B4, A12: writes that were under way at once and are appended in another order than etcd took
-    /// them in leave what etcd holds; one that the copy began with is not brought back.
+    /// B4, A12: concurrent writes that are appended in another order than etcd's leave the values
+    /// of etcd; a value that the copy began with does not return.
     #[test]
     fn b4_a_late_line_does_not_win() {
         let directory = tempfile::tempdir().unwrap();

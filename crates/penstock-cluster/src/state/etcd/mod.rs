@@ -8,8 +8,8 @@
 //! ```text
 //! /penstock/SITE/incarnation    random; another one means another history of the site
 //! /penstock/SITE/format         the format of the records; a controller must know it
-//! /penstock/SITE/tail           written with each record: how far the records have come
-//! /penstock/SITE/recovering     the host that gives them another incarnation; no election then
+//! /penstock/SITE/tail           written with each record: the number of the last one
+//! /penstock/SITE/recovering     the host that changes their incarnation; no election then
 //! /penstock/SITE/leader         the controller, under its lease; its create revision is the epoch
 //! /penstock/SITE/peers/NAME     the card of a peer, under its lease
 //! /penstock/SITE/known/NAME     a peer that belongs to the site, present or not
@@ -162,7 +162,7 @@ impl EtcdState {
             state.cache.put_queue_rule(&rule)?;
         }
         for benchmark in state.records::<serde_json::Value>("benchmarks/")? {
-            // What a later release has measured does not keep this one from leading.
+            // A result of a later release does not prevent this peer from leading.
             match serde_json::from_value::<Benchmark>(benchmark) {
                 Ok(benchmark) => state.cache.put_benchmark(&benchmark)?,
                 Err(error) => tracing::warn!(%error, "a benchmark of another release is left out"),
@@ -414,7 +414,7 @@ impl EtcdState {
         }
     }
 
-    /// A value as etcd is to hold it, and the file that holds it if it is long.
+    /// Returns a value as etcd is to hold it, and the file that holds it if it is long.
     fn encode(
         &self,
         key: &str,
@@ -463,7 +463,7 @@ impl EtcdState {
         self.values().join(format!("{name}.json"))
     }
 
-    /// The fence of this controllership.
+    /// Returns the fence of this controllership.
     pub fn fence(&self) -> Fence {
         self.tenure.fence()
     }

@@ -8,7 +8,7 @@
 //!
 //! A recovering host claims the records first: it removes the leader's key and writes a random
 //! number under the key `recovering`, which each of its transactions compares. While that key
-//! exists no peer is elected. A second host claims the records anew, and the first has every
+//! exists no peer is elected. A second host claims the records again, and the first has every
 //! transaction rejected from then on. Then the journal is moved to the new incarnation, and records
 //! are written. The last transaction writes the incarnation to etcd and removes the claim. A
 //! recovery that is cut short anywhere leaves a site without a leader, until it is recovered again.
@@ -63,13 +63,14 @@ pub struct Recovered {
     pub from_journal: bool,
 }
 
-/// Gives the records of a site another incarnation. They are those of etcd, or of the journal's
+/// Changes the incarnation of a site's records. The records are those of etcd, or of the journal's
 /// copy where that is newer. With `fenced` a leader's key does not count, since its host is fenced;
 /// `fenced` is the incarnation to which the journal was moved since ([`SharedJournal::take_next`]).
 /// May be repeated if it was cut short. Blocks.
 ///
 /// # Errors
-/// See [`RecoverError`]. Once records were written, no peer leads before it has succeeded.
+/// See [`RecoverError`]. Once records were written, no peer leads before the recovery has
+/// succeeded.
 pub fn recover(
     etcd: &Etcd,
     keys: &Keys,
@@ -122,8 +123,8 @@ pub(super) struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// Claims the records: no peer leads from then on, and a host that claimed them before writes
-    /// no more.
+    /// Claims the records: no peer leads from then on, and a host that claimed them before can no
+    /// longer write.
     pub(super) fn make(
         etcd: &'a Etcd,
         keys: &'a Keys,
@@ -219,7 +220,8 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Releases the claim before any write; if etcd is out of reach, the next recovery claims anew.
+    /// Releases the claim before any write; if etcd is out of reach, the next recovery claims
+    /// again.
     fn release(self) {
         let _ = self.write(&[Operation::Delete(self.keys.recovering())]);
     }

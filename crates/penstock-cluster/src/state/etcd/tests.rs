@@ -16,14 +16,14 @@ mod fences;
 
 static NOW: AtomicU64 = AtomicU64::new(0);
 
-/// One member of etcd, and the directory that a site and its journal have beside it.
+/// A member of etcd, and the directory in which a site and its journal lie beside it.
 struct Member {
     etcd: penstock_testkit::Etcd,
     directory: tempfile::TempDir,
 }
 
 impl Member {
-    /// `None`, loudly, where etcd is not installed.
+    /// Starts a member of etcd; `None`, with a message, where etcd is not installed.
     fn start() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let etcd = penstock_testkit::Etcd::start(directory.path(), 1)?;
@@ -50,7 +50,7 @@ impl Member {
     }
 }
 
-/// TLS that is not used: the member speaks plain HTTP.
+/// Returns a TLS configuration that is not used: the member speaks plain HTTP.
 fn no_tls() -> rustls::ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
@@ -66,7 +66,7 @@ fn elect(etcd: &Etcd, keys: &Keys) -> Arc<Tenure> {
     elect_under(etcd, keys, 5)
 }
 
-/// Elects somebody whatever the journal says, with records that are of an incarnation already.
+/// Elects a leader whatever the journal has, with records that already have an incarnation.
 fn elect_under(etcd: &Etcd, keys: &Keys, incarnation: u64) -> Arc<Tenure> {
     let (lease, seconds) = etcd.grant(60, ATTEMPT).unwrap();
     assert!(seconds >= 60);
@@ -97,9 +97,9 @@ fn commit(pages: Vec<PageHead>) -> HeadCommit {
     HeadCommit { pages, durable: true, ..HeadCommit::default() }
 }
 
-/// B4, promise (h): of two controllers only the one whose key stands commits; what the other tries
-/// is refused as a whole, and it knows then that it is one no more. Its successor has all that was
-/// committed, heads of complete pages from the file included, and nothing that was not.
+/// B4, promise (h): of two controllers only the one whose key exists commits. The transaction of
+/// the other is refused as a whole, which ends its controllership. Its successor has exactly the
+/// committed records, including heads of complete pages from the file.
 #[test]
 fn b4_a_stale_epochs_transaction_is_refused() {
     let Some(member) = Member::start() else { return };
@@ -171,7 +171,7 @@ fn b4_a_tenure_ends_by_the_clock() {
     let state = EtcdState::open(etcd, keys, Arc::clone(&tenure), &cache, &journal).unwrap();
     let id = TransferId([4; 16]);
     state.commit(id, &commit(vec![head(0, false)])).unwrap();
-    // The other test's clock stands at 0 as well: its tenures have no end.
+    // The clock of the other test is at 0 as well: its tenures have no end.
     tenure.extend(0);
     let problem = state.commit(id, &commit(vec![head(0, true)])).unwrap_err();
     assert_eq!(problem.code, ProblemCode::NotController);
@@ -211,8 +211,8 @@ fn e6_long_values_go_to_the_journal_store() {
     assert_eq!(files(), 0);
 }
 
-/// B4: records that have gone back stay known as such, however far the revision of etcd as a whole
-/// is raised by peers that come and go; those that have not are never taken for it.
+/// B4: records that have gone back are recognized, however far joining and leaving peers raise the
+/// revision of etcd as a whole. Records that have not gone back never count as such.
 #[test]
 fn b4_peers_that_come_and_go_do_not_bring_records_forward() {
     let Some(member) = Member::start() else { return };

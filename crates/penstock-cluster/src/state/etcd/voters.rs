@@ -53,7 +53,7 @@ impl SharedJournal {
     /// The journal cannot be read, or its list of members is damaged.
     pub fn voters(&self) -> io::Result<Option<(Vec<KnownMember>, SystemTime)>> {
         let path = self.path(VOTERS);
-        // A network file system asks for a file's times anew when it is opened.
+        // A network file system asks for a file's times again when it is opened.
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -67,8 +67,8 @@ impl SharedJournal {
 mod tests {
     use super::*;
 
-    /// B4: what one controller has confirmed is known to whoever reaches the journal, with the time
-    /// of the last word; a file that is damaged says nothing.
+    /// B4: the voters that a controller has confirmed are known to every host that reaches the
+    /// journal, with the time of its last record. A damaged file proves nothing.
     #[test]
     fn b4_the_last_controllers_voters_are_known() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What keeps two controllers, and two who recover one site, apart.
+//! Fences between two controllers, and between two recoveries of one site.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::keys::incarnation_text;
 use crate::membership::{Ask, Cluster, ClusterConfig, ClusterNow, Ineligible};
 
-/// How long something may take on a busy host.
+/// The longest time that a step may take on a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A site's etcd and journal.
@@ -23,7 +23,7 @@ struct Place {
 }
 
 impl Place {
-    /// With the member of etcd that it lives with.
+    /// Returns a place with its member of etcd.
     fn start() -> Option<(Member, Self)> {
         let member = Member::start()?;
         let root = member.directory.path().to_owned();
@@ -59,7 +59,7 @@ impl Place {
         answer.read[0].first().map(|found| found.value.clone())
     }
 
-    /// A peer that asks the journal as daemons do, and then calls `also`.
+    /// Returns a peer that asks the journal as daemons do, and then calls `also`.
     fn join(&self, also: impl Fn(&Self, Ask) + Send + 'static) -> Cluster {
         let place = self.clone();
         let eligible = move |ask| {
@@ -100,7 +100,7 @@ fn card() -> PeerCard {
     }
 }
 
-/// What the peers are once `is` says so; they look once a second.
+/// Returns the state of the peers once `is` holds of it; the peers look once a second.
 fn seen(cluster: &Cluster, what: &str, is: impl Fn(&ClusterNow) -> bool) -> Arc<ClusterNow> {
     let (watch, until) = (cluster.watch(), Instant::now() + PATIENCE);
     loop {
@@ -113,8 +113,8 @@ fn seen(cluster: &Cluster, what: &str, is: impl Fn(&ClusterNow) -> bool) -> Arc<
     }
 }
 
-/// B4: a peer that may lead, and for whose election records are given another incarnation before
-/// its key is there, is not elected with the one before, nor while that is under way.
+/// B4: the incarnation of the records may change before the key of an eligible peer exists. Such a
+/// peer is not elected with the earlier incarnation, nor during the change.
 #[test]
 fn b4_an_election_is_void_once_the_records_are_others() {
     let Some((_member, place)) = Place::start() else { return };
@@ -124,7 +124,7 @@ fn b4_an_election_is_void_once_the_records_are_others() {
         if let Ask::Lead { incarnation, .. } = ask
             && told.load(Ordering::Acquire) == 0
         {
-            // That far it is at the first time, and to the end at the second.
+            // At the first request the recovery has come this far; at the second it has ended.
             let claim = place.claim();
             told.store(incarnation, Ordering::Release);
             assert_eq!(claim.next, incarnation + 1);
@@ -150,7 +150,8 @@ fn b4_an_election_is_void_once_the_records_are_others() {
     assert_eq!(tenure.epoch() >> 40, (old + 1) & 0xff_ffff, "not one of the incarnation before");
 }
 
-/// B4: a controller whose records are of another incarnation writes nothing, though its key stands.
+/// B4: a controller whose records are of another incarnation writes nothing, although its key
+/// exists.
 #[test]
 fn b4_a_controller_of_another_incarnation_writes_nothing() {
     let Some((_member, place)) = Place::start() else { return };
@@ -164,8 +165,8 @@ fn b4_a_controller_of_another_incarnation_writes_nothing() {
     assert!(!tenure.holds(), "it knows now");
 }
 
-/// B4: of two who recover one site the slower changes nothing from the moment on in which the other
-/// begins: neither the records, nor who leads since; and the journal stays the other's.
+/// B4: of two recoveries of one site the slower one changes nothing from the start of the other on:
+/// neither the records, nor the later leader. The journal stays the other's.
 #[test]
 fn b4_the_slower_of_two_recoveries_changes_nothing() {
     let Some((_member, place)) = Place::start() else { return };
@@ -199,9 +200,9 @@ fn b4_the_slower_of_two_recoveries_changes_nothing() {
     state.commit(id, &commit(vec![head(2, true)])).unwrap();
 }
 
-/// B4: a takeover makes the journal its own before etcd is touched: nobody is elected with what was
-/// before, whatever fails then. It comes to its end though the lost host's key stands; not once
-/// another host has taken the journal since.
+/// B4: a takeover claims the journal before it changes etcd: no peer is elected with the earlier
+/// records, whatever step fails then. The takeover succeeds although the lost host's key exists. It
+/// fails once another host has taken the journal.
 #[test]
 fn b4_a_takeover_has_the_journal_before_it_has_etcd() {
     let Some((_member, place)) = Place::start() else { return };
@@ -224,8 +225,8 @@ fn b4_a_takeover_has_the_journal_before_it_has_etcd() {
     place.journal.check(7, 1).unwrap();
 }
 
-/// B4: of two peers that begin a site at once one gives its records their incarnation; the other
-/// leaves nothing of its own in the journal.
+/// B4: of two peers that start a site at once, one sets the incarnation of its records; the other
+/// leaves no file of its own in the journal.
 #[test]
 fn b4_who_begins_a_site_second_withdraws() {
     let Some((_member, place)) = Place::start() else { return };
