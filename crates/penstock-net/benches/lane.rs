@@ -1,4 +1,4 @@
-//! What a lane costs per frame: sealed, sent over loopback, received and opened, both ends on one
+//! The cost of a lane per frame: sealed, sent over loopback, received and opened, both ends on one
 //! thread.
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -62,8 +62,8 @@ fn sites() -> (Site, Site) {
     (lab, hpc)
 }
 
-/// An open lane: the target's end at `lab`, the source's at `hpc`. Both hold a whole frame in
-/// their sockets, so that one thread can drive them.
+/// Returns an open lane: the target's end at `lab`, the source's at `hpc`. Both hold a whole frame
+/// in their sockets, so that one thread can drive them.
 fn open(
     (lab, hpc): &(Site, Site),
     framing: Framing,
@@ -130,7 +130,8 @@ fn frames(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A whole lane opened: certificates, key exchange, hello and welcome, at both ends.
+/// Measures the opening of a whole lane: certificates, key exchange, hello and welcome, at both
+/// ends.
 fn handshakes(criterion: &mut Criterion) {
     let sites = sites();
     criterion.bench_function("lane/open", |bench| {

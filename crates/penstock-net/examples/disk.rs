@@ -7,8 +7,8 @@
 //! ```
 //! Files of SOURCE go over loopback connections, one for each lane, into new files of TARGET: read,
 //! hashed, sealed; opened, hashed, written past the page cache or through it, all synced at the
-//! end. There is nothing else in it: no frames, no requests, no ledger, no resume. One JSON object
-//! goes to stdout: seconds, and CPU seconds of this process. Files are whole strides.
+//! end. The program has no frames, no requests, no ledger, no resume. One JSON object goes to
+//! stdout: seconds, and CPU seconds of this process. Files are whole strides.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +32,7 @@ const RECORD: usize = 16 * 1024;
 const SEALED: usize = RECORD + TAG_BYTES;
 const USAGE: &str = "usage: disk SOURCE TARGET xxh3|blake3|tls-blake3 [direct|buffered [LANES]]";
 
-/// What is done to every stride beside moving it.
+/// The work that each stride costs beside its move.
 #[derive(Clone, Copy)]
 struct Care {
     digest: DigestKind,

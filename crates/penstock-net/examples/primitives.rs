@@ -1,14 +1,13 @@
-//! What the machine itself does, step by step: the parts of which the bounds in
-//! `docs/performance.md` are made.
+//! The speed of the machine itself, step by step: the parts of the bounds in `docs/performance.md`.
 //!
 //! ```text
 //! cargo run --release -p penstock-net --example primitives DIRECTORY [REPETITIONS]
 //! ```
-//! Each step is what a data path cannot do without, in the plainest form and with the libraries
-//! that Penstock uses: no framing, no queues, no waiting for a peer. CPU is user and system time of
-//! this process. One JSON object goes to stdout: for each step the median, in seconds per GiB or
+//! Each step is a necessary part of a data path, in the plainest form and with the libraries that
+//! Penstock uses: no framing, no queues, no waiting for a peer. CPU is user and system time of this
+//! process. One JSON object goes to stdout: for each step the median, in seconds per GiB or
 //! microseconds per file. DIRECTORY is where files are read and written (a tmpfs, for the bounds of
-//! the loopback benchmark); 5.5 GiB are needed there, and given back.
+//! the loopback benchmark); 5.5 GiB are needed there, and freed at the end.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -91,7 +90,7 @@ fn all(work: &Path, repetitions: usize) -> Outcome<BTreeMap<String, Vec<f64>>> {
     Ok(found)
 }
 
-/// CPU seconds of `work`.
+/// Returns the CPU seconds of `work`.
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let before = penstock_sys::cpu_seconds();
     let result = work();
@@ -108,7 +107,7 @@ fn noise(bytes: usize) -> Vec<u8> {
     .collect()
 }
 
-/// A GiB of hot data through a hash, message by message.
+/// Measures a hash of a GiB of cached data, message by message.
 fn hash(kind: DigestKind, message: &[u8]) -> f64 {
     let (seconds, ()) = timed(|| {
         for _ in 0..GIB / message.len() {
@@ -119,7 +118,7 @@ fn hash(kind: DigestKind, message: &[u8]) -> f64 {
     seconds
 }
 
-/// The same as files of 4 KiB, several of which are hashed together.
+/// Hashes the same bytes as files of 4 KiB, several of which are hashed together.
 fn hash_files(kind: DigestKind, buffer: &[u8]) -> f64 {
     let mut digests = Vec::new();
     let (seconds, ()) = timed(|| {
@@ -133,7 +132,8 @@ fn hash_files(kind: DigestKind, buffer: &[u8]) -> f64 {
     seconds
 }
 
-/// A GiB of hot data sealed in place, record by record, each with its tag behind it.
+/// Measures the sealing of a GiB of cached data in place, record by record, each with its tag
+/// behind it.
 fn seal(buffer: &mut [u8]) -> Outcome<f64> {
     let cipher = Cipher::Aes128Gcm;
     let key = Key::new(Library::fastest(cipher), cipher, &[7; 16])?;
@@ -153,7 +153,7 @@ fn seal(buffer: &mut [u8]) -> Outcome<f64> {
     Ok(seconds)
 }
 
-/// Two GiB over two loopback connections at a time, per GiB.
+/// Measures two GiB over two loopback connections at a time, per GiB.
 fn socket() -> Outcome<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     // Before there is a connection; the host's own will do where it is not there.
@@ -195,7 +195,7 @@ fn receive(mut stream: TcpStream) -> Outcome<()> {
     Ok(())
 }
 
-/// A GiB from one file to a new one.
+/// Measures the copy of a GiB from one file to a new one.
 fn copy(from: &Path, to: &Path) -> Outcome<f64> {
     let mut buffer = vec![0; STRIDE];
     let (seconds, outcome) = timed(|| {
@@ -221,9 +221,9 @@ fn fill(directory: &Path, size: usize, files: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// What every small file needs of the kernel: listed, looked at, and asked for its attributes;
-/// opened, read, looked at again and closed; made, written, given its time and closed; renamed.
-/// Microseconds per file.
+/// Measures the calls of the kernel that every small file needs. Reading a file: list it, look at
+/// it, get its attributes; open, read, look at again, close. Writing it: make, write, set its time,
+/// close, rename. Returns microseconds per file.
 fn small_files(work: &Path, size: usize, files: usize) -> Outcome<Vec<(&'static str, f64)>> {
     let from = work.join(format!("from-{size}"));
     let to = work.join("to");

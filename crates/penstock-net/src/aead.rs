@@ -30,7 +30,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// Its name, as users read it.
+    /// Returns the name of the library, as users read it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,8 @@ pub enum Library {
 }
 
 impl Library {
-    /// The faster one for a cipher on this CPU: ring where it has wide AES-GCM and aws-lc has not.
+    /// Returns the faster one for a cipher on this CPU: ring where it has wide AES-GCM and aws-lc
+    /// has not.
     #[must_use]
     pub fn fastest(cipher: Cipher) -> Self {
         if cipher != Cipher::ChaCha20Poly1305 && is_wide_without_avx512() {
@@ -201,7 +202,8 @@ impl Key {
     /// Opens `sealed`, which ends in the tag, into `out`, which is [`TAG_BYTES`] bytes shorter.
     ///
     /// # Errors
-    /// It was not sealed so, or `out` has another length; the content of `out` is then undefined.
+    /// `sealed` was sealed in another way, or `out` has another length; the content of `out` is
+    /// then undefined.
     pub fn open(
         &self,
         nonce: [u8; NONCE_BYTES],
@@ -274,8 +276,8 @@ mod tests {
         out
     }
 
-    /// Two hosts need not have the same CPU: whatever one library seals, in place or not, is byte
-    /// for byte what the other seals, and each opens it, into another place or in its own.
+    /// Two hosts need not have the same CPU: both libraries seal the same bytes, in place or not,
+    /// and each opens the other's, in place or not.
     #[test]
     fn both_libraries_seal_the_same_bytes() {
         for cipher in CIPHERS {

@@ -13,9 +13,9 @@ use super::socket::{SocketError, bind_to_device};
 /// Connections that the kernel holds until they are accepted, as tokio has it.
 const BACKLOG: i32 = 1024;
 
-/// Listens at an address. With a `device`, accepted connections send by that interface whatever the
-/// routes say (hard case E5). Without the right to that the socket is bound to the address only,
-/// and that is logged. Such a listener may exist beside another one of this process at all
+/// Listens at an address. With a `device`, accepted connections send by that interface, whatever
+/// the routes are (hard case E5). Without the right to that the socket is bound to the address
+/// only, and that is logged. Such a listener may exist beside another one of this process at all
 /// addresses, which must have been made by this function, too. The caller passes accepted
 /// connections to [`super::settle`].
 ///
@@ -97,8 +97,8 @@ pub fn device_is_bindable(device: &str) -> Result<(), SocketError> {
 /// this host. Sends nothing: connect(2) of a datagram socket looks the route up.
 ///
 /// # Errors
-/// It does not (`ENETUNREACH`), the address is not of this host, or sockets cannot be bound to the
-/// interface.
+/// The interface does not lead there (`ENETUNREACH`), the address is not of this host, or sockets
+/// cannot be bound to the interface.
 pub fn leads_to(device: &str, from: IpAddr, to: IpAddr) -> Result<(), SocketError> {
     let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
@@ -124,8 +124,8 @@ mod tests {
         assert!(device_is_bindable("no-such-if").is_err());
     }
 
-    /// E5: a listener of one interface stands beside that at all addresses and takes what comes to
-    /// its address; a second daemon finds the port taken all the same.
+    /// E5: a listener of one interface exists beside that at all addresses, and accepts the
+    /// connections to its address. A second daemon still finds the port taken.
     #[test]
     fn e5_listeners_of_interfaces_stand_beside_the_general_one() {
         let general = listen("0.0.0.0:0".parse().unwrap(), None).unwrap();

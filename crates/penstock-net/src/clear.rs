@@ -47,8 +47,8 @@ impl Drop for MacKey {
     }
 }
 
-/// Both keys of a lane from its own handshake (RFC 8446, section 7.5): the target's frames first,
-/// then the source's.
+/// Returns both keys of a lane from its own handshake (RFC 8446, section 7.5): the target's
+/// frames first, then the source's.
 pub(super) fn mac_keys<Data>(
     connection: &ConnectionCommon<Data>,
     lane: LaneId,
@@ -127,7 +127,7 @@ impl ClearReceiver {
     ) -> Result<Header, LaneError> {
         let mut bytes = [0; HEADER_BYTES];
         self.read(wire, &mut bytes, true)?;
-        // Nothing is authenticated yet: what cannot be read was altered on the way.
+        // The header is not authenticated yet: one that cannot be read was altered on the way.
         let header = Header::decode(&bytes).map_err(|_| LaneError::Mac)?;
         body.resize(header.body_bytes as usize, 0);
         self.read(wire, body, false)?;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Hostile bytes give an error, never a panic or a frame.
+        /// Promise: hostile bytes return an error, never a panic or a frame.
         #[test]
         fn hostile_bytes_are_no_frame(
             bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..2000)

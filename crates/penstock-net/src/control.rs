@@ -1,6 +1,6 @@
 //! The congestion control with which a connection begins.
 //!
-//! Within a site lanes use CUBIC where the host's default is a kind of BBR (`socket::fit` gives the
+//! Within a site lanes use CUBIC where the host's default is a kind of BBR (`socket::fit` has the
 //! reason). A change is too late for a connection that has begun with BBR. BBR has TCP pace its
 //! data, and nothing in Linux makes a socket unpaced again (`sk_pacing_status`, net/ipv4/tcp_bbr.c
 //! and tcp_output.c). CUBIC then continues with a timer for each burst, unless the queue of the
@@ -34,7 +34,7 @@ pub fn settle(socket: impl AsFd) {
     }
 }
 
-/// [`settle`] for a known round trip and default.
+/// Does the work of [`settle`] for a known round trip and default.
 fn settle_for(socket: impl AsFd, rtt: Duration, default: Option<&str>) {
     if rtt >= NEAR
         && let Some(default) = default
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
     use crate::listen;
 
-    /// Promise: a connection of ours stays with CUBIC on a near path and goes over to the host's
-    /// default on a long one; what somebody has chosen, and what is not ours to leave, stays.
+    /// Promise: a connection of ours stays with CUBIC on a near path and changes to the host's
+    /// default on a long one. A control that a user has chosen, or that we did not set, stays.
     #[test]
     fn a_connection_settles_by_its_path() {
         let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
@@ -81,7 +81,7 @@ mod tests {
         let _dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        // Another stands for BBR, which a host need not have.
+        // Another control takes the place of BBR, which a host need not have.
         sockopt::set_tcp_congestion(&accepted, "cubic").unwrap();
         settle_for(&accepted, NEAR / 2, Some("reno"));
         assert_eq!(control(&accepted), "cubic", "a near path");

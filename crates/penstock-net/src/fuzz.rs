@@ -15,12 +15,12 @@ use super::wire::Incoming;
 /// Payload that is taken in one call at most.
 const PART_BYTES: usize = 100_000;
 
-/// TLS records as they come from the network.
+/// Opens TLS records as they come from the network.
 pub fn tls_raw(bytes: &[u8]) {
     receive_tls(bytes);
 }
 
-/// TLS records with hostile content: (type, length, content) again and again.
+/// Opens TLS records with hostile content: (type, length, content), repeated.
 ///
 /// # Panics
 /// If sealing fails, which no input can bring about.

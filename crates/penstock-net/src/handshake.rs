@@ -144,12 +144,13 @@ impl Dialled {
         Self::over(tcp, address, deadline, options)
     }
 
-    /// The bare connection, for a source that dials: it answers on it as if it had accepted it.
+    /// Returns the bare connection, for a source that dials: it answers on it as if it had accepted
+    /// it.
     pub fn into_tcp(self) -> TcpStream {
         self.tcp
     }
 
-    /// The round trip that opening the connection took.
+    /// Returns the round trip that opening the connection took.
     ///
     /// # Errors
     /// None in practice; the kernel's if it has no TCP_INFO.
@@ -334,7 +335,8 @@ impl PendingLane {
         &self.hello
     }
 
-    /// The certificates that the target has shown, its own first; the handshake verified them.
+    /// Returns the certificates that the target has shown, its own first; the handshake verified
+    /// them.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         self.connection.peer_certificates().unwrap_or_default()
     }

@@ -114,8 +114,8 @@ impl LaneStream {
     /// `TimedOut` if the other end takes nothing for the lane's time limit, `Io` or `Closed` if it
     /// is gone, `KeyUsedUp` after 2^24 records.
     /// # Panics
-    /// If `body` and `payload` are not as long as `header` says: a mistake of the caller that would
-    /// leave both ends at odds.
+    /// If the lengths of `body` and `payload` differ from those in `header`: a mistake of the
+    /// caller, after which the two ends would disagree.
     pub fn send(
         &mut self,
         header: &Header,
@@ -180,7 +180,7 @@ impl LaneStream {
     /// `Readable` promises the start of a frame, not all of it: receiving may still block.
     ///
     /// # Errors
-    /// That of poll(2), which says that the process is out of resources.
+    /// That of poll(2), which means that the process is out of resources.
     pub fn wait(&mut self, interrupt: BorrowedFd<'_>, timeout: Duration) -> io::Result<Wake> {
         let buffered = match &self.protection {
             Protection::Tls(ends) => ends.1.has_data(),
@@ -220,7 +220,7 @@ impl LaneStream {
         Ok(self.wire.tcp.shutdown(Shutdown::Write)?)
     }
 
-    /// A handle by which another thread ends the lane at once.
+    /// Returns a handle by which another thread ends the lane at once.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -252,7 +252,7 @@ impl LaneStream {
         }
     }
 
-    /// The lane's number.
+    /// Returns the lane's number.
     pub fn lane(&self) -> LaneId {
         self.lane
     }
@@ -274,13 +274,13 @@ impl LaneStream {
         }
     }
 
-    /// Bytes received since the hello, with frames and TLS records. Plain numbers of the owning
-    /// thread: no cache line is shared per stride.
+    /// Returns the bytes received since the hello, with frames and TLS records. Plain numbers of
+    /// the owning thread: no cache line is shared per stride.
     pub fn bytes_received(&self) -> u64 {
         self.wire.received
     }
 
-    /// Bytes sent since the hello, likewise.
+    /// Returns the bytes sent since the hello, likewise.
     pub fn bytes_sent(&self) -> u64 {
         self.wire.sent
     }
@@ -298,7 +298,7 @@ impl LaneStream {
         }
     }
 
-    /// The round-trip times that TCP measured.
+    /// Returns the round-trip times that TCP measured.
     ///
     /// # Errors
     /// None in practice; the kernel's if it has no TCP_INFO.
@@ -306,7 +306,7 @@ impl LaneStream {
         rtt_of(&self.wire.tcp)
     }
 
-    /// The addresses of both ends: here, there.
+    /// Returns the addresses of both ends: the local one, the remote one.
     ///
     /// # Errors
     /// If the connection is gone.
@@ -351,8 +351,8 @@ impl LaneCloser {
         silence_of(&self.tcp).unwrap_or(Duration::MAX)
     }
 
-    /// Returns the time since TCP last heard anything, acknowledgements of probes included. With
-    /// `SocketOptions::probe_after` a live path is heard that often, whatever the other end does.
+    /// Returns the time since TCP last received anything, acknowledgements of probes included. With
+    /// `SocketOptions::probe_after` a live path answers that often, whatever the other end does.
     pub fn unheard(&self) -> Duration {
         unheard_of(&self.tcp).unwrap_or(Duration::MAX)
     }

@@ -134,7 +134,7 @@ impl Outbox {
 }
 
 impl Sealer {
-    /// The name of the cipher that seals.
+    /// Returns the name of the cipher that seals.
     pub(super) fn cipher(&self) -> &'static str {
         self.key.key.cipher().name()
     }
@@ -300,7 +300,7 @@ impl Inbox {
         }
     }
 
-    /// Bytes of the record at `start`, once its header is here.
+    /// Returns the bytes of the record at `start`, once its header is here.
     fn next_record(&self) -> Result<Option<usize>, LaneError> {
         record_bytes(&self.room()[self.start..self.end])
     }
@@ -337,7 +337,7 @@ impl Inbox {
         if self.plain.is_empty() { self.start..self.end } else { self.plain.start..self.end }
     }
 
-    /// The room's content has moved to its start.
+    /// Handles a move of the room's content to its start.
     fn shift(&mut self, by: usize) {
         self.plain =
             if self.plain.is_empty() { 0..0 } else { self.plain.start - by..self.plain.end - by };
@@ -489,8 +489,8 @@ impl Opener {
     }
 }
 
-/// Bytes of the record that `held` starts with, header and all; `None` if not even its header is
-/// here. After the handshake all records look like data.
+/// Returns the bytes of the record that `held` starts with, header and all; `None` if not even its
+/// header is here. After the handshake all records look like data.
 fn record_bytes(held: &[u8]) -> Result<Option<usize>, LaneError> {
     let Some(header) = held.first_chunk::<RECORD_HEADER_BYTES>() else {
         return Ok(None);
@@ -502,7 +502,8 @@ fn record_bytes(held: &[u8]) -> Result<Option<usize>, LaneError> {
     Ok(Some(RECORD_HEADER_BYTES + body_bytes))
 }
 
-/// Content type and length of an opened record: the last byte that is not padding is the type.
+/// Returns the content type and length of an opened record: the last byte that is not padding is
+/// the type.
 fn split_inner(inner: &[u8]) -> Result<(u8, usize), LaneError> {
     let at = inner
         .iter()

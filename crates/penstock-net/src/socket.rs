@@ -18,7 +18,7 @@ const ROOM_BUFFER_BYTES: usize = 512 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct SocketError {
-    /// The step, with the value where somebody chose it.
+    /// The step, with the value if a user chose it.
     pub what: String,
     /// The error of the system.
     pub source: io::Error,
@@ -163,7 +163,7 @@ impl SocketOptions {
     }
 }
 
-/// Binds to a network interface, so that packets leave by it whatever the routes say (hard case
+/// Binds to a network interface, so that packets leave by it, whatever the routes are (hard case
 /// E5). Without CAP_NET_RAW it works since Linux 5.7 if the socket is not bound yet.
 pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(), SocketError> {
     penstock_sys::bind_to_device(socket, device)
@@ -185,7 +185,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
-    /// A connection over loopback whose round trip TCP knows to be short.
+    /// Returns a connection over loopback whose round trip TCP knows to be short.
     fn near_pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -201,8 +201,8 @@ mod tests {
         (here, there)
     }
 
-    /// Promise: within a room a lane takes small buffers and no BBR by itself, and what somebody
-    /// has chosen stays.
+    /// Promise: within a room a lane uses small buffers and no BBR by itself, and options that a
+    /// user has chosen stay.
     #[test]
     fn a_lane_is_fitted_to_a_near_path_unless_told_otherwise() {
         let (here, _there) = near_pair();
@@ -220,14 +220,14 @@ mod tests {
 
         let has_bbr = sockopt::set_tcp_congestion(&here, "bbr").is_ok();
         SocketOptions::default().fit(&here);
-        // Without CAP_NET_ADMIN the host's limit may be less than what was wanted.
+        // Without CAP_NET_ADMIN the host's limit may be below the wanted size.
         let send = sockopt::socket_send_buffer_size(&here).unwrap();
         assert!((128 * 1024 + 1..=2 * ROOM_BUFFER_BYTES).contains(&send), "{send}");
         let now = if has_bbr { "cubic" } else { "reno" };
         assert_eq!(sockopt::tcp_congestion(&here).unwrap(), now);
     }
 
-    /// Promise: what has come is seen before anybody reads it, as about so many bytes.
+    /// Promise: received segments are counted before a read, as about so many bytes.
     #[test]
     fn segments_are_counted_as_they_come() {
         let (mut here, there) = near_pair();

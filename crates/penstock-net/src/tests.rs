@@ -85,7 +85,7 @@ fn dial_with(
     connect(address, bind, &config, &name("hpc"), hello, DEADLINE, options)
 }
 
-/// An open lane: the target's end at `lab`, the source's at `hpc`.
+/// Returns an open lane: the target's end at `lab`, the source's at `hpc`.
 fn open(framing: Framing) -> (LaneStream, LaneStream) {
     let (lab, hpc) = paired("lab", "hpc");
     open_between(&lab, &hpc, framing)
@@ -116,7 +116,7 @@ fn data(request: u32, body: &[u8], payload: usize) -> Header {
     Header { payload_bytes: payload as u32, ..header }
 }
 
-/// The frame of `pattern`s that the tests send: its body depends on its size too.
+/// Returns the frame of `pattern`s that the tests send: its body depends on its size too.
 fn frame(size: usize) -> (Header, Vec<u8>, Vec<u8>) {
     let body = pattern(size % 70_000, 1);
     (data(size as u32, &body, size), body, pattern(size, 2))
@@ -303,8 +303,8 @@ fn a_target_that_speaks_out_of_turn_is_refused() {
     }
 }
 
-/// Another stack may update its keys around the hello: rustls follows, and the lane goes on with
-/// the keys of that moment.
+/// Promise: rustls follows another stack that updates its keys around the hello. The lane continues
+/// with the keys of that moment.
 #[test]
 fn a_key_update_around_the_hello_is_followed() {
     let (lab, hpc) = paired("lab", "hpc");
@@ -407,7 +407,7 @@ fn a_lane_to_the_wrong_site_does_not_open() {
     });
 }
 
-/// Promise (f): a peer that connects and says nothing, or too little, costs its deadline and no
+/// Promise (f): a peer that connects and sends nothing, or too little, costs its deadline and no
 /// more, on either side.
 #[test]
 fn silent_peers_time_out() {
@@ -415,7 +415,7 @@ fn silent_peers_time_out() {
     let short = Duration::from_millis(200);
     let (listener, address) = listen();
 
-    // Nobody ever accepts: the kernel completes TCP, and nothing answers.
+    // No thread accepts: the kernel completes TCP, and no answer follows.
     let started = Instant::now();
     let config = lab.client(Purpose::Lane, None);
     let (bind, options) = (LocalBind::default(), SocketOptions::default());
@@ -430,7 +430,7 @@ fn silent_peers_time_out() {
     let error = accept_one(&listener, &hpc, short).unwrap_err();
     assert!(matches!(error, LaneError::TimedOut), "{error}");
 
-    // One that trickles a byte at a time does not stretch the deadline.
+    // A peer that sends a byte at a time does not extend the deadline.
     let mut slow = TcpStream::connect(address).unwrap();
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -522,7 +522,7 @@ fn waiting_sees_sockets_buffers_and_interrupts() {
     }
 }
 
-/// Another thread ends a lane whose owner blocks on it.
+/// Promise: a second thread ends a lane whose owner blocks on it.
 #[test]
 fn a_closer_ends_a_blocked_receive() {
     let (mut target, _source) = open(Framing::Tls);

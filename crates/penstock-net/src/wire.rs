@@ -9,8 +9,8 @@ use penstock_sys::set_receive_low_water;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::RecvFlags;
 
-/// Longest wait for a low-water mark; then whatever is there is taken. A path that brings a payload
-/// more slowly than this gains nothing by waking less often.
+/// Longest wait for a low-water mark; then all received bytes are taken. A path that brings a
+/// payload more slowly than this gains nothing by waking less often.
 const LOW_WATER_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Receives of at least this much wait with a low-water mark.
 const LOW_WATER_BYTES: usize = 64 * 1024;
@@ -59,7 +59,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Counts what the kernel has taken, and the time that it took for that.
+    /// Counts the bytes that the kernel has accepted, and the time of the call.
     fn handle_taken(&mut self, began: Instant, taken: io::Result<usize>) -> io::Result<usize> {
         self.sending += nanoseconds_since(began);
         self.sent += taken.as_ref().map_or(0, |count| *count as u64);

@@ -14,7 +14,7 @@ fn ends() -> (Sealer, Opener) {
     (Sealer::new(secrets(3), 2).unwrap(), Opener::new(secrets(3), 2).unwrap())
 }
 
-/// The same, with one library at both ends, whichever this CPU would choose.
+/// Returns two ends with one library at both, whichever this CPU would choose.
 fn ends_with(library: Library) -> (Sealer, Opener) {
     let (mut sealer, mut opener) = ends();
     for key in [&mut sealer.key, &mut opener.key] {
@@ -23,7 +23,7 @@ fn ends_with(library: Library) -> (Sealer, Opener) {
     (sealer, opener)
 }
 
-/// One frame of three records: 16 + 40 bytes, 16 KiB, 100.
+/// Seals a frame of three records: 16 + 40 bytes, 16 KiB, 100.
 fn frame(sealer: &mut Sealer) -> (Vec<u8>, Vec<u8>) {
     let payload: Vec<u8> = (0..CONTENT_BYTES_MAX + 100).map(|at| (at % 251) as u8).collect();
     let body = [5; 40];
@@ -96,7 +96,8 @@ fn outcome_of(content_type: u8, content: &[u8]) -> Result<Vec<u8>, LaneError> {
     receive(&mut opener, &bytes)
 }
 
-/// What other stacks may send between data: tickets pass, alerts and key updates end the lane.
+/// Promise: of records that other stacks may send between data, tickets pass, and alerts and key
+/// updates end the lane.
 #[test]
 fn records_that_are_no_data() {
     assert!(outcome_of(TYPE_HANDSHAKE, &[HANDSHAKE_NEW_SESSION_TICKET, 0, 0, 0]).is_ok());
@@ -128,7 +129,7 @@ fn endless_empty_records_are_refused() {
     assert!(error.to_string().contains("without content"), "{error}");
 }
 
-/// Before the key is used up, both directions refuse to go on.
+/// Promise: before the key is used up, both directions refuse to continue.
 #[test]
 fn a_used_up_key_is_not_used() {
     let mut sealer = Sealer::new(secrets(KEY_RECORDS_MAX - 1), 1).unwrap();
@@ -187,8 +188,8 @@ fn foreign_frames(frames: &[(Header, Vec<u8>, Vec<u8>)], records: &[(usize, usiz
 }
 
 proptest::proptest! {
-    /// Promise (g): whatever the sizes of frames, of a peer's records and of what comes at a
-    /// time, frames arrive as they were sent, and a lane at rest holds no batch.
+    /// Promise (g): for any sizes of frames, of a peer's records and of single receives, frames
+    /// arrive as they were sent, and an idle lane holds no batch.
     #[test]
     fn g_a_lane_at_rest_holds_no_batch(
         sizes in proptest::collection::vec((0..60_000usize, 0..600_000usize), 1..5),
@@ -226,7 +227,7 @@ proptest::proptest! {
         proptest::prop_assert!(wire.bytes.is_empty() && !opener.has_data());
     }
 
-    /// Hostile bytes give an error, never a panic or a frame.
+    /// Promise: hostile bytes return an error, never a panic or a frame.
     #[test]
     fn hostile_bytes_are_no_frame(
         mut bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..2000),

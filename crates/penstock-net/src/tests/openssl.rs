@@ -69,13 +69,13 @@ impl Pipe {
         Self { child, input, output }
     }
 
-    /// `s_client` as a target peer of `site`.
+    /// Starts `s_client` as a target peer of `site`.
     fn client(to: SocketAddr, directory: &Path, site: &Site, suite: &str, limit: &str) -> Self {
         let role = ["s_client", "-quiet", "-connect", &to.to_string()];
         Self::start(&role, directory, site, suite, limit)
     }
 
-    /// `s_server` as a source peer of `site`, for one connection.
+    /// Starts `s_server` as a source peer of `site`, for one connection.
     fn server(directory: &Path, site: &Site, suite: &str, limit: &str) -> (Self, SocketAddr) {
         // The port is free again once the listener is gone: no connection was made to it.
         let address = listen().1;
@@ -130,7 +130,7 @@ fn speak(input: &mut ChildStdin, output: &mut ChildStdout) {
 }
 
 /// Promise: a lane to a source that uses OpenSSL carries frames of all sizes both ways, for each
-/// suite and for records of several sizes, and each end learns that the other one closed.
+/// suite and for records of several sizes. Each end learns that the other one closed.
 #[test]
 fn our_target_speaks_with_openssl() {
     if !has_openssl() {
@@ -141,7 +141,7 @@ fn our_target_speaks_with_openssl() {
             let (lab, hpc) = paired("lab", "hpc");
             let directory = tempfile::tempdir().unwrap();
             let (mut pipe, address) = Pipe::server(directory.path(), &hpc, suite, limit);
-            // The reply travels in a record of its own, which OpenSSL makes of what it reads.
+            // The reply travels in a record of its own, which OpenSSL makes of each read.
             let (opened, is_open) = mpsc::channel();
             thread::scope(|scope| {
                 scope.spawn(move || {
@@ -228,7 +228,7 @@ fn records_of_one_byte_arrive() {
         let ping = [&Header::of(FrameKind::Ping, 0, &[1; 8]).encode()[..], &[1; 8]].concat();
         for byte in ping {
             pipe.input.write_all(&[byte]).unwrap();
-            // OpenSSL seals what one read returns; give it the time to read this byte alone.
+            // OpenSSL seals the bytes of one read; this leaves it the time to read this byte alone.
             thread::sleep(Duration::from_millis(2));
         }
         // Killed: the stream ends at the border of a frame and without `close_notify`.
@@ -238,8 +238,8 @@ fn records_of_one_byte_arrive() {
     });
 }
 
-/// Promise: a key update ends the lane with words that say so. The protocol excludes it, as a lane
-/// is replaced long before its key is used up.
+/// Promise: a key update ends the lane with an error that names it. The protocol excludes it, as a
+/// lane is replaced long before its key is used up.
 #[test]
 fn a_key_update_of_openssl_ends_the_lane() {
     if !has_openssl() {

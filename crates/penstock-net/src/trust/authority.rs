@@ -23,7 +23,7 @@ use super::validity::{DAY, PEER_CERTIFICATE_DAYS};
 /// Validity of an authority in days: longer than the life of a host.
 const AUTHORITY_DAYS: u64 = 20 * 365;
 /// Rotations that a paired site may miss, as when it is switched off. A site that misses more has
-/// to be paired anew.
+/// to be paired again.
 pub const LINKS_MAX: usize = 4;
 /// Days by which the validity of an authority and its certificates begins before they are made, for
 /// peers whose clocks are behind.
@@ -125,24 +125,24 @@ impl SiteAuthority {
         Ok(Self { site: facts.site, certificate, issuer, capability_key, links })
     }
 
-    /// The site whose authority this is.
+    /// Returns the site whose authority this is.
     pub fn site(&self) -> &Name {
         &self.site
     }
 
-    /// The authority's certificate, which other sites pin.
+    /// Returns the authority's certificate, which other sites pin.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// SHA-256 of the authority's public key, for tokens and for people to compare.
+    /// Returns the SHA-256 of the authority's public key, for tokens and for people to compare.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of_public_key(&rcgen::PublicKeyData::subject_public_key_info(
             self.issuer.key(),
         ))
     }
 
-    /// The key that signs the site's capabilities.
+    /// Returns the key that signs the site's capabilities.
     pub fn capability_key(&self) -> &CapabilityKey {
         &self.capability_key
     }
@@ -179,7 +179,7 @@ impl SiteAuthority {
     }
 
     /// Issues a certificate as [`SiteAuthority::issue_peer`] does, at a moment that the caller
-    /// gives.
+    /// chooses.
     ///
     /// # Errors
     /// Those of [`SiteAuthority::issue_peer`].

@@ -12,7 +12,7 @@ use super::error::TrustError;
 
 const SIGNATURE_BYTES: usize = 64;
 
-/// The reason why a capability gives no right.
+/// The reason why a capability grants no right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
     /// The bytes are too short or too long for a capability.
@@ -52,7 +52,7 @@ impl CapabilityKey {
         Ok(Zeroizing::new(document.as_ref().to_vec()))
     }
 
-    /// The public half, by which peers check.
+    /// Returns the public half, by which peers check.
     pub fn public_key(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(self.pair.public_key().as_ref());
@@ -75,11 +75,11 @@ impl fmt::Debug for CapabilityKey {
 }
 
 /// Reads a capability and checks that the site with `issuer_public_key` signed it and that it is
-/// valid at `now`, seconds since 1970. Whether it names this source, the target that shows it and
-/// the transfer at hand is for the caller to compare.
+/// valid at `now`, seconds since 1970. The caller compares the source, the target and the transfer
+/// that it names.
 ///
 /// # Errors
-/// [`CapabilityError`]; nothing of the bytes is looked at before the signature is checked.
+/// [`CapabilityError`]. The signature is checked before any byte is parsed.
 pub fn verify_capability(
     bytes: &[u8],
     issuer_public_key: &[u8; 32],

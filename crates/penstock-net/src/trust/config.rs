@@ -23,7 +23,7 @@ pub enum Purpose {
     /// Lanes: both ends show certificates, secrets can be extracted.
     Lane,
     /// The site API: a client may show no certificate at all, so that the HTTP layer can serve
-    /// pairing, and nothing else, to it. One that it shows must verify.
+    /// pairing, and nothing else, to it. A certificate that it shows must verify.
     SiteApi,
 }
 
@@ -49,7 +49,7 @@ pub fn peer_server_name() -> ServerName<'static> {
 /// Returns the server's half. It asks for client certificates as `purpose` says, and at each
 /// handshake shows the current certificate of `identity` and trusts the authorities in `trust`.
 ///
-/// No session is kept or resumed, so that each connection verifies its certificates anew.
+/// No session is kept or resumed, so that each connection verifies its certificates again.
 ///
 /// `suites` are offered in this order, but the client's order decides. `CipherSuite::preferred()`
 /// is right unless an operator chose.
@@ -106,11 +106,11 @@ pub fn client_config(
 }
 
 /// Returns a client of servers of the internet, which trusts the authorities that the host trusts
-/// and those in `more`, PEM. A host without any is one on which only `more` is trusted. Blocks on
-/// the files of the host.
+/// and those in `more`, PEM. On a host without authorities only `more` is trusted. Blocks on the
+/// files of the host.
 ///
 /// # Errors
-/// `Certificate` or `Tls`: `more` is no PEM, or one of its certificates is none.
+/// `Certificate` or `Tls`: `more` is no PEM, or one of its certificates is invalid.
 pub fn host_client_config(more: Option<&[u8]>) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -130,7 +130,7 @@ pub fn host_client_config(more: Option<&[u8]>) -> Result<ClientConfig, TrustErro
 /// to show and its key, PEM. Without `ca` no server is trusted: for plain HTTP.
 ///
 /// # Errors
-/// `Certificate` or `Tls`: a given certificate or key is none.
+/// `Certificate` or `Tls`: a given certificate or key is invalid.
 pub fn web_client_config(
     ca: Option<&[u8]>,
     identity: Option<(&[u8], &[u8])>,

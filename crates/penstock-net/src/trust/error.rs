@@ -72,9 +72,9 @@ pub(super) fn refused(error: TrustError) -> rustls::Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }
 
-/// Returns whether a TLS error says that one end does not trust the other, so that a retry will not
-/// help. Any other error may come from a bit that was flipped on the way, which breaks a handshake
-/// as well, and a retry may succeed.
+/// Returns whether a TLS error means that one end does not trust the other, so that a retry will
+/// not help. Any other error may come from a bit that was flipped on the way, which breaks a
+/// handshake as well, and a retry may succeed.
 pub fn is_distrust(error: &Error) -> bool {
     matches!(
         error,

@@ -26,7 +26,7 @@ impl Fingerprint {
 impl std::str::FromStr for Fingerprint {
     type Err = TrustError;
 
-    /// Reads what `Display` writes; dashes may be missing.
+    /// Reads the text of `Display`; dashes may be missing.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let digits = text.replace('-', "");
         let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
@@ -122,7 +122,7 @@ pub fn peer_id_of(chain: &[CertificateDer<'_>]) -> Result<PeerId, TrustError> {
     }
 }
 
-/// SHA-256 of the public key of a chain's first certificate.
+/// Returns the SHA-256 of the public key of a chain's first certificate.
 ///
 /// # Errors
 /// `Certificate` if there is none, or it cannot be read.

@@ -36,8 +36,8 @@ pub(super) struct Shown(RwLock<Arc<Issued>>);
 /// A certificate as it was issued.
 struct Issued {
     /// The peer's certificate, then the authority's: a joiner that knows only the hash of the
-    /// authority's key finds the authority here (D5). Then the links from earlier authorities to
-    /// it. And what signs for it.
+    /// authority's key finds the authority here (D5). Links from earlier authorities to it follow,
+    /// and the signing key.
     certified: Arc<CertifiedKey>,
     key: PrivatePkcs8KeyDer<'static>,
     /// Seconds since 1970 after which it is refused.
@@ -46,7 +46,7 @@ struct Issued {
 
 impl PeerCertificate {
     /// # Errors
-    /// `Certificate`: the first of `chain` is none of a peer. `Tls`: the key does not belong to it.
+    /// `Certificate`: the first of `chain` is not a peer's. `Tls`: the key does not belong to it.
     pub(super) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivatePkcs8KeyDer<'static>,
@@ -68,17 +68,18 @@ impl PeerCertificate {
         &self.peer
     }
 
-    /// The peer's certificate, then its authority's, then the links from earlier authorities.
+    /// Returns the peer's certificate, then its authority's, then the links from earlier
+    /// authorities.
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
         self.shown.issued().certified.cert.clone()
     }
 
-    /// The authority that issued it.
+    /// Returns the authority that issued it.
     pub fn authority(&self) -> CertificateDer<'static> {
         self.shown.issued().certified.cert[1].clone()
     }
 
-    /// SHA-256 of the certificate's public key, by which it is revoked.
+    /// Returns the SHA-256 of the certificate's public key, by which it is revoked.
     ///
     /// # Errors
     /// `Certificate`: it cannot be read.
@@ -86,7 +87,7 @@ impl PeerCertificate {
         key_of(&self.chain())
     }
 
-    /// Seconds since 1970 after which other peers refuse it.
+    /// Returns the seconds since 1970 after which other peers refuse it.
     pub fn expires(&self) -> u64 {
         self.shown.issued().expires
     }

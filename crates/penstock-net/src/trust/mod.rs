@@ -1,4 +1,4 @@
-//! Who may speak to whom: site authorities, peer certificates, pinned trust, pairing, capabilities.
+//! Trust between peers: site authorities, peer certificates, pinned trust, pairing, capabilities.
 //!
 //! Each site has one authority of its own ([`SiteAuthority`]): a certificate authority that issues
 //! a certificate to every peer of the site, named by the URI `penstock://SITE/PEER`, and an Ed25519
@@ -6,9 +6,9 @@
 //! their authorities' certificates; from then on each [`TrustStore`] holds the other's, *pinned to
 //! the name of its site*.
 //!
-//! What flows in: certificates from peers nobody knows yet, tokens that people paste, capabilities
-//! that a target shows. What flows out: a [`penstock_proto::id::PeerId`] one may rely on,
-//! or an error that names what is wrong. The rules, all tested below:
+//! The inputs are certificates of unknown peers, tokens that people paste, and capabilities that a
+//! target shows. The output is a trusted [`penstock_proto::id::PeerId`], or an error that names the
+//! fault. The rules, all tested below:
 //!
 //! - **D4** The verifier reads the site from the certificate's URI and then trusts that site's
 //!   authority only. A third paired site that mints `penstock://site-b/x` is refused: site-b's
@@ -20,16 +20,16 @@
 //! - A site replaces its authority by a statement that the old and the new one sign
 //!   ([`SiteAuthority::sign_keys`], [`verify_keys`]). A site that has accepted the statement trusts
 //!   the new authority alone, and none of the keys that the statement revokes.
-//! - A pairing that ended leaves nothing behind: no session is resumed, and a connection that
-//!   stands carries the fingerprint of the authority that vouched for it ([`Vouched`]).
+//! - A pairing that ended has no lasting effect: no session is resumed, and an open connection
+//!   carries the fingerprint of the authority that vouched for it ([`Vouched`]).
 //! - A client that shows a certificate which does not verify is refused, also where showing none
 //!   would have been allowed (the site API, for pairing).
 //! - **C4** A source needs no list of approved transfers: [`verify_capability`] checks alone.
 //!
-//! What survives a crash: the files that [`SiteAuthority::save`] and [`PeerCertificate::save`]
-//! wrote, each renamed into place after it was synced, keys readable by their owner only. A peer's
-//! certificate is renewed while its TLS configurations are in use. The trust store lives in memory;
-//! the controller's state holds the pairings and fills it at start.
+//! The files that [`SiteAuthority::save`] and [`PeerCertificate::save`] wrote survive a crash. Each
+//! was synced and then renamed into place; only the owner can read the keys. A peer's certificate
+//! is renewed while its TLS configurations are in use. The trust store lives in memory; the
+//! controller's state holds the pairings and fills it at start.
 
 mod authority;
 mod capability;

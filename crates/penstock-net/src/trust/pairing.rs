@@ -3,9 +3,9 @@
 //! One site *issues*: its controller makes a [`PairingOffer`] and shows the [`PairingToken`] to a
 //! person, who pastes it at the other site, the *joiner*. The joiner connects to the token's
 //! address with [`pairing_client_config`], which accepts one authority only, by the hash in the
-//! token. The joiner sends its own authority with a proof. The proof says for which offer it is,
-//! and contains [`pairing_proof`]: an HMAC under the token's secret over the exporter of this very
-//! TLS connection and both authorities' hashes.
+//! token. The joiner sends its own authority with a proof. The proof names its offer, and contains
+//! [`pairing_proof`]: an HMAC under the token's secret over the exporter of this very TLS
+//! connection and both authorities' hashes.
 //!
 //! So a proof is worth nothing on another connection, and an attacker in the middle sees neither
 //! secret nor a usable proof. The joiner's authority signs the same, so that a token's holder
@@ -71,8 +71,9 @@ pub struct PairingToken {
 }
 
 impl PairingToken {
-    /// The text to paste: `pst1:` and base64url of the address's length and bytes, the authority's
-    /// hash, the secret and the first four bytes of their SHA-256 against slips of the mouse.
+    /// Returns the text to paste: `pst1:` and base64url of the address's length and bytes, the
+    /// authority's hash, the secret and the first four bytes of their SHA-256 against slips of the
+    /// mouse.
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(320));
         // `PairingOffer::create` and `from_str` bound the address to 255 bytes.
@@ -85,7 +86,7 @@ impl PairingToken {
         Zeroizing::new(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes)))
     }
 
-    /// The joiner's proof for the connection with this exporter: the name of the offer, and
+    /// Returns the joiner's proof for the connection with this exporter: the name of the offer, and
     /// [`pairing_proof`].
     pub fn proof(&self, exporter: &[u8; 32], joiner: &Fingerprint) -> [u8; PROOF_BYTES] {
         let mut proof = [0; PROOF_BYTES];
@@ -192,7 +193,7 @@ impl PairingOffer {
         &self.token
     }
 
-    /// Seconds since 1970 after which the offer is void.
+    /// Returns the seconds since 1970 after which the offer is void.
     pub fn expires(&self) -> u64 {
         self.expires
     }
@@ -206,7 +207,7 @@ impl PairingOffer {
     /// the offer up, and so does the fifth failure; a proof for another offer costs nothing.
     ///
     /// # Errors
-    /// [`PairingRefused`], which gives an honest joiner the next step and an attacker nothing.
+    /// [`PairingRefused`], which tells an honest joiner the next step and an attacker no secret.
     pub fn redeem(
         &mut self,
         now: u64,
@@ -232,7 +233,8 @@ impl PairingOffer {
     }
 }
 
-/// HMAC-SHA256 under the token's secret over the TLS exporter and both authorities' hashes.
+/// Returns the HMAC-SHA256 under the token's secret over the TLS exporter and both authorities'
+/// hashes.
 pub fn pairing_proof(
     secret: &[u8; SECRET_BYTES],
     exporter: &[u8; 32],
@@ -277,7 +279,8 @@ pub fn verify_pairing(
         .map(drop)
 }
 
-/// The value that ties a proof to one TLS connection; both ends get the same (RFC 8446, 7.5).
+/// Returns the value that ties a proof to one TLS connection; both ends get the same (RFC 8446,
+/// 7.5).
 ///
 /// # Errors
 /// `Tls` before the handshake is complete.
@@ -285,8 +288,8 @@ pub fn pairing_exporter<Data>(connection: &ConnectionCommon<Data>) -> Result<[u8
     Ok(connection.export_keying_material([0; 32], EXPORTER_LABEL, None)?)
 }
 
-/// The joiner's TLS configuration: shows no certificate, accepts peers under the one authority
-/// whose key has this hash, for the site API.
+/// Returns the joiner's TLS configuration: shows no certificate, accepts peers under the one
+/// authority whose key has this hash, for the site API.
 ///
 /// # Errors
 /// `Tls` if `suites` is empty.
@@ -305,8 +308,8 @@ pub fn pairing_client_config(
     Ok(Arc::new(config))
 }
 
-/// The issuer's authority out of the chain of a finished connection (`peer_certificates()`), for
-/// the joiner to pin.
+/// Returns the issuer's authority out of the chain of a finished connection
+/// (`peer_certificates()`), for the joiner to pin.
 ///
 /// # Errors
 /// `Certificate` if the chain does not hold the authority with this hash.

@@ -93,7 +93,7 @@ pub(super) fn provider(suites: &[CipherSuite]) -> Result<Arc<CryptoProvider>, Tr
     }))
 }
 
-/// The provider whose signature algorithms check certificates: all that aws-lc-rs has.
+/// Returns the provider whose signature algorithms check certificates: all that aws-lc-rs has.
 pub(super) fn provider_for_checks() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())))

@@ -42,7 +42,7 @@ impl ReceiptKey {
         Ok(Self { pair })
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public_key(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(self.pair.public_key().as_ref());
@@ -100,7 +100,7 @@ pub(super) fn verify_by_authority(
     Ok(facts)
 }
 
-/// The authority's certificates in a PEM file.
+/// Returns the authority's certificates in a PEM file.
 ///
 /// # Errors
 /// The file cannot be read, or holds none.

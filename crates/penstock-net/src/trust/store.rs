@@ -16,7 +16,7 @@ use super::provider::provider_for_checks;
 
 /// A peer, and the authority that vouched for it when its connection was made.
 ///
-/// A name alone outlives its keys: a site that is set up anew and paired again bears the same one.
+/// A name alone outlives its keys: a site that is set up again and paired again has the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vouched {
     /// The peer, by its certificate.
@@ -51,7 +51,7 @@ impl Pinned {
         Ok((facts.site, Self { certificate, fingerprint, revoked, roots, clients }))
     }
 
-    /// Refuses a peer whose key is revoked; gives the key.
+    /// Refuses a peer whose key is revoked; returns the key.
     pub(super) fn check_revoked(
         &self,
         peer: &PeerId,
@@ -73,12 +73,12 @@ impl Pinned {
 pub struct TrustStore {
     own: Name,
     sites: RwLock<BTreeMap<Name, Pinned>>,
-    /// How often each site has lost its authority.
+    /// The number of times that each site has lost its authority.
     endings: Mutex<BTreeMap<Name, u64>>,
 }
 
 impl TrustStore {
-    /// A store that trusts the peers of one's own site alone.
+    /// Returns a store that trusts the peers of one's own site alone.
     ///
     /// # Errors
     /// `Certificate` if `authority` is not that of a site.
@@ -92,7 +92,7 @@ impl TrustStore {
     /// name. Pinning the same authority again changes nothing.
     ///
     /// # Errors
-    /// `SiteTaken` if the name has another authority; `Certificate` if it is none.
+    /// `SiteTaken` if the name has another authority; `Certificate` if `authority` is none.
     pub fn pin(&self, authority: CertificateDer<'static>) -> Result<Name, TrustError> {
         let (site, pinned) = Pinned::new(authority)?;
         let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
@@ -107,9 +107,9 @@ impl TrustStore {
         }
     }
 
-    /// Replaces the authority of a site that is trusted already, one's own among them, and the
-    /// keys of its peers that are refused. Connections by the authority before, or with such a
-    /// key, are vouched for no more. Gives the site's name.
+    /// Replaces the authority of a site that is trusted already, one's own among them, and the keys
+    /// of its peers that are refused. Connections by the earlier authority, or with such a key,
+    /// lose their trust. Returns the site's name.
     ///
     /// # Errors
     /// `NotPaired`: the site is not trusted. `Certificate`: it is no authority.
@@ -128,12 +128,12 @@ impl TrustStore {
         Ok(site)
     }
 
-    /// Keys of a site's peers that are refused.
+    /// Returns the keys of a site's peers that are refused.
     pub fn revoked_of(&self, site: &Name) -> BTreeSet<Fingerprint> {
         self.pinned(site).map(|pinned| (*pinned.revoked).clone()).unwrap_or_default()
     }
 
-    /// Trusts a site no longer; false if it was not paired. One's own site stays.
+    /// Ends the trust in a site; false if it was not paired. The own site stays trusted.
     pub fn unpin(&self, site: &Name) -> bool {
         let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
         let was_paired = *site != self.own && sites.remove(site).is_some();
@@ -153,7 +153,7 @@ impl TrustStore {
     }
 
     /// Returns how often the authority of each site was unpinned or replaced. A count that has
-    /// grown shows an ending also where the site was pinned anew meanwhile.
+    /// grown shows an ending also where the site was pinned again meanwhile.
     pub fn endings(&self) -> BTreeMap<Name, u64> {
         self.endings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -163,19 +163,19 @@ impl TrustStore {
         &self.own
     }
 
-    /// The authority pinned for a site.
+    /// Returns the authority pinned for a site.
     pub fn authority_of(&self, site: &Name) -> Option<CertificateDer<'static>> {
         self.pinned(site).ok().map(|pinned| pinned.certificate)
     }
 
-    /// The fingerprint of the authority that is pinned for a site.
+    /// Returns the fingerprint of the authority that is pinned for a site.
     pub fn fingerprint_of(&self, site: &Name) -> Option<Fingerprint> {
         self.pinned(site).ok().map(|pinned| pinned.fingerprint)
     }
 
-    /// The peer that a chain names (`peer_certificates()` of a finished connection), and the
-    /// authority that vouches for it. Verifies the chain, so that the authority is the one that is
-    /// pinned now and not the one of an earlier pairing.
+    /// Returns the peer that a chain names (`peer_certificates()` of a finished connection), and
+    /// the authority that vouches for it. Verifies the chain, so that the authority is the one that
+    /// is pinned now and not the one of an earlier pairing.
     ///
     /// # Errors
     /// `NotPaired`; `Certificate`, also if the pinned authority did not sign the chain.
@@ -194,8 +194,8 @@ impl TrustStore {
         Ok(Vouched { peer, authority: pinned.fingerprint, key })
     }
 
-    /// Whether the authority of a connection is still the one that is pinned for its site, and the
-    /// key of its peer is not revoked.
+    /// Returns whether the authority of a connection is still pinned for its site, and the key of
+    /// its peer is not revoked.
     pub fn vouches(&self, vouched: &Vouched) -> bool {
         self.pinned(&vouched.peer.site).is_ok_and(|pinned| {
             pinned.fingerprint == vouched.authority && !pinned.revoked.contains(&vouched.key)

@@ -1,8 +1,8 @@
-//! How a site's authority is followed by another one: the statement about its keys.
+//! Succession of a site's authority: the statement about its keys.
 //!
 //! A statement names the new authority, a sequence number and the keys of peers that are revoked.
-//! The authority before and the new one sign its bytes. What the bytes say is for the caller to
-//! read; here they are signed and checked.
+//! The earlier authority and the new one sign its bytes. This module signs and checks the bytes;
+//! the caller reads their content.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ impl SiteAuthority {
 }
 
 /// Checks that the authority with this certificate signed a statement about its site's keys, and
-/// says whose authority it is.
+/// returns the site of the authority.
 ///
 /// # Errors
 /// `Certificate`: it is not that of a site, or did not sign these bytes.
@@ -57,7 +57,8 @@ mod tests {
     use super::*;
 
     /// Promise: peers with certificates of a new authority are accepted where the old one is still
-    /// pinned, and few rotations later; once the new one is pinned the old one signs for nobody.
+    /// pinned, and few rotations later. Once the new one is pinned, signatures of the old one are
+    /// refused.
     #[test]
     fn a_new_authority_is_accepted_by_the_pin_of_the_old_one() {
         let (lab, hpc) = paired("lab", "hpc");
@@ -84,7 +85,7 @@ mod tests {
     }
 
     /// Promise: a revoked key is refused in both directions, though its certificate is sound, and
-    /// connections with it are vouched for no more; another key of the same peer is accepted.
+    /// connections with it lose their trust; another key of the same peer is accepted.
     #[test]
     fn a_revoked_key_is_refused() {
         let (lab, hpc) = paired("lab", "hpc");
@@ -103,7 +104,7 @@ mod tests {
         handshake(lab.client(Purpose::Lane, None), hpc.server(Purpose::Lane)).unwrap();
     }
 
-    /// Promise: what a site needs to be accepted by earlier pins survives on disk.
+    /// Promise: the links by which earlier pins accept a site survive on disk.
     #[test]
     fn links_are_saved_with_the_authority() {
         let directory = tempfile::tempdir().unwrap();

@@ -50,7 +50,8 @@ pub(super) struct SiteVerifier {
     pub(super) trust: Arc<TrustStore>,
     /// The only site that may answer a client; any paired one if `None`.
     pub(super) expected_site: Option<Name>,
-    /// Set if a server requires a certificate of clients. One that is shown must always verify.
+    /// Set if a server requires a certificate of clients. A certificate that is shown must always
+    /// verify.
     pub(super) client_mandatory: bool,
 }
 
@@ -122,7 +123,7 @@ impl ServerCertVerifier for PinnedVerifier {
     tls13_signatures!();
 }
 
-/// Accepts any server that has the key of its certificate, to look at its chain and no more.
+/// Accepts any server that has the key of its certificate. It serves only to read the chain.
 #[derive(Debug)]
 pub(super) struct AnyServer;
 
@@ -164,7 +165,7 @@ fn check_expected(expected: Option<&Name>, found: &PeerId) -> Result<(), TrustEr
     }
 }
 
-/// Chain, validity and key usage, but no name.
+/// Checks chain, validity and key usage, but no name.
 fn verify_server(
     end_entity: &CertificateDer<'_>,
     intermediates: &[CertificateDer<'_>],

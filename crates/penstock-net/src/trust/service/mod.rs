@@ -124,7 +124,7 @@ mod tests {
     use super::super::facts::peer_id_of;
     use super::*;
 
-    /// D4: a service's certificate is nobody's as a peer; it names its addresses, and is replaced
+    /// D4: a service's certificate names no peer. It names the service's addresses, and is replaced
     /// in good time and when an address is missing.
     #[test]
     fn d4_a_services_certificate_names_addresses_and_no_peer() {

@@ -18,7 +18,7 @@ pub(crate) fn peer(site: &str, peer: &str) -> PeerId {
     PeerId { site: name(site), peer: name(peer) }
 }
 
-/// One site with one peer, for tests here and of lanes.
+/// A site with one peer, for tests here and of lanes.
 pub(crate) struct Site {
     pub(crate) authority: SiteAuthority,
     pub(crate) identity: PeerCertificate,
@@ -63,7 +63,7 @@ pub(crate) fn paired(one: &str, other: &str) -> (Site, Site) {
     sites
 }
 
-/// A handshake in memory; the error is that of the end that found it.
+/// Performs a handshake in memory; the error is that of the end that found it.
 pub(super) fn handshake(
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
@@ -160,7 +160,7 @@ fn a_peer_of_another_site_than_wanted_is_refused() {
     assert!(error.contains("expected a peer of site `cloud`, found `hpc/dtn1`"), "{error}");
 }
 
-/// Unpaired, unpinned and expired certificates are refused, and the error says which it was.
+/// Promise: unpaired, unpinned and expired certificates are refused, and the error names the case.
 #[test]
 fn expired_and_unpaired_certificates_are_refused() {
     let (lab, hpc) = paired("lab", "hpc");
@@ -182,9 +182,9 @@ fn expired_and_unpaired_certificates_are_refused() {
     assert!(error.contains("`lab` is not paired"), "{error}");
 }
 
-/// Promise: a certificate that is renewed is shown by the TLS configurations that there are, from
-/// the next handshake on, by both ends; it is to be renewed when a third of its time is left, and
-/// one that was issued by a clock that was ahead is good at once.
+/// Promise: existing TLS configurations show a renewed certificate from the next handshake on, at
+/// both ends. A certificate is due for renewal when a third of its time is left. One that was
+/// issued by a clock that was ahead is valid at once.
 #[test]
 fn a_renewed_certificate_is_shown_at_once() {
     let day = Duration::from_secs(24 * 3600);
@@ -213,7 +213,7 @@ fn a_renewed_certificate_is_shown_at_once() {
     assert!(lab.identity.become_like(&hpc.identity).is_err(), "another peer's");
 }
 
-/// The end of a pairing is counted, also where the site is paired anew at once; a change of its
+/// The end of a pairing is counted, also where the site is paired again at once; a change of its
 /// revoked keys alone ends none.
 #[test]
 fn an_ended_pairing_stays_visible() {
@@ -230,7 +230,7 @@ fn an_ended_pairing_stays_visible() {
     assert_eq!(endings(), 2);
 }
 
-/// Another authority cannot take a site's name by pairing once more.
+/// Promise: a second authority cannot take a site's name by pairing once more.
 #[test]
 fn a_pinned_name_is_not_taken_over() {
     let (lab, hpc) = paired("lab", "hpc");
@@ -295,8 +295,8 @@ fn d5_pairing_by_token() {
     assert_eq!(offer.redeem(1_003, &exporter, &joiner, &proof), Err(PairingRefused::UsedUp));
 }
 
-/// D5: guessing ends after five tries, waiting after 15 minutes; who has not seen the token uses up
-/// no try of it.
+/// D5: an offer ends after five wrong guesses or 15 minutes. A joiner that has not seen the token
+/// uses up no guess.
 #[test]
 fn d5_a_token_is_not_guessed_and_not_kept() {
     let issuer = Site::new("lab").authority.fingerprint();
@@ -337,7 +337,7 @@ fn d5_the_joiner_refuses_another_issuer() {
     assert!(error.contains("not the one that the token names"), "{error}");
 }
 
-/// Damaged tokens are told apart from other texts, and none of them panics.
+/// Promise: damaged tokens are distinguished from other texts, and none causes a panic.
 #[test]
 fn damaged_tokens_are_refused() {
     let offer = PairingOffer::create("h:1", Fingerprint([7; 32]), 0).unwrap();
@@ -364,7 +364,7 @@ fn capability() -> Capability {
     }
 }
 
-/// C4: only what this site signed gives a right, unaltered and until it expires.
+/// C4: only a capability that this site signed grants a right, unaltered and until it expires.
 #[test]
 fn c4_capabilities_cannot_be_made_or_altered() {
     let (lab, other) = (Site::new("lab"), Site::new("lab"));
