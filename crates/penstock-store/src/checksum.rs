@@ -1,6 +1,6 @@
 //! Checksums of whole files for catalogues: several kinds in one pass over the bytes.
 //!
-//! They are for lists that others ask for. Transfers are verified by `penstock_proto::digest`,
+//! They are for lists that catalogues ask for. Transfers are verified by `penstock_proto::digest`,
 //! whose values merge over extents. Of the kinds here only the CRCs and Adler-32 would, so a file
 //! is fed here from its first byte to its last (docs/design/0010).
 
@@ -102,7 +102,7 @@ impl Checksums {
         }
     }
 
-    /// The checksums of all that was taken, in the order of the kinds.
+    /// Returns the checksums of all that was taken, in the order of the kinds.
     pub fn finish(self) -> Vec<Checksum> {
         self.0.into_iter().map(|(kind, state)| state.finish(kind)).collect()
     }

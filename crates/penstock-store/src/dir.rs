@@ -69,12 +69,12 @@ impl Dir {
         Self(Arc::new(Inner { path: path.into(), handle: Some(handle) }))
     }
 
-    /// A directory of a store that has no descriptors.
+    /// Returns a directory of a store that has no descriptors.
     pub(crate) fn imagined(path: &[u8]) -> Self {
         Self(Arc::new(Inner { path: path.into(), handle: None }))
     }
 
-    /// Path within the store by which it was opened; empty for the root.
+    /// Returns the path within the store by which it was opened; empty for the root.
     pub fn path(&self) -> &[u8] {
         &self.0.path
     }
@@ -104,7 +104,7 @@ impl Dir {
         })
     }
 
-    /// The group of new files here, once one was made.
+    /// Returns the group of new files here, once one was made.
     pub(crate) fn gives_group(&self) -> Option<u32> {
         let known = self.0.handle.as_ref().and_then(|handle| handle.gives_owner.get());
         known.map(|owner| owner.gid)
@@ -125,7 +125,7 @@ impl Dir {
         Ok(owner)
     }
 
-    /// Has this thread act as the account of the store: for what is open beneath it, or for many
+    /// Has this thread act as the account of the store: for open handles beneath it, or for many
     /// calls at once.
     ///
     /// # Errors
@@ -140,13 +140,13 @@ impl Dir {
         }
     }
 
-    /// The descriptor, as the account of the store; or an error if this directory is of another
-    /// kind of store.
+    /// Returns the descriptor, as the account of the store; or an error if this directory is of
+    /// another kind of store.
     pub(crate) fn fd(&self) -> Result<DirFd<'_>, StoreError> {
         Ok(DirFd { fd: self.own_fd()?, _acting: self.act()? })
     }
 
-    /// The descriptor for what the daemon does itself; the caller acts as the daemon.
+    /// Returns the descriptor for the daemon's own calls; the caller acts as the daemon.
     pub(crate) fn own_fd(&self) -> Result<BorrowedFd<'_>, StoreError> {
         match &self.0.handle {
             Some(handle) => Ok(handle.fd.as_fd()),
@@ -183,8 +183,8 @@ impl Dir {
             || stamps::is_limit(mount.kind(), wanted, there.mtime)
     }
 
-    /// The step in which the file system of this directory counts time, after the stamps of `item`
-    /// in it were seen.
+    /// Returns the step in which the file system of this directory counts time, after the stamps of
+    /// `item` in it were seen.
     pub fn step(&self, item: &Meta) -> Step {
         self.mount().map_or(Step::EXACT, |mount| mount.stamps().seen([item.ctime, item.mtime]))
     }
@@ -260,12 +260,12 @@ impl DirCache {
     /// The longest time for which a handle is trusted to match its path (C5).
     pub const AGE_MAX: Duration = Duration::from_secs(5);
 
-    /// A cache of at most `dirs_max` handles (at least 1), none older than `age_max`.
+    /// Returns a cache of at most `dirs_max` handles (at least 1), none older than `age_max`.
     pub fn new(dirs_max: usize, age_max: Duration) -> Self {
         Self { dirs_max: dirs_max.max(1), age_max, dirs: Vec::new(), shortages: shortages() }
     }
 
-    /// The directory at `path`: kept from before, or opened by `open`, which is
+    /// Returns the directory at `path`: kept from before, or opened by `open`, which is
     /// [`super::Source::open_dir`], [`super::Target::make_dirs`] or the like. Blocks if it opens.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ pub enum StoreError {
         path: String,
     },
     /// An attribute that must be kept could not be set. The error proves nothing about the store as
-    /// a whole, whatever its number.
+    /// a whole, for any number.
     #[error("cannot set {} of {}", class.words(), top_or(.path))]
     NotSet {
         /// The class of the attribute.
@@ -81,7 +81,7 @@ pub enum StoreError {
     Offline(#[from] StoreOffline),
 }
 
-/// A path in an error; the empty one is the root.
+/// Returns a path in an error; the empty one is the root.
 fn top_or(path: &str) -> String {
     if path.is_empty() { "the top of the store".to_owned() } else { format!("`{path}`") }
 }
@@ -122,7 +122,7 @@ pub enum StoreOffline {
         /// The mount that is there.
         found: String,
     },
-    /// The gate does not allow changes any more ([`super::PosixStore::guarded`]).
+    /// The gate no longer allows changes ([`super::PosixStore::guarded`]).
     #[error("the store may not be changed: this peer is not the controller of its site now")]
     Fenced,
     /// No descriptor is left for checking the root: this proves nothing about the store.
@@ -160,13 +160,14 @@ impl StoreError {
         Self::BadPath { path: name::escape(path) }
     }
 
-    /// An attribute of the entry at `path` that could not be set, with errno(3).
+    /// Returns the error of an attribute of the entry at `path` that could not be set, with
+    /// errno(3).
     pub fn not_set(path: &[u8], class: AttributeClass, errno: i32) -> Self {
         let source = io::Error::from_raw_os_error(errno);
         Self::NotSet { class, path: name::escape(path), source }
     }
 
-    /// The system's error number: for the kinds without one, the closest.
+    /// Returns the system's error number: for the kinds without one, the closest.
     pub fn errno(&self) -> Option<i32> {
         let errno = match self {
             Self::Io { source, .. } | Self::NotSet { source, .. } => return source.raw_os_error(),
@@ -197,17 +198,17 @@ impl StoreError {
         self.is_one_of(&[Errno::NOSPC, Errno::DQUOT])
     }
 
-    /// A file has no end that a read reaches.
+    /// Returns whether a file has no end that a read reaches.
     pub fn is_endless(&self) -> bool {
         self.is_one_of(&[Errno::FBIG])
     }
 
-    /// An entry has more extended attributes than the system lists.
+    /// Returns whether an entry has more extended attributes than the system lists.
     pub fn has_too_many_attributes(&self) -> bool {
         self.is_one_of(&[Errno::TOOBIG])
     }
 
-    /// Returns whether the error says that a listed entry no longer exists, or has another place
+    /// Returns whether the error means that a listed entry no longer exists, or has another place
     /// now.
     pub fn is_vanished(&self) -> bool {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])
@@ -232,12 +233,12 @@ impl StoreError {
             || self.is_one_of(&[Errno::NOENT, Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL])
     }
 
-    /// Permissions forbid it: retrying as the same user will not help.
+    /// Returns whether permissions forbid the call: a retry as the same user will not help.
     pub fn is_denied(&self) -> bool {
         self.is_one_of(&[Errno::ACCESS, Errno::PERM])
     }
 
-    /// The file system or the store is read-only.
+    /// Returns whether the file system or the store is read-only.
     pub fn is_read_only(&self) -> bool {
         self.is_one_of(&[Errno::ROFS])
     }
@@ -259,13 +260,14 @@ impl StoreError {
         [&device[..], &client, &server, &silent].iter().any(|errnos| self.is_one_of(errnos))
     }
 
-    /// Returns whether the caller may make no changes any more (B4): nothing was done, and nothing
+    /// Returns whether the caller may no longer make changes (B4): nothing was done, and nothing
     /// failed.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Offline(StoreOffline::Fenced))
     }
 
-    /// The store as a whole is not there: no item fails, the store is quarantined (A5, C3).
+    /// Returns whether the store as a whole is absent: no item fails, the store is quarantined (A5,
+    /// C3).
     pub fn is_offline(&self) -> bool {
         matches!(self, Self::Offline(_))
     }
@@ -276,7 +278,7 @@ mod tests {
     use super::*;
 
     /// Promise: a full disk or quota is never taken for corruption, nor a denied file for a lost
-    /// one; and the message names what failed on what.
+    /// one; and the message names the failed call and its object.
     #[test]
     fn errors_are_classified_by_what_to_do_next() {
         let full = StoreError::io("write", b"a\nb", Errno::NOSPC);

@@ -1,4 +1,4 @@
-//! Names and paths that a manifest may give to an entry.
+//! Names and paths that an entry of a manifest may have.
 
 use penstock_proto::name;
 use penstock_proto::name::OwnKind;

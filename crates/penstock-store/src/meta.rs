@@ -69,7 +69,7 @@ pub struct Meta {
     pub ctime: FileTime,
     /// Inode number.
     pub inode: u64,
-    /// Space allocated, in units of 512 bytes whatever the file system's block size.
+    /// Space allocated, in units of 512 bytes, for any block size of the file system.
     pub blocks: u64,
     /// Number of names.
     pub links: u32,

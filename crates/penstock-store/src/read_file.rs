@@ -24,7 +24,7 @@ const LIST_BUFFER_BYTES: usize = 64 * 1024;
 pub struct ListBuffer(Vec<u8>);
 
 impl ListBuffer {
-    /// Memory for one listing at a time.
+    /// Returns the memory for one listing at a time.
     pub fn new() -> Self {
         Self(Vec::with_capacity(LIST_BUFFER_BYTES))
     }
@@ -128,7 +128,7 @@ impl ReadFile {
         }
     }
 
-    /// Returns the share of the file's pages that this host's page cache holds, from 0 to 1; `None`
+    /// Returns the share of the file's pages that this host's page cache holds, from 0 to 1. `None`
     /// if that cannot be known, as for an empty file, or a file system whose client has a cache of
     /// its own. Reads nothing.
     pub fn cached_share(&self) -> Option<f64> {

@@ -49,7 +49,7 @@ impl Source {
         }
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn root(&self) -> &Dir {
         match self {
             Self::Posix(store) => store.root(),
@@ -99,7 +99,7 @@ impl Source {
     }
 
     /// See [`PosixStore::stat`]; the empty name is `dir` itself. The size of a file is the one that
-    /// the file system reports: nothing is read for it.
+    /// the file system reports, without a read.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Room left in the file system of the root; `None` for generated entries.
+    /// Returns the room left in the file system of the root; `None` for generated entries.
     ///
     /// # Errors
     /// `Io`.
@@ -169,8 +169,8 @@ impl Source {
     /// more than 64 KiB.
     /// # Sources
     /// xattr(7); listxattrat since Linux 6.13. Before that proc_pid_fd(5): a descriptor's path
-    /// leads to what it is open on, so that only the last component is looked up, and `l*xattr` do
-    /// not follow that.
+    /// leads to its open file, so that only the last component is looked up, and `l*xattr` do not
+    /// follow that.
     pub fn xattrs(
         &self,
         dir: &Dir,

@@ -247,8 +247,8 @@ impl Target {
         }
     }
 
-    /// Makes the symbolic link `name` in `dir`, pointing to `target`, whatever that is; a left-over
-    /// of that name is replaced. Then set its attributes and publish it.
+    /// Makes the symbolic link `name` in `dir`, with any `target`; a left-over of that name is
+    /// replaced. Then set its attributes and publish it.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.
@@ -590,10 +590,11 @@ impl Target {
         }
     }
 
-    /// Gives the entry at `name`, unless it is a directory, the further name `to`, so that it stays
-    /// when `name` is replaced. An entry at `to` is replaced, unless it was made there at `since`
-    /// or later. It is then the one to keep, and the entry at `name` is not. Where a file system
-    /// has no hard links the entry is moved, and for a moment no entry has its name.
+    /// Links the entry at `name`, unless it is a directory, to the further name `to`, so that it
+    /// stays when `name` is replaced. An entry at `to` is replaced, unless it was made there at
+    /// `since` or later. In that case the entry at `to` is kept, and the one at `name` is not.
+    /// Where a file system has no hard links the entry is moved, and for a moment no entry has its
+    /// name.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.

@@ -45,8 +45,8 @@ pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
     name_of(OwnKind::File, key)
 }
 
-/// The name under which a move puts aside a file of the source before it removes the file, as
-/// [`temporary_name`].
+/// Returns the name under which a move puts aside a file of the source before it removes the file,
+/// as [`temporary_name`].
 pub fn aside_name(key: &TemporaryKey) -> TemporaryName {
     name_of(OwnKind::Aside, key)
 }

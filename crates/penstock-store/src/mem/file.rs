@@ -92,7 +92,7 @@ fn generated(inode: u64) -> Meta {
     }
 }
 
-/// A permutation of 64 bits that spreads every input bit over all (splitmix64).
+/// Returns a permutation of 64 bits that spreads every input bit over all (splitmix64).
 pub(crate) fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -115,7 +115,8 @@ impl MemSpec {
 mod tests {
     use super::*;
 
-    /// Promise: a typed rule means what it says, and a wrong one says what is wrong.
+    /// Promise: a typed rule is read and written without change, and the error of a wrong one names
+    /// the fault.
     #[test]
     fn rules_are_read_and_written() {
         let spec: MemSpec = "mem:files=1000,size=64K-1M,dirs=10,seed=7".parse().unwrap();

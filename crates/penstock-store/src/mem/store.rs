@@ -28,7 +28,7 @@ enum Place {
 }
 
 impl MemStore {
-    /// The data set that follows from `spec`; costs 512 KiB of memory whatever its size.
+    /// Returns the data set that follows from `spec`; costs 512 KiB of memory for any size.
     pub fn new(spec: MemSpec) -> Self {
         let mut noise = vec![0; 2 * BLOCK_BYTES];
         let (first, second) = noise.split_at_mut(BLOCK_BYTES);
@@ -38,12 +38,12 @@ impl MemStore {
         Self { spec, root: Dir::imagined(b""), noise: noise.into() }
     }
 
-    /// The rule.
+    /// Returns the rule.
     pub fn spec(&self) -> &MemSpec {
         &self.spec
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn root(&self) -> &Dir {
         &self.root
     }
@@ -151,7 +151,8 @@ impl MemStore {
     }
 }
 
-/// `f0000000042`: enough digits that names sort by number up to 10^10.
+/// Returns a name such as `f0000000042`: it has enough digits that names sort by number up to
+/// 10^10.
 fn numbered(letter: u8, number: u64) -> Vec<u8> {
     format!("{}{number:010}", char::from(letter)).into_bytes()
 }
@@ -208,7 +209,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: a file has the same bytes in whatever pieces it is read.
+        /// Promise: a file has the same bytes, in any pieces that it is read.
         #[test]
         fn pieces_agree_with_the_whole(start in 0..600_000u64, length in 0..400_000usize) {
             let store = MemStore::new("files=1,size=700001,seed=3".parse().unwrap());

@@ -54,7 +54,7 @@ impl StoreIdentity {
         Self { id, created_seconds: 0 }
     }
 
-    /// The id as 32 hexadecimal digits.
+    /// Returns the id as 32 hexadecimal digits.
     pub fn id_hex(&self) -> String {
         HEXLOWER.encode(&self.id)
     }
@@ -88,9 +88,9 @@ impl fmt::Debug for StoreIdentity {
 /// and birth time of the root (C3). Written and read as hexadecimal numbers joined by `-`: three,
 /// and a fourth if the file system, ext4, XFS or Btrfs, reports when the root was made.
 ///
-/// It stays the same over reboots on disk file systems; on some network file systems the id is 0
-/// and on tmpfs it is new for each mount. A directory that is removed and made again may get the
-/// inode number of the old one, as on ext4. The birth time tells the two apart.
+/// The fingerprint stays the same over reboots on disk file systems; on some network file systems
+/// the id is 0 and on tmpfs it is new for each mount. A directory that is removed and made again
+/// may get the inode number of the old one, as on ext4. The birth time distinguishes the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreFingerprint {
     /// `f_type` of statfs(2).
@@ -354,8 +354,8 @@ fn private_mode() -> Mode {
     Mode::RUSR | Mode::WUSR
 }
 
-/// Writes a new identity under a name of its own, then gives it the final name, for which only one
-/// process succeeds.
+/// Writes a new identity under a name of its own, then renames it to the final name, in which only
+/// one process succeeds.
 fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
     match mkdirat(root, STORE_PRIVATE_NAME, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -384,8 +384,7 @@ fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sync_names(root, || None)?)
 }
 
-/// Gives the draft its name, by link or by rename. The second of two concurrent callers changes
-/// nothing.
+/// Names the draft, by link or by rename. The second of two concurrent callers changes nothing.
 fn place_identity(private: BorrowedFd<'_>, draft: &[u8]) -> io::Result<()> {
     let linked = linkat(private, draft, private, IDENTITY_NAME, AtFlags::empty());
     let placed = match linked {

@@ -1,9 +1,10 @@
 //! Sync markers: they show how much of a transfer its storage still has.
 //!
 //! A counter in the same file system as the data, one for each transfer and writer, is written
-//! before each sync. If it is older later than the ledger says, the storage was rolled back. The
-//! marker lies in the store's private directory. An ephemeral store has none: there the marker is a
-//! file with an [own name](penstock_proto::name::own) in the root, which only its user may write.
+//! before each sync. If a later read finds an older counter than the ledger has, the storage was
+//! rolled back. The marker lies in the store's private directory. An ephemeral store has none:
+//! there the marker is a file with an [own name](penstock_proto::name::own) in the root, which only
+//! its user may write.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -93,7 +94,7 @@ impl PosixStore {
     /// not write goes without.
     ///
     /// # Errors
-    /// `Offline` if the store has no private directory any more; `ReadOnly`; `Io`.
+    /// `Offline` if the store no longer has a private directory; `ReadOnly`; `Io`.
     pub fn write_marker(&self, of: (TransferId, WriterId), counter: u64) -> Result<(), StoreError> {
         let _daemon = act_as_daemon();
         let Some(place) = self.marker_place("write marker", of)? else {

@@ -40,7 +40,7 @@ pub struct PosixOptions {
     pub ephemeral: bool,
     /// Resolve paths in this way; `None` finds out which way works.
     pub resolution: Option<Resolution>,
-    /// The time of write-back of large files; `None` takes what is best for each file system.
+    /// The time of write-back of large files; `None` chooses the best for each file system.
     pub writeback: Option<Writeback>,
     /// The way in which the bytes of large files are written.
     pub io: IoMode,
@@ -135,8 +135,8 @@ impl PosixStore {
     }
 
     /// Returns the same store, as an account of this host uses it: each call is judged by the
-    /// account's own rights, beginning at the store's root (D10). What the daemon keeps in the
-    /// store itself, its identity and markers, stays the daemon's; so do syncs.
+    /// account's own rights, beginning at the store's root (D10). The daemon's own files in the
+    /// store, its identity and markers, stay the daemon's; so do syncs.
     ///
     /// # Errors
     /// `Io`: there is no descriptor for it.
@@ -146,7 +146,7 @@ impl PosixStore {
             return Ok(self.clone());
         }
         let failed = |errno: Errno| StoreError::io("open store", b"", errno);
-        // A handle of its own for what this account is refused. No listing is read from it.
+        // A handle of its own, for the refusals of this account. No listing is read from it.
         let fd = fcntl_dupfd_cloexec(shared.root.own_fd()?, 0).map_err(failed)?;
         let mounts = Arc::new(Mounts::for_account(&shared.mounts));
         let root = Dir::posix(b"", fd, Arc::clone(mounts.root()), Some(account.clone()));
@@ -178,8 +178,8 @@ impl PosixStore {
 
     /// Returns the same store, for writing the data set whose root is at `root`. Directories of the
     /// data set are unlocked where they reject writes. Without `sets_modes` the modes of new
-    /// directories are not set later: they get what the umask leaves. With `replaces_special`
-    /// devices, pipes and sockets are replaced by an entry of the same name.
+    /// directories are not set later: they get the bits that the umask leaves. With
+    /// `replaces_special` devices, pipes and sockets are replaced by an entry of the same name.
     pub fn for_data_set(&self, root: &[u8], sets_modes: bool, replaces_special: bool) -> Self {
         let rules = WriteRules::for_data_set(root, sets_modes, replaces_special);
         Self { rules: rules.into(), ..self.clone() }
@@ -214,7 +214,7 @@ impl PosixStore {
         &self.shared.root_path
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn root(&self) -> &Dir {
         &self.shared.root
     }
@@ -229,7 +229,7 @@ impl PosixStore {
         self.shared.resolution
     }
 
-    /// Kind of the root's file system.
+    /// Returns the kind of the root's file system.
     pub fn file_system(&self) -> FileSystemKind {
         self.shared.mounts.root().kind()
     }
@@ -246,7 +246,8 @@ impl PosixStore {
     }
 
     /// Opens the directory at the relative `path`; the empty path is the root. Links are not
-    /// followed. Of one that may be entered and not listed only [`PosixStore::list`] fails.
+    /// followed. For a directory that may be entered and not listed, only [`PosixStore::list`]
+    /// fails.
     ///
     /// # Errors
     /// `BadPath`; `NotDirectory`; `Io`.
@@ -286,8 +287,9 @@ impl PosixStore {
         }
     }
 
-    /// Gives this process's user the right to write to the root, if the root has rejected a write
-    /// and belongs to that user. Its mode must be set again by [`Target::set_dir_attributes`].
+    /// Adds the right to write to the root for this process's user, if the root has rejected a
+    /// write and belongs to that user. Its mode must be set again by
+    /// [`Target::set_dir_attributes`].
     ///
     /// [`Target::set_dir_attributes`]: crate::Target::set_dir_attributes
     pub fn unlock_root(&self) -> bool {
@@ -434,7 +436,7 @@ impl PosixStore {
         Ok(())
     }
 
-    /// Room left in the root's file system.
+    /// Returns the room left in the root's file system.
     ///
     /// # Errors
     /// `Io`.

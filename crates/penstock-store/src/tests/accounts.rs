@@ -23,14 +23,15 @@ fn accounts() -> Option<(Account, Account)> {
     Some((Account::of_name("daemon").unwrap(), Account::of_name("nobody").unwrap()))
 }
 
-/// An entry of a user, with a mode.
+/// Makes an entry that of a user, with a mode.
 fn give(path: &Path, account: &Account, mode: u32) {
     let (uid, gid) = account.numbers();
     chown(path, Some(uid), Some(gid)).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A tree with a directory of each of both: `one` and `other`, each with a file of mode 0600.
+/// Returns a tree with a directory of each of both: `one` and `other`, each with a file of mode
+/// 0600.
 fn tree(one: &Account, other: &Account) -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
     fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -44,8 +45,8 @@ fn tree(one: &Account, other: &Account) -> tempfile::TempDir {
     tree
 }
 
-/// Promise: with an account, a store opens, lists, makes and changes what the account may, whatever
-/// the process may.
+/// Promise: with an account, a store opens, lists, makes and changes exactly the entries that the
+/// account may, whatever the rights of the process.
 #[test]
 fn a_store_gives_an_account_its_own_rights() {
     let Some((one, other)) = accounts() else { return };
@@ -117,8 +118,8 @@ fn a5_marks_of_a_store_stay_with_the_daemon() {
     store.remove_marker(of).unwrap();
 }
 
-/// Promise (D7): an account gives no file to another and no capability to a program, and says so;
-/// what it is refused is not refused to the daemon.
+/// Promise (D7): an account cannot give a file to another or a capability to a program, and reports
+/// that. A refusal to the account does not bind the daemon.
 #[test]
 fn d7_an_account_gives_no_file_away() {
     let Some((one, other)) = accounts() else { return };

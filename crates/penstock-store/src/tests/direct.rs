@@ -1,4 +1,4 @@
-//! Large files past the page cache, and what happens where that cannot be.
+//! Large files past the page cache, and the fallback where that is impossible.
 
 use penstock_sys::buffer::BufferPool;
 use penstock_sys::cached_pages;
@@ -12,7 +12,7 @@ fn open_with(root: &Path, io: IoMode) -> PosixStore {
     PosixStore::open(root, PosixOptions { io, ..PosixOptions::default() }).unwrap()
 }
 
-/// Whether direct writes can be tried where temporary files are; says so if not.
+/// Returns whether the disk of temporary files supports direct writes; prints a line if not.
 fn has_direct_disk() -> bool {
     let place = tempfile::tempdir().unwrap();
     let kind = open_with(place.path(), IoMode::Buffered).file_system();
@@ -38,8 +38,8 @@ fn publish(store: &PosixStore, file: WriteFile) -> Vec<u8> {
     std::fs::read(store.root_path().join("final")).unwrap()
 }
 
-/// Writes a file by three threads at once, out of aligned buffers, with a hole, parts of strides,
-/// runs that are not aligned, a short tail, and a stride that is written twice.
+/// Writes a file by three threads at once, out of aligned buffers. The file has a hole, parts of
+/// strides, runs that are not aligned, a short tail, and a stride that is written twice.
 fn check_large_file(store: &PosixStore) -> bool {
     let size = 20 * STRIDE + 3 * 4096 + 17;
     let mut bytes: Vec<u8> = (0..size).map(|at| (at / 509) as u8).collect();
@@ -76,8 +76,8 @@ fn check_large_file(store: &PosixStore) -> bool {
     direct
 }
 
-/// Promise: past the page cache or through it, the same bytes are there (B7: blocks that are not
-/// whole go through it, on the same file); on a disk and in memory, whatever is asked for.
+/// Promise: writes past the page cache and through it make the same bytes, on a disk and in memory,
+/// for every mode. Blocks that are not whole go through the cache, on the same file (B7).
 #[test]
 fn b7_every_mode_writes_the_same_bytes() {
     for place in [std::env::temp_dir(), "/dev/shm".into()] {
@@ -89,7 +89,7 @@ fn b7_every_mode_writes_the_same_bytes() {
     }
 }
 
-/// Promise: memory has no disk to write to directly, and nobody who did not ask for it tries.
+/// Promise: memory has no disk for direct writes, and without the option none is tried.
 #[test]
 fn no_direct_writes_without_a_disk() {
     let tree = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -98,8 +98,8 @@ fn no_direct_writes_without_a_disk() {
     assert!(!begin(&store, STRIDE).is_direct());
 }
 
-/// Promise: what is written directly does not fill the page cache; what is not a whole block is
-/// in it. Needs ext4 or XFS below the directory of temporary files.
+/// Promise: direct writes do not fill the page cache; blocks that are not whole are in it. Needs
+/// ext4 or XFS below the directory of temporary files.
 #[test]
 fn direct_writes_pass_the_page_cache_by() {
     if !has_direct_disk() {
@@ -145,8 +145,8 @@ fn a_file_system_without_direct_writes_is_written_all_the_same() {
     drop(mounted);
 }
 
-/// Promise: a file system that takes the flag and then refuses a write (EINVAL, of sectors larger
-/// than it said) is written through the page cache from then on, and no byte is missing.
+/// Promise: a file system that takes the flag and then refuses a write (EINVAL, as its sectors are
+/// larger than reported) is written through the page cache from then on. No byte is missing.
 #[test]
 fn a_refused_direct_write_is_made_good() {
     if !has_direct_disk() {

@@ -1,4 +1,4 @@
-//! A disk that loses what it took: write-back that fails after write(2) returned (A4).
+//! A disk that loses accepted data: write-back that fails after write(2) returned (A4).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ struct LyingDisk<'a> {
 }
 
 impl<'a> LyingDisk<'a> {
-    /// Makes one below `place`; `None`, said aloud, where the test may not.
+    /// Makes one below `place`; `None`, with a message, where the test may not.
     fn below(place: &'a Path) -> Option<Self> {
         let backing = TinyMount::over(place)?;
         let (image, mount_point) = (place.join("image"), place.join("mounted"));
@@ -61,7 +61,7 @@ fn a4_a_lost_write_fails_the_sync() {
         for at in 0..20 {
             file.write_at(at << 20, &vec![0xa5; 1 << 20]).unwrap();
         }
-        // Somebody else syncs first and is told of the error in our place.
+        // Another handle syncs first and receives the error in our place.
         let bystander = std::fs::File::open(&disk.mount_point).unwrap();
         let _ = rustix::fs::syncfs(&bystander);
         let failed = store.sync().unwrap_err();
@@ -70,8 +70,8 @@ fn a4_a_lost_write_fails_the_sync() {
     }
 }
 
-/// Promise (A4): a disk that fails a direct write tells its writer at once, or the sync: nothing is
-/// taken for written. Needs root and a loop device.
+/// Promise (A4): a disk that fails a direct write reports that to its writer at once, or at the
+/// sync: no lost byte counts as written. Needs root and a loop device.
 #[test]
 fn a4_a_lost_direct_write_is_told() {
     let place = tempfile::tempdir().unwrap();
@@ -87,9 +87,9 @@ fn a4_a_lost_direct_write_is_told() {
     assert!(outcome.unwrap_err().errno().is_some());
 }
 
-/// Promises (a), A4: of two transfers into one store, the kernel tells the one that syncs first of
-/// a lost write, whosever it was. The other is told by the count, however well its own sync goes.
-/// Needs root and a loop device.
+/// Promises (a), A4: of two transfers into one store, the kernel reports a lost write to the one
+/// that syncs first, whichever wrote it. The count informs the other, even if its own sync
+/// succeeds. Needs root and a loop device.
 #[test]
 fn a4_anothers_sync_takes_no_error_away() {
     let place = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn a4_anothers_sync_takes_no_error_away() {
     assert!(file.close(true).is_err(), "the file is indeed lost");
 }
 
-/// A4: what a store that is opened anew has to know of its failed syncs, it goes on with.
+/// A4: a store that is opened again keeps its count of failed syncs.
 #[test]
 fn a4_failed_syncs_are_counted_over_all_handles_of_a_store() {
     let place = tempfile::tempdir().unwrap();

@@ -37,8 +37,8 @@ fn a5_a_store_without_its_identity_is_offline() {
     assert!(matches!(missing, Err(StoreOffline::IdentityMissing { .. })), "{missing:?}");
 }
 
-/// Promise (A5): a store that is not mounted yet, or not any more, is offline: nothing is written
-/// into the empty mount point. Needs root.
+/// Promise (A5): a store that is not mounted yet, or no longer, is offline: nothing is written into
+/// the empty mount point. Needs root.
 #[test]
 fn a5_an_unmounted_store_is_offline() {
     let place = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ fn a5_an_unmounted_store_is_offline() {
     assert!(matches!(gone, Err(StoreOffline::OtherMount { .. })), "{gone:?}");
     let gone = store.check_fingerprint(&fingerprint);
     assert!(matches!(gone, Err(StoreOffline::OtherMount { .. })), "{gone:?}");
-    // After a reboot the daemon opens whatever is there.
+    // After a reboot the daemon opens the store as it is.
     let restarted = open(place.path(), Resolution::Kernel);
     let missing = restarted.check_identity(&identity);
     assert!(matches!(missing, Err(StoreOffline::IdentityMissing { .. })), "{missing:?}");
@@ -87,7 +87,7 @@ fn c3_a_root_that_moved_is_offline() {
 }
 
 /// Promise (A5, C3): a root that was removed and made again is another one, even if it has the
-/// inode number of the old one; a fingerprint without a birth time is compared as far as it goes.
+/// inode number of the old one. A fingerprint without a birth time is compared by its other parts.
 #[test]
 fn c3_a_root_that_was_made_anew_is_another() {
     let place = tempfile::tempdir().unwrap();
@@ -136,8 +136,8 @@ fn a5_one_identity_wins() {
     assert_eq!(names, 1, "no drafts are left");
 }
 
-/// Promise: a store of one transfer gets nothing that identifies it, and its marker is one file of
-/// this user's own in the root, whose time stays; what took the place of the root is another store.
+/// Promise: a store of one transfer gets no identity. Its marker is one file of this user's own in
+/// the root, whose time stays. A directory that has taken the place of the root is another store.
 #[test]
 fn a_store_of_one_transfer_holds_a_marker_alone() {
     let base = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn a_store_of_one_transfer_holds_a_marker_alone() {
     assert!(open().check_identity(&identity).is_err());
 }
 
-/// Promise (A5): a marker tells the last counter, and one torn by a power cut the one before.
+/// Promise (A5): a marker has the last counter, and one torn by a power cut the counter before.
 #[test]
 fn a5_a_torn_marker_tells_the_counter_before() {
     let tree = tempfile::tempdir().unwrap();

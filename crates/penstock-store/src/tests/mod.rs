@@ -40,12 +40,12 @@ fn put(store: &PosixStore, dir: &Dir, item: &[u8], bytes: &[u8]) {
     store.publish(dir, b".pst-put", item, false).unwrap();
 }
 
-/// A temporary name, another for each number.
+/// Returns a temporary name, another for each number.
 fn temporary_number(number: u8) -> TemporaryName {
     own_name(OwnKind::File, RunTag([1; 4]), [number; 12])
 }
 
-/// The private directory of the store at `root`.
+/// Returns the private directory of the store at `root`.
 fn private(root: &Path) -> PathBuf {
     root.join(OsStr::from_bytes(STORE_PRIVATE_NAME))
 }
@@ -54,7 +54,7 @@ fn private(root: &Path) -> PathBuf {
 struct TinyMount<'a>(&'a Path);
 
 impl<'a> TinyMount<'a> {
-    /// Mounts one; `None`, said aloud, where the test may not mount.
+    /// Mounts one; `None`, with a message, where the test may not mount.
     fn over(path: &'a Path) -> Option<Self> {
         match mount("tmpfs", path, "tmpfs", MountFlags::empty(), c"size=1m,nr_inodes=64") {
             Ok(()) => Some(Self(path)),
@@ -131,8 +131,8 @@ fn d2_holes_are_found() {
     assert_eq!(file.next_hole(9 << 20).unwrap(), 9 << 20);
 }
 
-/// Promise: reading leaves access times alone where that is allowed, and works where it is not;
-/// what is denied is reported as denied.
+/// Promise: reads do not change access times where that is allowed, and work where it is not. A
+/// denied read is reported as denied.
 #[test]
 fn reading_as_a_stranger_works_and_denial_is_named() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

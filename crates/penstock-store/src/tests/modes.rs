@@ -18,8 +18,8 @@ fn mode_at(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Makes, writes, finishes and publishes a file of `mode` in `dir`; gives the mode it was made
-/// with.
+/// Makes, writes, finishes and publishes a file of `mode` in `dir`; returns the mode with which it
+/// was made.
 fn made_with(store: &PosixStore, dir: &Dir, mode: u32) -> u32 {
     let place = store.root_path().join(str::from_utf8(dir.path()).unwrap());
     let file = store.create_whole(dir, b".pst-1", Some(mode), None).unwrap();
@@ -57,8 +57,8 @@ fn d7_the_final_mode_from_the_start() {
     }
 }
 
-/// Promise (B1): what an earlier attempt left under the temporary name, with its final mode, is
-/// replaced by a new inode; a mode that turns out different at the end is the one that counts.
+/// Promise (B1): a new inode replaces a file that an earlier attempt left under the temporary name,
+/// with its final mode. A different mode at the end counts.
 #[test]
 fn b1_a_left_over_with_its_final_mode_is_replaced() {
     let tree = tempfile::tempdir().unwrap();
@@ -77,8 +77,7 @@ fn b1_a_left_over_with_its_final_mode_is_replaced() {
     assert_eq!(store.stat(&root, b".pst-1").unwrap().mode, 0o600);
 }
 
-/// Promise (D7): where a directory gives its own rules to new files, the mode of the source wins,
-/// by fchmod as ever.
+/// Promise (D7): in a directory with a default ACL the mode of the source wins, by fchmod.
 #[test]
 fn d7_a_default_acl_changes_no_mode() {
     let mut tried = 0;
@@ -110,8 +109,8 @@ fn d7_a_default_acl_changes_no_mode() {
     assert!(tried > 0, "no place here has ACLs");
 }
 
-/// Promise (D7): what the process's umask takes away is given back by fchmod, and what it leaves
-/// alone is made at once. Run in a process of its own, as a umask is the whole process's.
+/// Promise (D7): fchmod restores the bits that the process's umask removes, and the others are set
+/// at once. Run in a process of its own, as a umask is the whole process's.
 #[test]
 fn d7_a_umask_costs_a_call_and_no_bit() {
     if std::env::var_os(CHILD).is_none() {
@@ -132,7 +131,7 @@ fn d7_a_umask_costs_a_call_and_no_bit() {
     }
 }
 
-/// An ACL as Linux tells it (posix_acl_xattr.h) of entries of tag, permissions and id.
+/// Returns an ACL in Linux's form (posix_acl_xattr.h), of entries of tag, permissions and id.
 fn acl(version: u32, entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut acl = version.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -143,9 +142,9 @@ fn acl(version: u32, entries: &[(u16, u16, u32)]) -> Vec<u8> {
     acl
 }
 
-/// Promise: while its ACL is not set, and where it cannot be, a file gives its group no more than
-/// the ACL does, though its mode shows the ACL's mask there; and one ACL that no system knows does
-/// not keep those of other files from being set.
+/// Promise: while its ACL is not set, and where it cannot be, a file grants its group no more than
+/// the ACL does, although its mode shows the ACL's mask there. An ACL that no system knows does not
+/// prevent those of other files.
 #[test]
 fn d7_a_mask_is_no_right_of_the_group() {
     let tree = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -198,7 +197,7 @@ fn d7_a_group_that_is_not_the_last_reads_nothing() {
     assert_eq!(made(0o640, None), 0o640);
 }
 
-/// Promise: chown(2) leaves the setgid bit of a directory, so that it is taken away afterwards.
+/// Promise: the setgid bit of a directory, which chown(2) leaves, is removed afterwards.
 #[test]
 fn a_directory_loses_its_setgid_bit_though_it_gets_an_owner() {
     if !rustix::process::geteuid().is_root() {
@@ -218,7 +217,7 @@ fn a_directory_loses_its_setgid_bit_though_it_gets_an_owner() {
     assert_eq!(mode_at(&path), 0o755);
 }
 
-/// Promise (i): where somebody has put a file in the place of a link, it gets nothing of the link.
+/// Promise (i): a file that a user has put in the place of a link gets no attribute of the link.
 #[test]
 fn i_a_file_in_the_place_of_a_link_is_not_touched() {
     let tree = tempfile::tempdir().unwrap();

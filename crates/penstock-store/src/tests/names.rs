@@ -72,8 +72,8 @@ fn j_paths_longer_than_the_kernel_takes_work() {
     }
 }
 
-/// Promise: what is ours in a store is not shown, not sent, and not overwritten by an item; what
-/// only begins as our names do is a user's.
+/// Promise: our own files in a store are not shown, not sent, and not overwritten by an item. A
+/// name that only has the same beginning is a user's.
 #[test]
 fn our_own_names_are_no_items() {
     let tree = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Nothing outside the root, whatever names, links or races (C5, promise (i)).
+//! Promise (i): no access outside the root, whatever names, links or races there are (C5).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -90,7 +90,7 @@ fn c5_a_directory_swapped_for_a_link_leads_nowhere() {
     }
 }
 
-/// Promise (C5): the kernel is asked first, and what it answers decides how we walk.
+/// Promise (C5): the kernel is asked first, and its answer decides the way of resolution.
 #[test]
 fn c5_the_way_of_resolving_is_found_out() {
     let tree = tempfile::tempdir().unwrap();

@@ -9,8 +9,8 @@ fn open_with(root: &Path, writeback: Writeback) -> PosixStore {
     PosixStore::open(root, options).unwrap()
 }
 
-/// Writes a file by three threads at once, with a hole and a short tail, mends a part of it, and
-/// publishes it; the bytes must be those that were given.
+/// Writes a file by three threads at once, with a hole and a short tail, repairs a part of it, and
+/// publishes it. The bytes must be the written ones.
 fn check_large_file(store: &PosixStore) {
     let root = store.root();
     let size = 75 * STRIDE + 4097;

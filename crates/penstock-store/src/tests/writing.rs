@@ -8,8 +8,8 @@ use super::*;
 
 const MTIME: FileTime = FileTime { seconds: -5, nanoseconds: 999_999_999 };
 
-/// Promise (B1): a file of many extents is never cut short or made again by a late writer, and a
-/// left-over of a one-writer file gets a new inode, which late writes to the old cannot reach.
+/// Promise (B1): a late writer never cuts short or remakes a file of many extents. A left-over of a
+/// one-writer file gets a new inode, which late writes to the old one cannot reach.
 #[test]
 fn b1_one_inode_one_generation() {
     let tree = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn b5_parents_are_made_again() {
         file.write_at(0, b"x").unwrap();
         let dir = file.dir().clone();
         file.finish(&Attributes::plain(0o600, MTIME), false).unwrap();
-        // The stale handle serves too: its path is what counts.
+        // The stale handle serves too: only its path counts.
         store.publish(&stale, b".pst-1", b"final", false).unwrap();
         assert!(store.stat(&dir, b"final").is_ok());
         assert_eq!(fs::read(tree.path().join("a/b/final")).unwrap(), b"x");
@@ -119,7 +119,7 @@ fn b5_parents_are_made_again() {
     }
 }
 
-/// Promise: a store opened for reading only changes nothing, whatever is asked.
+/// Promise: a store opened for reading only refuses every change.
 #[test]
 fn a_read_only_store_refuses_every_change() {
     let tree = tempfile::tempdir().unwrap();
@@ -157,8 +157,8 @@ fn a_read_only_store_refuses_every_change() {
     assert_eq!(names, ["file"]);
 }
 
-/// Promise (E3): a full disk is known for one, whether bytes or inodes are used up, and a store on
-/// a file system that turned read-only is not taken for a broken one. Needs root.
+/// Promise (E3): a full disk is recognized, whether bytes or inodes are used up. A store on a file
+/// system that turned read-only does not count as a broken one. Needs root.
 #[test]
 fn e3_a_full_disk_is_named() {
     let place = tempfile::tempdir().unwrap();
@@ -202,8 +202,8 @@ fn a3_mounts_below_the_root_are_synced() {
     assert!(store.durability().contains(&dir.durability()));
 }
 
-/// B4: who is out of touch with its controller may write under temporary names while its grant
-/// holds, and gives no name; when the grant is over, it does not even write.
+/// B4: a peer without contact to its controller may write under temporary names while its grant
+/// holds, and makes no name. When the grant is over, it may not write either.
 #[test]
 fn b4_bytes_ask_the_grant_and_names_the_controller_too() {
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,7 @@ use rustix::fs::{Dev, major, minor};
 
 /// Devices on devices that are looked through: a file system on LVM on RAID on partitions is three.
 const DEPTH_MAX: u32 = 8;
-/// Names of disks that report rotation whatever is behind them.
+/// Names of disks that always report rotation.
 const VIRTUAL: [&str; 3] = ["vd", "xvd", "loop"];
 
 /// Returns whether the disks of a file system are known to work better if the page cache collects
@@ -50,7 +50,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     /// Promise: arrays with parity and disks that rotate are found below partitions, LVM and RAID,
-    /// and keep the page cache; flash, virtual disks and what is not known do not need it.
+    /// and keep the page cache; flash, virtual disks and unknown ones do not need it.
     #[test]
     fn disks_are_told_apart_through_what_is_upon_them() {
         let sys = tempfile::tempdir().unwrap();

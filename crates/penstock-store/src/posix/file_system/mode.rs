@@ -16,8 +16,8 @@ use rustix::io::Errno;
 /// bytes are there (D7).
 const CREATION_BITS: u32 = 0o777;
 
-/// Returns whether open(2) gives a new file exactly `mode` (`0o7777` at most) in a directory that
-/// inherits nothing ([`inherits_nothing`]).
+/// Returns whether open(2) makes a new file with exactly `mode` (`0o7777` at most) in a directory
+/// that inherits nothing ([`inherits_nothing`]).
 pub(crate) fn is_exact(mode: u32) -> bool {
     mode & !CREATION_BITS == 0 && umask().is_some_and(|umask| mode & umask == 0)
 }
@@ -33,8 +33,8 @@ fn umask() -> Option<u32> {
     *UMASK.get_or_init(|| umask_of(&fs::read_to_string("/proc/self/status").ok()?))
 }
 
-/// The bits that the process takes from the mode of each file it makes, by proc_pid_status(5)
-/// (Linux 4.7). Penstock never changes them, and reading them by umask(2) would.
+/// Returns the bits that the process takes from the mode of each file it makes, by
+/// proc_pid_status(5) (Linux 4.7). Penstock never changes them, and reading them by umask(2) would.
 fn umask_of(status: &str) -> Option<u32> {
     let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(octal.trim(), 8).ok()

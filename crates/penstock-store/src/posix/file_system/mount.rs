@@ -21,7 +21,7 @@ use crate::posix::write::writeback::Writeback;
 /// all writers of a store share one description for each mount. The first caller of a sync receives
 /// the error, even if it concerns the writes of another. So a caller that relies on a sync checks
 /// whether any has failed since it began to write ([`PosixStore::sync_since`], A4). Clones count
-/// together. A store that is opened anew continues the count of the earlier handle, if it receives
+/// together. A store that is opened again continues the count of the earlier handle, if it receives
 /// that.
 ///
 /// [`PosixStore::sync_since`]: crate::PosixStore::sync_since
@@ -40,7 +40,7 @@ impl FailedSyncs {
     }
 }
 
-/// A mount at or below the root of a store, with what it has rejected to one account.
+/// A mount at or below the root of a store, with the attributes that it has refused one account.
 #[derive(Debug)]
 pub(crate) struct Mount {
     facts: Arc<MountFacts>,
@@ -68,7 +68,7 @@ struct MountFacts {
 /// The choice of an operator or a test for the ways of writing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ways {
-    /// The write-back; `None` takes what is best for each file system.
+    /// The write-back; `None` chooses the best for each file system.
     pub(crate) writeback: Option<Writeback>,
     pub(crate) io: IoMode,
 }
@@ -98,7 +98,7 @@ impl Mount {
         Ok(Self { facts: Arc::new(facts), refusals: Refusals::default() })
     }
 
-    /// The same mount for an account, to which it may reject other attributes.
+    /// Returns the same mount for an account, to which it may reject other attributes.
     fn for_account(&self) -> Self {
         Self { facts: Arc::clone(&self.facts), refusals: Refusals::default() }
     }
@@ -107,12 +107,12 @@ impl Mount {
         self.facts.kind
     }
 
-    /// What is open on it for all syncs.
+    /// Returns the descriptor that is open on the mount for all syncs.
     pub(crate) fn sync_fd(&self) -> Option<BorrowedFd<'_>> {
         self.facts.sync_fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Number of its device.
+    /// Returns the number of its device.
     pub(crate) fn device(&self) -> u64 {
         self.facts.key.0
     }
@@ -156,10 +156,10 @@ fn nameless_in(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     openat(dir, c".", flags, Mode::RUSR | Mode::WUSR)
 }
 
-/// Makes the names in a directory durable: by fsync(2), or where the directory may not be read by
-/// syncfs(2) of a file without a name in it, or by `other`, which syncs its file system in another
-/// way, or returns `None` if there is none. Where neither is to be had for want of a right, sync(2)
-/// writes all file systems.
+/// Makes the names in a directory durable, by fsync(2). If the directory may not be read, uses
+/// syncfs(2) of a file without a name in it. The next way is `other`, which syncs its file system
+/// in another way, or returns `None` if it cannot. If no way is permitted, sync(2) writes all file
+/// systems.
 ///
 /// # Errors
 /// Those of fsync(2) and syncfs(2), and of opening a file without a name for another reason.
@@ -223,7 +223,7 @@ impl Mounts {
         Ok(Self { root, nested, ways, syncing, failed, base: None })
     }
 
-    /// The same mounts for an account.
+    /// Returns the same mounts for an account.
     pub(crate) fn for_account(base: &Arc<Self>) -> Self {
         let base = Arc::clone(base.base.as_ref().unwrap_or(base));
         let (nested, syncing) = (Mutex::default(), Mutex::default());
@@ -253,7 +253,7 @@ impl Mounts {
         &self.root
     }
 
-    /// The mount that `dir` is on, met for the first time or not.
+    /// Returns the mount that `dir` is on, met for the first time or not.
     pub(crate) fn of(&self, dir: impl AsFd) -> io::Result<Arc<Mount>> {
         let key = mount_key(&dir)?;
         if key == self.root.facts.key {
@@ -277,7 +277,7 @@ impl Mounts {
         std::iter::once(&self.root).chain(nested.iter()).cloned().collect()
     }
 
-    /// The methods in use, each once, the root's first.
+    /// Returns the methods in use, each once, the root's first.
     pub(crate) fn methods(&self) -> Vec<DurabilityMethod> {
         let mut methods = Vec::new();
         for mount in self.all() {
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     /// Promise (A4, a): names in a directory that cannot be read are synced in another way, or the
-    /// error is told.
+    /// error is reported.
     #[test]
     fn a4_names_that_cannot_be_synced_are_told() {
         let open = |path: &std::path::Path| {

@@ -3,9 +3,9 @@
 //! A time that was set may be read back as another one. ext3, and ext4 with inodes of 128 bytes,
 //! keep whole seconds, FAT keeps even ones, NTFS and SMB keep 100 ns. A time beyond the limits of a
 //! file system becomes its first or its last one. No call reports the step, and a comparison must
-//! not write to find out. So the stamps that the kernel itself gives to items, foremost the time of
-//! change, are the evidence. A stamp that is no multiple of a step disproves this step for its
-//! mount, and the largest step that no stamp has disproved is assumed.
+//! not write to find out. So the stamps that the kernel itself sets, foremost the time of change,
+//! are the evidence. A stamp that is no multiple of a step disproves this step for its mount, and
+//! the largest step that no stamp has disproved is assumed.
 //!
 //! # Sources
 //! `timestamp_truncate()` and `s_time_gran`, `s_time_min`, `s_time_max` of Linux 6: fs/inode.c,
@@ -86,8 +86,8 @@ pub(crate) fn may_not_fit(time: FileTime) -> bool {
     !COMMON_SECONDS.contains(&time.seconds)
 }
 
-/// Returns whether `found` is the form that a file system gives to `wanted`, a time within its
-/// limits.
+/// Returns whether `found` is the stored form of `wanted`, a time within the limits of the file
+/// system.
 pub(crate) fn is_kept(wanted: FileTime, found: FileTime) -> bool {
     STEPS.iter().any(|step| Step(*step).truncated(wanted) == Step(1).truncated(found))
 }

@@ -30,8 +30,8 @@ pub struct Inspection {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Type, owner, device number and, with `xattrs`, the extended attributes of `name` in `dir`;
-/// the empty name is `dir` itself. Links are not followed. Blocks.
+/// Returns the type, owner, device number and, with `xattrs`, the extended attributes of `name` in
+/// `dir`; the empty name is `dir` itself. Links are not followed. Blocks.
 ///
 /// # Errors
 /// `BadPath`; `Io`.

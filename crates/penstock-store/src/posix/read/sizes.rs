@@ -35,9 +35,9 @@ const SHORT_TIME_MAX: Duration = Duration::from_secs(10);
 const LONG_BYTES_MAX: u64 = 64 << 30;
 /// Longest time for that: this, and a second for each MiB.
 const LONG_TIME_MIN: Duration = Duration::from_secs(60);
-/// Longest time between two steps of reading, after which a file is given up.
+/// Longest time between two steps of reading, after which the read of a file is abandoned.
 const STALL_MAX: Duration = Duration::from_secs(10);
-/// How many threads may hang in reads of files that were given up; with more no such file is read.
+/// Threads that may hang in abandoned reads. With more such threads no such file is read.
 const STALLED_MAX: usize = 16;
 
 static STALLED: AtomicUsize = AtomicUsize::new(0);
@@ -142,16 +142,16 @@ fn sizes_in(dir: &Dir, meta: &Meta) -> Sizes {
     }
 }
 
-/// Completes `meta` of the file `name` in `dir`: where its file system does not tell how long
-/// files are, the size becomes the length that one read to the end returned. Without `certain`
-/// a size above 0 is believed where only few are wrong, as on FUSE, and so is any size whose
-/// check would read more than 64 MiB or take more than 10 s. Blocks; costs no system call on
-/// file systems of disks and of known servers.
+/// Completes `meta` of the file `name` in `dir`: where its file system does not tell how long files
+/// are, the size becomes the length that one read to the end returned. Without `certain` a size
+/// above 0 is trusted where few are wrong, as on FUSE. So is any size whose check would read more
+/// than 64 MiB or take more than 10 s. Blocks; costs no system call on file systems of disks and of
+/// known servers.
 ///
 /// # Errors
-/// `Io` with `EFBIG`: no read reached an end within 64 MiB and 10 s of a file that the kernel
-/// makes up, 64 GiB of another; or a read waited for data. A file that cannot be opened or read
-/// keeps its `meta`: its reader fails and says why.
+/// `Io` with `EFBIG`: no read reached an end within 64 MiB and 10 s of a file that the kernel makes
+/// up, 64 GiB of another; or a read waited for data. A file that cannot be opened or read keeps its
+/// `meta`: its reader fails with the reason.
 pub(crate) fn measure(
     store: &PosixStore,
     dir: &Dir,
@@ -165,7 +165,7 @@ pub(crate) fn measure(
         return Ok(meta);
     }
     let measured = store.open_read(dir, name).and_then(|file| match sizes {
-        // The kernel says so where a read would wait; a server may not.
+        // The kernel reports a read that would wait; a server may not.
         Sizes::Made => file.measured(certain),
         _ => file.measured_in_time(certain),
     });
@@ -200,7 +200,7 @@ impl ReadFile {
         self.measured_noting(certain, &AtomicU64::new(0))
     }
 
-    /// The same; `read` is how far it has got.
+    /// Does the work of [`ReadFile::measured`], and stores in `read` the bytes read so far.
     fn measured_noting(&self, certain: bool, read: &AtomicU64) -> Result<Meta, StoreError> {
         let meta = self.meta()?;
         let sizes = self.sizes(&meta);
@@ -219,8 +219,8 @@ impl ReadFile {
         }
     }
 
-    /// As [`ReadFile::measured`], by a thread of its own, so that a read which never returns is
-    /// given up.
+    /// Does the work of [`ReadFile::measured`] on a thread of its own, so that a read which never
+    /// returns is abandoned.
     fn measured_in_time(self, certain: bool) -> Result<Meta, StoreError> {
         if STALLED.load(Ordering::Relaxed) >= STALLED_MAX {
             return Err(self.error("read to its end", Errno::FBIG));
@@ -251,9 +251,10 @@ impl ReadFile {
         }
     }
 
-    /// What the open file is, of which `length` bytes were read from its begin. Where its file
-    /// system does not tell how long it is, and with `to_end`, the size is `length` only if a
-    /// further read finds the end of the file there; another size may be a wrong one. Blocks.
+    /// Returns the attributes of the open file, of which `length` bytes were read from its begin.
+    /// Where the file system does not report the length, and with `to_end`, a further read must
+    /// find the end of the file at `length`. If it does not, the size is another one, and may be
+    /// wrong. Blocks.
     ///
     /// # Errors
     /// As [`ReadFile::measured`].
@@ -267,7 +268,7 @@ impl ReadFile {
         let size = match sizes {
             _ if ends => length,
             Sizes::Made => self.read_through(false, &AtomicU64::new(0))?,
-            // It costs no read to know that it is another version.
+            // Another size shows another version, without a read.
             _ => length.wrapping_add(1),
         };
         Ok(with_size(meta, size, sizes))
@@ -280,7 +281,8 @@ impl ReadFile {
         Ok(has_last && self.read_at(length, &mut byte)? == 0)
     }
 
-    /// Its length by reading all of it; `long` for a file behind a server that is to be sent.
+    /// Returns the length of the file by a read of all of it; `long` is for a file behind a server
+    /// that is to be sent.
     fn read_through(&self, long: bool, noted: &AtomicU64) -> Result<u64, StoreError> {
         let bytes_max = if long { LONG_BYTES_MAX } else { SHORT_BYTES_MAX };
         let begun = Instant::now();
@@ -304,7 +306,7 @@ impl ReadFile {
         }
     }
 
-    /// Reads from a file that takes no offset: from a descriptor of its own, which is opened anew
+    /// Reads from a file that takes no offset: from a descriptor of its own, which is opened again
     /// for an earlier offset.
     pub(crate) fn read_streamed(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         let mut stream = self.stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -347,8 +349,8 @@ mod tests {
     use crate::PosixOptions;
     use std::path::Path;
 
-    /// Promise: the length of a file of `/proc` is that of its content; one without an end fails;
-    /// and on the file system of a disk no file is opened to ask.
+    /// Promise: the length of a file of `/proc` is that of its content, and a file without an end
+    /// fails. On the file system of a disk no file is opened to ask.
     #[test]
     fn lengths_of_made_up_files_are_read() {
         let open = |path: &Path| PosixStore::open(path, PosixOptions::default()).unwrap();

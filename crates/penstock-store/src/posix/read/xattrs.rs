@@ -109,7 +109,8 @@ pub(crate) fn has_xattrs(
         && all.into_iter().all(|(name, value)| there.get(name) == Some(value)))
 }
 
-/// A path to `name` in the directory that `fd` is open on; to that itself if the name is empty.
+/// Returns a path to `name` in the directory that `fd` is open on; to that itself if the name is
+/// empty.
 fn path_below<'a>(fd: BorrowedFd<'a>, name: &'a [u8]) -> impl Fn() -> Vec<u8> + 'a {
     move || {
         let mut path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes();

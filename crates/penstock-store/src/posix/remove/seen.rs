@@ -17,7 +17,7 @@ use crate::posix::store::PosixStore;
 pub enum Removal {
     /// The entry has lost its name.
     Done,
-    /// No entry had its name any more.
+    /// No entry had its name.
     Vanished,
     /// The entry differs from the inspected one, and stays.
     Changed,
@@ -25,7 +25,7 @@ pub enum Removal {
     NotEmpty,
 }
 
-/// Returns whether `now` is the same entry as `seen`. A directory stays the same whatever changes
+/// Returns whether `now` is the same entry as `seen`. A directory stays the same after any change
 /// in it. So does a file with several names when one of the others is removed, which moves its
 /// change time.
 fn is_still(seen: &Meta, now: &Meta) -> bool {
@@ -158,8 +158,8 @@ mod tests {
         (root, store)
     }
 
-    /// Promise: a backup is of what stood there before the transfer. What the transfer itself has
-    /// put there and replaces once more does not take its place; a backup of long ago gives way.
+    /// Promise: a backup is the entry from before the transfer. An entry that the transfer itself
+    /// has made and replaces does not take its place; a backup of an earlier transfer is replaced.
     #[test]
     fn a_backup_is_not_replaced_by_what_came_after_it() {
         let (root, store) = store();
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(fs::read(path("kept")).unwrap(), b"the first version");
     }
 
-    /// B4, C3: what took the place of the thing that was looked at stays.
+    /// B4, C3: an entry that has taken the place of the examined one stays.
     #[test]
     fn b4_only_what_was_seen_goes() {
         let (root, store) = store();

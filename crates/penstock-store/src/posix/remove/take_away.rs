@@ -89,7 +89,7 @@ fn take_aside(
             Ok(()) => Ok(Some(Removal::Done)),
             Err(Errno::NOENT) => Ok(Some(Removal::Vanished)),
             Err(errno) => {
-                // It stays, so a user finds it under its name.
+                // The entry stays, so a user finds it under its name.
                 let _ =
                     store.rules.briefly_unlocked(dir, || give_back(dir, aside, name, there.kind));
                 Err(dir.error("remove", name, errno))
@@ -99,12 +99,12 @@ fn take_aside(
     name_again(store, dir, name, aside, there.kind).map(|()| Some(Removal::Changed))
 }
 
-/// Renames what an attempt that was cut short has left at `aside` back to `name`; returns
-/// whether anything was there.
+/// Renames an entry that an interrupted attempt has left at `aside` back to `name`; returns whether
+/// an entry was there.
 ///
 /// # Errors
-/// `BadPath`; `ReadOnly`; `Io`. `Exists`: another thing has the name by now, so the item stays
-/// at `aside`.
+/// `BadPath`; `ReadOnly`; `Io`. `Exists`: another entry has the name by now, so the item stays at
+/// `aside`.
 pub fn give_name_back(
     store: &PosixStore,
     dir: &Dir,
@@ -234,8 +234,8 @@ mod tests {
         assert_eq!(taken, Removal::Vanished);
     }
 
-    /// C6: what an attempt that was cut short left aside goes with the next one, and what has the
-    /// name by then stays.
+    /// C6: the next attempt removes an entry that an interrupted one left aside. An entry that has
+    /// the name by then stays.
     #[test]
     fn c6_what_was_left_aside_goes_and_a_newcomer_stays() {
         let (root, store) = store();
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(take_away(&store, &dir, b"a", ASIDE, &same).unwrap(), Removal::Done);
         assert_eq!(fs::read(path("a")).unwrap(), b"new");
         assert!(!path(".pst-aside").exists());
-        // Of two strangers neither goes.
+        // Neither of two foreign entries is removed.
         fs::write(path(".pst-aside"), "stranger").unwrap();
         let taken = take_away(&store, &dir, b"a", ASIDE, &|_, _| false);
         assert!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
@@ -262,8 +262,8 @@ mod tests {
         assert_eq!(fs::read(path(".pst-aside")).unwrap(), b"stranger");
     }
 
-    /// C6: an adversary who replaces the file again and again, at any moment between the check and
-    /// the unlink, never loses what he put there.
+    /// C6: an adversary that replaces the file repeatedly, at any moment between the check and the
+    /// unlink, never loses a replacement.
     #[test]
     fn c6_a_racing_adversary_loses_nothing() {
         let (root, store) = store();

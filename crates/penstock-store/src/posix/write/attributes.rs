@@ -54,7 +54,7 @@ pub struct Attributes<'a> {
 }
 
 impl Attributes<'_> {
-    /// Mode and time alone.
+    /// Returns attributes with mode and time alone.
     pub fn plain(mode: u32, mtime: FileTime) -> Self {
         Self { mode: Some(mode & 0o7777), mtime: Some(mtime), ..Self::default() }
     }
@@ -69,7 +69,7 @@ impl Attributes<'_> {
 pub struct NotSet(Vec<(AttributeClass, i32)>);
 
 impl NotSet {
-    /// Each class once, with the first error.
+    /// Returns each class once, with its first error.
     pub fn iter(&self) -> impl Iterator<Item = (AttributeClass, i32)> + '_ {
         self.0.iter().copied()
     }
@@ -216,7 +216,7 @@ impl Node<'_> {
             }
         }
         // With an ACL the group bits are its mask. Until it is set, and where it cannot be, the
-        // group gets the rights that the ACL gives to it.
+        // group gets the rights that the ACL grants to it.
         let acl = wanted.xattrs.get(ACL_ACCESS);
         if let Some(group) =
             acl.filter(|_| wanted.wants(AttributeClass::Acls)).and_then(acl_group_bits)
@@ -317,7 +317,7 @@ impl Node<'_> {
             Err(errno @ Errno::PERM) if class == AttributeClass::TrustedXattrs && !self.existed => {
                 self.note(class, errno, not_set);
             }
-            // The inode has no room for it, or the value is not for this file system.
+            // The inode has no room for the attribute, or the file system rejects the value.
             Err(
                 errno @ (Errno::OPNOTSUPP
                 | Errno::PERM
@@ -384,8 +384,8 @@ pub(crate) fn set_node_attributes(
     let told = fstat(&fd).map_err(failed)?;
     let kind = match rustix::fs::FileType::from_raw_mode(told.st_mode) {
         rustix::fs::FileType::Symlink => NodeKind::Symlink,
-        // Another process has put a different entry there: the attributes of a link are not for
-        // it.
+        // Another process has put a different entry there: that entry does not get the attributes
+        // of a link.
         rustix::fs::FileType::RegularFile => return Err(wrong_kind(dir, name, Kind::File)),
         rustix::fs::FileType::Directory => return Err(wrong_kind(dir, name, Kind::Directory)),
         _ => NodeKind::Other,
@@ -446,7 +446,7 @@ pub fn set_dir_attributes(
     Ok(not_set)
 }
 
-/// Returns whether an error says that an attribute may not, or cannot, be set on this item.
+/// Returns whether an error means that an attribute may not, or cannot, be set on this item.
 fn is_refusal(errno: Errno) -> bool {
     [Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::NOSYS].contains(&errno)
 }

@@ -23,7 +23,8 @@ use crate::posix::write::file::WriteFile;
 const TEMPORARY_MODE: u32 = 0o600;
 /// The mode with which a file is made whose mode the umask decides.
 const ANY_MODE: u32 = 0o666;
-/// Number of retries with a parent that is missing (yet, any more, or in this host's cache).
+/// Number of retries with a parent that is missing (not made yet, removed, or not in this host's
+/// cache).
 const REOPEN_TRIES: u32 = 8;
 /// Wait before the second of these tries; doubled each time: 1.3 s in all.
 const REOPEN_WAIT: Duration = Duration::from_millis(10);
@@ -83,8 +84,8 @@ impl PosixStore {
             Err(errno) => return Err(parent.error("make directory", leaf, errno)),
         }
         match fsync(handle.as_fd()) {
-            // Of a parent that may not be listed (O_PATH), and where the file system has no such
-            // call.
+            // The errors of a parent that may not be listed (O_PATH), and of a file system without
+            // this call.
             Ok(()) | Err(Errno::BADF | Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
             Err(errno) => Err(parent.error("sync directory", b"", errno)),
         }
@@ -128,7 +129,7 @@ impl PosixStore {
     /// [`PosixStore::create_temporary`] does with [`LeftOver::Replace`]. If `mode` is `None`, the
     /// system gives it the mode of a new file. Where that is exact, the file has that mode from the
     /// start, which saves a call for each file. No user may read more of it than when it is
-    /// finished, and this handle writes to it whatever its mode. If the file later gets the group
+    /// finished, and this handle writes to it with any mode. If the file later gets the group
     /// `gid`, there is a condition. It must have that group at once, or its group may do what all
     /// may.
     ///

@@ -51,7 +51,7 @@ impl WriteFile {
         Self { dir, name: name.into(), fd: Some(fd), created, mode, window, direct: None }
     }
 
-    /// A file whose bytes go nowhere.
+    /// Returns a file whose bytes go nowhere.
     pub(crate) fn null(dir: Dir, name: &[u8]) -> Self {
         let (name, window, direct) = (name.into(), None, None);
         Self { dir, name, fd: None, created: true, mode: None, window, direct }
@@ -100,12 +100,12 @@ impl WriteFile {
         self.direct.as_ref().is_some_and(|direct| !direct.is_refused())
     }
 
-    /// The directory that holds it: publish it there.
+    /// Returns the directory that holds the file: publish it there.
     pub fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// Its temporary name.
+    /// Returns the temporary name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -238,7 +238,7 @@ impl WriteFile {
         Ok(not_set)
     }
 
-    /// The owner that the file has, if it matters.
+    /// Returns the owner that the file has, if it matters.
     fn owner(&self, fd: &OwnedFd, wanted: &Attributes<'_>) -> Result<Owner, Errno> {
         if wanted.uid.is_none() && wanted.gid.is_none() {
             return Ok(Owner::default());

@@ -107,8 +107,8 @@ fn settled(outcome: Result<(), Errno>, is_made: impl Fn() -> bool) -> Result<(),
 mod tests {
     use super::*;
 
-    /// B6: the reply to a link was lost, and the request was sent again: what is there counts, and
-    /// other errors stay what they are.
+    /// B6: the reply to a link was lost, and the request was sent again: an existing link counts as
+    /// success, and other errors stay errors.
     #[test]
     fn b6_what_is_made_is_made_whatever_a_repeated_request_says() {
         for errno in [Errno::EXIST, Errno::NOENT, Errno::STALE] {

@@ -1,4 +1,4 @@
-//! Final names: gives them to finished files and links, and removes them.
+//! Final names: renames finished files and links to them, and removes them.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -16,10 +16,10 @@ use crate::posix::stat::wrong_kind;
 use crate::posix::store::PosixStore;
 
 impl PosixStore {
-    /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
-    /// same directory. With `replace`, a file or link of that name is replaced; a directory never
-    /// is. A device, pipe or socket is replaced only by one of its own kind, or where the data set
-    /// may replace these ([`PosixStore::for_data_set`]).
+    /// Renames the finished temporary file or link `temporary` to its final `name`, in one step, in
+    /// the same directory. With `replace`, a file or link of that name is replaced; a directory
+    /// never is. A device, pipe or socket is replaced only by one of its own kind, or where the
+    /// data set may replace these ([`PosixStore::for_data_set`]).
     ///
     /// Where a file system cannot refuse to replace in one step (NFS), a hard link does it. Where
     /// it has no hard links either, a check before the rename leaves a moment for a race.
@@ -47,7 +47,7 @@ impl PosixStore {
         };
         let mut outcome = self.rules.unlocked(dir, || rename(dir, temporary, name, replaces));
         if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
-            // The handle may be of a directory that was replaced; its path is what counts.
+            // The handle may belong to a directory that was replaced; only its path counts.
             let reopened = self.open_dir_unlocked(dir.path())?;
             outcome =
                 self.rules.unlocked(&reopened, || rename(&reopened, temporary, name, replaces));

@@ -1,9 +1,9 @@
-//! Writing into directories of our own that reject it.
+//! Writes to directories of our own that reject them.
 //!
 //! A tree that was copied once has the modes of its source, 0555 among them. To write there again,
-//! a user other than root has to give the directory more rights meanwhile; its attributes are set
-//! at the end in any case (B5). Only directories of the data set are changed, only those that
-//! belong to this process's user, and only when the system has rejected a write.
+//! a user other than root has to add rights to the directory meanwhile; its attributes are set at
+//! the end in any case (B5). Only directories of the data set are changed, only those that belong
+//! to this process's user, and only when the system has rejected a write.
 //!
 //! Deleted entries lie in directories whose attributes are not set at the end, if they stay. So
 //! each deletion restores the mode of such a directory at once. A kill between two calls leaves the
@@ -38,7 +38,7 @@ impl Default for WriteRules {
 
 impl WriteRules {
     /// Returns the rules for the data set whose root is at `root`. Without `sets_modes` the modes
-    /// of new directories are not set later: they get what the umask leaves. With
+    /// of new directories are not set later: they get the bits that the umask leaves. With
     /// `replaces_special` devices, pipes and sockets are replaced by an entry of the same name.
     pub(crate) fn for_data_set(root: &[u8], sets_modes: bool, replaces_special: bool) -> Self {
         let new_directory_mode =
@@ -107,7 +107,7 @@ impl WriteRules {
     }
 }
 
-/// Gives the owner all rights to the directory `fd`, if this process is the owner and lacks some.
+/// Adds all rights of the owner to the directory `fd`, if this process is the owner and lacks some.
 pub(crate) fn unlock(fd: BorrowedFd<'_>) -> bool {
     unlock_from(fd).is_some()
 }

@@ -73,8 +73,8 @@ mod tests {
         }
     }
 
-    /// Promise: a system that refuses the advice is not asked again for this file, and nothing
-    /// fails; before a window is full, nobody is asked.
+    /// Promise: a system that refuses the advice is not asked again for this file, and no write
+    /// fails. Before a window is full, no call is made.
     #[test]
     fn refused_advice_is_given_up() {
         let (_reader, pipe) = rustix::pipe::pipe().unwrap();
