@@ -44,7 +44,7 @@ struct State {
     /// Number of takers that wait: a wake-up without any would still cost a system call for each
     /// returned buffer.
     waiting: usize,
-    /// Those of them that are no quick holders.
+    /// Waiting takers that are not quick holders.
     held_back: usize,
 }
 
@@ -82,7 +82,7 @@ impl State {
 /// The time for which a taker keeps a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// As long as a processor or a disk takes for it.
+    /// The time that a processor or a disk needs for the buffer.
     Quick,
     /// Longer, as for a receiver that takes in little. Slow holders leave an eighth of the buffers
     /// to the others.
@@ -94,7 +94,7 @@ pub enum Holder {
 
 impl BufferPool {
     /// Makes a pool of buffers of `buffer_bytes` (rounded up to whole pages), at most `buffers_max`
-    /// of them. Nothing is allocated yet.
+    /// of them. No memory is allocated yet.
     ///
     /// # Panics
     /// If `buffer_bytes` or `buffers_max` is zero: such a pool could never serve a taker.
@@ -117,7 +117,7 @@ impl BufferPool {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Size of each buffer in bytes.
+    /// Returns the size of each buffer in bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.shared.layout.size()
     }
@@ -231,7 +231,7 @@ pub struct BufferUsage {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that runs under the lock can leave the state half changed.
+        // No code under the lock can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -274,7 +274,8 @@ impl Drop for Buffer {
         drop(state);
         drop(surplus);
         if held_back > 0 {
-            // One that is woken alone may be slow and have to wait on, while a quick one could run.
+            // A single taker that wakes may be slow and have to wait on, while a quick one could
+            // run.
             self.shared.returned.notify_all();
         } else if waiting > 0 {
             self.shared.returned.notify_one();
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(pool.usage().idle, 0);
     }
 
-    /// Promise (g): a pool never gives out more than its limit, and a waiter is woken.
+    /// Promise (g): a pool never hands out more than its limit, and a waiter is woken.
     #[test]
     fn a_pool_at_its_limit_makes_takers_wait() {
         let pool = BufferPool::new(4096, 1);
@@ -390,7 +391,7 @@ mod tests {
         assert!(pool.try_take().is_some());
         slow.pop();
         assert_eq!(waiter.join().unwrap(), 4096);
-        // Those that are not known yet leave one of 16, beside slow ones.
+        // New holders leave one of 16, together with slow ones.
         slow.truncate(13);
         let new: Vec<_> = (0..2).map(|_| pool.take_for(Holder::New)).collect();
         assert!(
@@ -404,8 +405,8 @@ mod tests {
         }
     }
 
-    /// Promise (g): a lower limit counts for what is taken next, and its memory goes; a higher one
-    /// wakes those that wait.
+    /// Promise (g): a lower limit applies to the next takes, and frees memory; a higher one wakes
+    /// waiters.
     #[test]
     fn another_limit_counts_at_once() {
         let pool = BufferPool::new(4096, 4);

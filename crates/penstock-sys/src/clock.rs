@@ -33,7 +33,8 @@ pub fn now_seconds() -> u64 {
 mod tests {
     use super::*;
 
-    /// Promise: asking how the clock is kept changes nothing and tells something, or why not.
+    /// Promise: a question about the clock's error changes nothing, and returns the error or a
+    /// reason.
     #[test]
     fn the_kernel_tells_how_the_clock_is_kept() {
         match clock_error() {

@@ -61,7 +61,8 @@ pub fn bind_to_cpus(most: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Processor time that this process has used in all its threads, user and system, in seconds.
+/// Returns the processor time that this process has used in all its threads, user and system, in
+/// seconds.
 pub fn cpu_seconds() -> f64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` is valid for a write of one `rusage`; the call writes nothing else.
@@ -102,7 +103,7 @@ pub fn thread_times() -> ThreadTimes {
 mod tests {
     use super::*;
 
-    /// Promise: workers are counted and pinned within what the host grants us.
+    /// Promise: workers are counted and pinned within the processors that the host grants us.
     #[test]
     fn a_thread_stays_on_the_processor_it_was_bound_to() {
         let allowed = allowed_cpus();
@@ -116,8 +117,8 @@ mod tests {
         assert!(pin_thread(CpuSet::MAX_CPU).is_err());
     }
 
-    /// Promise: a process that is to keep to some processors counts on no more of them, in the
-    /// threads that it starts too.
+    /// Promise: a process that is bound to some processors counts no more of them, also in threads
+    /// that it starts.
     #[test]
     fn bound_threads_count_on_fewer_processors() {
         let bound = std::thread::spawn(|| {

@@ -11,7 +11,7 @@ use rustix::io::{Errno, read, write};
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A flag that is not raised.
+    /// Returns a flag that is not raised.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`: no descriptors left.

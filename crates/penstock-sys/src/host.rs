@@ -45,8 +45,8 @@ pub fn boottime_now() -> Instant {
     Instant(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
-/// The time of day. It may jump: for stamps that people read and for comparison with those of
-/// files, never for deadlines.
+/// Returns the time of day. It may jump: for stamps that people read and for comparison with those
+/// of files, never for deadlines.
 pub fn wall_clock_now() -> FileTime {
     let time = clock_gettime(ClockId::Realtime);
     FileTime { seconds: time.tv_sec, nanoseconds: u32::try_from(time.tv_nsec).unwrap_or(0) }
@@ -91,8 +91,8 @@ pub fn is_mount_root(fd: impl AsFd) -> bool {
     told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// The running kernel's version: major and minor; (0, 0) if it does not look like one, which is
-/// older than anything that a feature asks for.
+/// Returns the running kernel's version: major and minor; (0, 0) if it does not look like one,
+/// which is older than anything that a feature asks for.
 pub fn kernel_version() -> (u32, u32) {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();
@@ -131,14 +131,14 @@ pub fn raise_file_limit() -> u64 {
 /// Those of setrlimit(2) and prctl(2): a sandbox forbids the calls.
 pub fn keep_memory_private() -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    // A core that is piped to a program is written whatever the limit.
+    // A core that is piped to a program is written despite the limit.
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Has the allocator of a static program keep memory that is freed, for what is allocated next. To
-/// give it to the kernel and take it again costs a tenth of the CPU time of small files
-/// (docs/design/0060). So the process keeps the most that it has used at once. For the start of a
-/// program; does nothing in programs with glibc, whose allocator keeps most of it anyway.
+/// Has the allocator of a static program keep freed memory for the next allocations. A return to
+/// the kernel and a new request cost a tenth of the CPU time of small files (docs/design/0060). So
+/// the process keeps the most memory that it has used at once. Call it at the start of a program.
+/// It does nothing in programs with glibc, whose allocator keeps most of the memory anyway.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "musl")]
     {
@@ -155,7 +155,7 @@ pub fn keep_freed_memory() {
 mod tests {
     use super::*;
 
-    /// Promise (A5): a boot and a mount are told from others.
+    /// Promise (A5): a boot and a mount are distinguished from others.
     #[test]
     fn a5_boots_and_mounts_have_identities() {
         assert_eq!(boot_id().unwrap(), boot_id().unwrap());

@@ -2,10 +2,9 @@
 //! any `unsafe`.
 //!
 //! Boots, clocks, mounts, file systems, processors, memory, users, interfaces; the kernel's
-//! counters and settings; accounts as which threads use files; buffers, locks and event flags.
-//! Nothing here keeps state but what a value holds, and a thread its account. For a fact that
-//! cannot be read, a function returns an error or a cautious answer, never a guess that looks like
-//! a measurement.
+//! counters and settings; accounts as which threads use files; buffers, locks and event flags. The
+//! only state is that of values, and the account of a thread. For a fact that cannot be read, a
+//! function returns an error or a cautious answer, never a guess that looks like a measurement.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]

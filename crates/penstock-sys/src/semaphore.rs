@@ -9,14 +9,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Semaphore {
     free: AtomicUsize,
-    /// Threads that wait, or are about to. A release that finds none wakes nobody.
+    /// Threads that wait, or are about to. A release that finds none makes no wake-up call.
     waiting: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
 }
 
 impl Semaphore {
-    /// A semaphore of `permits` permits, all of them free. With none, every attempt fails.
+    /// Returns a semaphore of `permits` permits, all of them free. With none, every attempt fails.
     pub fn new(permits: usize) -> Self {
         let (free, waiting) = (AtomicUsize::new(permits), AtomicUsize::new(0));
         Self { free, waiting, lock: Mutex::default(), wake: Condvar::new() }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Number of the calling thread (gettid(2)).
+/// Returns the number of the calling thread (gettid(2)).
 pub fn thread_number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }

@@ -65,7 +65,7 @@ pub fn find_group(name: &[u8]) -> io::Result<Option<u32>> {
     Ok(found.map(|(entry, _memory)| entry.gr_gid))
 }
 
-/// The name of a user. Blocks: the name service may ask a server.
+/// Returns the name of a user. Blocks: the name service may ask a server.
 pub fn user_name(uid: u32) -> Option<Vec<u8>> {
     let found = user_of_number(uid).ok().flatten();
     found.map(|(entry, _memory)| name_of(entry.pw_name))
@@ -79,17 +79,18 @@ fn user_of_number(uid: u32) -> io::Result<Option<(libc::passwd, Vec<u8>)>> {
     })
 }
 
-/// The number of a user. Blocks: the name service may ask a server.
+/// Returns the number of a user. Blocks: the name service may ask a server.
 pub fn user_number(name: &[u8]) -> Option<u32> {
     user_numbers(name).map(|(user, _)| user)
 }
 
-/// The numbers of a user and of its primary group. Blocks: the name service may ask a server.
+/// Returns the numbers of a user and of its primary group. Blocks: the name service may ask a
+/// server.
 pub fn user_numbers(name: &[u8]) -> Option<(u32, u32)> {
     find_user(name).ok().flatten()
 }
 
-/// The name of a group. Blocks: the name service may ask a server.
+/// Returns the name of a group. Blocks: the name service may ask a server.
 pub fn group_name(gid: u32) -> Option<Vec<u8>> {
     let found = search(|entry: &mut libc::group, memory, found| {
         // SAFETY: as in `user_of_number` (getgrgid_r(3)).
@@ -98,7 +99,7 @@ pub fn group_name(gid: u32) -> Option<Vec<u8>> {
     found.ok().flatten().map(|(entry, _memory)| name_of(entry.gr_name))
 }
 
-/// The number of a group. Blocks: the name service may ask a server.
+/// Returns the number of a group. Blocks: the name service may ask a server.
 pub fn group_number(name: &[u8]) -> Option<u32> {
     find_group(name).ok().flatten()
 }
@@ -107,7 +108,7 @@ pub fn group_number(name: &[u8]) -> Option<u32> {
 /// may ask a server.
 ///
 /// # Errors
-/// It has more groups than the kernel takes.
+/// The user has more groups than the kernel accepts.
 pub(crate) fn groups_of(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     let mut room = 64;
     loop {
@@ -145,7 +146,7 @@ fn search<T>(
         let mut found: *mut T = std::ptr::null_mut();
         match ask(&mut entry, &mut memory, &mut found) {
             0 if !found.is_null() => return Ok(Some((entry, memory))),
-            // Some services say so of a name that they do not know (getpwnam_r(3), notes).
+            // Some services return this error for an unknown name (getpwnam_r(3), notes).
             0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
             libc::EINTR => {}
             libc::ERANGE if memory.len() < RECORD_BYTES_MAX => memory.resize(memory.len() * 2, 0),
@@ -179,8 +180,8 @@ mod tests {
         assert_eq!((user_number(b"no such user"), group_number(b"a\0b")), (None, None));
     }
 
-    /// Promise: the user of a number has its name and its groups. A number of nobody is no user,
-    /// and no error.
+    /// Promise: the user of a number has its name and its groups. An unknown number is no user, and
+    /// no error.
     #[test]
     fn a_user_has_its_groups() {
         let root = host_user(0).unwrap().unwrap();

@@ -13,8 +13,8 @@ use crate::users::{find_user, groups_of};
 /// The account whose rights nothing limits. Another name of number 0 is rejected.
 const ROOT: &str = "root";
 
-/// An account of this host: the numbers by which the kernel judges what it may do with files.
-/// Clones are the same account, as it was looked up.
+/// An account of this host: the numbers by which the kernel judges its rights to files. Clones are
+/// the same account, as it was looked up.
 #[derive(Clone)]
 pub struct Account(Arc<Known>);
 
@@ -37,7 +37,7 @@ pub enum AccountError {
         /// Its error.
         source: io::Error,
     },
-    /// The account has number 0 under a name that does not say so.
+    /// The account has number 0 under a name other than `root`.
     #[error("account `{0}` has the rights of root, and is not called `root`")]
     HiddenRoot(String),
     /// This process may not change the user of a thread.
@@ -76,12 +76,13 @@ impl Account {
         Ok(Self(Arc::new(Known { name: name.to_owned(), credentials })))
     }
 
-    /// Its name.
+    /// Returns the name of the account.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its user and main group: those of new files, unless a directory determines another group.
+    /// Returns the user and main group: those of new files, unless a directory determines another
+    /// group.
     pub fn numbers(&self) -> (u32, u32) {
         (self.0.credentials.uid, self.0.credentials.gid)
     }

@@ -4,7 +4,8 @@
 //! the system calls do not. A thread acts as an account while it holds an [`Acting`]. It then has
 //! the account's file system user and groups (setfsuid(2), setfsgid(2), setgroups(2)) and no
 //! effective capability, so that neither CAP_DAC_OVERRIDE nor CAP_SETFCAP or CAP_SYS_RESOURCE helps
-//! it. The value's end, by a panic as well, gives the thread the daemon's own credentials back.
+//! it. When the value is dropped, by a panic as well, the thread gets the daemon's own credentials
+//! again.
 //!
 //! A new thread inherits the credentials of the thread that starts it. Within an [`Acting`] a
 //! thread starts none but those of its own work. Pools, which start threads when they please, call
@@ -28,12 +29,12 @@ thread_local! {
     };
 }
 
-/// Time in which a thread acts as an account, or as the daemon within such a time. What came before
-/// returns when this is dropped, in the reverse order of their making.
+/// Time in which a thread acts as an account, or as the daemon within such a time. The earlier
+/// state returns when this value is dropped, in the reverse order of the values' making.
 #[derive(Debug)]
 #[must_use = "the thread acts so until this is dropped"]
 pub struct Acting {
-    /// What returns; `None` if nothing was changed.
+    /// The account to return to; `None` if nothing was changed.
     before: Option<Option<Account>>,
     /// Credentials belong to a thread.
     _not_send: PhantomData<*const ()>,
@@ -45,8 +46,9 @@ impl Acting {
 }
 
 impl Account {
-    /// Has this thread act as the account. Costs a comparison if it does already, or if the account
-    /// is the daemon's own and nothing is acted; else about ten system calls, at the end as well.
+    /// Has this thread act as the account. Costs a comparison if the thread does so already, or if
+    /// the account is the daemon's own and the thread acts as none. Otherwise it costs about ten
+    /// system calls, and again at the end.
     ///
     /// # Errors
     /// The kernel has no memory for it, or the process has lost a capability: then nothing is
@@ -136,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Accounts that each host has, and that are nobody's: tests act as them.
+    /// Returns accounts that each host has, and that no person uses: tests act as them.
     fn accounts() -> Option<(Account, Account)> {
         if !rustix::process::geteuid().is_root() {
             #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
@@ -148,7 +150,8 @@ mod tests {
         Some((Account::of_name("daemon").unwrap(), Account::of_name("nobody").unwrap()))
     }
 
-    /// Uid, gid and effective capabilities of this thread for files, as the kernel shows them.
+    /// Returns the uid, gid and effective capabilities of this thread for files, as the kernel
+    /// shows them.
     fn credentials() -> (u32, u32, String) {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
@@ -156,8 +159,8 @@ mod tests {
         (last("Uid:"), last("Gid:"), line("CapEff:").trim().to_owned())
     }
 
-    /// Promise: a thread that acts as an account makes files of that, and reads none of others; the
-    /// end returns what was before, in any nesting.
+    /// Promise: a thread that acts as an account makes files of that account, and reads none of
+    /// others. The end restores the earlier state, in any nesting.
     #[test]
     fn a_thread_acts_as_an_account_until_its_end() {
         let Some((one, other)) = accounts() else { return };
@@ -186,7 +189,8 @@ mod tests {
         assert_eq!((made.uid(), made.gid()), one.numbers());
     }
 
-    /// Promise: a panic within the work of an account gives the thread back to its pool as it was.
+    /// Promise: a panic within the work of an account returns the thread to its pool with its
+    /// earlier account.
     #[test]
     fn a_panic_returns_the_thread() {
         let Some((one, _)) = accounts() else { return };
@@ -199,7 +203,7 @@ mod tests {
         assert_eq!(credentials(), before);
     }
 
-    /// Promise: a thread that was started meanwhile does not keep the account, whatever it is for.
+    /// Promise: a thread that was started meanwhile does not keep the account.
     #[test]
     fn a_thread_started_meanwhile_leaves_the_account() {
         let Some((one, other)) = accounts() else { return };

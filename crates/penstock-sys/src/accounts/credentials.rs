@@ -10,10 +10,10 @@ use rustix::thread::{
 
 /// Attempts to return to the daemon's own credentials: the kernel may lack memory for a moment.
 const RETURN_TRIES: u32 = 100;
-/// An argument that is no user or group: setfsuid(2) then only tells the present one.
+/// An argument that is no user or group: setfsuid(2) then only returns the present one.
 const NOBODY: u32 = u32::MAX;
 
-/// The numbers by which the kernel judges what a thread may do with files.
+/// The numbers by which the kernel judges a thread's rights to files.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Credentials {
     pub(super) uid: u32,
@@ -23,7 +23,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Gives them to this thread.
+    /// Sets the credentials of this thread.
     fn set(&self) -> io::Result<()> {
         set_thread_groups(&self.groups)?;
         set_fs_group(self.gid);
@@ -69,14 +69,14 @@ impl Own {
         self.sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
     }
 
-    /// Gives this thread other credentials for files, and no effective capability.
+    /// Sets other credentials of this thread for files, and no effective capability.
     pub(super) fn take(&self, other: &Credentials) -> io::Result<()> {
         other.set()?;
         let effective = CapabilitySet::empty();
         Ok(set_capabilities(None, CapabilitySets { effective, ..self.sets })?)
     }
 
-    /// Gives this thread the credentials of the process.
+    /// Sets this thread's credentials to those of the process.
     fn become_own(&self) -> io::Result<()> {
         set_capabilities(None, self.sets)?;
         self.files.set()?;
@@ -85,7 +85,7 @@ impl Own {
     }
 
     /// Returns to the credentials of the process, or ends it: a thread that keeps those of a user
-    /// would do the daemon's own work with them. What runs resumes from its ledgers.
+    /// would do the daemon's own work with them. Running transfers resume from their ledgers.
     pub(super) fn restore(&self) {
         for _ in 0..RETURN_TRIES {
             if self.become_own().is_ok() {
@@ -102,8 +102,8 @@ pub fn may_act_as_others() -> bool {
     Own::get().may_change()
 }
 
-/// Gives a new thread the credentials of the daemon, if it was started by one that acts as an
-/// account. To be called first in threads of a pool.
+/// Sets the credentials of a new thread to the daemon's, if a thread that acts as an account
+/// started it. Call this first in threads of a pool.
 pub fn leave_inherited_account() {
     if let Some(own) = OWN.get()
         && present() != (own.files.uid, own.files.gid)
@@ -120,7 +120,7 @@ pub(super) fn end(why: &str) -> ! {
     std::process::abort();
 }
 
-/// User and group of this thread for files.
+/// Returns the user and group of this thread for files.
 fn present() -> (u32, u32) {
     (set_fs_user(NOBODY), set_fs_group(NOBODY))
 }

@@ -38,7 +38,7 @@ pub fn is_hardware_card(device: &str) -> bool {
     Path::new("/sys/class/net").join(device).join("device").exists()
 }
 
-/// Reads a text of `/proc/net/dev` (proc_pid_net(5)). A line that is none is left out.
+/// Reads a text of `/proc/net/dev` (proc_pid_net(5)). An invalid line is left out.
 fn parse_card_counters(text: &str) -> Vec<CardCounters> {
     text.lines().filter_map(parse_line).collect()
 }
@@ -88,15 +88,15 @@ eth0:1:     500       5    0    0    0     0          0         0      700      
         assert_eq!(figures, wanted);
     }
 
-    /// Promise: the loop-back and names that are none have no hardware.
+    /// Promise: the loop-back and invalid names have no hardware.
     #[test]
     fn the_loopback_is_no_hardware() {
         assert!(!is_hardware_card("lo"));
         assert!(!is_hardware_card("eth0:1 is none"));
     }
 
-    /// Promise (kernel cross-check, within 1 %): a known number of bytes over a card that nobody
-    /// else uses is what its counters grow by.
+    /// Promise (kernel cross-check, within 1 %): the counters of an otherwise unused card grow by
+    /// the known number of bytes that pass over it.
     #[test]
     fn bytes_over_a_card_are_counted() {
         const BYTES: usize = 64 << 20;

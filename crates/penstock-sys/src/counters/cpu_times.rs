@@ -18,9 +18,9 @@ pub struct CpuTimes {
     pub nice: u64,
     /// The kernel.
     pub system: u64,
-    /// Nothing to do.
+    /// Idle time.
     pub idle: u64,
-    /// Nothing to do but to wait for a disk.
+    /// Idle time while a disk works.
     pub iowait: u64,
     /// Interrupts.
     pub irq: u64,
@@ -87,10 +87,10 @@ pub fn cpu_times() -> io::Result<BTreeMap<u32, CpuTimes>> {
     Ok(parse_cpu_times(&fs::read_to_string("/proc/stat")?))
 }
 
-/// Reads the lines `cpuN` of a text of `/proc/stat`. A line that is none is left out; fields that
-/// an old kernel lacks are zero.
+/// Reads the lines `cpuN` of a text of `/proc/stat`. An invalid line is left out; fields that an
+/// old kernel lacks are zero.
 fn parse_cpu_times(text: &str) -> BTreeMap<u32, CpuTimes> {
-    // Those of processors are the first lines, and that of interrupts is very long.
+    // The first lines are those of processors, and the line of interrupts is very long.
     text.lines().take_while(|line| line.starts_with("cpu")).filter_map(parse_line).collect()
 }
 
@@ -150,8 +150,8 @@ intr 5 6 7
         assert!((second.iowait - percent(1.0)).abs() < 1e-9);
     }
 
-    /// Promise: a processor that comes or goes is there or not, and has no share of a time in which
-    /// it was not; damaged lines are left out, old kernels are read.
+    /// Promise: a processor may be added or removed, and has no share of a time in which it was
+    /// absent. Damaged lines are left out, and texts of old kernels are read.
     #[test]
     fn processors_come_and_go() {
         let (before, after) = (parse_cpu_times(BEFORE), parse_cpu_times(AFTER));
@@ -160,7 +160,7 @@ intr 5 6 7
         let old = CpuTimes { user: 1, nice: 2, system: 3, idle: 4, ..CpuTimes::default() };
         assert_eq!(after[&7], old);
         assert_eq!(after[&7].shares_since(&after[&7]), None);
-        // A processor that was taken away and is back begins at less.
+        // The counters of a processor that was removed and is back begin at less.
         let back = CpuTimes { user: 100, idle: 500, ..CpuTimes::default() };
         let shares = back.shares_since(&before[&0]).unwrap();
         assert_eq!((shares.busy, shares.steal), (0.0, 0.0));

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-/// Bytes of a sector in `/proc/diskstats`, whatever the device has.
+/// Bytes of a sector in `/proc/diskstats`, for every device.
 const SECTOR_BYTES: u64 = 512;
 /// Positions of the sectors read and written in a line of `/proc/diskstats`.
 const READ_FIELD: usize = 5;
@@ -36,8 +36,8 @@ pub fn disk_counters() -> io::Result<BTreeMap<DeviceNumber, DiskCounters>> {
     Ok(parse_disk_counters(&fs::read_to_string("/proc/diskstats")?))
 }
 
-/// Reads a text of `/proc/diskstats` (Documentation/admin-guide/iostats.rst). A line that is none
-/// is left out.
+/// Reads a text of `/proc/diskstats` (Documentation/admin-guide/iostats.rst). An invalid line is
+/// left out.
 fn parse_disk_counters(text: &str) -> BTreeMap<DeviceNumber, DiskCounters> {
     text.lines().filter_map(parse_line).collect()
 }

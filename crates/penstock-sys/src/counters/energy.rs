@@ -47,9 +47,9 @@ pub enum EnergyError {
 /// Energy that was used in a time span, in joules.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Joules {
-    /// Of all packages.
+    /// Energy of all packages.
     pub package: f64,
-    /// Of their memory; `None` where the processor does not count it.
+    /// Energy of their memory; `None` where the processor does not count it.
     pub dram: Option<f64>,
 }
 
@@ -58,12 +58,12 @@ pub struct Joules {
 struct Counter {
     domain: EnergyDomain,
     micro_joules: u64,
-    /// The counter begins anew after this value.
+    /// The counter restarts after this value.
     most: u64,
 }
 
-/// Reads the counters again and again, and returns what was used in between. It must look more
-/// often than counters begin anew, which takes a minute or more.
+/// Reads the counters repeatedly, and returns the energy that was used in between. Its reads must
+/// be more frequent than the counters' restarts, which are a minute or more apart.
 #[derive(Debug)]
 pub struct EnergyMeter {
     root: PathBuf,
@@ -100,7 +100,7 @@ impl EnergyMeter {
     }
 }
 
-/// Returns what a counter grew by that begins anew after `most`.
+/// Returns the growth of a counter that restarts after `most`.
 fn passed(earlier: u64, later: u64, most: u64) -> u64 {
     match later.checked_sub(earlier) {
         Some(grown) => grown,
@@ -168,8 +168,7 @@ mod tests {
         fs::write(root.join("intel-rapl/enabled"), "1\n").unwrap();
     }
 
-    /// Promise: packages count once each, memory apart, and a counter that begins anew loses
-    /// nothing.
+    /// Promise: packages count once each, memory apart, and a counter that restarts loses nothing.
     #[test]
     fn energy_is_read_from_a_recorded_tree() {
         let directory = tempfile::tempdir().unwrap();
@@ -182,8 +181,8 @@ mod tests {
         assert_eq!(meter.look().unwrap(), Some(Joules { package: 0.0, dram: Some(0.0) }));
     }
 
-    /// Promise: a processor that does not count its memory, as those of AMD, gives no figure of it,
-    /// and not zero.
+    /// Promise: a processor that does not count its memory, as those of AMD, has no figure of it,
+    /// instead of zero.
     #[test]
     fn memory_that_is_not_counted_has_no_figure() {
         let directory = tempfile::tempdir().unwrap();
@@ -194,7 +193,8 @@ mod tests {
         assert_eq!(meter.look().unwrap(), Some(Joules { package: 1.0, dram: None }));
     }
 
-    /// Promise: a host without counters, or with counters for root alone, says so.
+    /// Promise: a host without counters, or with counters for root alone, returns that as the
+    /// error.
     #[test]
     fn what_cannot_be_measured_is_said() {
         let directory = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ mod tests {
         let why = EnergyMeter::new(directory.path()).look().unwrap_err();
         assert!(why.to_string().starts_with("the kernel shows no energy counters in"), "{why}");
         record(directory.path(), [1, 2], None);
-        // Root reads what has no right at all; a directory nobody reads as a file.
+        // Root reads a file without any right; no user can read a directory as a file.
         let counter = directory.path().join("intel-rapl:0/energy_uj");
         fs::remove_file(&counter).unwrap();
         fs::create_dir(&counter).unwrap();

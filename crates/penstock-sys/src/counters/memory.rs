@@ -8,12 +8,12 @@ use std::io;
 pub struct HostMemory {
     /// All of it, in bytes.
     pub total_bytes: u64,
-    /// Bytes that programs could still have, with caches given up.
+    /// Bytes that programs could still get, with caches dropped.
     pub available_bytes: u64,
 }
 
 impl HostMemory {
-    /// Returns the bytes that are in use and that no cache could give up.
+    /// Returns the bytes that are in use and that no cache could free.
     pub fn used_bytes(&self) -> u64 {
         self.total_bytes.saturating_sub(self.available_bytes)
     }
@@ -51,7 +51,8 @@ pub fn process_memory_bytes() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Promise: used memory is what caches cannot give up; a text without it is none.
+    /// Promise: used memory is the part that caches cannot free; a text without the figure is not
+    /// accepted.
     #[test]
     fn memory_is_read() {
         let text = "MemTotal:       16000 kB\nMemFree:         100 kB\nMemAvailable:   6000 kB\n";

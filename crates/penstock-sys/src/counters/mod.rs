@@ -1,8 +1,8 @@
 //! Counters that the kernel keeps of the host: time of its processors, memory, network cards,
 //! disks, energy.
 //!
-//! Each file has a parser of a text or of a directory, which is pure, and a function that reads
-//! what the running kernel shows. Rates are for the caller, which knows when it looked.
+//! Each file has a parser of a text or of a directory, which is pure, and a function that reads the
+//! running kernel's values. Rates are for the caller, which knows when it looked.
 
 mod card_counters;
 mod cpu_times;

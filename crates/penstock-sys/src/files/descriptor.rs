@@ -7,10 +7,10 @@ use std::os::fd::{IntoRawFd as _, OwnedFd};
 /// while the file system writes them.
 ///
 /// # Errors
-/// Those of close(2). The descriptor is closed whatever it returns.
+/// Those of close(2). The descriptor is closed in any case.
 pub fn close_file(fd: OwnedFd) -> io::Result<()> {
-    // SAFETY: the descriptor was owned by `fd`, which released it; it is closed once, here,
-    // whatever close returns (Linux frees the number even on an error).
+    // SAFETY: the descriptor was owned by `fd`, which released it. It is closed once, here, in any
+    // case (Linux frees the number even on an error).
     match unsafe { libc::close(fd.into_raw_fd()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

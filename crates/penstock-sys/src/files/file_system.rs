@@ -26,7 +26,8 @@ pub enum FileSystemKind {
 }
 
 impl FileSystemKind {
-    /// The kind with this `f_type` (linux/magic.h; GPFS, Lustre and BeeGFS from their clients).
+    /// Returns the kind with this `f_type` (linux/magic.h; GPFS, Lustre and BeeGFS from their
+    /// clients).
     pub fn from_f_type(f_type: u32) -> Self {
         match f_type {
             0xEF53 => Self::Ext4,
@@ -45,7 +46,7 @@ impl FileSystemKind {
         }
     }
 
-    /// The kind of the file system that `fd` is on.
+    /// Returns the kind of the file system that `fd` is on.
     ///
     /// # Errors
     /// Those of fstatfs(2).

@@ -16,10 +16,10 @@ pub struct MountWithin {
     pub kind: String,
 }
 
-/// What is mounted below `root` in this process's view, in the order of paths; what is mounted at
-/// `root` itself is not part of it. Reads `/proc/self/mountinfo` (proc_pid_mountinfo(5)) and
-/// resolves `root`; a file system that hangs is not touched otherwise. Without `/proc`, as in some
-/// chroot environments, no mount is known, and none is returned.
+/// Returns the mounts below `root` in this process's view, in the order of paths. A mount at `root`
+/// itself is not among them. Reads `/proc/self/mountinfo` (proc_pid_mountinfo(5)) and resolves
+/// `root`; a file system that hangs is not touched otherwise. Without `/proc`, as in some chroot
+/// environments, no mount is known, and none is returned.
 ///
 /// # Errors
 /// The root is not there, or the table cannot be read.
@@ -46,7 +46,7 @@ pub fn mount_options(file: &std::fs::File) -> io::Result<String> {
     line.and_then(options_in).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// The sixth field, and the last one.
+/// Returns the sixth field, and the last one.
 fn options_in(line: &str) -> Option<String> {
     Some([line.split(' ').nth(5)?, line.rsplit(' ').next()?].join(","))
 }
@@ -65,7 +65,8 @@ fn within(root: &Path, table: &[u8]) -> Vec<MountWithin> {
     found
 }
 
-/// The fifth field is the mount point; the type follows a dash behind optional fields.
+/// Parses a line. The fifth field is the mount point; the type follows a dash behind optional
+/// fields.
 fn parse(line: &[u8]) -> Option<MountWithin> {
     let mut fields = line.split(|byte| *byte == b' ');
     let at = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
@@ -100,8 +101,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise (j), C3: what is mounted within a store is found under its name, whatever bytes that
-    /// has; a neighbour whose name only begins like the store's is no part of it.
+    /// Promise (j), C3: a mount within a store is found under its name, of any bytes. A neighbour
+    /// whose name only has the same beginning is no part of the store.
     #[test]
     fn c3_mounts_within_a_tree_are_found() {
         let table = b"22 1 0:1 / / rw - ext4 /dev/vda rw\n\
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(expected[0].at.as_os_str().as_bytes(), b"b b");
     }
 
-    /// Promise (A8): the options that say whether a server keeps locks are found.
+    /// Promise (A8): the options that show whether a server keeps locks are found.
     #[test]
     fn a8_options_of_a_mount_are_found() {
         let line = "31 30 0:3 / /h rw,nosuid shared:2 - nfs4 a:/b rw,vers=4.2,local_lock=none";

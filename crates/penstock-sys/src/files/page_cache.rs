@@ -23,8 +23,8 @@ pub fn cached_pages(file: &File) -> io::Result<Vec<bool>> {
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is of this length, and nobody else has it; the vector has a byte for
-    // each of its pages, and some left over where those are larger than 4 KiB (mincore(2)).
+    // SAFETY: the mapping has this length, and only this function has it. The vector has a byte for
+    // each of its pages, and spare bytes where pages are larger than 4 KiB (mincore(2)).
     let told = unsafe { libc::mincore(at, length, pages.as_mut_ptr()) };
     let outcome = if told == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     // SAFETY: the mapping is of this length, and nothing refers to it any more.

@@ -59,15 +59,15 @@ pub fn list_xattrs_at(
 }
 
 #[cfg(test)]
-// What is skipped is told to whoever reads the test's output.
+// The output of the test says which part was skipped.
 #[allow(clippy::print_stderr)]
 mod tests {
     use super::*;
     use rustix::fs::{XattrFlags, setxattr};
     use std::os::fd::AsFd as _;
 
-    /// The new call, where there is one, lists what the old one lists: attributes of a file, of the
-    /// directory itself, and of a link rather than of what it points to.
+    /// Promise: the new call, where there is one, lists the same as the old one: attributes of a
+    /// file, of the directory itself, and of a link rather than of its target.
     #[test]
     fn names_are_listed_as_by_the_older_call() {
         let base = tempfile::tempdir().unwrap();

@@ -1,20 +1,20 @@
-//! A file whose name says which process claims a lock: for hosts on which the file system has no
-//! locks, and for hosts whose locks are not seen by others.
+//! A file whose name identifies the process that claims a lock: for hosts on which the file system
+//! has no locks, and for hosts whose locks are not seen by others.
 //!
 //! Each process makes a file of its own beside the lock, exclusively (`O_EXCL`), and then looks for
-//! those of others. Of two that claim at once at least one sees the other, and gives way; both may,
-//! and try again after moments of different length. No name is ever used by two processes, so that
-//! a claim whose process has ended can be removed by anybody, at any time.
+//! those of others. Of two processes that claim at once, at least one sees the other and withdraws.
+//! Both may withdraw, and retry after different delays. No two processes ever use one name, so any
+//! process can remove the claim of an ended one, at any time.
 //!
 //! Each process claims, also one that holds a lock of the file system: another host, which mounts
-//! the directory in another way, may see the claim alone. A claim says which sort of lock its
-//! process held beside it ([`LockSort`]). A process that has got a lock of the same sort knows that
-//! the claimant has none any more, so the claim is void, whatever host or container it is of.
+//! the directory in another way, may see the claim alone. A claim records the sort of lock that its
+//! process held beside it ([`LockSort`]). A process that gets a lock of the same sort knows that
+//! the claimant has lost its own. The claim is then void, whatever its host or container.
 //!
 //! Otherwise a process of this boot and this process number space is looked up, by number and start
-//! time. Only an answer that there is none counts as its end. The claims of an earlier boot are
-//! void if claimant and observer run outside of containers, on one host. Of any other process
-//! nothing is known: its claim holds until somebody removes the file.
+//! time. Only the answer that no such process exists counts as its end. The claims of an earlier
+//! boot are void if claimant and observer run outside of containers, on one host. The state of any
+//! other process is unknown: its claim holds until an operator removes the file.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -101,7 +101,8 @@ fn prefix_of(path: &Path) -> Vec<u8> {
     [name, b".claim."].concat()
 }
 
-/// A claim of another process that holds, if there is one. Removes those of processes that ended.
+/// Returns a claim of another process that holds, if there is one. Removes those of processes that
+/// ended.
 fn other(directory: &Path, prefix: &[u8], own: &Owner) -> io::Result<Option<(PathBuf, Owner)>> {
     let mut found = None;
     for entry in fs::read_dir(directory)? {
@@ -181,13 +182,13 @@ impl Owner {
         parts.next().is_none().then_some(owner)
     }
 
-    /// Whether it is of a process that `own`, this one, can look up by its number.
+    /// Returns whether `own`, the owner in this process, can look up the process by its number.
     fn is_seen_by(&self, own: &Self) -> bool {
         let known = !self.boot.is_empty() && self.space != 0;
         known && self.boot == own.boot && self.space == own.space
     }
 
-    /// Whether the process has certainly ended, as `own` sees it.
+    /// Returns whether the process has certainly ended, as `own` sees it.
     fn has_ended(&self, own: &Self) -> bool {
         if self.held == own.held && own.held.excludes() {
             return true;
@@ -218,22 +219,22 @@ impl Owner {
     }
 }
 
-/// What is known of a process of this process number space.
+/// The state of a process of this process number space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is none of this number, or only what is left of it until its parent has asked for its
-    /// end (proc_pid_stat(5)).
+    /// No process has this number, or only a zombie until its parent has asked for its end
+    /// (proc_pid_stat(5)).
     Ended,
     /// There is one, which began then, in ticks since the boot.
     Began(u64),
-    /// There is one, or nobody can tell: `/proc` is missing, is that of another space, or hides
-    /// the processes of other users.
+    /// A process has this number, or its state is unknown: `/proc` is missing, belongs to another
+    /// space, or hides the processes of other users.
     Unknown,
 }
 
 fn state_of(process_id: u32) -> State {
     let number = i32::try_from(process_id).ok().and_then(Pid::from_raw);
-    // What /proc hides, a signal still finds.
+    // A signal finds even a process that /proc hides.
     if number.is_none_or(|number| test_kill_process(number) == Err(Errno::SRCH)) {
         return State::Ended;
     }
@@ -249,7 +250,7 @@ fn state_of(process_id: u32) -> State {
 }
 
 fn state_in(text: &[u8]) -> Option<State> {
-    // The program's name stands in parentheses and may hold any bytes.
+    // The program's name is in parentheses and may hold any bytes.
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = std::str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
@@ -284,8 +285,9 @@ mod tests {
         drop(Claim::make(&path, LockSort::None).unwrap());
     }
 
-    /// Promise (A8): the claim of a process that ended is void, also if its number was given to
-    /// another one or the host was started anew; that of a live process, or of another host, holds.
+    /// Promise (A8): the claim of a process that ended is void, also if its number belongs to
+    /// another process or the host was restarted. The claim of a live process, or of another host,
+    /// holds.
     #[test]
     fn a8_a_claim_of_a_process_that_ended_is_taken_over() {
         let directory = tempfile::tempdir().unwrap();
@@ -323,8 +325,9 @@ mod tests {
         }
     }
 
-    /// Promise (A8): a process is dead only if the system says so: not if it is hidden, runs in
-    /// another container of the same name and boot, or in a container of another boot.
+    /// Promise (A8): a process counts as dead only if the system reports that. It does not if it is
+    /// hidden, or runs in another container of the same name and boot, or in a container of another
+    /// boot.
     #[test]
     fn a8_nobody_is_taken_for_dead_without_proof() {
         let own = Owner { machine: "m".to_owned(), ..Owner::this(LockSort::None) };
@@ -347,8 +350,8 @@ mod tests {
         assert_eq!(state_of(u32::MAX - 1), State::Ended);
     }
 
-    /// Promise (A8): of two processes that hold locks which exclude each other only one can have
-    /// its lock, so the claim of the other is void; locks of two sorts exclude nobody.
+    /// Promise (A8): of two processes with locks that exclude each other only one can have its
+    /// lock, so the claim of the other is void. Locks of two sorts exclude no process.
     #[test]
     fn a8_a_lock_that_was_got_voids_the_claim_of_one_that_held_the_same() {
         let far = |held| {

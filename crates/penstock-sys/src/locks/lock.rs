@@ -1,9 +1,9 @@
-//! One process at a time: a lock file, by whatever the file system offers.
+//! A lock file that admits one process at a time, by the locks that the file system offers.
 //!
-//! Lustre without `-o flock`, some FUSE clients and NFS without a lock service have no locks. That
-//! a lock cannot be had says nothing of who holds it, so the next way is tried: flock(2), then
-//! fcntl(2) locks of the open file. Two hosts may mount one directory in different ways, and see
-//! locks of different sorts or none. So each process makes a [`Claim`] besides.
+//! Lustre without `-o flock`, some FUSE clients and NFS without a lock service have no locks. Such
+//! a failure does not prove that another process holds the lock, so the next method is tried:
+//! flock(2), then fcntl(2) locks of the open file. Two hosts may mount one directory in different
+//! ways, and see locks of different sorts or none. So each process makes a [`Claim`] besides.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -18,12 +18,12 @@ use super::claim::Claim;
 use super::lock_error::LockError;
 use super::lock_sort::LockSort;
 
-/// An exclusive lock on a file, held until this is dropped or the process ends in whatever way. The
-/// file stays, holding the number of the last process that had it.
+/// An exclusive lock on a file, held until this value is dropped or the process ends in any way.
+/// The file stays, with the number of the last process that had the lock.
 ///
-/// It is a lock of flock(2), or of fcntl(2) (`F_OFD_SETLK`) where there is none of the former. On
-/// NFS the lock works between hosts since Linux 2.6.12; on other network file systems it may hold
-/// for one host only. Beside it is a claim, which hosts without locks see: a file of its own.
+/// The lock is one of flock(2), or of fcntl(2) (`F_OFD_SETLK`) where flock(2) is missing. On NFS
+/// the lock works between hosts since Linux 2.6.12; on other network file systems it may hold for
+/// one host only. Beside the lock is a claim, which hosts without locks see: a file of its own.
 #[derive(Debug)]
 pub struct LockFile {
     file: File,
@@ -75,7 +75,7 @@ impl LockFile {
     }
 
     /// Returns the same open file for another process, for example as its standard input. The lock
-    /// is then held until that process has ended too, whatever happens to this one. A claim is not.
+    /// is then held until that process has ended too, even if this one ends. A claim is not.
     ///
     /// # Errors
     /// There are no descriptors left.
@@ -94,7 +94,8 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Returns whether an error says that there are no locks, rather than that another process has one.
+/// Returns whether an error means that there are no locks, rather than that another process has
+/// one.
 fn is_without_locks(errno: Errno) -> bool {
     [Errno::NOSYS, Errno::NOLCK, Errno::OPNOTSUPP, Errno::INVAL].contains(&errno)
 }
@@ -106,7 +107,8 @@ fn lock(file: &File) -> Result<(), Errno> {
     }
 }
 
-/// A lock of fcntl(2) on all of a file, which belongs to the open file as that of flock(2) does.
+/// Takes a lock of fcntl(2) on all of a file, which belongs to the open file as that of flock(2)
+/// does.
 fn lock_open_file(file: &File) -> Result<(), Errno> {
     let wanted = libc::flock {
         l_type: libc::F_WRLCK as _,
@@ -127,7 +129,7 @@ fn lock_open_file(file: &File) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// Promise (A8): one daemon per state directory, and the second is told who the first is.
+    /// Promise (A8): one daemon per state directory, and the error of the second names the first.
     #[test]
     fn a8_a_lock_is_held_by_one_and_freed_by_drop() {
         let directory = tempfile::tempdir().unwrap();

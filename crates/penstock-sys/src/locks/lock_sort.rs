@@ -8,21 +8,21 @@ use crate::files::{FileSystemKind, mount_options};
 /// FAT, JFS.
 const LOCAL: [u32; 6] = [0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0x8584_58f6, 0x4d44, 0x3153_464a];
 
-/// How far a lock that a process holds excludes others.
+/// The processes that a lock excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockSort {
-    /// It holds none.
+    /// The process holds no lock.
     None,
     /// All processes that reach the file reach it through this kernel.
     Local,
     /// The server keeps it for all hosts that mount the file system in this way.
     Server,
-    /// It may hold for this host only.
+    /// The lock may exclude processes of this host only.
     Unproven,
 }
 
 impl LockSort {
-    /// The sort of a lock on `file`. Blocks while the table of mounts is read.
+    /// Returns the sort of a lock on `file`. Blocks while the table of mounts is read.
     pub(super) fn of(file: &File) -> Self {
         let Ok(kind) = FileSystemKind::of(file) else { return Self::Unproven };
         let options = || mount_options(file).unwrap_or_default();
@@ -43,12 +43,13 @@ impl LockSort {
         }
     }
 
-    /// Whether a process that gets such a lock knows that no other one holds one of this sort.
+    /// Returns whether a process that gets such a lock knows that no other one holds one of this
+    /// sort.
     pub(super) fn excludes(self) -> bool {
         matches!(self, Self::Local | Self::Server)
     }
 
-    /// As it stands in the name of a claim.
+    /// Returns the sort as the name of a claim has it.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -73,7 +73,8 @@ fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// Promise: the host's own addresses are found, and the loopback is told from the others.
+    /// Promise: the host's own addresses are found, and the loopback is distinguished from the
+    /// others.
     #[test]
     fn the_loopback_is_found() {
         let found = interface_addresses().unwrap();

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 /// return fewer, and the rest stays 0.
 pub const TCP_INFO_BYTES: usize = 228;
 
-/// Binds a socket to a network interface, so that packets leave by it whatever the routes say.
+/// Binds a socket to a network interface, so that packets leave by it, whatever the routes are.
 /// Without CAP_NET_RAW it works since Linux 5.7 if the socket is not bound yet (SO_BINDTODEVICE).
 ///
 /// # Errors

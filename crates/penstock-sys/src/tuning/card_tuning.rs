@@ -8,7 +8,7 @@ use super::cpu_list::parse_cpu_list;
 use super::queue_discipline::QueueDiscipline;
 use super::receive_ring::ReceiveRing;
 
-/// Settings of one network card. What cannot be read is empty or `None`.
+/// Settings of one network card. A setting that cannot be read is empty or `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardTuning {
     /// Name of the interface.

@@ -3,7 +3,7 @@
 /// Processors that a list may name at most: more than any kernel is built for.
 const CPUS_MAX: usize = 1 << 16;
 
-/// Reads a list of processors (cpuset(7), "List format"). Parts that are none are left out.
+/// Reads a list of processors (cpuset(7), "List format"). Invalid parts are left out.
 #[must_use]
 pub fn parse_cpu_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();

@@ -26,22 +26,23 @@ pub const TUNED_SETTINGS: [&str; 11] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// Settings of a host that decide how fast it moves data. What cannot be read is left out.
+/// Settings of a host that decide how fast it moves data. A setting that cannot be read is left
+/// out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostTuning {
     /// The kernel's version, major and minor.
     pub kernel: (u32, u32),
-    /// Those of [`TUNED_SETTINGS`] that this kernel has, words separated by one blank.
+    /// The settings of [`TUNED_SETTINGS`] that this kernel has, words separated by one blank.
     pub settings: BTreeMap<String, String>,
     /// Numbers of processors by governor of their clock; empty where the kernel does not choose it.
     pub governors: BTreeMap<String, usize>,
-    /// True if processors are threads that share cores; `None` where the kernel does not say it.
+    /// True if processors are threads that share cores; `None` where the kernel does not report it.
     pub shared_cores: Option<bool>,
     /// Processors of each NUMA node.
     pub nodes: BTreeMap<u32, Vec<usize>>,
     /// Packets that were dropped since the boot as the queue of a processor was full.
     pub backlog_dropped: u64,
-    /// True if a process `irqbalance` is seen. One that `/proc` hides from this process is not.
+    /// True if a process `irqbalance` is visible. A process that `/proc` hides is not visible.
     pub irqbalance: bool,
     /// Cards of hardware, by name.
     pub cards: Vec<CardTuning>,
@@ -61,8 +62,8 @@ impl HostTuning {
         tuning
     }
 
-    /// Reads what `proc` and `sys` below a directory show: all but the kernel's version, rings and
-    /// queues.
+    /// Reads the settings in `proc` and `sys` below a directory: all but the kernel's version,
+    /// rings and queues.
     #[must_use]
     pub fn read_tree(root: &Path) -> Self {
         let cpus = root.join("sys/devices/system/cpu");
@@ -105,7 +106,7 @@ fn settings(root: &Path) -> BTreeMap<String, String> {
     TUNED_SETTINGS.iter().filter_map(read).collect()
 }
 
-/// The entries of a directory whose names are a word and a number, by number.
+/// Returns the entries of a directory whose names are a word and a number, by number.
 fn numbered(directory: &Path, word: &str) -> BTreeMap<u32, std::path::PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let numbered = |entry: fs::DirEntry| {
@@ -115,8 +116,8 @@ fn numbered(directory: &Path, word: &str) -> BTreeMap<u32, std::path::PathBuf> {
     entries.filter_map(numbered).collect()
 }
 
-/// Sum of the second column of `/proc/net/softnet_stat`, a line for each processor, in hexadecimal
-/// (`softnet_seq_show`, net/core/net-procfs.c of Linux).
+/// Returns the sum of the second column of `/proc/net/softnet_stat`, a line for each processor, in
+/// hexadecimal (`softnet_seq_show`, net/core/net-procfs.c of Linux).
 fn dropped(text: &str) -> u64 {
     let column = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
     text.lines().filter_map(column).sum()

@@ -2,7 +2,7 @@
 //! data.
 //!
 //! `host_tuning` and `card_tuning` read a tree of `/proc` and `/sys`, `queue_discipline` and
-//! `receive_ring` ask the kernel; the judgement is for others. Nothing is changed.
+//! `receive_ring` ask the kernel. The caller judges the settings; no setting is changed.
 
 mod card_tuning;
 mod cpu_list;

@@ -1,4 +1,4 @@
-//! The ring of buffers in which a network card puts what it receives.
+//! The ring of buffers in which a network card puts received packets.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
