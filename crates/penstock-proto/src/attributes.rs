@@ -291,8 +291,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// D7: what belongs to one host or file system is never carried, and every other attribute is
-    /// in the class by which a target allows or withholds it.
+    /// D7: attributes of one host or file system are never carried, and every other attribute is in
+    /// the class by which a target allows or withholds it.
     #[test]
     fn d7_attributes_are_classed_by_their_names() {
         for (name, class) in [
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Promise: without its ACL a file gives its group no more than the ACL did.
+    /// Promise: without its ACL a file grants its group no more than the ACL did.
     #[test]
     fn the_group_bits_behind_a_mask_are_found() {
         let mut acl = Writer::new();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: what was encoded is read back, and hostile bytes never panic.
+        /// Promise: encoded lists are read back, and hostile bytes never panic.
         #[test]
         fn lists_survive_and_hostile_ones_are_refused(
             values in proptest::collection::vec(

@@ -27,7 +27,7 @@ pub struct Capability {
     pub store: Name,
     /// The data set's root within the store: a relative path.
     pub root: Vec<u8>,
-    /// True if what was moved may be removed at the source, which is a separate right.
+    /// True if moved items may be removed at the source, which is a separate right.
     pub remove: bool,
     /// Time after which it is void, in seconds since 1970.
     pub expires: u64,

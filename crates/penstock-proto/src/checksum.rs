@@ -8,7 +8,7 @@
 //! SHA256 (name) = b5bb9d8014a0f9b1…                 the same with --tag, and the BSDs
 //! ```
 //! The first form does not say which checksum it holds: its length allows one to three kinds, see
-//! [`ChecksumKind::candidates`]. Nothing here hashes; `penstock_store::checksum` does.
+//! [`ChecksumKind::candidates`]. This module does not hash; `penstock_store::checksum` does.
 //!
 //! Sources: coreutils 9.1, `src/digest.c` (`split_3`, `filename_unescape`); b3sum 1.2, `main.rs`;
 //! xxhsum(1).
@@ -254,7 +254,7 @@ pub fn parse_line(line: &[u8]) -> Result<Option<ListLine>, LineError> {
 
 type Parts<'a> = (Option<ChecksumKind>, &'a [u8], &'a [u8]);
 
-/// `DIGITS  NAME`, `DIGITS *NAME`.
+/// Splits a line `DIGITS  NAME` or `DIGITS *NAME`.
 fn split_plain(line: &[u8]) -> Option<Parts<'_>> {
     let (kind, line) = match line.strip_prefix(b"XXH3_") {
         Some(rest) => (Some(ChecksumKind::Xxh3), rest),
@@ -265,7 +265,7 @@ fn split_plain(line: &[u8]) -> Option<Parts<'_>> {
     (end > 0).then_some((kind, &line[..end], name))
 }
 
-/// `KIND (NAME) = DIGITS`.
+/// Splits a line `KIND (NAME) = DIGITS`.
 fn split_tagged(line: &[u8]) -> Result<Parts<'_>, LineError> {
     let open = find(line, b" (").ok_or(LineError::Form)?;
     let close = line.windows(4).rposition(|part| part == b") = ").ok_or(LineError::Form)?;

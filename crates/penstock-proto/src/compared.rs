@@ -145,7 +145,7 @@ impl Comparison {
         encode_digests(&self.carried, out);
     }
 
-    /// Takes a comparison from a message or a record.
+    /// Reads a comparison from a message or a record.
     ///
     /// # Errors
     /// [`DecodeError`] if there is none.

@@ -637,7 +637,7 @@ mod tests {
         }
     }
 
-    /// The protocol document's promise: what one peer encodes the other reads, for every message.
+    /// Promise of the protocol document: one peer reads every message that the other encodes.
     #[test]
     fn messages_survive_encoding() {
         let hello = Hello {

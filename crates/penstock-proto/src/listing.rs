@@ -87,8 +87,8 @@ impl ListedKind {
 pub enum ListWork {
     /// All of these directories, at most [`LIST_DIRECTORIES_MAX`].
     Directories(Vec<Vec<u8>>),
-    /// These names of one directory, at most [`LIST_NAMES_MAX`], each with the kind that the
-    /// listing reported.
+    /// Names of one directory, at most [`LIST_NAMES_MAX`], each with the kind that the listing
+    /// reported.
     Names {
         /// The directory.
         directory: Vec<u8>,

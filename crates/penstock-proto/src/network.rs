@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// Promise: for any number of addresses of a site, no peer of it is left out for the addresses
-    /// of others, and no network of a peer for second addresses of another one.
+    /// of others. No network of a peer is left out for second addresses of another one.
     #[test]
     fn no_peer_is_left_out() {
         let few = addresses(16, 4, 1);

@@ -1,4 +1,4 @@
-//! JSON Schemas of types whose form in JSON no attribute of serde tells.
+//! JSON Schemas of types whose form in JSON does not follow from attributes of serde.
 
 use std::borrow::Cow;
 

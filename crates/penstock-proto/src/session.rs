@@ -1,9 +1,9 @@
 //! A conversation of two hosts that outlives its connections (docs/protocol.md, 15.1).
 //!
-//! Each side numbers its messages from 1, keeps each until the other has heard it, and acknowledges
-//! received messages with everything it sends. When a connection breaks, the next one begins with
-//! the last message that each side has heard; the rest is sent again. Every message therefore
-//! arrives once, in order, or the conversation ends.
+//! Each side numbers its messages from 1, keeps each until the other has received it, and
+//! acknowledges received messages with everything it sends. When a connection breaks, the next one
+//! begins with the number of the last message that each side has received; the rest is sent again.
+//! Every message therefore arrives once, in order, or the conversation ends.
 
 use std::collections::VecDeque;
 
@@ -19,9 +19,9 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Endpoint of a conversation, on one side.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// Messages that the other side may not have heard, oldest first.
+    /// Messages that the other side may not have received, oldest first.
     kept: VecDeque<Vec<u8>>,
-    /// Number of the first of these, less one: all up to it were heard.
+    /// Number of the first of these, less one: all up to it were received.
     told: u64,
     /// Number of messages in `kept` that were sent over this connection.
     sent: usize,
@@ -39,12 +39,13 @@ impl Session {
         self.kept.push_back(message);
     }
 
-    /// Returns the last message heard of the other side, for the beginning of a connection.
+    /// Returns the number of the last message received from the other side, for the beginning of a
+    /// connection.
     pub fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// Starts a connection whose other side has heard messages up to this number.
+    /// Starts a connection whose other side has received messages up to this number.
     ///
     /// # Errors
     /// `Invalid`: the number is of another conversation.
@@ -72,7 +73,7 @@ impl Session {
         self.sent < self.kept.len() || (idle && self.heard_told < self.heard)
     }
 
-    /// Returns whether the other side has heard everything.
+    /// Returns whether the other side has received all messages.
     pub fn is_heard(&self) -> bool {
         self.kept.is_empty()
     }
@@ -143,8 +144,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A7: for any breaks between them, each side hears every message once and in order, and no
-    /// message that was heard is kept.
+    /// A7: for any breaks between them, each side receives every message once and in order, and no
+    /// received message is kept.
     fn converse(steps: &[(u8, u16)]) {
         let mut sides = [Session::default(), Session::default()];
         let mut wires: [Vec<u8>; 2] = Default::default();

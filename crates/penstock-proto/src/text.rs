@@ -68,8 +68,8 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_shown)
 }
 
-/// A field that another host has written: in one line, of [`FIELD_CHARS_MAX`] characters at most.
-/// A longer one ends with `…`. The field of a field is the field.
+/// Returns a text of another host as a field: one line, of [`FIELD_CHARS_MAX`] characters at most.
+/// A longer field ends with `…`. The field of a field is the field.
 pub fn field(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(FIELD_CHARS_MAX));
     let mut count = 0;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One of each kind that attacks a screen or a log.
+    /// A character of each kind that attacks a screen or a log.
     const HOSTILE: &str = "\x1b[2J\x07\x00\x7f\u{9b}31m\r\n\t\u{202e}\u{2066}\u{2069}\u{200e}\
                            \u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{200d}\u{feff}\u{e0041}\u{ad}";
 

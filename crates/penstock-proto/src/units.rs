@@ -185,14 +185,14 @@ pub fn parse_rate(text: &str) -> Result<u64, ParseRateError> {
 mod tests {
     use super::*;
 
-    /// Promise: one thing is not told as several.
+    /// Promise: the number one has the singular form.
     #[test]
     fn one_thing_is_no_plural() {
         let texts = [0, 1, 2].map(|count| counted(count, "file"));
         assert_eq!(texts, ["0 files", "1 file", "2 files"]);
     }
 
-    /// Promise: what a person types as a size means what the documentation says.
+    /// Promise: a typed size has the meaning that the documentation states.
     #[test]
     fn sizes_are_read_in_binary_and_decimal_units() {
         assert_eq!(parse_size("4096"), Ok(4096));
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Promise: a limit is what its unit says; without one, or with one that may mean both, it is
+    /// Promise: a limit is read by its unit. A limit without a unit, or with an ambiguous one, is
     /// refused, and the message names units.
     #[test]
     fn rates_are_read_with_their_unit_only() {

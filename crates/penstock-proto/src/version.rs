@@ -190,7 +190,8 @@ impl Known {
 mod tests {
     use super::*;
 
-    /// Promise: two builds speak the newest version that both know, or find that there is none.
+    /// Promise: two builds speak the newest version that both know, or find that there is no common
+    /// one.
     #[test]
     fn the_newest_common_version_is_chosen() {
         let range = |text: &str| text.parse::<VersionRange>().unwrap();

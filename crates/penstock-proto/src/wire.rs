@@ -1,8 +1,8 @@
 //! Little-endian encoding shared by frames, pages and journal records.
 //!
 //! A [`Writer`] appends to a byte vector; a [`Reader`] consumes a slice and fails with
-//! [`DecodeError`] instead of reading past its end. Lengths that come from outside are checked
-//! against what is left *before* anything is allocated for them.
+//! [`DecodeError`] instead of reading past its end. Lengths from outside are checked against the
+//! remaining bytes *before* memory is allocated for them.
 
 /// Error: bytes could not be decoded. The text names the field, so that a log line alone is enough
 /// to find the place in `docs/protocol.md`.

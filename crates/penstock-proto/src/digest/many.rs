@@ -166,7 +166,7 @@ mod tests {
         (0..length).map(|at| ((at + seed) % 251) as u8 ^ (at >> 8) as u8).collect()
     }
 
-    /// On this machine's vectors, and without any in groups of either width.
+    /// Checks the digests on this machine's vectors, and without any in groups of either width.
     fn check(messages: &[Vec<u8>]) {
         let expected: Vec<Digest> =
             messages.iter().map(|message| Digest(*blake3::hash(message).as_bytes())).collect();

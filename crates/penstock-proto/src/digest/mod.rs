@@ -201,7 +201,7 @@ mod tests {
         (0..length).map(|at| (at % 251) as u8 ^ (at >> 8) as u8).collect()
     }
 
-    /// D1: digests that travelled stride by stride merge to what `b3sum` says of the file.
+    /// D1: digests that travelled stride by stride merge to the file's digest by `b3sum`.
     #[test]
     fn d1_strides_merge_to_the_standard_digest_at_every_border() {
         let mut lengths = vec![0, 1, 1023, 1024, 1025];
@@ -226,7 +226,7 @@ mod tests {
             prop_assert_eq!(by_strides_and_extents(DigestKind::Blake3, &file), expected);
         }
 
-        /// One flipped bit anywhere changes the digest, whichever hash was chosen.
+        /// Promise: a flipped bit anywhere changes the digest, whichever hash was chosen.
         #[test]
         fn a_flipped_bit_is_found(length in 1usize..300_000, at in any::<u64>(), bit in 0u8..8) {
             let file = file_of(length);

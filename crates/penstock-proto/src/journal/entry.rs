@@ -45,7 +45,7 @@ pub enum FailurePhase {
     Digest,
     /// The target could not write it.
     Write,
-    /// The target could not make it durable, or give it its name or attributes.
+    /// The target could not make the entry durable, or set its name or attributes.
     Publish,
     /// The entry was durable, and reading it again yielded other bytes than were written.
     ReadBack,
@@ -68,10 +68,9 @@ pub struct EntryFailure {
     pub errno: u16,
 }
 
-/// Values of errno(3) on Linux that are not final for an item at a target. They stand for a name
-/// that one peer does not see yet (B5), an interrupted call, exhausted memory or descriptors, and
-/// items in use. Others stand for a device, a server of the store, or the way to it, that fails at
-/// this moment.
+/// Values of errno(3) on Linux that are not final for an item at a target. Some mean a name that
+/// one peer does not see yet (B5), an interrupted call, exhausted memory or descriptors, or items
+/// in use. Others mean that a device, a server of the store, or the way to it fails at this moment.
 const MAY_PASS: [u16; 22] = [
     2, 4, 5, 6, 11, 12, 16, 19, 23, 24, 100, 101, 103, 104, 105, 107, 108, 110, 112, 113, 116, 121,
 ];
@@ -143,7 +142,7 @@ pub fn encode_digests(digests: &[EntryDigest], out: &mut Writer) {
     }
 }
 
-/// Takes digests from a record or a message.
+/// Reads digests from a record or a message.
 ///
 /// # Errors
 /// [`DecodeError`] if there are none.
@@ -175,7 +174,7 @@ pub fn encode_failures(failures: &[EntryFailure], out: &mut Writer) {
     }
 }
 
-/// Takes failures from a record or a message.
+/// Reads failures from a record or a message.
 ///
 /// # Errors
 /// [`DecodeError`] if there are none.

@@ -30,7 +30,7 @@ pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
     Clone, Copy, Debug, PartialEq, Eq, Default, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct Incarnation {
-    /// The peer: another peer's page cache does not hold what this one wrote (A9).
+    /// The peer: another peer's page cache does not hold this one's writes (A9).
     pub writer: WriterId,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot: [u8; 16],
@@ -45,8 +45,8 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// Returns whether both read through one page cache, so that neither can prove what is on the
-    /// disk.
+    /// Returns whether both read through one page cache, so that neither can prove the content of
+    /// the disk.
     pub fn shares_cache(&self, other: &Self) -> bool {
         Self { failed_syncs: 0, ..*self } == Self { failed_syncs: 0, ..*other }
     }

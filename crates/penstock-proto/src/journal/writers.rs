@@ -20,7 +20,7 @@ pub struct WriterStanding {
     pub settled: BTreeSet<WriterId>,
 }
 
-/// One line of the record. The last standing counts; of files and pages all lines count.
+/// A line of the record. The last standing counts; of files and pages all lines count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterLine {
     /// The standing from now on.

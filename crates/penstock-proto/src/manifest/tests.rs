@@ -43,7 +43,8 @@ fn sample() -> Page {
     builder.seal()
 }
 
-/// Promise (j), A12: a page read back from disk or wire says what the scan saw, names included.
+/// Promise (j), A12: a page read back from disk or wire has the entries that the scan saw, names
+/// included.
 #[test]
 fn a_page_survives_encoding() {
     let page = sample();
@@ -60,8 +61,8 @@ fn a_page_survives_encoding() {
     assert_eq!(read.link(&read.entries()[5]), b"caf\xff\n/-rf");
 }
 
-/// C1: a page that amends earlier ones says which of their entries it has newer versions of, and
-/// one that amends itself, a later page, or anything but files is refused.
+/// C1: a page that amends earlier ones names the entries of which it has newer versions. A page
+/// that amends itself, a later page, or anything but files is refused.
 #[test]
 fn c1_a_page_says_what_it_amends() {
     let (transfer, slicing) = (TransferId([3; 16]), Slicing::default());

@@ -88,7 +88,7 @@ pub fn escape(path: &[u8]) -> String {
     out
 }
 
-/// A path as a line of a list of paths: as [`escape`] writes it, and the empty path as `.`.
+/// Returns a path as a line of a list of paths: as [`escape`] writes it, and the empty path as `.`.
 /// [`unescape_in_list`] reverses it, up to a path `.`, which is the empty one.
 pub fn escape_in_list(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { escape(path) }
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Promise: a name shows the letters that it has, in their order, and says which it hides.
+    /// Promise: a name shows its letters in their order, and marks the hidden ones.
     #[test]
     fn names_do_not_hide_what_they_are() {
         let name = "\u{202e}gnp.exe".as_bytes();

@@ -163,8 +163,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: what one process names, every other recognises, and a name with any one byte
-        /// changed is a user's.
+        /// Promise: every process recognises the names that another one makes, and a name with any
+        /// one byte changed is a user's.
         #[test]
         fn own_names_are_recognised(
             tag: [u8; 4],

@@ -323,11 +323,11 @@ pub enum Verdict {
 }
 
 /// Decides which paths of a tree are wanted. Pure, and the same at both sites. The source lists by
-/// it; the target must not regard an excluded path as missing.
+/// these rules; the target must not regard an excluded path as missing.
 ///
 /// Paths are relative to the data set's root. The first rule that matches decides; a path that no
 /// rule matches is wanted. The content of an excluded directory is excluded, whatever other rules
-/// say.
+/// match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     /// Rules, in the order of the command line.

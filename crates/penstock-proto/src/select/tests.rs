@@ -8,7 +8,7 @@ fn glob(pattern: &str) -> Glob {
     Glob::parse(pattern.as_bytes()).unwrap()
 }
 
-/// Promise: a pattern means what the table of the module and gitignore(5) say.
+/// Promise: a pattern has the meaning that the table of the module and gitignore(5) state.
 #[test]
 fn patterns_mean_what_gitignore_says() {
     let cases: &[(&str, &[&str], &[&str])] = &[
@@ -48,7 +48,7 @@ fn patterns_mean_what_gitignore_says() {
     assert!(bytes.matches(b"d/\xff\x90", false) && !bytes.matches(b"\xffa", false));
 }
 
-/// Promise: what cannot be read is refused, and the message says why and what it was.
+/// Promise: an unreadable pattern is refused, and the message has the pattern and the reason.
 #[test]
 fn unreadable_patterns_are_refused() {
     let bad = ["", "/", "//", "a//b", "[a", "a\\", "[b-a]", "[[:nix:]]", "../x", "a/./b", "a\0"];
@@ -78,8 +78,8 @@ fn the_first_rule_decides_and_excluded_directories_are_whole() {
     assert_eq!(sizes.collect::<Vec<_>>(), [2, 3, 4]);
 }
 
-/// The slow judge: both lists are tried at every place, by recursion. Understands `*`, `?` and
-/// plain bytes.
+/// Judges slowly: tries both lists at every place, by recursion. Understands `*`, `?` and plain
+/// bytes.
 fn slow_name(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),

@@ -95,7 +95,7 @@ impl Work {
         }
     }
 
-    /// Takes work from a message.
+    /// Reads work from a message.
     ///
     /// # Errors
     /// [`DecodeError`] if there is none.
@@ -134,7 +134,7 @@ impl WorkReply {
         out.u64(self.give_back);
     }
 
-    /// Takes a reply from a message.
+    /// Reads a reply from a message.
     ///
     /// # Errors
     /// [`DecodeError`] if there is none.
@@ -190,7 +190,7 @@ impl Report {
         }
     }
 
-    /// Takes a report from a message.
+    /// Reads a report from a message.
     ///
     /// # Errors
     /// [`DecodeError`] if there is none.

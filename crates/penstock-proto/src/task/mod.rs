@@ -18,7 +18,7 @@ pub enum Work {
         /// Attempt at the file (hard case B1).
         generation: u32,
         /// True if no extent of the file was ever written in this generation: its temporary file is
-        /// to be made anew. Always true for packs.
+        /// to be made again. Always true for packs.
         fresh: bool,
     },
     /// Check a piece that was written before a restart. With `doubt` its bytes are read back and
@@ -81,9 +81,9 @@ pub enum Report {
         /// True if its bytes came over the network now, rather than being found.
         fetched: bool,
     },
-    /// A piece, or a finished file, is missing again: it is not there and could not be had, or it
-    /// was given back before anything of it was asked for or written. The peer does not write to it
-    /// any more, whatever still arrives (B3).
+    /// A piece, or a finished file, is missing again. Either it could not be fetched, or the peer
+    /// returned it before any of it was asked for or written. The peer no longer writes to it,
+    /// whatever still arrives (B3).
     Returned {
         /// The piece.
         piece: PieceRef,
@@ -150,8 +150,8 @@ pub struct WorkReply {
     /// True if nothing more can be fetched until the written data is durable: seal the sync epoch
     /// now.
     pub flush: bool,
-    /// Bytes of work to give back, because another peer could do it: pieces that are not asked for
-    /// yet, worth about so many bytes. The last of the peer's queue come first, each with
+    /// Bytes of work to return, because another peer could do it: pieces that are not asked for
+    /// yet, worth about so many bytes. The last of the peer's queue are first, each with
     /// [`Report::Returned`]. 0 for none; `u64::MAX` for all, because the peer is to leave. Pieces
     /// that have begun are kept: no piece is written by two peers at a time (B3).
     pub give_back: u64,
