@@ -1,12 +1,11 @@
-//! What one controller pays for a transfer that many target peers share.
+//! The cost to one controller of a transfer that many target peers share.
 //!
 //! ```text
 //! cargo run --release -p penstock-sim --example scale
 //! ```
-//! One real [`TransferMachine`] serves peers that do everything at the rate of their cards: each
-//! asks and reports every 10 ms of the world, and syncs every two seconds. What is timed is the
-//! machine alone, on one thread, as it would run under the controller's lock; the peers cost
-//! nothing.
+//! A real [`TransferMachine`] serves peers that work at the rate of their cards. Each peer asks and
+//! reports every 10 ms of the world, and syncs every two seconds. Only the machine is timed, on one
+//! thread, as it would run under the controller's lock; the peers are not.
 
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
@@ -26,12 +25,12 @@ use penstock_proto::units::{GIB, Instant, KIB, MIB};
 
 /// Bytes per second of one peer: four cards of 100 Gbit/s.
 const PEER_RATE: u64 = 50_000_000_000;
-/// How often a peer asks and reports, in milliseconds of the world.
+/// The interval at which a peer asks and reports, in milliseconds of the world.
 const TURN_MS: u64 = 10;
 /// Turns between two syncs of a peer, and between two commits.
 const SYNC_TURNS: u64 = 200;
 const COMMIT_TURNS: u64 = 100;
-/// What a peer has in hand at most: what its cards carry in a fifth of a second.
+/// Bytes that a peer holds at most: as many as its cards carry in a fifth of a second.
 const IN_HAND_BYTES: u64 = PEER_RATE / 5;
 /// Pieces, or files, after which a run has shown enough.
 const PIECES: u64 = 200_000;
@@ -84,7 +83,7 @@ fn main() {
     billion();
 }
 
-/// One peer, which fetches what it got one turn later.
+/// A peer that fetches its work one turn after it was granted.
 #[derive(Default)]
 struct Peer {
     in_hand: Vec<(PieceRef, u32, u64)>,
@@ -94,7 +93,7 @@ struct Peer {
     reports: Vec<Report>,
 }
 
-/// What was counted.
+/// Counts of a run.
 #[derive(Default)]
 struct Counts {
     pieces: u64,
@@ -243,7 +242,8 @@ impl Run {
 }
 
 impl Peer {
-    /// What it has done since its last turn: everything that its cards carry in that time.
+    /// Performs the work of a turn: a peer carries as many bytes as its cards can since its last
+    /// turn.
     fn turn(
         &mut self,
         pages: &BTreeMap<u32, Page>,
@@ -321,7 +321,7 @@ fn page_of(number: u32, (files, bytes, extent_bytes): (usize, u64, u64)) -> Page
     builder.seal()
 }
 
-/// Files of a pack of files of this size.
+/// Returns the number of files in a pack of files of this size.
 fn pack_files(page: &Page, bytes: u64) -> u64 {
     u64::from(page.slicing.pack_files).min((page.slicing.pack_bytes / bytes.max(1)).max(1))
 }
@@ -348,7 +348,7 @@ fn digests(pages: &BTreeMap<u32, Page>, piece: PieceRef) -> (Vec<EntryDigest>, b
     ((0..files).map(digest).collect(), !split)
 }
 
-/// The counts of 10^9 files that are done: what they cost in memory, and each look at them.
+/// Measures the counts of 10^9 finished files: their memory, and the time of a look at them.
 fn billion() {
     let before = resident();
     let standing = PageStanding {
@@ -383,7 +383,8 @@ fn billion() {
     );
 }
 
-/// Resident memory of this process in bytes: the second figure of /proc/self/statm (proc(5)).
+/// Returns the resident memory of this process in bytes: the second figure of /proc/self/statm
+/// (proc(5)).
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|figure| figure.parse::<u64>().ok());

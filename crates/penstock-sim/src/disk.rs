@@ -189,7 +189,7 @@ impl Disk {
         }
     }
 
-    /// Gives a file its attributes and its final name.
+    /// Sets the attributes and the final name of a file.
     pub(crate) fn publish(&mut self, from: Name, to: Name, inode: u64) {
         self.change(Change::Attributes(inode));
         self.change(Change::Rename(from, to));

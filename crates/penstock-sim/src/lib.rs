@@ -1,9 +1,10 @@
-//! A seeded world that drives the machines of `penstock-engine` through all modelled faults.
+//! A simulated world, made from a seed, that drives the machines of `penstock-engine` through all
+//! modelled faults.
 //!
-//! One number decides everything: the data set, the order and the delays of all events, broken
-//! lanes, power cuts and the parts of the page cache that survive them. Machines, pages and journal
-//! records are the real ones; threads, sockets and files are not. The peer's edge, the network, the
-//! source and the disk are small models, and time is a number.
+//! The seed determines the whole world: the data set, the order and the delays of all events,
+//! broken lanes, power cuts and the parts of the page cache that survive them. Machines, pages and
+//! journal records are the real ones; threads, sockets and files are not. The peer's edge, the
+//! network, the source and the disk are small models, and time is a number.
 //!
 //! | module | model |
 //! |---|---|
@@ -26,7 +27,7 @@
 //! - A host that is stopped again before it wakes.
 //! - Where several peers share a transfer, names and attributes that are not stable when the call
 //!   returns: they are as on NFS. Requests and answers between peers and controller are lost only
-//!   together with one of them, and otherwise come late. A new controller starts every task anew.
+//!   together with one of them, and otherwise come late. A new controller starts every task again.
 
 #![forbid(unsafe_code)]
 

@@ -195,10 +195,10 @@ pub(crate) struct Outside {
     pub(crate) excused: BTreeSet<(u32, u32)>,
     /// Files whose temporary name another program removed.
     pub(crate) sabotaged: BTreeSet<(u32, u32)>,
-    /// Files that were given up, by order of the controller.
+    /// Files that were discarded, by order of the controller.
     pub(crate) discarded: BTreeSet<(u32, u32)>,
     fetched: BTreeMap<PieceRef, u64>,
-    /// Tasks that have an attempt at a piece in hand, and the time until which each may write (B3).
+    /// Tasks that hold an attempt at a piece, and the time until which each may write (B3).
     holders: BTreeMap<(PieceRef, u32, u64), u64>,
     /// Number of the controller.
     pub(crate) life: u64,
@@ -433,8 +433,7 @@ impl Outside {
         self.syncs.values().any(|(_, good)| !good)
     }
 
-    /// Ends a sync, as the kernel does even if no process waits for it any more; `None` after a
-    /// power cut.
+    /// Ends a sync, as the kernel does even if no process waits for it; `None` after a power cut.
     pub(crate) fn end_sync(&mut self, task: u64) -> Option<bool> {
         let (ticket, good) = self.syncs.remove(&task)?;
         self.disk.end_sync(ticket, good, &mut self.rng);
@@ -494,7 +493,7 @@ impl Outside {
         (piece, generation, if pack { self.life } else { 0 })
     }
 
-    /// Records that the task does not write to the piece any more.
+    /// Records that the task no longer writes to the piece.
     pub(crate) fn end_piece(&mut self, task: u64, piece: PieceRef, generation: u32) {
         let key = self.holder_key(piece, generation);
         if self.holders.get(&key) == Some(&task) {

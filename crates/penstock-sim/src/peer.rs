@@ -202,7 +202,7 @@ impl Peer {
         }
     }
 
-    /// Marks epochs on the store again: nothing is in doubt any more (A5).
+    /// Marks epochs on the store again: no data is in doubt (A5).
     pub(crate) fn doubt_is_over(&mut self) {
         self.keep_marker = false;
     }
@@ -582,7 +582,7 @@ impl Peer {
         self.returned(out, returned);
     }
 
-    /// Returns pieces to which nothing is written any more, and which are not to be trusted.
+    /// Returns pieces to which no lane writes, and which are not to be trusted.
     fn returned(&mut self, out: &mut Outside, returned: Vec<(PieceRef, u32)>) {
         for (piece, generation) in returned {
             if self.in_hand.get(&piece) == Some(&generation) {

@@ -537,7 +537,7 @@ impl World {
     fn finish(&mut self, machine: &TransferMachine) {
         for host in 0..self.hosts.len() {
             if self.hosts[host].life != self.out.life {
-                // It has not heard of this controller, which has given its share to others.
+                // The peer does not know this controller, which has divided its share among others.
                 self.stake(host);
             }
         }
@@ -660,8 +660,8 @@ impl World {
         self.out.after_ms(50, 8000, Event::Join { host });
     }
 
-    /// Stops a host, unless it is stopped already. What happens there waits for its end, and must
-    /// wait for one end alone: the frames of a lane would change places otherwise.
+    /// Stops a host, unless it is stopped already. Events at the host wait for the end of the stop.
+    /// They must wait for one end alone: the frames of a lane would change places otherwise.
     fn sleep(&mut self, host: usize, until: u64) {
         if self.hosts[host].asleep_until <= self.out.time {
             self.hosts[host].asleep_until = until;

@@ -28,7 +28,7 @@ pub(crate) struct SourceEntry {
     pub(crate) denied: bool,
     /// True if reading it fails more often than it is tried.
     pub(crate) unreadable: bool,
-    /// True if the target cannot give it its name.
+    /// True if the target cannot name the file.
     pub(crate) unnameable: bool,
 }
 

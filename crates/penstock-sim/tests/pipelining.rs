@@ -18,8 +18,8 @@ enum Arrival {
     Bytes { lane: u32, request: u32, bytes: u64, last: bool },
 }
 
-/// Returns the share of the time, after the first four seconds, in which the source had something
-/// to send. The path has a round trip of `rtt`, of which the machine knows what was `measured`, and
+/// Returns the share of the time, after the first four seconds, in which the source had bytes to
+/// send. The path has a round trip of `rtt`, of which the machine knows the `measured` value, and
 /// `lanes` lanes that share `bits_per_second`.
 fn utilisation(
     rtt: Duration,
@@ -95,8 +95,8 @@ fn item(piece: u32, bytes: u64) -> Item {
     }
 }
 
-/// Decision 1: requests are pipelined so that 200 ms of round trip does not idle a lane, be it one
-/// or many, of slow links and fast ones, with pieces of any size.
+/// Decision 1: requests are pipelined so that 200 ms of round trip does not idle a lane. That holds
+/// for one lane or many, for slow and fast links, with pieces of any size.
 #[test]
 fn two_hundred_milliseconds_do_not_idle_a_lane() {
     let rtt = Duration::from_millis(200);

@@ -29,10 +29,10 @@ fn every_world_keeps_its_promises() {
     }
 }
 
-/// The same promises where several target peers share a transfer. In addition, no piece is written
-/// by two of them at a time (B3), and data of a lost peer is trusted only when another has checked
-/// it (A9). The loss of peers and controllers costs only data that was not durable (A7), and a peer
-/// that wakes after its grant changes no finished file (B1, 1b).
+/// Promise: the same holds where several target peers share a transfer. In addition, no piece is
+/// written by two of them at a time (B3), and data of a lost peer is trusted only when another has
+/// checked it (A9). The loss of peers and controllers costs only data that was not durable (A7). A
+/// peer that wakes after its grant changes no finished file (B1, 1b).
 #[test]
 fn b3_every_world_of_several_peers_keeps_its_promises() {
     let ends = run_all(SEVERAL, SEVERAL_SEEDS);
