@@ -67,7 +67,7 @@ pub fn talk(tls: &ClientConfig, address: SocketAddr, request: &str) -> io::Resul
     stream.write_all(request.as_bytes())?;
     let mut reply = Vec::new();
     match stream.read_to_end(&mut reply) {
-        // A server that closes without a TLS alert has still said all that it had to say.
+        // A server that closes without a TLS alert has still sent its whole answer.
         Err(error) if reply.is_empty() => Err(error),
         _ => Ok(String::from_utf8_lossy(&reply).into_owned()),
     }

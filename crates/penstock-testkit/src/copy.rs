@@ -60,7 +60,7 @@ impl Copy {
         self.command_by(command, source, target)
     }
 
-    /// Returns the command as the user `nobody`, who must be able to reach what it is about.
+    /// Returns the command as the user `nobody`, who must be able to reach its source and target.
     pub fn command_as_nobody(&self, source: &Path, target: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
@@ -68,7 +68,7 @@ impl Copy {
         self.command_by(command, source, target)
     }
 
-    /// Returns the command as a user of this number, who needs no account.
+    /// Returns the command as a user of this number, which needs no account.
     pub fn command_as(&self, user: u32, source: &str, target: &Path) -> Command {
         let mut command = Command::new(program_of_others(&self.base));
         command.uid(user).gid(user);

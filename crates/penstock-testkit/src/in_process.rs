@@ -1,5 +1,5 @@
 //! A site of several target peers in this process: each with stores of its own, all on one
-//! directory. Peers can be killed, made deaf and drained while a run goes on.
+//! directory. Peers can be killed, made deaf and drained during a run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -49,7 +49,7 @@ type Happening = Box<dyn FnOnce() + Send>;
 /// A place in the work of a peer at which something happens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum At {
-    /// Before it looks for what is to be deleted.
+    /// Before the peer searches for entries to delete.
     Find,
     /// After it has found that.
     Found,
@@ -59,21 +59,21 @@ pub enum At {
     Stop,
 }
 
-/// Faults that a peer is made to suffer, and counts of what it did.
+/// Faults that a test injects into a peer, and counts of the peer's actions.
 #[derive(Default)]
 pub struct Fate {
     /// No word of it arrives, and none reaches it.
     deaf: AtomicBool,
     killed: AtomicBool,
-    /// The tenure that its task was told is over, for good.
+    /// The tenure that ended, for its task, for good.
     untenured: Mutex<Arc<AtomicBool>>,
-    /// A flag of several peers: of them the first that gives a name is deaf from then on.
+    /// A flag that several peers share: the first of them that makes a name is deaf from then on.
     deaf_at_name: Mutex<Option<Arc<AtomicBool>>>,
     /// Tasks that were started.
     pub starts: AtomicU32,
     /// Tasks that were stopped.
     pub stops: AtomicU32,
-    /// Tasks that were left behind by a controller that is one no more.
+    /// Tasks that a former controller left behind.
     pub left: AtomicU32,
     /// Pieces that it fetched though it had reported them already.
     pub twice: AtomicU32,
@@ -81,11 +81,11 @@ pub struct Fate {
     pub hangs: AtomicBool,
     /// The peer begins no task: a call to its store hangs.
     pub refuses: AtomicBool,
-    /// Bits per second that it can do, whatever it may; 0 for no bound.
+    /// Bits per second that the peer can move, beside its limits; 0 for no bound.
     pub able: AtomicU64,
     /// The shares that it was given.
     pub told: Mutex<Vec<Share>>,
-    /// errno(3) with which all that it writes, or gives a name, is said to fail; 0 for none.
+    /// errno(3) with which all its writes and renames fail; 0 for none.
     pub fails: AtomicU16,
     /// Failures that were reported for that.
     pub failed: AtomicU32,
@@ -119,12 +119,12 @@ impl Fate {
         self.written.lock().unwrap().clone()
     }
 
-    /// Cuts it off from now on, or no more.
+    /// Cuts the peer off, or connects it again.
     pub fn make_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::Release);
     }
 
-    /// Ends the tenure that its task was told; that of a later task holds.
+    /// Ends the tenure that its task knows; that of a later task holds.
     pub fn end_tenure(&self) {
         self.untenured.lock().unwrap().store(true, Ordering::Release);
     }
@@ -135,7 +135,8 @@ impl Fate {
         *self.deaf_at_name.lock().unwrap() = Some(Arc::clone(name));
     }
 
-    /// Makes something happen once, when it comes there, after what was set to happen there before.
+    /// Runs `happening` once, when the peer reaches `at`, after earlier ones that were set for that
+    /// point.
     pub fn happens(&self, at: At, happening: impl FnOnce() + Send + 'static) {
         let mut happens = self.happens.lock().unwrap();
         happens.entry(at).or_default().push_back(Box::new(happening));
@@ -148,7 +149,7 @@ impl Fate {
     /// Lets it ask once more, if it is about to.
     fn let_ask(&self) {
         let awake = self.awake.lock().unwrap();
-        // One that is ending asks for nothing any more.
+        // A task that is ending asks for no more work.
         let most = Duration::from_millis(200);
         drop(self.asked.wait_timeout_while(awake, most, |awake| *awake).unwrap());
     }
@@ -179,7 +180,7 @@ impl Fate {
         self.failed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Kills it as by `kill -9`: it reports no more.
+    /// Kills the peer as by `kill -9`: it sends no more reports.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Release);
         self.make_deaf(true);
@@ -188,7 +189,7 @@ impl Fate {
         }
     }
 
-    /// Has it report that it cannot go on.
+    /// Has the peer report that it cannot continue.
     pub fn break_with(&self, problem: Problem) {
         let control = self.control.lock().unwrap().clone();
         control.expect("the peer has a task").broken(problem);
@@ -273,7 +274,7 @@ struct TestTask {
 impl Task for TestTask {
     fn figures(&self) -> TaskFigures {
         let mut figures = self.inner.figures();
-        // What holds a slow one is not its share.
+        // A slow peer is not limited by its share.
         figures.rate_used.held &= self.fate.able.load(Ordering::Acquire) == 0;
         figures
     }
@@ -296,7 +297,8 @@ impl Task for TestTask {
     }
 
     fn leave(&self) {
-        // As of a task at another host: it goes on until its grant is over, or the next one begins.
+        // As a task at another host does, this one continues until its grant is over, or the next
+        // task begins.
         self.fate.left.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -405,7 +407,7 @@ struct TestPeers {
     members: Mutex<Vec<Member>>,
     grant: Mutex<Duration>,
     clock: Mutex<Clock>,
-    /// News of its peers, as the run has told them.
+    /// Events about its peers, as the run has reported them.
     told: Mutex<Vec<(String, PartNews)>>,
 }
 
@@ -435,8 +437,8 @@ impl Peers for TestPeers {
     }
 }
 
-/// Keeps heads, lets what is not urgent wait for ever, and commits when all peers have asked for
-/// work and got none.
+/// Keeps heads, lets commits that are not urgent wait for ever, and commits when all peers have
+/// asked for work and got none.
 struct Unhurried(SqliteState, Vec<Arc<Fate>>);
 
 impl HeadStore for Unhurried {
@@ -499,7 +501,7 @@ fn store(name: &Name, path: &Path, read_only: bool) -> StoreSpec {
 }
 
 impl InProcessSite {
-    /// Makes a site without peers, which is to give grants of `grant`.
+    /// Makes a site without peers, whose grants last for `grant`.
     pub fn new(grant: Duration) -> Self {
         let base = Scratch::on_disk();
         fs::create_dir(base.path().join("src")).unwrap();
@@ -563,7 +565,7 @@ impl InProcessSite {
         fate
     }
 
-    /// Changes what is known of a peer.
+    /// Changes the known facts about a peer.
     pub fn change(&self, peer: &str, change: impl Fn(&mut Member)) {
         let mut members = self.peers.members.lock().unwrap();
         members.iter_mut().filter(|member| member.name == peer).for_each(change);
@@ -594,7 +596,8 @@ impl InProcessSite {
         self.peers.members.lock().unwrap().retain(|member| member.name != peer);
     }
 
-    /// Gives the controller of the next run a tenure of its own, which is over when this is false.
+    /// Sets a tenure for the controller of the next run, which is over when the returned flag is
+    /// false.
     pub fn lead(&mut self, epoch: u64) -> Arc<AtomicBool> {
         let holds = Arc::new(AtomicBool::new(true));
         let tenure = Arc::clone(&holds);

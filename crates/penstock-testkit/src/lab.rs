@@ -25,8 +25,8 @@ pub fn can_run_lab(test: &str) -> bool {
     missing.is_ok()
 }
 
-/// A lab with one host at each of two sites, `a` and `b`, which run and are paired. Of the fields
-/// the sites end first, then the lab.
+/// A lab with one host at each of two sites, `a` and `b`, which run and are paired. The fields are
+/// dropped in order: the sites first, then the lab.
 pub struct LabPair {
     /// The first site.
     pub a: Site,

@@ -1,8 +1,8 @@
 //! Helpers of tests with real processes: sites with their daemons, copies, networks, disks and the
 //! tools that judge the result.
 //!
-//! Only tests depend on this crate. A helper fails its test by a panic that tells what was seen; a
-//! test that cannot run here prints `SKIPPED: ` and the reason, and gets `None` or `false`.
+//! Only tests depend on this crate. A helper fails its test by a panic with the observed values. A
+//! test that cannot run here prints `SKIPPED: ` and the reason, and receives `None` or `false`.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "seeds, skipped tests, and logs of a test that fails")]
 

@@ -1,4 +1,4 @@
-//! File systems on loop devices and in memory, to be filled, cut off and taken away. Root only.
+//! File systems on loop devices and in memory, which tests fill, cut off and unmount. Root only.
 
 mod fuse;
 mod moosefs;
@@ -75,13 +75,13 @@ impl Mount {
         self.mounted = true;
     }
 
-    /// Unmounts lazily, from under whoever has files open there.
+    /// Unmounts lazily, even while files are open there.
     pub fn unmount_lazily(&mut self) {
         tool("umount", &[&"-l", &self.path]);
         self.mounted = false;
     }
 
-    /// Unmounts; fails if anybody has it open.
+    /// Unmounts; fails if any process has files open there.
     pub fn unmount(&mut self) {
         tool("umount", &[&self.path]);
         self.mounted = false;

@@ -1,8 +1,8 @@
-//! A TCP proxy that delays, limits, damages, cuts and swallows what passes.
+//! A TCP proxy that delays, limits, damages, cuts and drops traffic.
 //!
 //! Each connection has a reader and a writer per direction with a queue between them, so that a
-//! delay does not limit what is on the way. The links of all connections of a proxy share one rate
-//! per direction, as behind one bottleneck.
+//! delay does not limit the bytes on the way. The links of all connections of a proxy share one
+//! rate per direction, as behind one bottleneck.
 
 mod stream;
 
@@ -85,7 +85,7 @@ impl Link {
     }
 }
 
-/// Counts of what has passed.
+/// Counts of the traffic that has passed.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Bytes from the dialled side on lanes.
@@ -183,12 +183,12 @@ impl Proxy {
         for link in [&self.0.up, &self.0.down] {
             let mut state = lock(&link.0);
             state.bytes_per_s = bits_per_s.map(|rate| rate / 8.0);
-            // What was promised at the old rate is not waited for.
+            // Waits that were computed at the old rate are dropped.
             state.free_at = Instant::now();
         }
     }
 
-    /// Damages what lanes bring from now on.
+    /// Damages the traffic of lanes from now on.
     pub fn set_flips(&self, plan: Option<FlipPlan>, seed: u64) {
         *lock(&self.0.flips) = plan.map(|plan| (plan, seed));
     }
@@ -211,7 +211,7 @@ impl Proxy {
         }
     }
 
-    /// Swallows what passes on the connections that there are, without a word. New ones live.
+    /// Drops the traffic on the present connections, without an error. New ones live.
     pub fn swallow(&self) {
         lock(&self.0.conns).iter().for_each(|conn| conn.holed.store(true, Ordering::SeqCst));
     }
@@ -221,7 +221,7 @@ impl Proxy {
         self.0.refusing.store(false, Ordering::SeqCst);
     }
 
-    /// Returns what has passed.
+    /// Returns the counts of the traffic that has passed.
     pub fn counts(&self) -> &Counts {
         &self.0.counts
     }
@@ -236,7 +236,7 @@ impl Proxy {
         self.0.counts.flips.load(Ordering::SeqCst)
     }
 
-    /// Returns what came from the dialled side since the last call.
+    /// Returns the arrivals from the dialled side since the last call.
     pub fn take_arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut lock(&self.0.down.0).arrivals)
     }

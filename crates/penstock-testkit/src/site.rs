@@ -38,7 +38,7 @@ pub struct Site {
     pub environment: Vec<(&'static str, String)>,
     /// First words of the command that starts the daemon, as in a namespace.
     launcher: Vec<OsString>,
-    /// Elsewhere than the site, which may lie on a disk that is taken away.
+    /// The log lies outside the site, which may be on a disk that the test removes.
     log: NamedTempFile,
     daemon: Option<(Child, BufReader<ChildStdout>)>,
     address: Option<SocketAddr>,
@@ -131,7 +131,7 @@ impl Site {
         signal(self.process(), name);
     }
 
-    /// Returns what the daemon has logged.
+    /// Returns the text that the daemon has logged.
     pub fn log_text(&self) -> String {
         fs::read_to_string(self.log.path()).unwrap()
     }
@@ -151,7 +151,7 @@ impl Site {
                 self.address = Some(address);
                 return address;
             }
-            // Somebody may have taken the port since it was chosen.
+            // Another process may have taken the port since it was chosen.
             let is_taken = self.log_text().contains("in use") && began.elapsed() < PATIENCE;
             assert!(is_taken, "site {} is not ready: {line}", self.name);
             std::thread::sleep(LOOK);
@@ -250,7 +250,7 @@ impl Site {
         self.ok(&[&["transfer", "submit"], args].concat()).trim().to_owned()
     }
 
-    /// Returns how a transfer stands.
+    /// Returns the state of a transfer.
     pub fn show(&self, id: &str) -> Value {
         serde_json::from_str(&self.ok(&["transfer", "show", id, "--json"])).unwrap()
     }
@@ -337,7 +337,7 @@ impl Site {
         });
     }
 
-    /// Returns what is left of transfers in this site's store and journal.
+    /// Returns the remains of transfers in this site's store and journal.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let temporary = |path: &Path| {

@@ -158,8 +158,8 @@ impl SshHost {
         assert!(!left.iter().any(|name| name.starts_with("penstock-ssh")), "{left:?}");
     }
 
-    /// Waits until no far end and no ssh of ours is left, as soon as what was written is synced: an
-    /// end that stops gives that 10 s, and nobody ends a system call under way.
+    /// Waits until no far end and no ssh of ours is left. An end that stops waits up to 10 s for
+    /// the sync of its writes, and no signal ends a system call under way.
     pub fn assert_nothing_runs(&self) {
         Wait::new("the end of processes").until(|| {
             let left = [self.processes("ssh-serve"), self.processes("ControlPersist")].concat();

@@ -1,4 +1,4 @@
-//! Trees of files: what is in them, and whether two are the same. Judged by programs that are not
+//! Trees of files: their content, and comparisons of two. The judges are programs that are not
 //! ours: find(1), sha256sum(1), rsync(1) and diff(1).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,8 +43,8 @@ pub fn remember(source: &Path) -> PathBuf {
     kept
 }
 
-/// Returns all that shows whether somebody has touched an item: inode, time of change, size. The
-/// private directory of a store is left out: markers in it come and go.
+/// Returns the stamps that show whether an item was changed: inode, time of change, size. Leaves
+/// out the private directory of a store, whose markers change.
 pub fn stamps(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u64)> {
     let mut stamps = BTreeMap::new();
     walk(root, &mut |path| {

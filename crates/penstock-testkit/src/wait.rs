@@ -1,4 +1,4 @@
-//! Waits for what tells nobody when it changes, and the time in which a machine let nothing run.
+//! Waits by polling for changes that send no event, less the time in which the machine ran nothing.
 
 mod still;
 
@@ -21,7 +21,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Names what is waited for.
+    /// Starts a wait; `what` names its object.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), most: PATIENCE, pause: LOOK }
     }
@@ -36,8 +36,8 @@ impl Wait {
         Self { pause, ..self }
     }
 
-    /// Looks until `look` finds something, and returns that. An error is what `look` saw instead;
-    /// the last one is printed if the wait is in vain.
+    /// Looks until `look` finds something, and returns that. An error has the state that `look` saw
+    /// instead; the last one is printed if the wait fails.
     pub fn until<T, S: Display>(self, mut look: impl FnMut() -> Result<T, S>) -> T {
         let began = Instant::now();
         loop {

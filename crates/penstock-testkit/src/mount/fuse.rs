@@ -64,7 +64,7 @@ impl Latency {
         self.stuck.store(stuck, Ordering::Relaxed);
     }
 
-    /// Reports this size of every file from now on, whatever its content is.
+    /// Reports this size of every file from now on, for any content.
     pub fn report_size(&self, size: u64) {
         self.size.store(size + 1, Ordering::Relaxed);
     }
@@ -115,13 +115,13 @@ impl Fuse {
         }
         for _ in 0..THREADS {
             let (served, device) = (Arc::clone(&served), device.try_clone().unwrap());
-            // They end when the file system is unmounted.
+            // The threads end when the file system is unmounted.
             std::thread::spawn(move || served.serve(device));
         }
         Some(Self { path: path.to_owned(), latency })
     }
 
-    /// Unmounts lazily, from under whoever has files open there.
+    /// Unmounts lazily, even while files are open there.
     pub fn unmount(&self) {
         let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status();
     }
@@ -167,7 +167,7 @@ impl Tree {
             let request = &request[..length];
             let (opcode, unique, node) = (word(request, 4), long(request, 8), long(request, 16));
             let answer = match opcode {
-                // FORGET, BATCH_FORGET: nobody waits.
+                // FORGET, BATCH_FORGET: the kernel waits for no answer.
                 2 | 42 => continue,
                 // INTERRUPT: a process that is killed ends when its reads have returned.
                 36 => {
@@ -183,7 +183,7 @@ impl Tree {
             let mut out = Out::default();
             out.word(16 + body.len() as u32).word(error as u32).long(unique);
             out.0.extend(body);
-            // Who asked may have been interrupted.
+            // The caller may have been interrupted.
             let _ = device.write(&out.0);
         }
     }

@@ -1,6 +1,6 @@
 //! MooseFS on loopback: a master, chunk servers and clients, each a process of the test, in a
 //! directory and a network namespace of its own (chunk servers refuse a master at 127.0.0.1). The
-//! clients are mounted at several places of one host and stand for several hosts: each has caches
+//! clients are mounted at several places of one host and represent several hosts: each has caches
 //! and a session of its own.
 
 use std::fs::{self, File};
@@ -160,14 +160,14 @@ impl MooseFs {
         Wait::new("a client's mount").is(|| is_fuse(&path));
     }
 
-    /// Kills a client by `kill -9`: what it had not written to the servers is gone, and users hear
-    /// that the file system is not connected. It stays mounted.
+    /// Kills a client by `kill -9`: data that it had not written to the servers is lost, and users
+    /// get the error that the file system is not connected. The file system stays mounted.
     pub fn kill_client(&mut self, number: usize) {
         kill(self.clients[number].as_mut().unwrap());
         self.clients[number] = None;
     }
 
-    /// Stops a client: whoever uses it waits in the kernel until it resumes.
+    /// Stops a client: processes that use it wait in the kernel until it resumes.
     pub fn pause_client(&self, number: usize) {
         self.signal(number, Signal::STOP);
     }
@@ -208,7 +208,7 @@ impl MooseFs {
             .unwrap()
     }
 
-    /// Returns what the master did to a file, with the seconds of its clock.
+    /// Returns the master's changes to a file, with the seconds of its clock.
     pub fn changes(&self, inode: u64) -> String {
         let text = fs::read_to_string(self.root.join("master/changelog.0.mfs")).unwrap_or_default();
         let of = |line: &&str| line.contains(&format!("({inode},"));
@@ -221,7 +221,8 @@ impl MooseFs {
     }
 }
 
-/// Configuration of all daemons: they run as who started them, and leave the host's limits alone.
+/// Configuration of all daemons: they run as the user that started them, and do not change the
+/// host's limits.
 const COMMON: &str = "WORKING_USER = root\nWORKING_GROUP = root\nNICE_LEVEL = 0\n\
                       DISABLE_OOM_KILLER = 0\n";
 

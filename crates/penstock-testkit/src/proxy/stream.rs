@@ -1,5 +1,5 @@
 //! Looks into the bytes of one direction of a connection: finds the frames of clear lanes, flips
-//! bits where a plan says so, and searches for plaintext.
+//! bits by a plan, and searches for plaintext.
 
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -19,7 +19,7 @@ pub enum Part {
 }
 
 /// Tells the parts of a lane apart. Frame kinds are below 10, TLS content types above 19, so that
-/// the first byte behind a TLS record says whether frames in clear have begun.
+/// the first byte behind a TLS record shows whether frames in clear have begun.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
     clear: bool,
@@ -109,7 +109,7 @@ impl Flipper {
         Self { plan, rng, next }
     }
 
-    /// Flips what is due in a run of bytes, while `permit` allows.
+    /// Flips the due bits in a run of bytes, while `permit` allows.
     pub(super) fn run(&mut self, part: Part, bytes: &mut [u8], mut permit: impl FnMut() -> bool) {
         if part != self.plan.part {
             return;

@@ -1,5 +1,5 @@
-//! Tells when the machine itself stood still, or let this process wait: a bound on time says
-//! nothing of what is tested then.
+//! Detects times in which the machine paused, or let this process wait: a time limit does not judge
+//! the tested program then.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time of each sleep; the rest of what it took is lateness.
+/// Time of each sleep; any longer duration is lateness.
 const TICK: Duration = Duration::from_millis(50);
 /// Lateness that every machine has now and then.
 const USUAL: Duration = Duration::from_millis(200);
 
-/// Share of their time that processors must have been idle for a bound on time to be judged that
-/// was not kept: else whoever was to keep it may have waited for one.
+/// Share of their time that processors must have been idle before a missed time limit counts as a
+/// fault: otherwise the tested program may have waited for a processor.
 const IDLE_LEAST: f64 = 0.1;
 
 /// Returns the CPU time of this machine in ticks: all, and idle.
@@ -97,8 +97,8 @@ impl Still {
         still
     }
 
-    /// Asserts that an event, heard just now, came so soon after a moment, but for the time in
-    /// which nothing could run.
+    /// Asserts that an event, received just now, followed a moment within the limit, less the time
+    /// in which nothing could run.
     pub fn assert_soon(&self, from: &Moment, event_ms: u64, most: Duration) {
         let idle = from.idle();
         let took = Duration::from_millis(event_ms.checked_sub(from.ms).expect("it came before"));
