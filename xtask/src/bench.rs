@@ -24,8 +24,8 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Runs the unit tests of the benchmarks, and moves a few MiB with each of three, so that they keep
-/// working. Builds what the tests have built already. Skipped on a machine without Python, except
-/// in CI, where a check that does not run must not look like one that passed.
+/// working. Uses the build of the tests. Skipped on a machine without Python, except in CI, where a
+/// check that does not run must not look like one that passed.
 ///
 /// # Errors
 /// As for [`run`]; or a unit test failed.

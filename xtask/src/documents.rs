@@ -15,7 +15,7 @@ const INDEXES: [&str; 2] = ["docs/design/README.md", "bench/runs/README.md"];
 /// The document whose code spans name folders of crates.
 const MAP: &str = "ARCHITECTURE.md";
 
-/// What is wrong with the documents below `root`, as `path:line: what`.
+/// Returns the faults of the documents below `root`, as `path:line: what`.
 ///
 /// # Errors
 /// A document cannot be read.
@@ -91,7 +91,7 @@ fn collect(dir: &Path, deep: bool, documents: &mut Vec<PathBuf>) -> anyhow::Resu
     Ok(())
 }
 
-/// Whatever lies beside an index and is not linked in it, as `line: what`.
+/// Returns the documents that lie beside an index and are not linked in it, as `line: what`.
 fn unlisted(index: &Path, text: &str) -> anyhow::Result<Vec<String>> {
     let directory = index.parent().unwrap_or(Path::new(""));
     let mut complaints = Vec::new();
@@ -128,7 +128,7 @@ fn broken_links(document: &Path, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The relative links of a document, with their lines.
+/// Returns the relative links of a document, with their lines.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     for ((number, line), is_fenced) in (1..).zip(text.lines()).zip(markdown::fenced(text)) {
@@ -148,7 +148,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     links
 }
 
-/// The anchors of the headings of a document, as GitHub makes them.
+/// Returns the anchors of the headings of a document, as GitHub makes them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let lines = text.lines().zip(markdown::fenced(text));
     let headings = lines.filter(|(line, is_fenced)| !is_fenced && line.starts_with('#'));
@@ -160,7 +160,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(|(line, _)| anchor(line)).collect()
 }
 
-/// Code spans such as `peer/scan` that name no folder or file of that crate, as `line: what`.
+/// Returns the code spans such as `peer/scan` that name no folder or file of that crate, as `line:
+/// what`.
 fn wrong_places(root: &Path, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

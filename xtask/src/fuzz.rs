@@ -1,8 +1,9 @@
-//! A short run of every fuzz target in `fuzz/`, with what a stable compiler has.
+//! A short run of every fuzz target in `fuzz/`, with the features of a stable compiler.
 //!
 //! The targets are made for cargo-fuzz, which needs a nightly compiler for its address sanitizer.
 //! The coverage that guides libFuzzer needs none, and our decoders have no unsafe code for the
-//! sanitizer to watch, so this builds them with the same coverage flags and runs them directly.
+//! sanitizer. So this module builds the targets with the same coverage flags and runs them
+//! directly.
 
 use std::fs;
 use std::path::Path;
@@ -63,8 +64,8 @@ pub(crate) fn smoke(root: &Path, seconds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one target, and prints what it said; false if it found a failing input, which it has put
-/// beneath `artifacts`.
+/// Runs one target, and prints its output; false if it found a failing input, which is then beneath
+/// `artifacts`.
 fn run(fuzz: &Path, program: &Path, target: &str, seconds: u32) -> anyhow::Result<bool> {
     let artifacts = fuzz.join("target/artifacts").join(target);
     let found = fuzz.join("target/found").join(target);
@@ -107,7 +108,7 @@ fn targets(fuzz: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The platform this compiler builds for by itself.
+/// Returns the platform this compiler builds for by itself.
 fn host() -> anyhow::Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("start rustc")?;
     let text = String::from_utf8_lossy(&output.stdout);

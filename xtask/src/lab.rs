@@ -6,7 +6,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// Builds the lab's program, and for `up` the daemon's, and runs it with `arguments`, which are its
-/// own. In release, as it moves every packet and shares the cores with what is tested in it.
+/// own. In release, as the program moves every packet and shares the cores with the tested
+/// programs.
 ///
 /// # Errors
 /// The build or the program failed.
@@ -18,7 +19,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     }
     super::cargo(&build, &[])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), |directory| {
-        // What cargo was told holds from the current directory on.
+        // The target directory of cargo is relative to the current directory.
         root.join(directory)
     });
     let program = target.join("release/penstock-lab");

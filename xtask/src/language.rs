@@ -95,7 +95,7 @@ fn is_production(file: &Path) -> bool {
     has("src") && !["tests", "tests.rs", "benches", "examples"].into_iter().any(has)
 }
 
-/// The type of a line that opens an inherent `impl` at the outermost level.
+/// Returns the type of a line that opens an inherent `impl` at the outermost level.
 fn inherent_impl(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("impl")?;
     let rest = match rest.strip_prefix('<') {
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(figures.places[0], "x.rs:1: headless: What it does.");
     }
 
-    /// Promise: inherent implementations are told from those of traits.
+    /// Promise: inherent implementations are distinguished from those of traits.
     #[test]
     fn inherent_implementations_are_found() {
         assert_eq!(inherent_impl("impl Run {"), Some("Run"));

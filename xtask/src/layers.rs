@@ -1,4 +1,4 @@
-//! Who may use whom among the crates, and who may be unsafe.
+//! The rules of which crate may use which, and which may contain `unsafe`.
 
 use std::fs;
 use std::path::Path;
@@ -79,7 +79,7 @@ const MODULES_MAY_USE: [(&str, &str, &[&str]); 35] = [
     ("penstock-daemon", "wiring", &["cluster", "peer"]),
 ];
 
-/// What breaks the order of the crates, as `path:line: what`.
+/// Returns the breaches of the order of the crates, as `path:line: what`.
 ///
 /// # Errors
 /// A manifest or a crate root cannot be read.
@@ -98,7 +98,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
             complaints.push(format!("crates/{name}/src:1: {what}"));
         }
     }
-    // No part of what is shipped; TUN devices need ioctl(2), which it allows to one file.
+    // The lab is not shipped; TUN devices need ioctl(2), which it allows to one file.
     let lab = fs::read_to_string(root.join("lab/src/lib.rs")).context("read lab/src/lib.rs")?;
     if !lab.contains("#![deny(unsafe_code)]") || lab.matches("allow(unsafe_code").count() != 1 {
         let what = "#![deny(unsafe_code)] and one allow(unsafe_code), for `mod tun`, are wanted";
@@ -128,7 +128,7 @@ fn check_modules(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// The crates of [`DIVIDED`] that a module of a crate may name.
+/// Returns the crates of [`DIVIDED`] that a module of a crate may name.
 fn allowed_to(crate_name: &str, module: &str) -> &'static [&'static str] {
     let holds = |prefix: &str| {
         let rest = module.strip_prefix(prefix);
@@ -138,8 +138,8 @@ fn allowed_to(crate_name: &str, module: &str) -> &'static [&'static str] {
     rows.max_by_key(|(_, prefix, _)| prefix.len()).map_or(&[], |(_, _, allowed)| allowed)
 }
 
-/// Line and short name of each crate of ours in the `[dependencies]` of a manifest. Tests may use
-/// what they like, so other sections do not count.
+/// Returns the line and short name of each crate of ours in the `[dependencies]` of a manifest.
+/// Tests may use any crate, so other sections do not count.
 fn uses(manifest: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut counts = false;
@@ -177,8 +177,8 @@ mod tests {
                         penstock-api = { path = \"x\" }\n\n[dev-dependencies]\npenstock-sim = 1\n";
         assert_eq!(uses(manifest), [(2, "net".to_owned()), (4, "api".to_owned())]);
     }
-    /// Promise: the longest path of the table that a module lies in says what it may name, and a
-    /// module of no path may name none of the divided crates.
+    /// Promise: the longest path of the table that contains a module decides which crates it may
+    /// name. A module in no path may name none of the divided crates.
     #[test]
     fn the_longest_path_of_a_module_counts() {
         let daemon = |module| allowed_to("penstock-daemon", module);

@@ -1,9 +1,9 @@
-//! The one door to the project's own checks: `cargo xtask verify | fix | wrap | reference | web |
-//! man | package | stage | release | tidy | fuzz | bench | lab`.
+//! The entry point of the project's own checks: `cargo xtask verify | fix | wrap | reference | web
+//! | man | package | stage | release | tidy | fuzz | bench | lab`.
 //!
-//! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
-//! machine can repair. Each step says its name before and its duration after; all steps run, and
-//! the failed ones are named at the end.
+//! Every gate runs `verify`, which writes only build products; `fix` makes the repairs that need no
+//! person. Each step prints its name at its start and its duration at its end. All steps run, and
+//! the last lines name the failed ones.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "talking to the person at the terminal is its job")]
 
@@ -155,7 +155,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The root of the work tree, whatever the current directory.
+/// Returns the root of the work tree, for any current directory.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }
@@ -211,7 +211,7 @@ fn fix() -> anyhow::Result<()> {
         .finish()
 }
 
-/// Whether this is a gate, where a check that does not run must not look like one that passed.
+/// Returns whether this is a gate, where a check that does not run must not look like a success.
 fn is_ci() -> bool {
     std::env::var_os("CI").is_some()
 }

@@ -17,11 +17,11 @@ struct Block<'a> {
     /// Columns of the marker of a list's item and the blanks before and after it; of a paragraph,
     /// those before its text. Lines after the first one begin there.
     indent: usize,
-    /// Whether it is text, which can be wrapped.
+    /// True if the block is text, which can be wrapped.
     is_text: bool,
 }
 
-/// The places of `text` that are too wide and can be wrapped, as `line: what`.
+/// Returns the places of `text` that are too wide and can be wrapped, as `line: what`.
 pub(crate) fn complain(text: &str) -> Vec<String> {
     let mut line = 1;
     let mut complaints = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn complain(text: &str) -> Vec<String> {
     complaints
 }
 
-/// `text` with the blocks wrapped that are too wide.
+/// Returns `text` with the blocks wrapped that are too wide.
 pub(crate) fn wrap(text: &str) -> String {
     let mut wrapped = String::with_capacity(text.len() + text.len() / 50);
     for block in blocks(text) {
@@ -59,7 +59,7 @@ pub(crate) fn wrap(text: &str) -> String {
     wrapped
 }
 
-/// Whether each line of `text` is within a fenced block of code, its fences included.
+/// Returns for each line of `text` whether it is within a fenced block of code, fences included.
 pub(crate) fn fenced(text: &str) -> Vec<bool> {
     let mut fence: Option<&str> = None;
     let mut found = Vec::new();
@@ -107,7 +107,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// Whether a line, without its indentation, is of a kind that cannot be wrapped.
+/// Returns whether a line, without its indentation, is of a kind that cannot be wrapped.
 fn is_rigid(line: &str) -> bool {
     let is_definition = line.starts_with('[') && line.contains("]: ");
     is_definition || line.starts_with(['|', '#', '<', '>'])
@@ -155,8 +155,8 @@ fn wrap_block(block: &Block<'_>) -> Vec<String> {
     lines
 }
 
-/// The parts of `text` that a line may not break within: words, short code spans, and what would
-/// begin a block of another kind together with the word before it.
+/// Returns the parts of `text` that a line may not break within: words, short code spans, and what
+/// would begin a block of another kind together with the word before it.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut rest = text.trim_start();
@@ -176,7 +176,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The length of the first word of `text`; blanks of a short code span do not end it.
+/// Returns the length of the first word of `text`; blanks of a short code span do not end it.
 fn word_end(text: &str) -> usize {
     let mut at = 0;
     while let Some(character) = text[at..].chars().next() {
@@ -192,7 +192,8 @@ fn word_end(text: &str) -> usize {
     at
 }
 
-/// The length of the code span that `text` begins with, if it is short enough to be kept whole.
+/// Returns the length of the code span that `text` begins with, if it is short enough to be kept
+/// whole.
 fn span_length(text: &str, ticks: usize) -> Option<usize> {
     if ticks == 0 {
         return None;
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(wrap(&wrapped), wrapped);
     }
 
-    /// Promise: what cannot be wrapped, and what is narrow enough, keeps its lines.
+    /// Promise: text that cannot be wrapped, or is narrow enough, keeps its lines.
     #[test]
     fn the_rest_is_kept() {
         let word = "x".repeat(120);

@@ -42,7 +42,7 @@ pub(crate) fn circles(root: &Path) -> anyhow::Result<Vec<Circle>> {
     Ok(found)
 }
 
-/// The files of a crate by the paths of their modules.
+/// Returns the files of a crate by the paths of their modules.
 pub(crate) fn modules(source: &Path) -> anyhow::Result<BTreeMap<ModulePath, PathBuf>> {
     let mut files = Vec::new();
     super::tidy::collect(source, &mut files)?;
@@ -61,7 +61,7 @@ pub(crate) fn modules(source: &Path) -> anyhow::Result<BTreeMap<ModulePath, Path
     Ok(found)
 }
 
-/// The first words of all paths that a file names, tests left out: crates among them.
+/// Returns the first words of all paths that a file names, tests left out: crates among them.
 ///
 /// # Errors
 /// The text is no Rust.
@@ -127,7 +127,7 @@ fn imports(modules: &BTreeMap<ModulePath, PathBuf>) -> anyhow::Result<Imports> {
     Ok(found)
 }
 
-/// The longest prefix of `path`, seen from `module`, that is a module.
+/// Returns the longest prefix of `path`, seen from `module`, that is a module.
 fn resolve(
     module: &ModulePath,
     path: &[String],

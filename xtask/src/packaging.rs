@@ -29,7 +29,7 @@ pub(crate) fn check(root: &Path, files: &[&str]) -> anyhow::Result<()> {
     let python = environment.join("bin/python");
     println!("$ python -m pytest {}", files.join(" "));
     let status = Command::new(&python)
-        // What is skipped says why.
+        // The output has the reasons of skipped tests.
         .args(["-m", "pytest", "-rs", "--durations=5"])
         .args(files)
         .env("PENSTOCK_BIN", program)

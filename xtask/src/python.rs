@@ -56,7 +56,7 @@ fn works(python: &Path) -> bool {
 /// Runs a command silently.
 ///
 /// # Errors
-/// The command fails; the message has the end of what it printed.
+/// The command fails; the message has the end of its output.
 fn output(command: &mut Command) -> anyhow::Result<()> {
     const LINES_SHOWN: usize = 20;
     let output = command.output().context("start python3")?;

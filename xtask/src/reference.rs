@@ -35,7 +35,7 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the references are what the program prints.
+/// Checks that the references equal the output of the program.
 ///
 /// # Errors
 /// One of them differs; the message names the command that writes it.
@@ -55,7 +55,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns each file and its text, from what the program prints for some arguments.
+/// Returns each file and its text, from the output of the program for some arguments.
 ///
 /// # Errors
 /// Those of `printed`.
@@ -125,12 +125,12 @@ pub(crate) fn man(root: &Path, directory: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text that the program has printed, within the width of all documents.
+/// Returns the text that the program has printed, within the width of all documents.
 fn wrapped(printed: &[u8]) -> String {
     markdown::wrap(&String::from_utf8_lossy(printed))
 }
 
-/// Builds the program, runs it, and gives what it prints.
+/// Builds the program, runs it, and returns its output.
 fn program(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let output = Command::new("cargo")
         .args(["run", "--quiet", "--package", "penstock", "--locked", "--"])

@@ -1,23 +1,24 @@
-//! What tests that pass say of themselves: that they were skipped, or did not judge something.
+//! Remarks of tests that pass: that they were skipped, or did not judge a figure.
 //!
-//! A test that cannot run prints a line with `SKIPPED: ` and why, and passes; one that ran, and
-//! whose time was not its own, prints one with `NOT JUDGED: `. Both are told at the end of a run.
-//! In CI a check that does not run must not look like one that passed: there what is skipped has
-//! failed, unless it may be.
+//! A test that cannot run prints a line with `SKIPPED: ` and the reason, and passes. A test that
+//! ran while the machine was busy prints one with `NOT JUDGED: `. The end of a run shows both. In
+//! CI a check that did not run must not look like a success. There a skipped test fails the run,
+//! unless it is allowed.
 
 use std::fmt;
 
-/// Names in its reason whatever no test of a gate may count on.
+/// Reasons that may skip a test on a gate: features that a gate need not have.
 const MAY_LACK: [&str; 8] = [
     // Takes minutes: it is asked for.
     "PENSTOCK_TEST_SCALE",
-    // Of the kernel: newer than what is supported, or not built into it.
+    // Features of the kernel: newer than the oldest supported one, or not built in.
     "listxattrat",
     "kTLS",
     "netem",
     "qdisc fq",
     "Docker",
-    // Of the file systems below temporary files; the test asserts that one of two has them.
+    // Features of the file systems below temporary files; the test asserts that one of two has
+    // them.
     "no ACLs there",
     "needs temporary files on ext4 or XFS",
 ];
@@ -30,12 +31,12 @@ pub(crate) enum Kind {
     NotJudged,
 }
 
-/// One thing that was not tested.
+/// A test, or a part of one, that was not done.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Remark {
     kind: Kind,
     source: String,
-    /// Empty where what was printed was not kept apart by tests.
+    /// Name of the test; empty if the output was not kept apart by tests.
     test: String,
     why: String,
 }
@@ -55,7 +56,8 @@ impl fmt::Display for Remark {
 }
 
 impl Remark {
-    /// Whether it fails a gate on a machine that may lack what `too` names as well.
+    /// Returns whether the remark fails a gate on a machine that may also lack the parts named in
+    /// `too`.
     pub(crate) fn is_failure(&self, too: &str) -> bool {
         let too = too.split(',').map(str::trim).filter(|name| !name.is_empty());
         let mut may_lack = MAY_LACK.into_iter().chain(too);
@@ -63,7 +65,7 @@ impl Remark {
     }
 }
 
-/// What the tests of a program have said, which shows the output of those that passed too.
+/// Returns the remarks in the output of a program's tests, which includes that of passed tests.
 pub(crate) fn of(source: &str, said: &str) -> Vec<Remark> {
     let mut test = "";
     let mut remarks = Vec::new();
@@ -73,7 +75,7 @@ pub(crate) fn of(source: &str, said: &str) -> Vec<Remark> {
         } else if line == "successes:" || line == "failures:" {
             test = "";
         }
-        // Not at the start of a line only: what is printed at once may follow the name of a test.
+        // Not at the start of a line only: immediate output may follow the name of a test.
         for (kind, mark) in [(Kind::Skipped, "SKIPPED: "), (Kind::NotJudged, "NOT JUDGED: ")] {
             if let Some((_, why)) = line.split_once(mark) {
                 let (source, test, why) = (source.to_owned(), test.to_owned(), why.to_owned());
@@ -84,7 +86,7 @@ pub(crate) fn of(source: &str, said: &str) -> Vec<Remark> {
     remarks
 }
 
-/// The same without the output of tests that passed, which the log has.
+/// Returns the output without that of passed tests, which the log has.
 pub(crate) fn brief(said: &str) -> String {
     let cut = || {
         let (before, shown) = said.split_once("\nsuccesses:\n")?;
@@ -106,8 +108,8 @@ mod tests {
         successes:\n    a::one\n    two\n\nfailures:\n\n---- three stdout ----\nwhy it failed\n\n\
         \nfailures:\n    three\n\ntest result: FAILED. 2 passed; 1 failed;\n";
 
-    /// Promise: a run says which tests have proved nothing. Without that one in which no gap was
-    /// judged, or MooseFS, FUSE or etcd was missing, looks like one in which all of it held.
+    /// Promise: a run names the tests that have proved nothing. Without that one in which no gap
+    /// was judged, or MooseFS, FUSE or etcd was missing, looks like one in which all of it held.
     #[test]
     fn what_was_not_tested_is_told_with_its_test() {
         let told: Vec<_> = of("x.rs", SAID).iter().map(Remark::to_string).collect();
@@ -118,8 +120,8 @@ mod tests {
         assert_eq!(of("x.rs", "test a_test_that_is_SKIPPED ... ok\n"), []);
     }
 
-    /// Promise: a gate fails by what could not run, and not by what its machine need not have, nor
-    /// by what could not be judged there.
+    /// Promise: a gate fails by tests that could not run. It does not fail by features that its
+    /// machine need not have, nor by tests that could not judge there.
     #[test]
     fn a_gate_fails_by_what_it_should_have_run() {
         let fails = |why: &str, too: &str| of("x.rs", why)[0].is_failure(too);
@@ -131,7 +133,7 @@ mod tests {
         assert!(!fails("NOT JUDGED: 61 % of all processors were used", ""));
     }
 
-    /// Promise: the terminal shows what failed, and is not flooded by what did not.
+    /// Promise: the terminal shows failures, and is not flooded by successes.
     #[test]
     fn output_of_what_passed_stays_in_the_log() {
         let brief = brief(SAID);

@@ -11,7 +11,7 @@ const SECONDS: u32 = 300;
 /// Runs `scripts/schemathesis.sh`. Needs Python with `venv`, and a package index.
 ///
 /// # Errors
-/// An answer is not as the document says, or something that the script needs is missing.
+/// An answer does not match the document, or a tool that the script needs is missing.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let program = crate::suite::program_under_test(root)?;
     let status = Command::new("scripts/schemathesis.sh")

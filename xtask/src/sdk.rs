@@ -21,11 +21,11 @@ const LOWEST: &str = "requirements-lowest.txt";
 const PACKAGING: &str = "../../packaging/tests";
 /// The benchmarks, checked by most of the same rules.
 const BENCH: &str = "../../bench";
-/// What is made of the project, below the root.
+/// Directory of the build products, below the root.
 const BUILT: &str = "target/sdk";
-/// What is installed, in words.
+/// Name of the installed tools, in words.
 const TOOLS: &str = "the tools of the Python client";
-/// What is installed for the report, in words.
+/// Name of the tools for the report, in words.
 const EVALUATION_TOOLS: &str = "the tools of penstock-eval";
 /// Text of pip where a file is another than the pinned one.
 const OTHER_FILE: &str = "DO NOT MATCH THE HASHES";
@@ -107,7 +107,7 @@ pub(crate) fn check_lowest(root: &Path) -> anyhow::Result<()> {
 /// Runs a tool that the project pins. Skipped where it cannot be installed, except in CI.
 ///
 /// # Errors
-/// It fails; its output has been printed. In CI also if it cannot run.
+/// The tool fails; its output has been printed. In CI also if it cannot run.
 pub(crate) fn tool(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let built = root.join(BUILT);
     let environment = built.join("venv");
@@ -153,7 +153,7 @@ pub(crate) fn package(root: &Path, out: &Path, epoch: &str) -> anyhow::Result<Ve
 /// Runs a module of Python in a project, against a program.
 ///
 /// # Errors
-/// It fails; its output has been printed.
+/// The module fails; its output has been printed.
 fn run(project: &Path, python: &str, program: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     println!("$ python -m {}", arguments.join(" "));
     let status = Command::new(python)

@@ -10,8 +10,8 @@ pub(crate) struct Function {
     pub(crate) lines: RangeInclusive<usize>,
 }
 
-/// `text` with the content of comments, strings and character literals replaced by spaces; line
-/// breaks stay where they are.
+/// Returns `text` with the content of comments, strings and character literals replaced by spaces;
+/// line breaks stay where they are.
 pub(crate) fn mask(text: &str) -> String {
     let source: Vec<char> = text.chars().collect();
     let mut masked = source.clone();
@@ -41,7 +41,7 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Whether the character before `at` belongs to the same word, but for a byte string's `b`.
+/// Returns whether the character before `at` belongs to the same word, but for a byte string's `b`.
 fn follows_word(source: &[char], at: usize) -> bool {
     match source[..at] {
         [.., before, 'b'] => is_word(before),
@@ -81,7 +81,7 @@ fn string(source: &[char], mut at: usize) -> usize {
     at
 }
 
-/// The end of `r"…"` or `r#"…"#`, or the next character if it is neither.
+/// Returns the end of `r"…"` or `r#"…"#`, or the next character if it is neither.
 fn raw_string(source: &[char], at: usize) -> usize {
     let hashes = source[at + 1..].iter().take_while(|&&c| c == '#').count();
     let open = at + 1 + hashes;
@@ -94,7 +94,7 @@ fn raw_string(source: &[char], at: usize) -> usize {
     (open + 1..source.len()).find(closes).map_or(source.len(), |end| end + 1 + hashes)
 }
 
-/// The end of `'x'` or `'\n'`, or the next character if a lifetime begins here.
+/// Returns the end of `'x'` or `'\n'`, or the next character if a lifetime begins here.
 fn character(source: &[char], at: usize) -> usize {
     match source[at + 1..] {
         ['\\', ..] => {
@@ -106,7 +106,8 @@ fn character(source: &[char], at: usize) -> usize {
     }
 }
 
-/// Every function with a body in `masked`, nested ones too, in the order of their beginnings.
+/// Returns every function with a body in `masked`, nested ones too, in the order of their
+/// beginnings.
 pub(crate) fn functions(masked: &str) -> Vec<Function> {
     let source: Vec<char> = masked.chars().collect();
     let mut found = Vec::new();
@@ -127,7 +128,8 @@ pub(crate) fn functions(masked: &str) -> Vec<Function> {
     found
 }
 
-/// Where the first braces after the signature close; none for a declaration without a body.
+/// Returns the place at which the first braces after the signature close; `None` for a declaration
+/// without a body.
 fn body_end(source: &[char]) -> Option<usize> {
     let (mut brackets, mut braces) = (0, 0);
     for (at, character) in source.iter().enumerate() {
@@ -171,7 +173,7 @@ mod tests {
     }
 
     /// Promise: a function's lines run from its `fn` to its closing brace, and declarations and
-    /// function types are none.
+    /// function types have none.
     #[test]
     fn functions_are_measured() {
         let text = "trait A {\n fn none(&self) -> [u8; 4];\n}\nfn one(f: fn(u8)) -> [u8; 2]\n{\n \

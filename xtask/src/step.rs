@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 
-/// Steps in the making. All run, also after one failed, so that one run tells everything.
+/// Steps of a run. All of them run, also after a failure, so that one run shows all faults.
 pub(crate) struct Steps {
     wanted: Option<Vec<String>>,
     failed: Vec<&'static str>,
@@ -28,7 +28,7 @@ impl Steps {
         Ok(Self { wanted: (!wanted.is_empty()).then_some(wanted), failed: Vec::new() })
     }
 
-    /// Runs one step and says how it went.
+    /// Runs one step and prints its result.
     pub(crate) fn run(
         mut self,
         name: &'static str,
@@ -51,7 +51,7 @@ impl Steps {
         self
     }
 
-    /// The end of the run.
+    /// Ends the run, and fails it if a step has failed.
     ///
     /// # Errors
     /// A step failed.

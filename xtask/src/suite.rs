@@ -1,14 +1,14 @@
 //! All tests: builds the programs that hold them, and runs several tests at a time.
 //!
 //! `cargo test` runs one program after the other. Tests of real processes wait most of their time,
-//! for leases, grants, time-outs and disks, and leave the processors to those that compute: so
-//! there are two lanes, one for each kind, and the lane that is done first helps the other. Each of
-//! these tests is a process: what a test has open or has left hanging is nobody else's then, and no
-//! lane waits for the slowest of a program. Unit tests run as whole programs.
+//! for leases, grants, time-outs and disks, and leave the processors to those that compute. So
+//! there are two lanes, one for each kind, and the lane that finishes first helps the other. Each
+//! of these tests is a process of its own: no test sees the open files or hanging threads of
+//! another, and no lane waits for the slowest of a program. Unit tests run as whole programs.
 //!
 //! A test that fails in such company runs once more, alone. If it passes then, the last lines call
-//! it *unstable*: some unit tests start etcd or open sockets too. Few may be. The last lines also
-//! name what was skipped, or not judged ([`remarks`]).
+//! it *unstable*: some unit tests start etcd or open sockets too. The number of unstable tests is
+//! limited. The last lines also name skipped tests, and those that did not judge ([`remarks`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ use crate::remarks::{self, Remark};
 
 /// Programs whose tests wait more than they compute.
 const WAITING: [&str; 6] = ["peers", "failover", "own_etcd", "network", "sites", "stores"];
-/// Where tests of real processes lie, which share the machine's time with whatever else runs.
+/// Directory of tests of real processes, which share the machine's time with all other work.
 const REAL_PROCESSES: &str = "crates/penstock/tests";
 /// Tests of a lane that run at a time for two processors. Two of `copies` kept half a processor
 /// busy, two of any other program of real processes a third. With four in each of the two lanes,
@@ -73,7 +73,7 @@ impl Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Job {
     program: Program,
-    /// One test of the program, or all of them.
+    /// The test of the program, or `None` for all of them.
     test: Option<String>,
 }
 
@@ -101,17 +101,17 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the programs have said.
+/// The output of the programs.
 #[derive(Default)]
 struct Logs {
     directory: PathBuf,
     remarks: Mutex<Vec<Remark>>,
 }
 
-/// Prints what tests have said of themselves; gives how that fails a gate, if it does.
+/// Prints the remarks of tests; returns the reason if they fail a gate.
 fn tell(logs: &Logs) -> Option<String> {
     let mut remarks = lock(&logs.remarks);
-    // A test that ran once more has said it twice.
+    // The output of a repeated test has the line twice.
     remarks.sort();
     remarks.dedup();
     for remark in remarks.iter() {
@@ -139,8 +139,8 @@ impl Failure {
     }
 }
 
-/// Runs tests that failed once more, each alone, if they are known and few; gives in
-/// words what failed then or was not run again, and what passed.
+/// Runs failed tests once more, each alone, if they are known and few. Returns in words the tests
+/// that failed again or were not repeated, and those that passed.
 fn once_more(failures: Vec<Failure>, logs: &Logs) -> (Vec<String>, Vec<String>) {
     let are_few = failures.iter().map(|failure| failure.tests.len()).sum::<usize>() <= UNSTABLE_MAX;
     let (mut failed, mut unstable) = (Vec::new(), Vec::new());
@@ -164,8 +164,8 @@ fn once_more(failures: Vec<Failure>, logs: &Logs) -> (Vec<String>, Vec<String>) 
     (failed, unstable)
 }
 
-/// Runs one test; whether that passed is what the program says of it, not that nothing failed: a
-/// name that there is not fails nothing either.
+/// Runs one test. It has passed only if the program's output says so: an unknown name fails no test
+/// either.
 fn passes_alone(program: &Program, test: &str, logs: &Logs) -> Result<(), String> {
     let job = Job { program: program.clone(), test: Some(test.to_owned()) };
     let (status, said) = end_of(&job, true, logs).map_err(|error| format!("{error:#}"))?;
@@ -175,8 +175,8 @@ fn passes_alone(program: &Program, test: &str, logs: &Logs) -> Result<(), String
     Err(status.to_string())
 }
 
-/// The tests that a program says have failed: its last list of them, if it has as many as the
-/// program counts. What others write to the same log may have come between.
+/// Returns the failed tests by a program's output: its last list of them, if that has as many as
+/// the program counts. Output of other processes in the same log may lie in between.
 fn failed_tests(said: &str) -> Vec<String> {
     let Some((_, list)) = said.rsplit_once("\nfailures:\n") else { return Vec::new() };
     let names = list.lines().map_while(|line| line.strip_prefix("    "));
@@ -201,7 +201,7 @@ fn jobs(programs: Vec<Program>) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Runs all of them, some at a time; gives those that failed.
+/// Runs all jobs, some at a time; returns the failures.
 fn run_all(jobs: Vec<Job>, logs: &Logs) -> Vec<Failure> {
     let (lanes, failed) = (Mutex::new(lanes(jobs)), Mutex::new(Vec::new()));
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -223,7 +223,7 @@ fn run_all(jobs: Vec<Job>, logs: &Logs) -> Vec<Failure> {
     failed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What another thread has left by a panic is as good as it was.
+/// Locks a mutex. The data is sound even if another thread panicked with the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -232,7 +232,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Lanes([VecDeque<Job>; 2]);
 
 impl Lanes {
-    /// The next one for a lane: the first of its own, else the last of the other's.
+    /// Returns the next job for a lane: the first of its own, else the last of the other's.
     fn next(&mut self, lane: usize) -> Option<Job> {
         self.0[lane].pop_front().or_else(|| self.0[1 - lane].pop_back())
     }
@@ -255,8 +255,8 @@ fn lanes(jobs: Vec<Job>) -> Lanes {
     }))
 }
 
-/// The program `penstock` as the tests have it, built if it is not. A build of that package alone
-/// would be another one, with fewer features of its dependencies, and take a minute more.
+/// Returns the program `penstock` as the tests have it, built if it is not. A build of that package
+/// alone would be another one, with fewer features of its dependencies, and take a minute more.
 ///
 /// # Errors
 /// The tests do not build.
@@ -272,7 +272,8 @@ pub(crate) fn program_under_test(root: &Path) -> anyhow::Result<PathBuf> {
     executable.map(PathBuf::from).context("cargo names no program `penstock`")
 }
 
-/// Builds everything, and gives what cargo tells of it; cargo has shown what does not build.
+/// Builds all programs, and returns cargo's messages; cargo has printed the errors of a failed
+/// build.
 fn build(root: &Path) -> anyhow::Result<Vec<Value>> {
     let arguments = ["test", "--workspace", "--locked", "--no-run"];
     println!("$ cargo {}", arguments.join(" "));
@@ -290,7 +291,7 @@ fn build(root: &Path) -> anyhow::Result<Vec<Value>> {
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// The program that a message of cargo tells of, if it holds tests.
+/// Returns the program of a message of cargo, if it holds tests.
 fn holder(root: &Path, told: &Value) -> Option<Program> {
     let is_test = told["reason"] == "compiler-artifact" && told["profile"]["test"] == true;
     let executable = told["executable"].as_str().filter(|_| is_test)?;
@@ -303,7 +304,7 @@ fn holder(root: &Path, told: &Value) -> Option<Program> {
     })
 }
 
-/// Runs one job; gives how it failed, if it did.
+/// Runs one job; returns its failure, if it failed.
 fn run_one(job: &Job, logs: &Logs) -> Option<Failure> {
     let (tests, why) = match end_of(job, false, logs) {
         Ok((status, _)) if status.success() => return None,
@@ -313,8 +314,8 @@ fn run_one(job: &Job, logs: &Logs) -> Option<Failure> {
     Some(Failure { program: job.program.clone(), tests, why })
 }
 
-/// Runs one job, for the second time if it is `again`. Prints what the process said when it has
-/// ended, but nothing of tests that passed: that is in the log.
+/// Runs one job, for the second time if it is `again`. Prints the output of the process when it has
+/// ended, but for that of passed tests, which is in the log.
 fn end_of(job: &Job, again: bool, logs: &Logs) -> anyhow::Result<(ExitStatus, String)> {
     let Job { program, test } = job;
     let mut place = program.executable.file_name().context("a program without a name")?.to_owned();
@@ -325,7 +326,7 @@ fn end_of(job: &Job, again: bool, logs: &Logs) -> anyhow::Result<(ExitStatus, St
     let place = logs.directory.join(place);
     let log = File::create(&place).with_context(|| format!("write {}", place.display()))?;
     let begun = Instant::now();
-    // What waits for leases and time-outs is to be served at once, not after what computes.
+    // Tests that wait for leases and time-outs are to run at once, not after those that compute.
     let niceness = if WAITING.contains(&program.target.as_str()) { "0" } else { "5" };
     let (seed, fixed) = PROPERTY_SEED;
     let is_drawn = !crate::is_ci() || std::env::var_os(seed).is_some();
@@ -364,7 +365,7 @@ mod tests {
 
     use super::*;
 
-    /// A job of each target; those of `stores` and `copies` are two tests each.
+    /// Returns a job of each target; those of `stores` and `copies` are two tests each.
     fn some_jobs() -> Vec<Job> {
         let tests = |name: &str| match name {
             "stores" | "copies" => vec![Some("a".to_owned()), Some("b".to_owned())],
@@ -417,7 +418,8 @@ mod tests {
         fs::remove_dir_all(&logs).expect("remove what was made");
     }
 
-    /// A program whose one test fails, always or the first time only, and is told of as by libtest.
+    /// Makes a program whose one test fails, always or the first time only, with the output of
+    /// libtest.
     fn fails(source: &str, name: &str, logs: &Path, first_time_only: bool) -> Program {
         let executable = logs.join(name);
         let passed = u8::from(first_time_only);
@@ -438,8 +440,8 @@ mod tests {
         Program { target: name.into(), source: source.into(), executable, directory: logs.into() }
     }
 
-    /// Promise: a test that fails beside others and passes alone fails nothing, be it one of real
-    /// processes or a unit test; one that fails twice, and many that fail at once do.
+    /// Promise: a test that fails beside others and passes alone does not fail the run, be it one
+    /// of real processes or a unit test. A test that fails twice, and many that fail at once, do.
     #[test]
     fn what_fails_beside_others_runs_once_more_alone() {
         let logs = std::env::temp_dir().join(format!("penstock-again-{}", std::process::id()));
@@ -467,7 +469,7 @@ mod tests {
         fs::remove_dir_all(&logs).expect("remove what was made");
     }
 
-    /// Promise: what cargo says of a test is understood, and what is no test is left out.
+    /// Promise: cargo's messages about tests are understood, and others are left out.
     #[test]
     fn programs_are_those_with_tests() {
         let message = |test: bool| {

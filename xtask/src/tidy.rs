@@ -1,6 +1,6 @@
 //! Limits that keep the source readable: no line, function or file grows past them.
 //!
-//! They are a ratchet: there is no list of exceptions, so what is split once stays split.
+//! The limits are a ratchet. There is no list of exceptions, so a part that was split stays split.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,10 +39,10 @@ const UNDONE: [&str; 5] = [
 const TESTED: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
 
 /// Checks every Rust source, shell script and Markdown document of the project. `with_places` lists
-/// what the figures of [`ratchet`] count.
+/// the places that the figures of [`ratchet`] count.
 ///
 /// # Errors
-/// Something is over its limit; each place has been printed as `path:line: what`.
+/// A limit is exceeded; each place has been printed as `path:line: what`.
 pub(crate) fn check(root: &Path, with_places: bool) -> anyhow::Result<()> {
     let mut files = Vec::new();
     for part in ["crates", "lab", "packaging", "xtask", "fuzz", "scripts"] {
@@ -86,7 +86,7 @@ pub(crate) fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()
     Ok(())
 }
 
-/// What is over its limit in one file, as `line: what`.
+/// Returns the breaches of limits in one file, as `line: what`.
 fn complain(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut is_block = false;
@@ -124,14 +124,15 @@ fn complain(text: &str) -> Vec<String> {
     complaints
 }
 
-/// The language of a block of code in documentation that begins in a line, or the end of one.
+/// Returns the language of a block of code in documentation that begins in a line, or the end of
+/// one.
 fn doc_fence(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"))?;
     text.trim_start().strip_prefix("```").map(str::trim)
 }
 
-/// Where text is written past the module that escapes what may not reach a terminal.
+/// Returns places that write text past the module which escapes unsafe characters for a terminal.
 fn raw_output(text: &str) -> Vec<String> {
     let masked = source::mask(text);
     let lines = (1..).zip(masked.lines());
@@ -144,7 +145,7 @@ fn raw_output(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Promise: exactly what is over a limit is reported, with its line.
+    /// Promise: exactly the breaches of a limit are reported, with their lines.
     #[test]
     fn limits_are_exact() {
         let function = |lines: usize| format!("fn a() {{\n{}}}\n", "    b();\n".repeat(lines - 2));

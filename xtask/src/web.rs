@@ -1,8 +1,8 @@
 //! The web page in `web/`: built by Node, packed here, and tested in a browser.
 //!
 //! Users build Penstock without Node: `web/dist.tar` is committed, and the daemon contains it. The
-//! gate builds the page anew and compares every byte, so that nothing gets in but what the sources
-//! say. Its files are compressed here, as the zlib of Node differs between CPUs and releases.
+//! gate builds the page again and compares every byte, so that the page contains only code of the
+//! sources. Its files are compressed here, as the zlib of Node differs between CPUs and releases.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,7 +20,7 @@ const ARCHIVE: &str = "dist.tar";
 const INDEX: &str = "index.html";
 /// The oldest Node that builds the page, as Vite has it.
 const NODE_OLDEST: (u32, u32) = (20, 19);
-/// Most bytes, compressed, of what a browser loads before it shows anything: the files that
+/// Most bytes, compressed, that a browser loads before the page appears: the files that
 /// `index.html` names.
 const FIRST_MAX: Weight = Weight { scripts: 180 << 10, styles: 36 << 10 };
 /// Most bytes of all pages, compressed: one that grows is noticed. A browser fetches the rest while
@@ -41,7 +41,7 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the page, builds it anew, compares the archive byte by byte, and tests its pages in
+/// Checks the page, builds it again, compares the archive byte by byte, and tests its pages in
 /// Chromium. Skipped where Node is missing or packages cannot be fetched, except in CI.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ fn browser() -> Option<String> {
 /// Checks that there is a Node that builds the page.
 ///
 /// # Errors
-/// It is missing, or too old.
+/// Node is missing, or too old.
 fn need_node() -> anyhow::Result<()> {
     let hint = "the web page needs Node 20.19 or later, and npm; `scripts/setup.sh test` installs \
                 them";
@@ -178,10 +178,10 @@ impl Weight {
         }
     }
 
-    /// Prints what a part of the page weighs.
+    /// Prints the weight of a part of the page.
     ///
     /// # Errors
-    /// It weighs more than `most`.
+    /// The part weighs more than `most`.
     fn check(&self, most: &Self, what: &str) -> anyhow::Result<()> {
         let Self { scripts, styles } = self;
         println!("{what} has {scripts} bytes of scripts and {styles} of styles, compressed");
@@ -230,7 +230,7 @@ fn run(
 mod tests {
     use super::*;
 
-    /// Promise: a page that has grown is refused, by what it is.
+    /// Promise: a part of the page above its limit is refused by name.
     #[test]
     fn a_page_has_a_bound() {
         let mut weight = Weight::default();
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Promise: the same files make the same archive, byte by byte, whenever and by whoever they
-    /// were written.
+    /// Promise: the same files make the same archive, byte by byte, for any time and owner of the
+    /// files.
     #[test]
     fn an_archive_depends_on_its_files_alone() {
         let directory = std::env::temp_dir().join(format!("xtask-web-{}", std::process::id()));

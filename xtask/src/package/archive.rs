@@ -9,7 +9,7 @@ use super::Source;
 use super::program::Program;
 use super::tree::{self, Content, Entry, Tree};
 
-/// Where the archive is meant to be unpacked; its own paths begin below.
+/// The directory in which users unpack the archive; its own paths begin below.
 pub(crate) const PREFIX: &str = "/usr/local";
 
 /// Makes the archive of a tree in a directory, and returns its path.

@@ -1,5 +1,5 @@
-//! Two bills of what the program is made of: one for scanners, in the form of CycloneDX, and one
-//! for people, with the texts of licences.
+//! Two bills of the parts of the program: one for scanners, in the form of CycloneDX, and one for
+//! people, with the texts of licences.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +13,14 @@ use super::dependency::Dependency;
 /// Beginnings of names of files with a licence or a notice, in lower case.
 const LICENCE_FILES: [&str; 6] =
     ["license", "licence", "copying", "notice", "unlicense", "copyright"];
-/// Where AWS-LC keeps the licence of what it is made of, within its crate.
+/// The directory in its crate in which AWS-LC keeps the licences of its parts.
 const WITHIN: &str = "aws-lc";
 
 /// Returns the bill in the form of CycloneDX 1.5, by the schema of
 /// <https://cyclonedx.org/docs/1.5/json/>. `time` is in RFC 3339.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// The bill cannot be written as JSON.
 pub(crate) fn cyclone_dx(
     version: &str,
     time: &str,
@@ -43,7 +43,7 @@ pub(crate) fn cyclone_dx(
     };
     let components: Vec<Value> =
         dependencies.iter().filter(|one| one.purl != own).map(component).collect();
-    // The page is within the program, so the program uses what the page is made of.
+    // The page is within the program, so the program uses the parts of the page.
     let within_page: Vec<_> = dependencies.iter().filter(|one| one.directory.is_none()).collect();
     let edges: Vec<Value> = dependencies
         .iter()
@@ -77,7 +77,7 @@ pub(crate) fn cyclone_dx(
     Ok(serde_json::to_string_pretty(&bill).context("write the bill")? + "\n")
 }
 
-/// Returns names, versions and licences of what others have made, and each text of a licence once.
+/// Returns names, versions and licences of foreign parts, and each text of a licence once.
 ///
 /// # Errors
 /// Sources of a crate cannot be read.
@@ -104,7 +104,7 @@ pub(crate) fn notices(dependencies: &[Dependency]) -> anyhow::Result<String> {
 /// Returns the texts of licences in the sources of a crate.
 ///
 /// # Errors
-/// They cannot be read.
+/// The sources cannot be read.
 fn licences(directory: &Path) -> anyhow::Result<Vec<String>> {
     let mut texts = Vec::new();
     for place in [directory.to_owned(), directory.join(WITHIN)] {

@@ -32,7 +32,8 @@ const TESTS: [&str; 6] = [
 ];
 /// Scriptlets of a package of rpm, by their tags.
 const SCRIPTLETS: [&str; 4] = ["POSTIN", "PREUN", "POSTUN", "POSTTRANS"];
-/// What a package of rpm may require: the C library, its loader, a shell, and forms of rpm.
+/// The requirements that an rpm package may have: the C library, its loader, a shell, and forms of
+/// rpm.
 const REQUIRED: [&str; 8] = [
     "/bin/sh",
     "rpmlib(",
@@ -44,12 +45,12 @@ const REQUIRED: [&str; 8] = [
     "ld-linux",
 ];
 
-/// Makes packages of a stand-in twice and compares them; compares what is in them with the
-/// committed lists; checks scripts and requirements. Skipped where dpkg-deb or rpmbuild is missing,
-/// except in CI.
+/// Makes packages of a stand-in twice and compares them; compares their contents with the committed
+/// lists; checks scripts and requirements. Skipped where dpkg-deb or rpmbuild is missing, except in
+/// CI.
 ///
 /// # Errors
-/// Something differs or is wrong, with the place.
+/// A difference or a fault, with its place.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     for (tool, package) in [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm"), ("readelf", "binutils")] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -112,7 +113,7 @@ pub(crate) fn check_in_roots(root: &Path) -> anyhow::Result<()> {
 /// prints, and returns their paths.
 ///
 /// # Errors
-/// They differ, or cannot be made.
+/// The packages differ, or cannot be made.
 fn stand_in_packages(root: &Path, papers: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let source = Source::read_from(root)?;
     let directory = source.work("check");
@@ -137,7 +138,7 @@ fn stand_in_packages(root: &Path, papers: &Path) -> anyhow::Result<Vec<PathBuf>>
     Ok(made)
 }
 
-/// Returns what packages hold: mode, owner and path, a line each.
+/// Returns the contents of packages: mode, owner and path, a line each.
 ///
 /// # Errors
 /// A package cannot be read.
@@ -160,7 +161,7 @@ fn contents(made: &[PathBuf]) -> anyhow::Result<String> {
 /// Returns the files of a package of dpkg.
 ///
 /// # Errors
-/// It cannot be read.
+/// The package cannot be read.
 fn deb_contents(path: &Path) -> anyhow::Result<Vec<String>> {
     let printed = output("dpkg-deb", &["--contents", text(path)?], &[])?;
     let line = |line: &str| {
@@ -183,7 +184,7 @@ fn deb_contents(path: &Path) -> anyhow::Result<Vec<String>> {
 /// Returns the files of a package of rpm.
 ///
 /// # Errors
-/// It cannot be read.
+/// The package cannot be read.
 fn rpm_contents(path: &Path) -> anyhow::Result<Vec<String>> {
     let form = "[%{FILEMODES:perms} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES} \
                 %{FILEFLAGS:fflags}\n]";
@@ -247,16 +248,16 @@ fn check_scripts(root: &Path) -> anyhow::Result<()> {
 /// Returns whether the first line of a script names bash.
 ///
 /// # Errors
-/// It cannot be read.
+/// The script cannot be read.
 fn is_for_bash(script: &Path) -> anyhow::Result<bool> {
     let text = fs::read_to_string(script).with_context(|| format!("read {}", script.display()))?;
     Ok(text.lines().next().is_some_and(|line| line.ends_with("bash")))
 }
 
-/// Checks what a package of rpm requires, and its scriptlets.
+/// Checks the requirements of an rpm package, and its scriptlets.
 ///
 /// # Errors
-/// It requires something else than a C library, or a scriptlet is wrong.
+/// The package requires more than a C library, or a scriptlet is wrong.
 fn check_requirements(path: &Path) -> anyhow::Result<()> {
     if path.extension().is_none_or(|kind| kind != "rpm") {
         return Ok(());

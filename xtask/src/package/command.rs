@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 /// Variables of a command's environment.
 pub(crate) type Variables<'a> = [(&'a str, &'a str)];
 
-/// Runs a program silently, and returns what it prints.
+/// Runs a program silently, and returns its output.
 ///
 /// # Errors
-/// It does not start, or it fails: the message has what it printed.
+/// The program does not start, or fails: the message has its output.
 pub(crate) fn output(
     program: &str,
     words: &[&str],
@@ -32,7 +32,7 @@ pub(crate) fn output(
 /// Runs a program with its output shown.
 ///
 /// # Errors
-/// It does not start, or it fails.
+/// The program does not start, or fails.
 pub(crate) fn run(program: &str, words: &[&str], variables: &Variables<'_>) -> anyhow::Result<()> {
     println!("$ {program} {}", words.join(" "));
     let status = Command::new(program)

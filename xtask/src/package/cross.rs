@@ -11,7 +11,7 @@ use crate::python;
 pub(crate) const GLIBC: (u32, u32) = (2, 28);
 /// The pinned zig and its cargo command, below the root.
 const PINNED: &str = "packaging/requirements-zig.txt";
-/// Where they are installed, below the root.
+/// Directory in which zig and its cargo command are installed, below the root.
 const TOOLS: &str = "target/tools/zig";
 
 /// A kind of host.
@@ -29,7 +29,7 @@ impl Target {
     /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::X86Glibc, Self::X86Static, Self::ArmStatic];
 
-    /// Returns the name that Rust has for it.
+    /// Returns Rust's name of the target.
     pub(crate) fn triple(self) -> &'static str {
         match self {
             Self::X86Glibc => "x86_64-unknown-linux-gnu",
@@ -50,7 +50,7 @@ pub(crate) fn install(root: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Makes sure that this host's Rust has the standard library for each kind of host: rustup adds
-/// what lacks.
+/// missing ones.
 ///
 /// # Errors
 /// One is missing, as with the Rust of Debian's packages.

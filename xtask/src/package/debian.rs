@@ -10,9 +10,9 @@ use super::command::output;
 use super::program::Program;
 use super::tree::{self, Content, DOCUMENTS, Entry, LICENCE, Layout, Tree, ZSH};
 
-/// Where zsh of Debian looks for completions of packages (zsh-common, README.Debian).
+/// Place in which zsh of Debian looks for completions of packages (zsh-common, README.Debian).
 const ZSH_OF_DEBIAN: &str = "share/zsh/vendor-completions/_penstock";
-/// What dpkg runs.
+/// Scripts that dpkg runs.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 /// Makes the package of a tree in a directory, and returns its path. dpkg-deb takes no time from

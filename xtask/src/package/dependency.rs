@@ -1,4 +1,4 @@
-//! What a program is made of: crates of the registry, and packages of npm within the web page.
+//! The parts of a program: crates of the registry, and packages of npm within the web page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,15 +14,15 @@ use super::command::output;
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// An expression of SPDX; empty if its author gives none.
+    /// An expression of SPDX; empty if its author states none.
     pub(crate) licence: String,
     /// Its address in the form of package-url.
     pub(crate) purl: String,
-    /// Algorithm, as CycloneDX names it, and digest in hexadecimal of what the registry has.
+    /// Algorithm, as CycloneDX names it, and digest in hexadecimal of the registry's file.
     pub(crate) digest: Option<(&'static str, String)>,
     /// Its sources on this machine; none for npm.
     pub(crate) directory: Option<PathBuf>,
-    /// Addresses of what it uses in turn.
+    /// Addresses of the dependencies that it uses in turn.
     pub(crate) uses: BTreeSet<String>,
 }
 
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(hexadecimal("AA=="), "00");
     }
 
-    /// Promise: the program's parts are named with what a registry says of each, and no crate of
+    /// Promise: the program's parts are named with the registry's facts about each, and no crate of
     /// tests is among them.
     #[test]
     fn parts_of_the_program_are_known() {

@@ -7,7 +7,7 @@ use anyhow::bail;
 use super::tree::{Content, Layout, Tree};
 use super::{Source, bill, dependency};
 
-/// List of what is installed, below the prefix.
+/// List of the installed files, below the prefix.
 const LIST: &str = "share/penstock/installed";
 /// The usual prefix.
 const PREFIX: &str = "/usr/local";

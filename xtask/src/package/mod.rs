@@ -32,14 +32,14 @@ use cross::Target;
 use program::Program;
 use tree::{Layout, Tree};
 
-/// Where packages are made, below the root.
+/// Directory in which packages are made, below the root.
 const OUT: &str = "target/packages";
 /// Level of xz for packages of a release. A higher one takes as much memory as users may lack.
 const LEVEL: u32 = 6;
 /// Name of the file with the digests of all others.
 const SUMS: &str = "SHA256SUMS";
 
-/// What packages are made from, and when it was committed.
+/// The project from which packages are made, and the time of its commit.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     root: PathBuf,
@@ -103,7 +103,7 @@ impl Source {
     /// Reads a file of the source.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     fn read(&self, place: &str) -> anyhow::Result<String> {
         fs::read_to_string(self.root.join(place)).with_context(|| format!("read {place}"))
     }
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// What is made from a program.
+/// The kinds of product that are made from a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kinds {
     packages: bool,
@@ -122,9 +122,9 @@ struct Kinds {
 }
 
 /// Makes the packages that arguments ask for: those of one program (`--program FILE`), or all of a
-/// release. `--out DIR` is where they go; `--papers FILE` prints manual and completions for a
-/// program that this machine does not run; `--version VERSION` names a build between releases,
-/// and `--level 0` compresses fast.
+/// release. `--out DIR` is their directory. `--papers FILE` prints manual and completions for a
+/// program that this machine does not run. `--version VERSION` names a build between releases, and
+/// `--level 0` compresses fast.
 ///
 /// # Errors
 /// An argument is not known; a part is missing; a tool is missing or fails.
@@ -269,7 +269,7 @@ fn values<'a, const N: usize>(
 /// Returns a path as text.
 ///
 /// # Errors
-/// It is not UTF-8.
+/// The path is not UTF-8.
 pub(crate) fn text(path: &Path) -> anyhow::Result<&str> {
     path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
@@ -278,7 +278,7 @@ pub(crate) fn text(path: &Path) -> anyhow::Result<&str> {
 mod tests {
     use super::*;
 
-    /// Promise: options have one value each, and what is not known is refused by name.
+    /// Promise: options have one value each, and an unknown option is refused by name.
     #[test]
     fn options_have_values() {
         let names = ["--program", "--out"];

@@ -1,5 +1,5 @@
-//! Facts of a program file, as `readelf` prints them: what a host needs to run it, and what
-//! protects it there.
+//! Facts of a program file, as `readelf` prints them: its requirements of a host, and its
+//! protections there.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) struct Program {
     pub(crate) libraries: BTreeSet<String>,
     /// The newest version of glibc among its symbols, as (2, 28).
     pub(crate) glibc: Option<(u32, u32)>,
-    /// What it lacks of the protections that each of our programs has, in words.
+    /// The usual protections of our programs that it lacks, in words.
     pub(crate) lacks: Vec<&'static str>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    /// Returns the name that rpm, Rust and `uname -m` have for it.
+    /// Returns the architecture's name for rpm, Rust and `uname -m`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// Returns the name that dpkg has for it.
+    /// Returns the architecture's name for dpkg.
     pub(crate) fn debian(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
@@ -57,7 +57,7 @@ impl Program {
     /// Reads the facts of a program file.
     ///
     /// # Errors
-    /// It is no ELF file of a processor that is known, or `readelf` is missing.
+    /// The file is no ELF file of a known processor, or `readelf` is missing.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let words = ["--wide", "--file-header", "--program-headers", "--dynamic", "--version-info"];
         let printed = output("readelf", &[&words[..], &[super::text(path)?]].concat(), &[])
@@ -65,7 +65,7 @@ impl Program {
         Self::parse(&printed).with_context(|| format!("read the program {}", path.display()))
     }
 
-    /// Returns the facts in what `readelf` has printed.
+    /// Returns the facts in the output of `readelf`.
     ///
     /// # Errors
     /// The processor is not known.
@@ -82,7 +82,7 @@ impl Program {
         let has = |word: &str| printed.contains(word);
         let stack_is_code =
             printed.lines().any(|line| line.contains("GNU_STACK") && line.contains("RWE"));
-        // zig gives static programs a fixed address.
+        // zig links static programs at a fixed address.
         let is_static = !has("(NEEDED)");
         let is_movable = field("Type:").starts_with("DYN");
         let lacks = [
@@ -115,7 +115,7 @@ impl Program {
     /// Checks that it has all protections, and asks for a glibc that is at most this one.
     ///
     /// # Errors
-    /// It lacks one, or asks for a newer one.
+    /// The program lacks a protection, or asks for a newer glibc.
     pub(crate) fn check(&self, glibc_max: Option<(u32, u32)>) -> anyhow::Result<()> {
         if !self.lacks.is_empty() {
             bail!("the program lacks {}", self.lacks.join(", "));
@@ -133,7 +133,7 @@ impl Program {
     }
 }
 
-/// Returns what lies between two marks, in each line that has a word.
+/// Returns the text between two marks, in each line that has a word.
 fn between<'a>(
     text: &'a str,
     word: &'a str,

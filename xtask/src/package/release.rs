@@ -1,4 +1,4 @@
-//! What a release would contain, and what it lacks.
+//! The contents of a release, and the parts that it lacks.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::{OUT, SUMS, Source, cross, text};
 /// Most bytes of a program: users copy it to other hosts, over ssh too.
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
 
-/// Prints each part of a release and what is wrong with it.
+/// Prints each part of a release, with its faults.
 ///
 /// # Errors
-/// Something is missing or wrong; it has been printed.
+/// A part is missing or wrong; the fault has been printed.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let source = Source::read_from(root)?;
     println!("release {}, of {}", source.version, source.date("+%Y-%m-%d %H:%M UTC")?);
@@ -46,7 +46,7 @@ fn python_version(version: &str) -> String {
 /// A part of a release.
 struct Row {
     part: String,
-    /// What is wrong with it, and what to do.
+    /// The fault of the part, and the remedy.
     wrong: Option<String>,
 }
 
@@ -122,7 +122,7 @@ fn programs(source: &Source) -> Vec<Row> {
     cross::Target::ALL.into_iter().map(row).collect()
 }
 
-/// Checks that each package is there, as its digest says.
+/// Checks that each package exists, with its digest.
 fn packages(source: &Source) -> Vec<Row> {
     let out = source.root.join(OUT);
     let version = &source.version;

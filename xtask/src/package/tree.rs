@@ -11,7 +11,7 @@ use flate2::{Compression, GzBuilder};
 
 use super::command::output;
 
-/// Where the unit, and what other services read of us, lie below the root of the project.
+/// Directory of the unit, and of files that other services read, below the root of the project.
 const SYSTEM: &str = "packaging/system";
 /// The program's place in the unit as it is in the project.
 const PACKAGED_PROGRAM: &str = "/usr/bin/penstock";
@@ -21,10 +21,10 @@ const MANUAL: &str = "share/man/man1";
 pub(crate) const DOCUMENTS: &str = "share/doc/penstock";
 /// The text of our licence, below the prefix.
 pub(crate) const LICENCE: &str = "share/doc/penstock/LICENSE";
-/// Where zsh looks for completions, below the prefix, but for that of Debian.
+/// Place in which zsh looks for completions, below the prefix, but for that of Debian.
 pub(crate) const ZSH: &str = "share/zsh/site-functions/_penstock";
 
-/// Where an installation goes: `/usr`, or `/usr/local`.
+/// Target directory of an installation: `/usr`, or `/usr/local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// The prefix without its first slash.
@@ -88,7 +88,7 @@ pub(crate) struct Entry {
 /// Content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// That of a file on this machine.
+    /// The content of a file on this machine.
     Copy(PathBuf),
     Bytes(Vec<u8>),
     Directory,
@@ -101,7 +101,7 @@ impl Entry {
     }
 }
 
-/// What goes onto a host.
+/// The files and directories that go onto a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) entries: Vec<Entry>,
@@ -171,7 +171,7 @@ impl Tree {
     /// Adds documents for users, and licences.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// A document cannot be read.
     fn add_documents(&mut self, root: &Path, layout: &Layout, notices: &str) -> anyhow::Result<()> {
         let place = |name: &str| layout.place(&format!("{DOCUMENTS}/{name}"));
         for name in ["README.md", "CHANGELOG.md", "SECURITY.md"] {
@@ -203,7 +203,7 @@ impl Tree {
 /// Writes an entry below a directory; a file takes its place at once.
 ///
 /// # Errors
-/// It cannot be read or written.
+/// The entry cannot be read or written.
 pub(crate) fn write_entry(
     directory: &Path,
     entry: &Entry,
@@ -252,7 +252,7 @@ pub(crate) fn compressed(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 /// Returns the names of files in a directory, sorted.
 ///
 /// # Errors
-/// It cannot be read.
+/// The directory cannot be read.
 pub(crate) fn names(directory: &Path) -> anyhow::Result<Vec<String>> {
     let failed = || format!("list {}", directory.display());
     let mut names = Vec::new();
@@ -269,7 +269,7 @@ pub(crate) fn names(directory: &Path) -> anyhow::Result<Vec<String>> {
 /// Removes a directory and all in it, if it is there.
 ///
 /// # Errors
-/// It cannot be removed.
+/// The directory cannot be removed.
 pub(crate) fn remove(directory: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
