@@ -11,7 +11,7 @@ const CIRCLES_MAX: usize = 2;
 /// Modules of the largest circle.
 const CIRCLE_MODULES_MAX: usize = 4;
 /// Comments of items without a subject, of a thousand.
-const HEADLESS_PER_MILLE_MAX: usize = 67;
+const HEADLESS_PER_MILLE_MAX: usize = 25;
 /// Sentences of more than 30 words, of a thousand.
 const LONG_PER_MILLE_MAX: usize = 2;
 /// Source files directly in one folder.
