@@ -1,6 +1,7 @@
 //! Asks the daemon of a site directory over its Unix socket, or one on another host over HTTPS.
 
 pub(crate) mod credentials;
+mod entries;
 mod remote_daemon;
 
 use std::io::{self, Write};
@@ -60,10 +61,16 @@ impl Answer {
     /// # Errors
     /// The reply is a problem, or another object.
     pub(crate) fn object<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
-        if !self.status.is_success() {
-            return Err(failure(http::problem_of(self.status.as_u16(), &self.body)).into());
+        match self.problem() {
+            Some(problem) => Err(failure(problem).into()),
+            None => Ok(http::decode(&self.body).map_err(failure)?),
         }
-        Ok(http::decode(&self.body).map_err(failure)?)
+    }
+
+    /// Returns the problem in the reply; none of a success.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let is_problem = !self.status.is_success();
+        is_problem.then(|| http::problem_of(self.status.as_u16(), &self.body))
     }
 }
 

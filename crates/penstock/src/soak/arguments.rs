@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use penstock_api::transfer::Location;
 use penstock_exit::{self as exit, ExitCode};
 
-use super::until::{Until, seconds};
+use super::until::{Until, interval};
 use crate::options::directory::DirectoryArgs;
 
 /// Repeats a transfer until a volume or a time is reached, and proves that nothing was lost
@@ -44,7 +44,7 @@ pub(crate) struct SoakArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) faults: Option<PathBuf>,
     /// Mean time from the begin of one fault to that of the next
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
     pub(super) every: u64,
     /// Seed of the order of faults; random by default, and shown in the result
     #[arg(long, value_name = "N")]

@@ -95,9 +95,10 @@ impl Course<'_> {
             bad = if round.is_good { 0 } else { bad + 1 };
             if bad == BAD_ROUNDS_MAX {
                 let title = format!("{bad} rounds in a row were no success");
-                return Err(Failure::new(ExitCode::SomeFailed, title)
-                    .hint("see `rounds.jsonl`; the same command continues")
-                    .into());
+                let out = self.directory.path().display();
+                let hint =
+                    format!("`penstock soak --show {out}` says why; the same command continues");
+                return Err(Failure::new(ExitCode::SomeFailed, title).hint(hint).into());
             }
         }
         self.injector.close(&mut self.record)?;

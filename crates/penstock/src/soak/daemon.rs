@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use penstock_api::benchmark::BenchmarkList;
 use penstock_api::endpoints::{
-    GET_METRICS, GET_RECEIPT, LIST_BENCHMARKS, MAKE_DIRECTORY, PAUSE_TRANSFER, RESUME_TRANSFER,
-    RETRY_TRANSFER, SHOW_STATUS, SHOW_STORE, SHOW_TRANSFER, SUBMIT_TRANSFER,
+    GET_METRICS, GET_RECEIPT, LIST_BENCHMARKS, LIST_SITE_STORES, LIST_SITES, PAUSE_TRANSFER,
+    RESUME_TRANSFER, RETRY_TRANSFER, SHOW_STATUS, SHOW_STORE, SHOW_TRANSFER, SUBMIT_TRANSFER,
 };
 use penstock_api::place::PathText;
-use penstock_api::problem::ProblemCode;
-use penstock_api::rest::{DirectoryRequest, StatusView, StoreDetails, SubmitRequest, TransferView};
-use penstock_api::transfer::TransferRequest;
-use penstock_daemon::http;
-use penstock_exit::failure;
+use penstock_api::problem::Problem;
+use penstock_api::rest::{
+    EntryList, SiteStoreView, SiteView, StatusView, StoreDetails, SubmitRequest, TransferView,
+};
+use penstock_api::transfer::{Location, TransferRequest};
 use penstock_proto::id::{Name, TransferId};
 
 use super::record::SampleRecord;
@@ -88,15 +88,28 @@ impl Daemon {
         self.client.get_within(&LIST_BENCHMARKS.uri(&[store]), DEADLINE)
     }
 
+    /// Returns the sites that are paired with this one.
+    pub(super) fn sites(&self) -> anyhow::Result<Vec<SiteView>> {
+        self.client.list(&LIST_SITES.uri(&[]))
+    }
+
+    /// Returns the stores of another site that this site may use.
+    pub(super) fn stores_of(&self, site: &Name) -> anyhow::Result<Vec<SiteStoreView>> {
+        self.client.list(&LIST_SITE_STORES.uri(&[site]))
+    }
+
+    /// Returns the entries of a directory whose names begin with `prefix`, as [`Client::look`].
+    pub(super) fn look(
+        &self,
+        place: &Location,
+        prefix: &PathText,
+    ) -> anyhow::Result<Result<EntryList, Problem>> {
+        self.client.look(self.site(), place, prefix)
+    }
+
     /// Makes a directory, or finds it made.
-    pub(super) fn make_directory(&self, store: &Name, path: Vec<u8>) -> anyhow::Result<()> {
-        let request = http::encode(&DirectoryRequest { path: PathText(path) }).map_err(failure)?;
-        let answer = self.client.exchange(&MAKE_DIRECTORY.uri(&[store]), Some(request), &[])?;
-        if answer.status.is_success() {
-            return Ok(());
-        }
-        let problem = http::problem_of(answer.status.as_u16(), &answer.body);
-        if problem.code == ProblemCode::EntryExists { Ok(()) } else { Err(failure(problem).into()) }
+    pub(super) fn make_directory(&self, place: &Location) -> anyhow::Result<()> {
+        self.client.make_directory(self.site(), place)
     }
 
     /// Submits a transfer, or finds it submitted.

@@ -22,6 +22,7 @@ const FAULTS: &str = "faults.jsonl";
 const SAMPLES: &str = "samples.jsonl";
 const RECEIPTS: &str = "receipts.jsonl";
 const COMMAND_LOG: &str = "commands.log";
+const LOCK: &str = "lock";
 
 /// All records of a soak.
 #[derive(Debug, Clone)]
@@ -43,14 +44,55 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Opens the directory, and makes it if it does not exist.
+    /// Opens the directory of a soak that is to continue; none if no soak was begun there.
     ///
     /// # Errors
-    /// It cannot be written, or another soak works with it.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    /// It is a file, or has something else; another soak works with it; it cannot be written.
+    pub(super) fn resume(path: &Path) -> anyhow::Result<Option<Self>> {
+        if path.join(SOAK).exists() {
+            return Self::open(path).map(Some);
+        }
+        let has_something = match fs::read_dir(path) {
+            Ok(mut entries) => entries.any(|entry| {
+                let name = entry.map(|entry| entry.file_name()).unwrap_or_default();
+                name != LOCK
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let title = format!("`{}` is not a directory", path.display());
+                let hint = "name a new directory by `--out`";
+                return Err(Failure::new(ExitCode::Usage, title).hint(hint).into());
+            }
+            Err(error) => {
+                return Err(Failure::io(format!("list `{}`", path.display()), error).into());
+            }
+        };
+        if has_something {
+            let title = format!("`{}` is not empty, and has no soak", path.display());
+            let hint = "name a new directory by `--out`";
+            return Err(Failure::new(ExitCode::Refused, title).hint(hint).into());
+        }
+        Ok(None)
+    }
+
+    /// Makes the directory of a new soak, or opens it where it is empty.
+    ///
+    /// # Errors
+    /// It cannot be written; another soak works with it, or has begun there meanwhile.
+    pub(super) fn begin(path: &Path) -> anyhow::Result<Self> {
         let failed = |error| Failure::io(format!("make `{}`", path.display()), error);
         fs::create_dir_all(path).map_err(failed)?;
-        let lock = LockFile::acquire(&path.join("lock")).map_err(|error| {
+        let directory = Self::open(path)?;
+        if path.join(SOAK).exists() {
+            let title = format!("another soak has begun in `{}` meanwhile", path.display());
+            let hint = "run the same command again, or name a new directory by `--out`";
+            return Err(Failure::new(ExitCode::Refused, title).hint(hint).into());
+        }
+        Ok(directory)
+    }
+
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let lock = LockFile::acquire(&path.join(LOCK)).map_err(|error| {
             let title = format!("another soak may work with `{}`", path.display());
             Failure::new(ExitCode::Refused, title).caused_by(error).hint("give another `--out`")
         })?;
@@ -204,10 +246,16 @@ pub(super) fn open_fault(path: &Path) -> anyhow::Result<Option<OpenFault>> {
 
 fn object<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
     match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(Failure::io(format!("read `{}`", path.display()), error).into()),
         Ok(bytes) => Ok(Some(parse(path, &bytes)?)),
     }
+}
+
+/// Returns whether an error says that there is no such file; a file in the place of the directory
+/// has none either.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn lines<T: DeserializeOwned + Serialize>(path: &Path) -> anyhow::Result<Vec<T>> {
@@ -243,9 +291,9 @@ mod tests {
     #[test]
     fn a_torn_line_is_removed() {
         let scratch = tempfile::tempdir().unwrap();
-        let directory = Directory::open(scratch.path()).unwrap();
+        let directory = Directory::begin(scratch.path()).unwrap();
         directory.add_sample(&sample(1.0)).unwrap();
-        assert!(Directory::open(scratch.path()).is_err());
+        assert!(Directory::begin(scratch.path()).is_err());
         drop(directory);
         let path = scratch.path().join(SAMPLES);
         let whole = fs::read(&path).unwrap();
@@ -255,5 +303,25 @@ mod tests {
         directory.add_sample(&sample(2.0)).unwrap();
         assert_eq!(lines::<SampleRecord>(&path).unwrap(), [sample(1.0), sample(2.0)]);
         assert!(directory.records().unwrap().is_none());
+    }
+
+    /// Promise: a directory that does not exist is not made by a look, an empty one is a new one,
+    /// and one with other files or a file in its place is refused.
+    #[test]
+    fn a_directory_with_other_files_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let missing = scratch.path().join("missing");
+        assert!(Directory::resume(&missing).unwrap().is_none() && !missing.exists());
+        drop(Directory::begin(&missing).unwrap());
+        assert!(Directory::resume(&missing).unwrap().is_none(), "it has nothing but its lock");
+        let file = missing.join("notes");
+        fs::write(&file, "").unwrap();
+        let error = Directory::resume(&missing).err().unwrap();
+        assert!(error.to_string().contains("not empty"), "{error:#}");
+        let error = Directory::resume(&file).err().unwrap();
+        assert!(error.to_string().contains("not a directory"), "{error:#}");
+        assert!(read(&file).unwrap().is_none());
+        fs::write(missing.join(SOAK), "{}").unwrap();
+        assert!(Directory::begin(&missing).is_err() && Directory::resume(&missing).is_ok());
     }
 }

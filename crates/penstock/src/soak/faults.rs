@@ -82,6 +82,9 @@ impl FaultSet {
             if commands.into_iter().flatten().any(|command| command.trim().is_empty()) {
                 return Err(format!("a command of `{name}` is empty"));
             }
+            if fault.timeout == 0 {
+                return Err(format!("`timeout` of `{name}` is 0: its commands could not end"));
+            }
         }
         Ok(Self(faults.into_iter().collect()))
     }
@@ -129,7 +132,14 @@ mod tests {
         let [(_, cut), (name, flip)] = set.all() else { panic!("two faults") };
         assert_eq!((cut.open_seconds, cut.heal.as_deref(), cut.at_rest), (3, Some("b"), false));
         assert_eq!((name.as_str(), flip.open_seconds, flip.timeout), ("flip", 10, 120));
-        for wrong in ["", "[a]\nheal='x'", "[a]\nrun=' '", "[a]\nrun='x'\nfro=1", "[A]\nrun='x'"] {
+        for wrong in [
+            "",
+            "[a]\nheal='x'",
+            "[a]\nrun=' '",
+            "[a]\nrun='x'\nfro=1",
+            "[A]\nrun='x'",
+            "[a]\nrun='x'\ntimeout=0",
+        ] {
             assert!(FaultSet::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,7 +1,8 @@
 //! `penstock soak`: repeats a transfer until a volume or a time is reached, breaks things meanwhile
 //! if it is asked to, and proves that nothing was lost.
 //!
-//! The command is a client of the API. `course` repeats rounds, `injector` breaks and heals,
+//! The command is a client of the API. `ends` looks at source and target before anything is made,
+//! `course` repeats rounds, `injector` breaks and heals,
 //! `directory` keeps what is known durable after each round, so that a start after a kill
 //! continues, and `proof` makes the page from these records alone.
 
@@ -10,6 +11,7 @@ mod course;
 mod daemon;
 mod directory;
 mod drift;
+mod ends;
 mod fault_command;
 mod faults;
 mod injector;

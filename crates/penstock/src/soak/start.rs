@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use penstock_api::place::PathText;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::Location;
 use penstock_exit::{self as exit, ExitCode, Failure};
@@ -21,6 +22,7 @@ use super::arguments::SoakArgs;
 use super::course::{Course, worked};
 use super::daemon::Daemon;
 use super::directory::{Directory, Records};
+use super::ends;
 use super::faults::FaultSet;
 use super::injector::{Injector, heal_left};
 use super::proof::Proof;
@@ -43,22 +45,28 @@ pub(super) struct Wish<'a> {
 /// # Errors
 /// As [`super::run`].
 pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> {
-    let directory = Directory::open(wish.out)?;
+    let opened = Directory::resume(wish.out)?;
     let stop = watch_signals()?;
-    heal_left(&directory)?;
+    let earlier = match &opened {
+        Some(directory) => {
+            heal_left(directory)?;
+            directory.records()?
+        }
+        None => None,
+    };
     let faults = args.faults.as_deref().map(FaultSet::read).transpose()?.unwrap_or_default();
     let daemon = Daemon::of(Client::new(&args.directory.directory)?)?;
-    if *daemon.site() != wish.target.site {
-        let title = format!("the daemon is of site `{}`, not of the target's", daemon.site());
-        let hint =
-            format!("ask a daemon of site `{}`, by `--dir` or `PENSTOCK_URL`", wish.target.site);
-        return Err(Failure::new(ExitCode::Usage, title).hint(hint).into());
-    }
     let others = args.watch.iter().map(|path| Daemon::of(Client::local(path)?));
     let others = others.collect::<anyhow::Result<Vec<_>>>()?;
-    let is_null = daemon.store(&wish.target.store)?.store.place == "null:";
-    check(&faults, is_null)?;
-    let earlier = directory.records()?;
+    let is_null = match (ends::look(&daemon, wish.source, wish.target), &earlier) {
+        // A soak that continues waits for what is away for a while.
+        (Err(error), Some(earlier)) if exit::code_of(&error) == ExitCode::Temporary => {
+            exit::warn(&format!("source and target cannot be looked at now: {error:#}"));
+            earlier.soak.is_null
+        }
+        (looked, _) => looked?.is_null,
+    };
+    check(args, &faults, is_null)?;
     let rounds = earlier.as_ref().map(|it| it.rounds.clone()).unwrap_or_default();
     let mut record = match earlier {
         Some(earlier) => continued(args, wish, earlier)?,
@@ -67,6 +75,7 @@ pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> 
     if !faults.is_empty() && !args.yes && !is_confirmed(&faults, args.every)? {
         return Err(Failure::new(ExitCode::Refused, "no fault is injected").into());
     }
+    let directory = opened.map_or_else(|| Directory::begin(wish.out), Ok)?;
     record.every_seconds = (!faults.is_empty()).then_some(args.every);
     record.starts += 1;
     directory.save(&record)?;
@@ -83,7 +92,7 @@ pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> 
             .iter()
             .filter(|round| round.is_good)
             .find_map(|round| round.root_digest.clone()),
-        compares: args.compare && !is_null,
+        compares: args.compare,
         stop: &stop,
         began: Instant::now(),
         earlier_seconds: record.seconds,
@@ -99,11 +108,19 @@ pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> 
     conclude(&directory, args.json)
 }
 
-fn check(faults: &FaultSet, is_null: bool) -> anyhow::Result<()> {
+fn check(args: &SoakArgs, faults: &FaultSet, is_null: bool) -> anyhow::Result<()> {
     let at_rest = faults.all().iter().find(|(_, fault)| fault.at_rest);
-    let Some((name, _)) = at_rest.filter(|_| is_null) else { return Ok(()) };
-    let title = format!("fault `{name}` damages data at rest, and the target store keeps none");
-    Err(Failure::new(ExitCode::Usage, title).hint("take another target, or the fault out").into())
+    let title = match at_rest {
+        Some((name, _)) if is_null => {
+            format!("fault `{name}` damages data at rest, and the target store keeps none")
+        }
+        None if is_null && args.compare => {
+            "the target store keeps nothing that could be compared".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    let hint = "take another target, or leave the fault or `--compare` out";
+    Err(Failure::new(ExitCode::Usage, title).hint(hint).into())
 }
 
 fn begun(args: &SoakArgs, wish: &Wish<'_>, is_null: bool) -> SoakRecord {
@@ -181,8 +198,9 @@ const WITHIN: [&str; 4] = ["", "set", "nothing", "nothing/kept"];
 fn make_directories(daemon: &Daemon, record: &SoakRecord) -> anyhow::Result<()> {
     let own = Course::own_directory(record);
     for within in WITHIN {
-        let path = name::join(&own, within.as_bytes());
-        daemon.make_directory(&record.target.store, path)?;
+        let path = PathText(name::join(&own, within.as_bytes()));
+        let place = Location { path, ..record.target.clone() };
+        daemon.make_directory(&place).context("the directory of the soak cannot be made")?;
     }
     Ok(())
 }

@@ -50,6 +50,13 @@ impl FromStr for Until {
         let wrong = || {
             format!("`{text}` is no end: give a volume (1TB), a time (90s, 30min, 2h) or 10-rounds")
         };
+        // Sizes elsewhere may be bare numbers of bytes, and `m` is a mebibyte there.
+        if text.ends_with('m') {
+            return Err(format!("`{text}` may be minutes or mebibytes: give `min` or `MiB`"));
+        }
+        if !text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit()) {
+            return Err(format!("`{text}` has no unit: give {text}-rounds, {text}s or {text}MB"));
+        }
         let rounds = text.strip_suffix("-rounds").or_else(|| text.strip_suffix("-round"));
         let until = match (rounds, seconds(text)) {
             (Some(number), _) => Self::Rounds(number.parse().map_err(|_| wrong())?),
@@ -57,7 +64,7 @@ impl FromStr for Until {
             (None, Err(_)) => Self::Bytes(parse_size(text).map_err(|_| wrong())?),
         };
         let (Self::Bytes(amount) | Self::Seconds(amount) | Self::Rounds(amount)) = until;
-        if amount == 0 { Err(wrong()) } else { Ok(until) }
+        if amount == 0 { Err(format!("`{text}` is reached at once")) } else { Ok(until) }
     }
 }
 
@@ -85,6 +92,17 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
     number.checked_mul(*factor).ok_or_else(wrong)
 }
 
+/// Reads the mean time between faults.
+///
+/// # Errors
+/// The text is no time, or none at all.
+pub(super) fn interval(text: &str) -> Result<u64, String> {
+    match seconds(text) {
+        Ok(0) => Err("faults need some time between them: give 1s or more".to_owned()),
+        read => read,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,9 +118,14 @@ mod tests {
         assert_eq!(read("30min"), Ok(Until::Seconds(1800)));
         assert_eq!(read("1-round"), Ok(Until::Rounds(1)));
         assert_eq!(read("12-rounds"), Ok(Until::Rounds(12)));
-        for wrong in ["", "0", "0s", "h", "-rounds", "x-rounds", "1 day"] {
+        for wrong in ["", "0s", "0B", "0-rounds", "h", "-rounds", "x-rounds", "1 day", "-1s"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+        for bare in ["0", "10"] {
+            assert!(read(bare).unwrap_err().contains("no unit"), "{bare}");
+        }
+        assert!(read("2m").unwrap_err().contains("`min` or `MiB`"));
+        assert_eq!((interval("1s"), interval("0s").is_err()), (Ok(1), true));
         let worked = Worked { bytes: 5, seconds: 1.5, rounds: 1 };
         assert!(Until::Bytes(5).is_reached(&worked) && !Until::Bytes(6).is_reached(&worked));
         assert!(Until::Seconds(1).is_reached(&worked) && !Until::Rounds(2).is_reached(&worked));

@@ -184,3 +184,124 @@ fn damage_that_is_not_found_fails_the_soak() {
     assert!(page.contains("compared again at rest | 2 times"), "{page}");
     Wait::new("the last directory is removed").is(|| own_directories(&b.store) == 2);
 }
+
+/// Promise: a soak whose source or target cannot do is refused with what to do before anything is
+/// made, and so is an option that makes no sense.
+#[test]
+fn hopeless_soaks_are_refused_at_once() {
+    let root = Scratch::in_memory();
+    let mut b = Site::at_port(root.path(), "b", &root.path().join("store-b"));
+    b.start();
+    let a = source(root.path(), &b);
+    for directory in ["set", "empty", "to"] {
+        fs::create_dir(b.store.join(directory)).unwrap();
+    }
+    fs::write(b.store.join("set/file"), "x").unwrap();
+    let path = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "").unwrap();
+    fs::write(path("wrong.toml"), "[cut]\nrun = 'true'\nheel = 'true'\n").unwrap();
+    let out = path("out");
+    let refused = |code: i32, (from, to): (&str, &str), more: &[&str], words: &str| {
+        let said = b.fails(code, &[&["soak", from, to], more].concat());
+        assert!(said.contains(words), "{from} {to} {more:?}: {said}");
+    };
+    let usual = ["--until", "1-round", "--out", &out];
+    for (code, from, to, words) in [
+        (4, "b:data/nope", "b:data/to", "the source `b:data/nope` does not exist"),
+        (4, "b:data/nope/", "b:data/to", "penstock store ls b:data/"),
+        (2, "b:data/empty", "b:data/to", "the source `b:data/empty` is empty"),
+        (2, "b:data/set", "b:data/nope", "`penstock store mkdir b:data/nope`"),
+        (2, "b:data/set", "b:data/set", "within the source"),
+        (2, "b:data/set", "b:data/set/file", "cannot be used"),
+        (2, "b:data/set", "b:typo/x", "has no store `typo`"),
+        (2, "b:typo/x", "b:data/to", "has no store `typo`"),
+        (2, "b:data/set", "a:mem", "ask a daemon of site `a`"),
+        (12, "a:typo/x", "b:data/to", "use no store `typo`"),
+        (12, "c:data/x", "b:data/to", "not paired with site `c`"),
+        (4, "a:mem/nope", "b:data/to", "does not exist"),
+    ] {
+        refused(code, (from, to), &usual, words);
+    }
+    let sound = ("b:data/set", "b:data/to");
+    let (file, store, wrong) = (path("file"), path("store-b"), path("wrong.toml"));
+    for (code, more, words) in [
+        (2, &["--until", "10", "--out", &out][..], "no unit"),
+        (2, &["--until", "0s", "--out", &out], "reached at once"),
+        (2, &["--until", "1-round", "--out", &file], "not a directory"),
+        (6, &["--until", "1-round", "--out", &store], "not empty"),
+        (2, &["--until", "1-round", "--out", &out, "--every", "0s"], "1s or more"),
+        (2, &["--until", "1-round", "--out", &out, "--faults", &wrong], "heel"),
+        (5, &["--until", "1-round", "--out", &out, "--watch", &file], "daemon"),
+    ] {
+        refused(code, sound, more, words);
+    }
+    refused(2, sound, &["--until", "1-round"], "--out");
+    let said = b.fails(2, &["soak", "--show", &file]);
+    assert!(said.contains("has no soak"), "{said}");
+    assert!(!Path::new(&out).exists(), "a refused soak makes nothing");
+    assert_eq!((own_directories(&b.store.join("to")), b.list().len()), (0, 0));
+    drop(a);
+    // A file is a source as well.
+    b.ok(&["soak", "b:data/set/file", "b:data/to", "--until", "1-round", "--out", &out]);
+}
+
+/// Promise: a source that changes is told by its root digest, and three rounds in a row without
+/// success end the soak.
+#[test]
+fn a_source_that_changes_ends_the_soak() {
+    let root = Scratch::in_memory();
+    let mut b = Site::at_port(root.path(), "b", &root.path().join("store-b"));
+    b.start();
+    for directory in ["set", "to"] {
+        fs::create_dir(b.store.join(directory)).unwrap();
+    }
+    fs::write(b.store.join("set/file"), "before").unwrap();
+    let out = root.path().join("soak");
+    let shown = out.to_str().unwrap();
+    let args =
+        ["soak", "b:data/set", "b:data/to", "--until", "1000-rounds", "--out", shown, "--json"];
+    let mut run = Run::spawn(&mut b.command(&args));
+    run.until(|line| line["type"] == "round" && line["is_good"] == true);
+    fs::write(b.store.join("set/file"), "changed").unwrap();
+    let ended = run.end().expect(3);
+    assert!(ended.errors.contains("3 rounds in a row were no success"), "{}", ended.errors);
+    let rounds: Vec<&Value> = ended.seen.iter().map(|(_, line)| line).collect();
+    let last: Vec<bool> = rounds.iter().rev().take(4).map(|it| it["is_good"] == true).collect();
+    assert_eq!(last, [false, false, false, true], "{rounds:?}");
+    let shown = b.run(&["soak", "--show", shown]);
+    let page = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(shown.status.code(), Some(3), "{page}");
+    assert!(page.contains("root digest is not that of the first good round"), "{page}");
+}
+
+/// Promise: a fault that cannot be undone is tried five times; then no further one is injected, and
+/// the result has it. A start that finds such a fault left open is refused, and says what to do.
+#[test]
+fn a_fault_that_cannot_be_undone_is_told() {
+    let root = Scratch::in_memory();
+    let mut b = Site::at_port(root.path(), "b", &root.path().join("store-b"));
+    b.start();
+    let _a = source(root.path(), &b);
+    let stuck = "[stuck]\nrun = 'true'\nheal = 'exit 7'\nfor = 0\n";
+    fs::write(root.path().join("faults.toml"), stuck).unwrap();
+    let mut run = Run::spawn(&mut soak(&b, root.path(), "1000-rounds", &["--yes"]));
+    let fault = run.until(|line| line["type"] == "fault");
+    let problem = fault["problem"].as_str().unwrap();
+    assert!(problem.contains("is not undone") && problem.contains("exit status: 7"), "{fault}");
+    run.until(|line| line["type"] == "round");
+    run.signal(Signal::INT);
+    let ended = run.end().expect(130);
+    assert!(ended.errors.contains("no further fault is injected"), "{}", ended.errors);
+    let begun = ended.seen.iter().filter(|(_, line)| line["type"] == "fault-begins");
+    assert_eq!(begun.count(), 1);
+    let out = root.path().join("soak");
+    let log = fs::read_to_string(out.join("commands.log")).unwrap();
+    assert_eq!(log.matches("$ exit 7").count(), 5, "{log}");
+    let shown = b.run(&["soak", "--show", out.to_str().unwrap()]);
+    assert_eq!(shown.status.code(), Some(3), "{}", told(&shown));
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("`stuck`, is not undone"));
+    let again = soak(&b, root.path(), "1000-rounds", &["--yes"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(6), "{}", told(&again));
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(said.contains("undo it by hand, and remove `open-faults.json`"), "{said}");
+}
