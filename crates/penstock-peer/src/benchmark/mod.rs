@@ -237,9 +237,7 @@ impl BenchmarkHost {
             }))
         });
         let Some(file_system) = looked.and_then(|looked| looked)? else {
-            let title = format!("store `{}` has no directory `{}`", place.store, place.path);
-            let problem = Problem::new(ProblemCode::Request, title).at("path");
-            return Err(problem.hint("make it, or name one that exists"));
+            return Err(no_directory(place));
         };
         let memory = penstock_sys::host_memory().map(|memory| memory.total_bytes);
         let peer = BenchmarkPeer {
@@ -369,6 +367,10 @@ impl BenchmarkHost {
             }
         }
         let (target, _) = self.open(place)?;
+        let opened = target.open_dir(&place.path.0).map(drop);
+        if opened.is_err_and(|error| error.is_absent()) {
+            return Err(failed.unwrap_or_else(|| no_directory(place)));
+        }
         spared.extend(self.present().map(|session| session.part.id));
         let removed = remove_directories(&target, &place.path.0, &spared, &mut cleaned);
         let removed = removed.map_err(|error| {
@@ -380,6 +382,12 @@ impl BenchmarkHost {
             None => removed.map(|()| BenchmarkReply::Cleaned(cleaned)),
         }
     }
+}
+
+fn no_directory(place: &BenchmarkPlace) -> Problem {
+    let title = format!("store `{}` has no directory `{}`", place.store, place.path);
+    let problem = Problem::new(ProblemCode::Request, title).at("path");
+    problem.hint("make it by `penstock store mkdir`, or name one that exists")
 }
 
 fn warn_of(part: &BenchmarkPart, problem: &str) {

@@ -119,6 +119,37 @@ fn a_sweep_survives_kills() {
     assert!(refused.contains("repeats: 2 before, 3 now"), "{refused}");
 }
 
+/// Promise: a matrix that cannot be read, a directory that is missing and a place for results that
+/// is none are told before anything is made.
+#[test]
+fn hopeless_sweeps_are_refused_at_once() {
+    let root = Scratch::in_memory();
+    let mut hpc = Site::init(root.path(), "hpc", None);
+    hpc.start();
+    let lab = hpc.paired_lab(root.path());
+    fs::create_dir(lab.store.join("eval")).unwrap();
+    let (matrix, out) = (root.path().join("m.toml"), root.path().join("out"));
+    let (file, shown) = (matrix.to_str().unwrap(), out.to_str().unwrap());
+    let refused = |text: &[u8], out: &str, words: &[&str]| {
+        fs::write(&matrix, text).unwrap();
+        let said = hpc.fails(2, &["bench", "sweep", file, "--out", out]);
+        assert!(words.iter().all(|words| said.contains(words)), "{words:?}: {said}");
+    };
+    refused(&[MATRIX.as_bytes(), b"# \xff\n"].concat(), shown, &["not UTF-8", "line 15"]);
+    let missing = ["the directory of `target`", "`penstock store mkdir hpc:data/eval`"];
+    refused(MATRIX.as_bytes(), shown, &missing);
+    fs::create_dir(hpc.store.join("eval")).unwrap();
+    let existing = MATRIX.replace("\"3x1MiB\"", "\"dir:nope\"");
+    let missing = ["data set `dir:nope`", "`lab:data/nope`, does not exist"];
+    refused(existing.as_bytes(), shown, &missing);
+    fs::create_dir(lab.store.join("nope")).unwrap();
+    refused(existing.as_bytes(), shown, &["data set `dir:nope` has no file"]);
+    refused(MATRIX.as_bytes(), file, &["is not a directory", "--out"]);
+    let said = hpc.fails(2, &["bench", "sweep", "--show", shown]);
+    assert!(said.contains("has no sweep"), "{said}");
+    assert!(!out.exists() && left(&lab).is_empty() && left(&hpc).is_empty());
+}
+
 /// Checks the files of a complete run.
 fn check(out: &Path, table: &str) {
     let run = read(&out.join("run.json"));

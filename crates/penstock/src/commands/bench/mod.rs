@@ -6,8 +6,10 @@ mod table;
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use penstock_proto::units::{KIB, counted, parse_size};
 
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
+use crate::output::output_file::OutputFile;
 use table::{print_benchmark, print_list};
 
 /// Interval at which a benchmark that runs is looked at.
@@ -231,6 +234,8 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
 
 fn measure(client: &Client, args: &StorageArgs) -> anyhow::Result<ExitCode> {
     let (store, path) = place_of(&args.place)?;
+    // A measurement takes minutes: a directory that cannot be written is told before it.
+    let out = args.out.as_deref().map(result_file).transpose()?;
     let budget_bytes = match args.budget {
         Budget::Automatic => None,
         Budget::Bytes(bytes) => Some(bytes),
@@ -264,8 +269,9 @@ fn measure(client: &Client, args: &StorageArgs) -> anyhow::Result<ExitCode> {
         counted(started.steps.into(), "step")
     ));
     let ended = follow(client, &store, started.id)?;
-    if let Some(out) = &args.out {
-        write(out, &ended)?;
+    if let Some(out) = out {
+        let text = serde_json::to_string_pretty(&ended)? + "\n";
+        out.write(&AtomicBool::new(false), |out| Ok(out.write_all(text.as_bytes())?))?;
     }
     if args.json {
         exit::print(&serde_json::to_string(&ended)?)?;
@@ -303,12 +309,14 @@ fn follow(client: &Client, store: &Name, id: TransferId) -> anyhow::Result<Bench
     }
 }
 
-fn write(out: &Path, benchmark: &Benchmark) -> anyhow::Result<()> {
-    let path = out.join("storage.json");
-    let text = serde_json::to_string_pretty(benchmark)? + "\n";
-    let written = fs::create_dir_all(out).and_then(|()| fs::write(&path, text));
-    let failed = |error| Failure::io(format!("cannot write `{}`", path.display()), error);
-    Ok(written.map_err(failed)?)
+/// Opens `storage.json` in a directory, which is made, and changes nothing yet.
+fn result_file(directory: &Path) -> Result<OutputFile, Failure> {
+    let failed = |error| {
+        Failure::io(format!("make `{}`", directory.display()), error)
+            .hint("name a directory that can be written by `--out`")
+    };
+    fs::create_dir_all(directory).map_err(failed)?;
+    OutputFile::open(&directory.join("storage.json"))
 }
 
 fn show(client: &Client, store: Option<Name>, json: bool) -> anyhow::Result<()> {

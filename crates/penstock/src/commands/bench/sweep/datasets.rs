@@ -68,6 +68,8 @@ pub(super) fn count(ends: &Ends, name: &DatasetName, seed: u64) -> anyhow::Resul
             }
         }
         Origin::Existing(path) => {
+            let what = format!("data set `{}`", name.as_str());
+            ends.check_directory(&ends.source, path, &what)?;
             let source = ends.source.at(path.clone(), true);
             let target = ends.target.at(ends.target.path(".penstock-sweep-plan"), false);
             let id = TransferId(rand::random());
@@ -84,7 +86,8 @@ pub(super) fn count(ends: &Ends, name: &DatasetName, seed: u64) -> anyhow::Resul
     }
     if counts.files() == 0 {
         let message = format!("data set `{}` has no file", name.as_str());
-        return Err(Failure::new(ExitCode::Usage, message).into());
+        let hint = "name a directory with files; a transfer of none has no rate";
+        return Err(Failure::new(ExitCode::Usage, message).hint(hint).into());
     }
     Ok(Counted { dataset: Dataset::of(name.as_str(), &counts), sample })
 }
@@ -326,10 +329,7 @@ impl Directories<'_> {
     /// Returns whether an end has the directory of the sweep.
     fn is_there(&self, end: &End, mover: &Mover<'_>) -> anyhow::Result<bool> {
         let own = self.own(end, "");
-        match mover.ask_patiently(|_| self.ends.check_directory(end, &own)) {
-            Err(error) if exit::code_of(&error) == ExitCode::Temporary => Err(error),
-            answer => Ok(answer.is_ok()),
-        }
+        mover.ask_patiently(|_| self.ends.has_directory(end, &own))
     }
 
     /// Removes all that the sweep has made in the stores. Where this host does not reach a store,

@@ -8,19 +8,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use penstock_api::endpoints::{
-    EndpointUri, LIST_ENTRIES, LIST_SITE_ENTRIES, LIST_SITE_STORES, LIST_SITES, MAKE_DIRECTORY,
-    MAKE_PLAN, MAKE_SITE_DIRECTORY, SHOW_SITE_STORE_USAGE, SHOW_STATUS, SHOW_STORE,
+    EndpointUri, LIST_SITE_STORES, LIST_SITES, MAKE_PLAN, SHOW_SITE_STORE_USAGE, SHOW_STATUS,
+    SHOW_STORE,
 };
 use penstock_api::place::{Location, PathText};
 use penstock_api::plan::{PlanItem, PlanReader};
 use penstock_api::problem::ProblemCode;
 use penstock_api::rest::{
-    DirectoryRequest, EntryList, SiteStoreView, SiteView, StatusView, StoreDetails, StoreSpace,
-    StoreState, StoreUsage, SubmitRequest,
+    SiteStoreView, SiteView, StatusView, StoreDetails, StoreSpace, StoreState, StoreUsage,
+    SubmitRequest,
 };
 use penstock_api::transfer::TransferRequest;
-use penstock_daemon::http;
-use penstock_exit::{ExitCode, Failure, failure};
+use penstock_exit::{ExitCode, Failure, exit_code, failure};
 use penstock_proto::id::Name;
 
 use super::matrix::{Direction, Matrix};
@@ -180,39 +179,46 @@ impl Ends {
     /// # Errors
     /// What the daemon answers.
     pub(super) fn make_directory(&self, end: &End, path: PathText) -> anyhow::Result<()> {
-        let uri = match end.site == self.own {
-            true => MAKE_DIRECTORY.uri(&[&end.store]),
-            false => MAKE_SITE_DIRECTORY.uri(&[&end.site, &end.store]),
-        };
-        let body = http::encode(&DirectoryRequest { path }).map_err(failure)?;
-        let answer = self.client()?.exchange(&uri, Some(body), &[])?;
-        if answer.status.is_success() {
-            return Ok(());
-        }
-        let problem = http::problem_of(answer.status.as_u16(), &answer.body);
-        if problem.code == ProblemCode::EntryExists {
-            return Ok(());
-        }
-        Err(failure(problem).into())
+        self.client()?.make_directory(&self.own, &end.at(path, false))
     }
 
-    /// Checks that a directory is there.
+    /// Checks that a directory that the matrix names is there; `what` names it in the error.
     ///
     /// # Errors
     /// It is not, or cannot be listed.
-    pub(super) fn check_directory(&self, end: &End, path: &PathText) -> anyhow::Result<()> {
-        let uri = match end.site == self.own {
-            true => LIST_ENTRIES.uri(&[&end.store]),
-            false => LIST_SITE_ENTRIES.uri(&[&end.site, &end.store]),
+    pub(super) fn check_directory(
+        &self,
+        end: &End,
+        path: &PathText,
+        what: &str,
+    ) -> anyhow::Result<()> {
+        let place = end.at(path.clone(), false);
+        let Err(problem) = self.client()?.look(&self.own, &place, &PathText::default())? else {
+            return Ok(());
         };
-        let uri = uri.query("path", path).query("limit", 1);
-        self.client()?.get::<EntryList>(&uri).map(drop).map_err(|error| {
-            let place = end.at(path.clone(), false);
-            Failure::new(penstock_exit::code_of(&error), format!("cannot use `{place}`"))
-                .caused_by(error)
-                .hint("a directory of a matrix exists before the sweep")
-                .into()
-        })
+        if problem.code == ProblemCode::EntryUnknown {
+            let message = format!("{what}, `{place}`, does not exist");
+            return Err(Failure::new(ExitCode::Usage, message)
+                .hint(format!("`penstock store mkdir {place}` makes a directory"))
+                .into());
+        }
+        let error = anyhow::Error::from(failure(problem));
+        Err(error.context(format!("{what}, `{place}`, cannot be used")))
+    }
+
+    /// Returns whether a directory is there, and can be listed.
+    ///
+    /// # Errors
+    /// A daemon does not answer now.
+    pub(super) fn has_directory(&self, end: &End, path: &PathText) -> anyhow::Result<bool> {
+        let place = end.at(path.clone(), false);
+        match self.client()?.look(&self.own, &place, &PathText::default())? {
+            Ok(_) => Ok(true),
+            Err(problem) if exit_code(problem.exit) == ExitCode::Temporary => {
+                Err(failure(problem).into())
+            }
+            Err(_) => Ok(false),
+        }
     }
 
     /// Has a plan made, and passes each item to `each`.

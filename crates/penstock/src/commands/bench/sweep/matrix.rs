@@ -472,8 +472,18 @@ pub(super) fn parse(path: &Path, text: &str) -> anyhow::Result<Matrix> {
 /// # Errors
 /// The file cannot be read; as [`parse`].
 pub(super) fn read(path: &Path) -> anyhow::Result<(Matrix, String)> {
-    let failed = |error| Failure::io(format!("read the matrix `{}`", path.display()), error);
-    let text = fs::read_to_string(path).map_err(failed)?;
+    let failed = |error| {
+        Failure::io(format!("read the matrix `{}`", path.display()), error)
+            .hint("name a file in TOML; docs/evaluation.md has an example")
+    };
+    let text = String::from_utf8(fs::read(path).map_err(failed)?).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .split(|byte| *byte == b'\n')
+            .count();
+        let message = format!("the matrix `{}` is not UTF-8 text, in line {line}", path.display());
+        Failure::new(ExitCode::Usage, message)
+            .hint("save it as UTF-8; name a data set of other bytes with `\\xHH`")
+    })?;
     Ok((parse(path, &text)?, text))
 }
 
@@ -572,6 +582,18 @@ mod tests {
         assert!(why(twice).contains("twice"));
         let up = "source = \"a:b\"\ntarget = \"c:d\"\ndatasets = [\"dir:../b\"]\n";
         assert!(why(up).contains("within"), "{}", why(up));
+    }
+
+    /// Promise: a matrix in another encoding is refused with its line, and so is a directory.
+    #[test]
+    fn another_encoding_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("m.toml");
+        fs::write(&path, b"# one\ntitle = \"G\xfcte\"\n").unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(error.to_string().contains("not UTF-8 text, in line 2"), "{error:#}");
+        assert_eq!(penstock_exit::code_of(&error), ExitCode::Usage);
+        assert!(read(root.path()).unwrap_err().to_string().contains("cannot read the matrix"));
     }
 
     /// Promise: another matrix is told apart by what it measures, not by its comments.

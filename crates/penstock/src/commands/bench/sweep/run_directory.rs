@@ -43,6 +43,11 @@ impl RunDirectory {
                     !name.to_string_lossy().starts_with(LOCK)
                 }),
                 Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                    let message = format!("`{}` is not a directory", path.display());
+                    let hint = "name a new directory by `--out`";
+                    return Err(Failure::new(ExitCode::Usage, message).hint(hint).into());
+                }
                 Err(error) => {
                     return Err(Failure::io(format!("list `{}`", path.display()), error).into());
                 }
@@ -183,9 +188,13 @@ fn lock(path: &Path) -> anyhow::Result<LockFile> {
 /// It is not there, or of another format.
 pub(super) fn read_run(path: &Path) -> anyhow::Result<Run> {
     let file = path.join(RUN);
-    let text = fs::read(&file).map_err(|error| {
-        Failure::io(format!("read `{}`", file.display()), error)
-            .hint("name the directory of a sweep, as `--out` had it")
+    let text = fs::read(&file).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            let message = format!("`{}` has no sweep", path.display());
+            Failure::new(ExitCode::Usage, message)
+                .hint("name the directory of a sweep, as `--out` had it")
+        }
+        _ => Failure::io(format!("read `{}`", file.display()), error),
     })?;
     let wrong = |why: String| {
         let message = format!("`{}` is no run of this format", file.display());

@@ -90,8 +90,8 @@ pub(super) fn check(
     seed: u64,
     is_new: bool,
 ) -> anyhow::Result<Vec<Counted>> {
-    for end in [&ends.source, &ends.target] {
-        ends.check_directory(end, &end.dir)?;
+    for (end, what) in [(&ends.source, "`source`"), (&ends.target, "`target`")] {
+        ends.check_directory(end, &end.dir, &format!("the directory of {what}"))?;
     }
     let counted = matrix.datasets.iter().map(|name| count(ends, name, seed));
     let counted: Vec<Counted> = counted.collect::<anyhow::Result<_>>()?;
