@@ -11,22 +11,22 @@ mod scratch;
 mod trial;
 
 use std::cell::RefCell;
-use std::fs;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use penstock_api::endpoints::{LIST_STORES, SHOW_STATUS, SHOW_STORE};
-use penstock_api::rest::{StatusView, StoreDetails, StoreView};
+use penstock_api::rest::{StatusView, StoreDetails, StoreState, StoreView};
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::{Name, TransferId};
 
 use crate::client::Client;
 use crate::options::directory::DirectoryArgs;
+use crate::output::output_file::OutputFile;
 use crate::soak::watch_signals;
-use checks::{CHECKS, Check};
-use outcome::{Ended, Outcome, junit};
+use checks::{CHECKS, Check, KILLED};
+use outcome::{Ended, Outcome, exit_code, junit};
 use scratch::Scratch;
 use trial::Trial;
 
@@ -36,10 +36,10 @@ use trial::Trial;
 /// store, and removed at the end. Run it on a host of the site that has the store.
 #[derive(clap::Args)]
 #[command(after_help = exit::help_of(&[
-    (ExitCode::Done, "no check failed; some may not have been run"),
-    (ExitCode::Unclassified, ""),
+    (ExitCode::Done, "promises were tried and kept; some checks may not have been run"),
+    (ExitCode::Unclassified, "a check has not come to its end, or none was run"),
     (ExitCode::Usage, ""),
-    (ExitCode::SomeFailed, "a check failed"),
+    (ExitCode::SomeFailed, "a check failed: a promise is broken"),
     (ExitCode::Temporary, "no daemon answers"),
     (ExitCode::Refused, "the user did not confirm"),
     (ExitCode::Fatal, ""),
@@ -75,12 +75,17 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.directory.directory)?;
     let status: StatusView = client.get(&SHOW_STATUS.uri(&[]))?;
     let store = store(&client, args.scratch.as_ref())?;
+    if args.kill.is_some() && !chosen.iter().any(|check| check.name == KILLED) {
+        let title = format!("`--kill` is for the check `{KILLED}`, which `--only` leaves out");
+        return Err(Failure::new(ExitCode::Usage, title).into());
+    }
     let place = PathBuf::from(&store.place);
     if client.site_directory().is_none() || !place.is_dir() {
         let title = format!("store `{}` is not on this host", store.name);
         let hint = "run it on a host of the site, without `PENSTOCK_URL`";
         return Err(Failure::new(ExitCode::Usage, title).hint(hint).into());
     }
+    let report = args.junit.as_deref().map(OutputFile::open).transpose()?;
     let directory = format!("penstock-selftest-{}", TransferId(rand::random()).short());
     if !args.yes && !is_confirmed(&chosen, &store, &directory)? {
         return Err(Failure::new(ExitCode::Refused, "nothing was done").into());
@@ -102,12 +107,11 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
         exit::warn(&format!("`{}` is left: {error}", trial.scratch.root().display()));
     }
     let ended = ended?;
-    if let Some(path) = &args.junit {
-        let written = fs::write(path, junit(trial.site.as_str(), &ended));
-        written.map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+    if let Some(report) = report {
+        let text = junit(trial.site.as_str(), &ended);
+        report.write(&stop, |out| Ok(out.write_all(text.as_bytes())?))?;
     }
-    let is_failed = ended.iter().any(|it| matches!(it.outcome, Outcome::Fail(_)));
-    Ok(if is_failed { ExitCode::SomeFailed } else { ExitCode::Done })
+    Ok(exit_code(&ended))
 }
 
 fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Check>> {
@@ -122,20 +126,43 @@ fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Check>> {
     Ok(CHECKS.iter().filter(is_wanted).collect())
 }
 
-/// Returns the store that is named, or the only one that can be written to.
+/// Returns the store that is named, or the only one that can be written to, if it can be used now.
 fn store(client: &Client, named: Option<&Name>) -> anyhow::Result<StoreView> {
-    if let Some(name) = named {
-        return Ok(client.get::<StoreDetails>(&SHOW_STORE.uri(&[name]))?.store);
+    let name = match named {
+        Some(name) => name.clone(),
+        None => only_store(client)?,
+    };
+    let details: StoreDetails = client.get(&SHOW_STORE.uri(&[&name]))?;
+    let (rights, store) = (details.rights, details.store);
+    let wrong = |code, title: String| Err(Failure::new(code, title).into());
+    if !store.place.starts_with('/') {
+        let title = format!("store `{name}` is `{}`, which keeps no files", store.place);
+        return wrong(ExitCode::Usage, title);
     }
+    if store.read_only {
+        return wrong(ExitCode::Refused, format!("store `{name}` is read-only"));
+    }
+    if !rights.read || !rights.write {
+        let title = format!("you may not read from store `{name}` and write to it");
+        let hint = "an administrator gives rights by `penstock user set`";
+        return Err(Failure::new(ExitCode::NotAuthorised, title).hint(hint).into());
+    }
+    if details.state != StoreState::Online {
+        let title = format!("store `{name}` cannot be used now: {}", details.why);
+        return wrong(ExitCode::Temporary, title);
+    }
+    Ok(store)
+}
+
+fn only_store(client: &Client) -> anyhow::Result<Name> {
     let mut stores: Vec<StoreView> = client.list(&LIST_STORES.uri(&[]))?;
     stores.retain(|store| !store.read_only && store.place.starts_with('/'));
-    match (stores.pop(), stores.is_empty()) {
-        (Some(store), true) => Ok(store),
-        _ => {
-            let title = "the site has not one store that can be written to";
-            Err(Failure::new(ExitCode::Usage, title).hint("name one by `--scratch`").into())
-        }
-    }
+    let title = match (stores.pop(), stores.is_empty()) {
+        (Some(store), true) => return Ok(store.name),
+        (Some(_), false) => "the site has several stores that can be written to",
+        (None, _) => "the site has no store that can be written to",
+    };
+    Err(Failure::new(ExitCode::Usage, title).hint("name a store for tests by `--scratch`").into())
 }
 
 fn is_confirmed(checks: &[&Check], store: &StoreView, name: &str) -> anyhow::Result<bool> {
@@ -166,7 +193,7 @@ fn run_all(
         if stop.load(Ordering::Acquire) {
             return Err(Failure::new(ExitCode::Interrupted, "interrupted").into());
         }
-        let outcome = outcome.unwrap_or_else(|error| Outcome::Fail(format!("{error:#}")));
+        let outcome = Outcome::of(outcome);
         let (word, text) = outcome.parts();
         exit::print(&format!("{word:<7}  {:<14} {}: {text}", check.name, check.promise))?;
         let Check { name, promise, .. } = **check;

@@ -1,8 +1,9 @@
 //! The directory of a selftest in a store of this host, with a data set of awkward names.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, File, FileTimes};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -13,12 +14,32 @@ use penstock_exit::{self as exit, Failure};
 const LARGE_BYTES: usize = 32 << 20;
 /// Small files.
 const SMALL_FILES: usize = 64;
+/// Name of the large file in the data set.
+pub(super) const LARGE: &str = "large.bin";
 
 /// A directory that is removed with all that is in it.
 pub(super) struct Scratch {
     root: PathBuf,
     /// User and group of the store, whose daemon has to read and write here.
     owner: (u32, u32),
+    /// The files of the data set `set`, as they were made.
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// Returns the files of the data set, by their paths within it.
+fn data_set() -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut large = vec![0; LARGE_BYTES];
+    blake3::Hasher::new().update(b"penstock selftest").finalize_xof().fill(&mut large);
+    let small = large.chunks(4096).take(SMALL_FILES).enumerate();
+    let small = small.map(|(at, bytes)| (Path::new("small").join(at.to_string()), bytes.to_vec()));
+    let mut files: BTreeMap<_, _> = small.collect();
+    for name in [b"new\nline".to_vec(), b"\xff\xfe".to_vec(), vec![b'x'; 255]] {
+        let path = Path::new("awkward").join(OsString::from_vec(name));
+        files.insert(path, b"a name is bytes".to_vec());
+    }
+    files.insert("empty".into(), Vec::new());
+    files.insert(LARGE.into(), large);
+    files
 }
 
 impl Scratch {
@@ -32,7 +53,7 @@ impl Scratch {
         let meta = fs::metadata(store).map_err(failed)?;
         let root = store.join(name);
         fs::create_dir(&root).map_err(failed)?;
-        let scratch = Self { root, owner: (meta.uid(), meta.gid()) };
+        let scratch = Self { root, owner: (meta.uid(), meta.gid()), files: data_set() };
         if let Err(error) = scratch.own(&scratch.root).and_then(|()| scratch.fill()) {
             if let Err(error) = fs::remove_dir_all(&scratch.root) {
                 exit::warn(&format!("`{}` stays: {error}", scratch.root.display()));
@@ -42,12 +63,19 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Returns the number of files of the data set, and their bytes.
+    pub(super) fn sums(&self) -> (u64, u64) {
+        let bytes = self.files.values().map(|bytes| bytes.len() as u64).sum();
+        (self.files.len() as u64, bytes)
+    }
+
     /// Returns the directory.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    fn own(&self, path: &Path) -> io::Result<()> {
+    /// Gives a path to the owner of the store, who has to read and write there.
+    pub(super) fn own(&self, path: &Path) -> io::Result<()> {
         let meta = fs::symlink_metadata(path)?;
         if (meta.uid(), meta.gid()) == self.owner {
             return Ok(());
@@ -68,69 +96,105 @@ impl Scratch {
         symlink(to, self.root.join(name))
     }
 
-    fn file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        File::create_new(path)?.write_all(bytes)?;
-        self.own(path)
+    /// Makes a file in it.
+    pub(super) fn file(&self, name: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+        let path = self.root.join(name);
+        File::create_new(&path)?.write_all(bytes)?;
+        self.own(&path)
     }
 
     fn fill(&self) -> io::Result<()> {
-        let set = self.directory("set")?;
-        let mut large = vec![0; LARGE_BYTES];
-        blake3::Hasher::new().update(b"penstock selftest").finalize_xof().fill(&mut large);
-        self.file(&set.join("large.bin"), &large)?;
-        self.file(&set.join("empty"), b"")?;
-        let awkward = self.directory("set/awkward")?;
-        for name in [b"new\nline".to_vec(), b"\xff\xfe".to_vec(), vec![b'x'; 255]] {
-            self.file(&awkward.join(OsString::from_vec(name)), b"a name is bytes")?;
+        for directory in ["set", "set/awkward", "set/small"] {
+            self.directory(directory)?;
         }
-        let small = self.directory("set/small")?;
-        for (at, bytes) in large.chunks(4096).take(SMALL_FILES).enumerate() {
-            self.file(&small.join(at.to_string()), bytes)?;
-        }
-        Ok(())
+        self.files
+            .iter()
+            .try_for_each(|(path, bytes)| self.file(Path::new("set").join(path), bytes))
     }
 
-    /// Changes a bit in the middle of a file, and leaves its size.
+    /// Changes a bit in the middle of a file, and leaves its size and its time: only its content
+    /// tells.
     pub(super) fn flip(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let file = File::options().read(true).write(true).open(self.root.join(path))?;
-        let at = file.metadata()?.len() / 2;
+        let meta = file.metadata()?;
+        let at = meta.len() / 2;
         let mut byte = [0];
         file.read_exact_at(&mut byte, at)?;
         file.write_all_at(&[byte[0] ^ 1], at)?;
+        let times = FileTimes::new().set_accessed(meta.accessed()?).set_modified(meta.modified()?);
+        file.set_times(times)?;
         file.sync_all()
+    }
+
+    /// Returns what is wrong with a copy of the data set, or with the data set itself: a file that
+    /// is missing, too much, of another kind or of other bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn fault_of(&self, copy: &str) -> io::Result<Option<String>> {
+        let root = self.root.join(copy);
+        let mut found = Vec::new();
+        if let Some(fault) = self.faults_below(&root, Path::new(""), &mut found)? {
+            return Ok(Some(fault));
+        }
+        let missing = self.files.keys().find(|path| !found.contains(path));
+        Ok(missing.map(|path| format!("`{}` is missing", root.join(path).display())))
+    }
+
+    fn faults_below(
+        &self,
+        root: &Path,
+        within: &Path,
+        found: &mut Vec<PathBuf>,
+    ) -> io::Result<Option<String>> {
+        for name in names(&root.join(within))? {
+            let below = within.join(&name);
+            let path = root.join(&below);
+            let shown = path.display();
+            let meta = fs::symlink_metadata(&path)?;
+            let is_directory = self.files.keys().any(|file| file.parent() == Some(below.as_path()));
+            let fault = match self.files.get(&below) {
+                _ if is_temporary(&name) => Some(format!("`{shown}` is left, a temporary file")),
+                None if is_directory && meta.is_dir() => self.faults_below(root, &below, found)?,
+                None if !is_directory => Some(format!("`{shown}` is too much")),
+                Some(bytes) if meta.is_file() && meta.nlink() == 1 => {
+                    (fs::read(&path)? != *bytes).then(|| format!("`{shown}` differs"))
+                }
+                _ => Some(format!("`{shown}` is no file or directory of its own")),
+            };
+            if fault.is_some() {
+                return Ok(fault);
+            }
+            found.push(below);
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a place has a file or anything else but directories.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn has_items(&self, place: &Path) -> io::Result<bool> {
+        let path = self.root.join(place);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+            Ok(meta) if !meta.is_dir() => Ok(true),
+            Ok(_) => {
+                for name in names(&path)? {
+                    if self.has_items(&path.join(name))? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+        }
     }
 
     /// Removes it with all that is in it.
     pub(super) fn remove(&self) -> io::Result<()> {
         fs::remove_dir_all(&self.root)
     }
-}
-
-/// Returns the first difference between two trees: names, kinds, contents.
-///
-/// # Errors
-/// One of them cannot be read.
-pub(super) fn difference(a: &Path, b: &Path) -> io::Result<Option<String>> {
-    let (in_a, in_b) = (names(a)?, names(b)?);
-    if let Some(name) = in_a.iter().find(|name| !in_b.contains(name)) {
-        return Ok(Some(format!("`{}` is missing", a.join(name).display())));
-    }
-    if let Some(name) = in_b.iter().find(|name| !in_a.contains(name)) {
-        return Ok(Some(format!("`{}` is too much", b.join(name).display())));
-    }
-    for name in &in_a {
-        let (a, b) = (a.join(name), b.join(name));
-        let (kind_a, kind_b) = (fs::symlink_metadata(&a)?, fs::symlink_metadata(&b)?);
-        let found = match (kind_a.is_dir(), kind_b.is_dir()) {
-            (true, true) => difference(&a, &b)?,
-            (false, false) if read(&a)? == read(&b)? => None,
-            _ => Some(format!("`{}` differs", b.display())),
-        };
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
 }
 
 fn names(directory: &Path) -> io::Result<Vec<OsString>> {
@@ -140,52 +204,83 @@ fn names(directory: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Returns whether a tree has a file under a temporary name of transfers.
-///
-/// # Errors
-/// It cannot be read.
-pub(super) fn has_temporary(directory: &Path) -> io::Result<bool> {
-    for name in names(directory)? {
-        let path = directory.join(&name);
-        let is_temporary = |name: &OsStr| name.as_encoded_bytes().starts_with(b".pst-");
-        if is_temporary(&name) || fs::symlink_metadata(&path)?.is_dir() && has_temporary(&path)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Returns whether a name is a temporary one of transfers.
+fn is_temporary(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".pst-")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Promise: two equal trees have no difference, and a bit, a name or a directory more is one;
-    /// all goes at the end.
+    /// Promise: a copy of the data set has no fault only as long as it has all files of it, as
+    /// files of their own, with their bytes, and nothing else; all goes at the end.
     #[test]
-    fn differences_are_found() {
+    fn faults_of_a_copy_are_found() {
         let store = tempfile::tempdir().unwrap();
-        let a = Scratch::make(store.path(), "a").unwrap();
-        let b = Scratch::make(store.path(), "b").unwrap();
-        let found = || difference(a.root(), b.root()).unwrap();
-        assert_eq!(found(), None);
-        b.flip("set/large.bin").unwrap();
-        assert!(found().unwrap().contains("large.bin` differs"));
-        b.flip("set/large.bin").unwrap();
-        fs::remove_file(b.root().join("set/small/3")).unwrap();
-        assert!(found().unwrap().contains("small/3` is missing"));
-        a.directory("set/more").unwrap();
-        assert!(found().unwrap().contains("more` is missing"));
-        assert!(!has_temporary(a.root()).unwrap());
-        fs::write(a.root().join("set/more/.pst-1"), "x").unwrap();
-        assert!(has_temporary(a.root()).unwrap());
+        let scratch = Scratch::make(store.path(), "a").unwrap();
+        let (set, fault) = (scratch.root().join("set"), || scratch.fault_of("set").unwrap());
+        let told = |words: &str| assert!(fault().unwrap().ends_with(words), "{:?}", fault());
+        assert_eq!(fault(), None);
+        assert_eq!(scratch.sums().0, 3 + 1 + 1 + 64);
+        scratch.flip("set/large.bin").unwrap();
+        told("large.bin` differs");
+        scratch.flip("set/large.bin").unwrap();
+        let small = set.join("small/3");
+        let bytes = fs::read(&small).unwrap();
+        fs::rename(&small, scratch.root().join("away")).unwrap();
+        told("small/3` is missing");
+        symlink(scratch.root().join("away"), &small).unwrap();
+        told("small/3` is no file or directory of its own");
+        fs::remove_file(&small).unwrap();
+        fs::hard_link(scratch.root().join("away"), &small).unwrap();
+        told("small/3` is no file or directory of its own");
+        fs::remove_file(&small).unwrap();
+        fs::create_dir(&small).unwrap();
+        told("small/3` is no file or directory of its own");
+        fs::remove_dir(&small).unwrap();
+        scratch.file("set/small/3", &bytes).unwrap();
+        assert_eq!(fault(), None);
+        scratch.directory("set/more").unwrap();
+        told("more` is too much");
+        fs::remove_dir(set.join("more")).unwrap();
+        scratch.file("set/small/.pst-1", b"").unwrap();
+        told("is left, a temporary file");
         assert!(Scratch::make(store.path(), "a").is_err());
-        a.remove().unwrap();
-        assert!(!a.root().exists());
+        scratch.remove().unwrap();
+        assert!(!scratch.root().exists());
+    }
+
+    /// Promise: damage by [`Scratch::flip`] shows in nothing but the content: a mover that compares
+    /// sizes and times does not find it.
+    #[test]
+    fn a_flipped_bit_shows_in_the_content_alone() {
+        let store = tempfile::tempdir().unwrap();
+        let scratch = Scratch::make(store.path(), "a").unwrap();
+        let path = scratch.root().join("set/small/7");
+        let look = || {
+            let meta = fs::metadata(&path).unwrap();
+            (meta.len(), meta.modified().unwrap(), fs::read(&path).unwrap())
+        };
+        let before = look();
+        scratch.flip("set/small/7").unwrap();
+        let after = look();
+        assert_eq!((after.0, after.1), (before.0, before.1));
+        let differ = before.2.iter().zip(&after.2).filter(|(a, b)| a != b);
+        assert_eq!(differ.count(), 1);
+    }
+
+    /// Promise: a place with anything but directories has items, and one that is not there none.
+    #[test]
+    fn items_are_found() {
+        let store = tempfile::tempdir().unwrap();
+        let scratch = Scratch::make(store.path(), "a").unwrap();
+        let has = || scratch.has_items(Path::new("more")).unwrap();
+        assert!(!has());
+        scratch.directory("more").unwrap();
+        scratch.directory("more/within").unwrap();
+        assert!(!has());
+        scratch.link("more/within/link", "/").unwrap();
+        assert!(has());
     }
 }

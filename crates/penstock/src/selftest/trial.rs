@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use penstock_api::endpoints::{CANCEL_TRANSFER, SHOW_TRANSFER, SUBMIT_TRANSFER};
 use penstock_api::place::PathText;
-use penstock_api::rest::{SubmitRequest, TransferView};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{SubmitRequest, TransferQuery, TransferView};
 use penstock_api::transfer::{Location, TransferOptions, TransferRequest, TransferState};
-use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_daemon::http;
+use penstock_exit::{self as exit, ExitCode, Failure, failure};
 use penstock_proto::id::{Name, TransferId};
 
+use super::outcome::Broken;
 use super::scratch::Scratch;
 use crate::client::Client;
 
@@ -61,7 +64,7 @@ impl Trial<'_> {
         let id = TransferId(rand::random());
         let mut request = TransferRequest::new(id, self.place(from), self.place(to), options);
         request.options.proof.receipt = true;
-        request.label = "selftest".to_owned();
+        request.label.clone_from(&self.directory);
         request.attempts_max = Some(20);
         request
     }
@@ -76,10 +79,29 @@ impl Trial<'_> {
         self.client.post(&SUBMIT_TRANSFER.uri(&[]), &request)
     }
 
+    /// Submits a transfer that may be refused; returns the reason, or none if it was taken.
+    ///
+    /// # Errors
+    /// No daemon answers, or none can now.
+    pub(super) fn refusal(&self, request: &TransferRequest) -> anyhow::Result<Option<Problem>> {
+        self.begun.borrow_mut().push(request.id);
+        let body = http::encode(&SubmitRequest::from(request.clone())).map_err(failure)?;
+        let answer = self.client.exchange(&SUBMIT_TRANSFER.uri(&[]), Some(body), &[])?;
+        match answer.problem() {
+            Some(problem) if problem.exit == Exit::Temporary => Err(failure(problem).into()),
+            problem => Ok(problem),
+        }
+    }
+
+    /// Returns the query for the transfers of this selftest.
+    pub(super) fn own_transfers(&self) -> TransferQuery {
+        TransferQuery { label: self.directory.clone(), ..TransferQuery::default() }
+    }
+
     /// Looks at a transfer until `is` holds of it; a daemon that is away is asked again.
     ///
     /// # Errors
-    /// It never holds; the user has interrupted the selftest.
+    /// As [`unmet`]; the daemon is away for too long; the user has interrupted the selftest.
     pub(super) fn until(
         &self,
         id: TransferId,
@@ -90,21 +112,13 @@ impl Trial<'_> {
             if self.stop.load(Ordering::Acquire) {
                 return Err(Failure::new(ExitCode::Interrupted, "interrupted").into());
             }
-            let seen = self.client.get_within::<TransferView>(&SHOW_TRANSFER.uri(&[&id]), DEADLINE);
-            let state = match seen {
+            let is_late = began.elapsed() > PATIENCE;
+            match self.client.get_within::<TransferView>(&SHOW_TRANSFER.uri(&[&id]), DEADLINE) {
                 Ok(view) if is(&view) => return Ok(view),
-                Ok(view) if view.state.is_ended() => {
-                    let (state, reason) = (view.state.as_str(), view.reason);
-                    let title = format!("the transfer is {state}: {reason}");
-                    return Err(Failure::new(ExitCode::SomeFailed, title).into());
-                }
-                Ok(view) => format!("{}: {}", view.state.as_str(), view.reason),
-                Err(error) if exit::code_of(&error) == ExitCode::Temporary => format!("{error:#}"),
-                Err(error) => return Err(error),
-            };
-            if began.elapsed() > PATIENCE {
-                let title = format!("waited {} s in vain; {state}", PATIENCE.as_secs());
-                return Err(Failure::new(ExitCode::Temporary, title).into());
+                Ok(view) if view.state.is_ended() || is_late => return Err(unmet(&view)),
+                Ok(_) => {}
+                Err(error) if exit::code_of(&error) == ExitCode::Temporary && !is_late => {}
+                Err(error) => return Err(error.context("the transfer cannot be looked at")),
             }
             thread::sleep(LOOK);
         }
@@ -160,4 +174,28 @@ impl Trial<'_> {
         let view = self.submit(&self.request(from, to, options))?;
         self.until(view.id, |view| view.state == TransferState::Done)
     }
+}
+
+/// Returns the error of a transfer that has not come to what a check waits for, and has ended or had
+/// the time for it: [`Broken`] where the mover is at fault, and another one where the site had no
+/// room, no turn or no right for it, or somebody has ended it.
+fn unmet(view: &TransferView) -> anyhow::Error {
+    let text = match view.state.is_ended() {
+        true => format!("the transfer is {}: {}", view.state.as_str(), view.reason),
+        false => {
+            let (state, seconds) = (view.state.as_str(), PATIENCE.as_secs());
+            format!("the transfer is {state} after {seconds} s: {}", view.reason)
+        }
+    };
+    let is_broken = match view.state {
+        TransferState::Failed => {
+            matches!(view.exit, Some(Exit::SomeFailed | Exit::SourceChanged | Exit::Integrity))
+        }
+        TransferState::Running => view.waiting.is_none(),
+        TransferState::Queued
+        | TransferState::Paused
+        | TransferState::Done
+        | TransferState::Cancelled => false,
+    };
+    if is_broken { Broken(text).into() } else { Failure::new(ExitCode::Temporary, text).into() }
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use penstock_testkit::{Scratch, Site, told};
+use penstock_testkit::{Mount, Scratch, Site, told};
 
 use crate::soak::Unit;
 
@@ -32,14 +32,24 @@ fn a_sound_site_passes() {
     let kill = format!("kill -9 $(cat {}); {}", unit.process.display(), unit.script());
     let file = root.path().join("junit.xml");
     let junit = file.to_str().unwrap();
+    site.fails(2, &["selftest", "--yes", "--only", "moves", "--kill", &kill]);
     let output = site.run(&["selftest", "--yes", "--kill", &kill, "--junit", junit]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && !text.contains("FAIL"), "{}", told(&output));
-    for name in ["moves", "flipped-bit", "same-id", "climbs-out", "stranger", "killed-daemon"] {
+    for name in [
+        "moves",
+        "flipped-bit",
+        "same-id",
+        "climbs-out",
+        "empty-source",
+        "stranger",
+        "pause",
+        "killed-daemon",
+    ] {
         assert!(text.contains(&format!("PASS     {name}")), "{}", told(&output));
     }
     let xml = fs::read_to_string(&file).unwrap();
-    assert!(xml.contains("tests=\"9\" failures=\"0\""), "{xml}");
+    assert!(xml.contains("tests=\"9\" failures=\"0\" errors=\"0\""), "{xml}");
     assert_eq!(own_directories(&site.store), [] as [PathBuf; 0]);
 }
 
@@ -69,4 +79,109 @@ fn a_store_that_alters_data_fails() {
     assert!(text.contains("FAIL     moves") && text.contains("large.bin` differs"), "{text}");
     assert!(text.contains("PASS     same-id"), "{text}");
     assert_eq!(own_directories(&site.store), [] as [PathBuf; 0]);
+}
+
+/// Waits for a name in the directory of a selftest, and does something with that directory once.
+fn when_there(
+    store: &Path,
+    name: &'static str,
+    then: impl FnOnce(&Path) + Send + 'static,
+) -> JoinHandle<()> {
+    let store = store.to_owned();
+    thread::spawn(move || {
+        loop {
+            let own = own_directories(&store).into_iter();
+            if let Some(own) =
+                own.into_iter().find(|own| fs::symlink_metadata(own.join(name)).is_ok())
+            {
+                return then(&own);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+/// Promise: each of these checks sees its promise broken: a further file that differs, a transfer
+/// under an id that is taken, a file behind a link out of the store, a file that is deleted for an
+/// empty source.
+#[test]
+fn broken_promises_are_seen() {
+    let root = Scratch::in_memory();
+    let mut site = Site::init(root.path(), "lab", None);
+    site.start();
+    let planted = [
+        when_there(&site.store, "flipped/small/9", |own| {
+            fs::write(own.join("flipped/small/9"), [7; 4096]).unwrap();
+        }),
+        when_there(&site.store, "twice", |own| {
+            fs::create_dir(own.join("other")).unwrap();
+            fs::write(own.join("other/begun"), "x").unwrap();
+        }),
+        when_there(&site.store, "door", |own| {
+            let outside = fs::read_link(own.join("door")).unwrap();
+            fs::write(outside.join("written"), "x").unwrap();
+        }),
+        when_there(&site.store, "nothing", |own| {
+            fs::remove_file(own.join("kept/small/3")).unwrap();
+        }),
+    ];
+    let file = root.path().join("junit.xml");
+    let only = "flipped-bit,same-id,climbs-out,empty-source";
+    let output =
+        site.run(&["selftest", "--yes", "--only", only, "--junit", file.to_str().unwrap()]);
+    for planted in planted {
+        planted.join().unwrap();
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    for (name, words) in [
+        ("flipped-bit", ""),
+        ("same-id", "was begun under its id"),
+        ("climbs-out", "written behind a link"),
+        ("empty-source", "kept/small/3` is missing"),
+    ] {
+        let line = text.lines().find(|line| line.contains(name)).unwrap();
+        assert!(line.starts_with("FAIL") && line.contains(words), "{}", told(&output));
+    }
+    let xml = fs::read_to_string(&file).unwrap();
+    assert!(xml.contains("tests=\"4\" failures=\"4\""), "{xml}");
+    assert_eq!(own_directories(&site.store), [] as [PathBuf; 0]);
+}
+
+/// Promise: what ends a check before it knows anything is an ERROR, and no broken promise; neither
+/// that nor a selftest of which nothing was run ends with exit 0.
+#[test]
+fn an_error_of_a_check_is_no_failure() {
+    let root = Scratch::in_memory();
+    let mut site = Site::init(root.path(), "lab", None);
+    site.start();
+    let said = site.run(&["selftest", "--yes", "--only", "killed-daemon"]);
+    assert_eq!(said.status.code(), Some(1), "{}", told(&said));
+    assert!(String::from_utf8_lossy(&said.stdout).contains("NOT RUN"), "{}", told(&said));
+    let said = site.fails(2, &["selftest", "--yes", "--scratch", "typo"]);
+    assert!(said.contains("has no store `typo`"), "{said}");
+    let junit = root.path().to_str().unwrap();
+    let said = site.fails(2, &["selftest", "--yes", "--junit", junit]);
+    assert!(said.contains("directory"), "{said}");
+    let kill = format!("kill -9 {}; exit 7", site.process());
+    let output = site.run(&["selftest", "--yes", "--only", "moves,killed-daemon", "--kill", &kill]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(text.contains("PASS     moves") && text.contains("ERROR    killed"), "{text}");
+    assert!(text.contains("the command of --kill ended with exit status: 7"), "{text}");
+    assert_eq!(own_directories(&site.store), [] as [PathBuf; 0]);
+    let said = site.fails(5, &["selftest", "--yes"]);
+    assert!(said.contains("daemon"), "{said}");
+}
+
+/// Promise: a small store is filled up, and a transfer waits for room there with that reason.
+#[test]
+fn a_small_store_is_filled_up() {
+    let root = Scratch::in_memory();
+    let disk = Mount::tmpfs(root.path(), "small", 160);
+    let mut site = Site::create(root.path(), "lab", &disk.path, &[]);
+    site.start();
+    let text = site.ok(&["selftest", "--yes", "--only", "full-store"]);
+    assert!(text.starts_with("PASS     full-store") && text.contains("room"), "{text}");
+    site.stop();
 }
