@@ -14,7 +14,7 @@ use penstock_api::endpoints::{
     SUBMIT_TRANSFER,
 };
 use penstock_api::limits::Limits;
-use penstock_api::problem::{Exit, Problem, ProblemCode};
+use penstock_api::problem::{Exit, FieldFault, Problem, ProblemCode};
 use penstock_api::receipt::ReceiptBody;
 use penstock_api::rest::{StatusView, StoreDetails, TransferPatch, TransferSummary, TransferView};
 use penstock_api::transfer::{TransferOptions, TransferState};
@@ -254,7 +254,7 @@ fn climbs_out(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
         match answer.problem() {
             None if is_sound => {}
             None => return broken(format!("{source} to {target} was taken")),
-            Some(problem) if !is_sound && problem.code == ProblemCode::Request => {}
+            Some(problem) if !is_sound && is_of_place(&problem) => {}
             Some(problem) => {
                 return unknown(format!("{source} to {target} is refused for: {problem}"));
             }
@@ -279,6 +279,15 @@ fn climbs_out(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
         }
     }
     passed("two paths and two links were refused")
+}
+
+/// Returns whether a request was refused for its source or its target.
+fn is_of_place(problem: &Problem) -> bool {
+    let of_place = |fault: &FieldFault| {
+        ["/source", "/target"].iter().any(|field| fault.pointer.starts_with(field))
+    };
+    matches!(problem.code, ProblemCode::Body | ProblemCode::Request)
+        && problem.context.as_ref().is_some_and(|context| context.errors.iter().any(of_place))
 }
 
 /// A directory outside of the store, where the owner of the store may write; it is removed at the

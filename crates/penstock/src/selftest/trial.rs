@@ -187,15 +187,43 @@ fn unmet(view: &TransferView) -> anyhow::Error {
             format!("the transfer is {state} after {seconds} s: {}", view.reason)
         }
     };
-    let is_broken = match view.state {
+    let is_broken = is_fault(view.state, view.exit, view.waiting.is_some());
+    if is_broken { Broken(text).into() } else { Failure::new(ExitCode::Temporary, text).into() }
+}
+
+/// Returns whether the mover is at fault where a transfer has not come to what is waited for: items
+/// have failed, or it says that it runs, moves nothing and names no reason.
+fn is_fault(state: TransferState, exit: Option<Exit>, has_reason: bool) -> bool {
+    match state {
         TransferState::Failed => {
-            matches!(view.exit, Some(Exit::SomeFailed | Exit::SourceChanged | Exit::Integrity))
+            matches!(exit, Some(Exit::SomeFailed | Exit::SourceChanged | Exit::Integrity))
         }
-        TransferState::Running => view.waiting.is_none(),
+        TransferState::Running => !has_reason,
         TransferState::Queued
         | TransferState::Paused
         | TransferState::Done
         | TransferState::Cancelled => false,
-    };
-    if is_broken { Broken(text).into() } else { Failure::new(ExitCode::Temporary, text).into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: items that fail and a transfer that hangs without a reason are faults of the mover;
+    /// want of room, of a turn or of a right, and the hand of somebody else are none.
+    #[test]
+    fn faults_are_told_from_circumstances() {
+        use TransferState::{Cancelled, Done, Failed, Paused, Queued, Running};
+        for exit in [Exit::SomeFailed, Exit::SourceChanged, Exit::Integrity] {
+            assert!(is_fault(Failed, Some(exit), false), "{exit:?}");
+        }
+        for exit in [Exit::Temporary, Exit::NotAuthorised, Exit::Refused, Exit::Fatal] {
+            assert!(!is_fault(Failed, Some(exit), false), "{exit:?}");
+        }
+        assert!(is_fault(Running, None, false) && !is_fault(Running, None, true));
+        for state in [Queued, Paused, Done, Cancelled] {
+            assert!(!is_fault(state, None, false), "{state:?}");
+        }
+    }
 }
