@@ -30,6 +30,9 @@ pub(crate) fn completed(mut command: Command) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     /// The commands that have no commands below them, each with its name from the program on.
@@ -53,7 +56,10 @@ mod tests {
             let mut lines = help.lines();
             assert_eq!(lines.next(), Some("Exit codes:"), "{name}");
             let codes: Vec<u8> = lines.map(|line| line[..5].trim().parse().unwrap()).collect();
-            assert!(codes.is_sorted() && codes.starts_with(&[0]), "{name}: {codes:?}");
+            let ascends = codes.is_sorted_by(|one, next| one < next);
+            assert!(ascends && codes.starts_with(&[0]), "{name}: {codes:?}");
+            let known = |code: &u8| ExitCode::ALL.iter().any(|known| *known as u8 == *code);
+            assert!(codes.iter().all(known), "{name}: {codes:?}");
         }
         let help = |name: &str| {
             let found = leaves.iter().find(|(found, _)| found == name);
@@ -63,6 +69,22 @@ mod tests {
             assert!(!help(&format!("penstock {own}")).contains("planned item"), "{own}");
         }
         assert!(help("penstock doctor").contains("\n   12  "));
+    }
+
+    /// Promise: the guide has each exit code, in ascending order, and no other.
+    #[test]
+    fn the_guide_has_all_exit_codes() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
+        let page = fs::read_to_string(page).unwrap();
+        let (_, section) = page.split_once("\n### Exit codes\n").unwrap();
+        let table = section.lines().skip_while(|line| !line.starts_with('|'));
+        let rows = table.take_while(|line| line.starts_with('|')).skip(2);
+        let rows: Vec<Vec<&str>> =
+            rows.map(|row| row.split('|').map(str::trim).collect()).collect();
+        // The table has two columns of codes.
+        let column = |at: usize| rows.iter().filter_map(move |row| row[at].parse::<u8>().ok());
+        let listed: Vec<u8> = column(1).chain(column(3)).collect();
+        assert_eq!(listed, ExitCode::ALL.map(|code| code as u8));
     }
 
     /// Promise: a command offers no option that does nothing there, and none of another command.
