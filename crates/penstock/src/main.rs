@@ -4,6 +4,7 @@
 
 mod client;
 mod commands;
+mod consent;
 mod copy;
 mod dataset;
 mod exit_codes;
@@ -14,6 +15,7 @@ mod reference;
 mod rights_dialog;
 mod selftest;
 mod settings;
+mod signals;
 mod soak;
 mod terminal;
 mod token;

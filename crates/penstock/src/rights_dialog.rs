@@ -3,10 +3,11 @@
 //! `site init` and `site pair` ask where no flag has answered. The answers are the same words that
 //! the flags take. Without a terminal nobody is asked, and nothing is granted.
 
-use std::io::{self, BufRead, IsTerminal as _};
+use std::io::{self, BufRead};
 
 use penstock_proto::id::ParseIdError;
 
+use crate::consent;
 use crate::exit::{self, Failure};
 
 /// Wrong answers to one question before it counts as answered with nothing.
@@ -48,7 +49,7 @@ impl Questions<'_> {
     /// # Errors
     /// The terminal cannot be read.
     pub(crate) fn ask(&self) -> Result<Rights, Failure> {
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        if !consent::can_ask() {
             return Ok(Rights::default());
         }
         let mut say = |text: &str| match text.strip_suffix('\n') {

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use penstock_api::peers::OnePeer;
 use penstock_api::plan::PlanUse;
 use penstock_api::preserve::Preserve;
@@ -23,7 +22,6 @@ use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutco
 use penstock_proto::id::Name;
 use penstock_proto::name::RunTag;
 use penstock_proto::slicing::Slicing;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::clean;
 use super::places::TargetPlace;
@@ -34,6 +32,7 @@ use crate::output::output_file::OutputFile;
 use crate::output::plan;
 use crate::output::progress::{Mode, Reporter};
 use crate::receipt;
+use crate::signals;
 use penstock_daemon::access::receipt_keys::Signer;
 use penstock_exit::{self as exit, ExitCode, Failure, exit_code, failure};
 
@@ -452,35 +451,13 @@ fn has_items(directory: &Path) -> bool {
 /// for that loses nothing by it: a signal then ends the copy at once, and the same command resumes.
 fn watch_signals(control: &Arc<RunControl>) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
-    if let Err(error) = start_watching(control, Arc::clone(&flag)) {
+    let (raised, control) = (Arc::clone(&flag), Arc::clone(control));
+    let watched = signals::watch(&signals::USUAL, move |_| {
+        raised.store(true, Ordering::Release);
+        control.pause();
+    });
+    if let Err(error) = watched {
         tracing::warn!(error = %format!("{error:#}"), "a signal will end this copy immediately");
     }
     flag
-}
-
-fn start_watching(control: &Arc<RunControl>, raised: Arc<AtomicBool>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("cannot set up waiting for signals")?;
-    let (mut interrupt, mut terminate, mut hang_up) = {
-        let _inside = runtime.enter();
-        let interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-        let terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-        (interrupt, terminate, signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?)
-    };
-    let control = Arc::clone(control);
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hang_up.recv() => {}
-                }
-            });
-            raised.store(true, Ordering::Release);
-            control.pause();
-        })
-        .map_err(Failure::no_thread)?;
-    Ok(())
 }

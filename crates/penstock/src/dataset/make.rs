@@ -21,11 +21,11 @@ use penstock_proto::units::{MIB, counted, format_bytes, parse_size};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use rustix::fs::OFlags;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::preset::{self, Preset};
 use super::shape::Shape;
+use crate::signals::{Ending, Endings};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// What one generator stream fills, and one `write` writes: fits the cache of a core.
@@ -319,21 +319,6 @@ struct Cursor {
     offset: u64,
 }
 
-/// The signals that stop the making in order.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn catch() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-}
-
 /// A set in the making, shared by the workers.
 struct Work<'a> {
     set: &'a Set,
@@ -360,7 +345,8 @@ impl<'a> Work<'a> {
         let runtime = runtime.context("cannot set up waiting for signals")?;
         let signals = {
             let _inside = runtime.enter();
-            Signals::catch().context("cannot set up waiting for signals")?
+            let wanted = [Ending::Interrupt, Ending::Terminate];
+            Endings::catch(&wanted).context("cannot set up waiting for signals")?
         };
         let interrupted = std::thread::scope(|scope| {
             let (alive, ended) = mpsc::channel(1);
@@ -394,7 +380,7 @@ impl<'a> Work<'a> {
     async fn watch(
         &self,
         mut ended: mpsc::Receiver<()>,
-        mut signals: Signals,
+        mut signals: Endings,
     ) -> anyhow::Result<bool> {
         let mut tick = tokio::time::interval(Duration::from_millis(100));
         let bar = progress_bar(self.set.bytes)?;
@@ -402,8 +388,7 @@ impl<'a> Work<'a> {
         loop {
             tokio::select! {
                 _ = ended.recv() => break,
-                _ = signals.interrupt.recv() => interrupted = true,
-                _ = signals.terminate.recv() => interrupted = true,
+                _ = signals.next() => interrupted = true,
                 _ = tick.tick() => bar.set_position(self.bytes.load(Ordering::Relaxed)),
             }
             if interrupted {

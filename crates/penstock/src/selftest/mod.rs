@@ -11,7 +11,7 @@ mod scratch;
 mod trial;
 
 use std::cell::RefCell;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -22,9 +22,10 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::{Name, TransferId};
 
 use crate::client::Client;
+use crate::consent;
 use crate::options::directory::DirectoryArgs;
 use crate::output::output_file::OutputFile;
-use crate::soak::watch_signals;
+use crate::signals;
 use checks::{CHECKS, Check, KILLED};
 use outcome::{Ended, Outcome, exit_code, junit};
 use scratch::Scratch;
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
     if !args.yes && !is_confirmed(&chosen, &store, &directory)? {
         return Err(Failure::new(ExitCode::Refused, "nothing was done").into());
     }
-    let stop = watch_signals()?;
+    let stop = signals::flag()?;
     let trial = Trial {
         site: status.site.name,
         scratch: Scratch::make(&place, &directory)?,
@@ -170,15 +171,7 @@ fn is_confirmed(checks: &[&Check], store: &StoreView, name: &str) -> anyhow::Res
     for check in checks {
         exit::warn(&format!("  {:<14} {}", check.name, check.does));
     }
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::new(ExitCode::Usage, "there is no terminal to ask for consent")
-            .hint("`--yes` does not ask")
-            .into());
-    }
-    exit::prompt("do it? [y/N] ");
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).map_err(|error| Failure::io("read the answer", error))?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    consent::ask("do it?")
 }
 
 fn run_all(

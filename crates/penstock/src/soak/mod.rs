@@ -30,7 +30,6 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 pub(crate) use arguments::SoakArgs;
 use directory::open_fault;
 use proof::Proof;
-pub(crate) use start::watch_signals;
 
 /// Runs it; blocks until the end is reached, or a signal comes.
 ///

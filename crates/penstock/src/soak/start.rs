@@ -1,11 +1,9 @@
 //! The start of a soak: checks, the question, the directory in the target store, and the end.
 
 use std::fs;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -16,7 +14,6 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::benchmark::BenchmarkOperation;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::SoakArgs;
 use super::course::{Course, worked};
@@ -31,6 +28,8 @@ use super::report::Report;
 use super::until::Until;
 use crate::client::Client;
 use crate::commands::transfer::measured::{rate_near, usable};
+use crate::consent;
+use crate::signals;
 
 /// What the user wants.
 pub(super) struct Wish<'a> {
@@ -46,7 +45,7 @@ pub(super) struct Wish<'a> {
 /// As [`super::run`].
 pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> {
     let opened = Directory::resume(wish.out)?;
-    let stop = watch_signals()?;
+    let stop = signals::flag()?;
     let earlier = match &opened {
         Some(directory) => {
             heal_left(directory)?;
@@ -180,15 +179,7 @@ fn is_confirmed(faults: &FaultSet, every: u64) -> anyhow::Result<bool> {
             exit::warn(&format!("    undone after {} s: {heal}", fault.open_seconds));
         }
     }
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::new(ExitCode::Usage, "there is no terminal to ask for consent")
-            .hint("`--yes` does not ask")
-            .into());
-    }
-    exit::prompt("inject them? [y/N] ");
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).map_err(|error| Failure::io("read the answer", error))?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    consent::ask("inject them?")
 }
 
 /// Directories within the soak's own one: the target of rounds, and a source that has nothing but a
@@ -267,36 +258,4 @@ fn conclude(directory: &Directory, json: bool) -> anyhow::Result<ExitCode> {
         exit::print(page.trim_end())?;
     }
     Ok(if proof.is_good { ExitCode::Done } else { ExitCode::SomeFailed })
-}
-
-/// Returns a flag that SIGINT, SIGTERM or SIGHUP raises. A second signal does nothing more: what is
-/// under way has to be undone.
-///
-/// # Errors
-/// The host has no room for it.
-pub(crate) fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("cannot set up waiting for signals")?;
-    let (mut interrupt, mut terminate, mut hang_up) = {
-        let _inside = runtime.enter();
-        let interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-        let terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-        (interrupt, terminate, signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?)
-    };
-    let raised = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&raised);
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hang_up.recv() => {}
-                }
-            });
-            flag.store(true, Ordering::Release);
-        })
-        .map_err(Failure::no_thread)?;
-    Ok(raised)
 }

@@ -7,6 +7,8 @@ use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use penstock_exit::Failure;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::signals::{Ending, Endings};
+
 /// A message of the terminal or of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
@@ -50,18 +52,13 @@ pub(crate) fn listen<T: From<Input> + Send + 'static>(to: &Sender<T>) -> Result<
 }
 
 async fn send_signals<T: From<Input>>(to: &Sender<T>) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut quit = signal(SignalKind::quit())?;
+    let mut endings =
+        Endings::catch(&[Ending::Terminate, Ending::Interrupt, Ending::HangUp, Ending::Quit])?;
     let number = rustix::process::Signal::CONT.as_raw();
     let mut cont = signal(SignalKind::from_raw(number))?;
     loop {
         let input = tokio::select! {
-            _ = terminate.recv() => Input::Ended,
-            _ = interrupt.recv() => Input::Ended,
-            _ = hang_up.recv() => Input::Ended,
-            _ = quit.recv() => Input::Ended,
+            _ = endings.next() => Input::Ended,
             _ = cont.recv() => Input::Continued,
         };
         if to.send(input.into()).is_err() {

@@ -1,7 +1,5 @@
 //! `penstock auth`: log-ins of programs, and browser sessions.
 
-use std::io::{self, IsTerminal as _};
-
 use penstock_api::access::{
     DeviceApproval, DeviceDecision, DeviceView, MeView, SessionId, SessionView, UserCode,
 };
@@ -10,6 +8,7 @@ use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::Name;
 
 use crate::client::Client;
+use crate::consent;
 use crate::options::directory::DirectoryArgs;
 use crate::output::table::table;
 use crate::output::time::minute;
@@ -94,24 +93,12 @@ fn approve(client: &Client, args: ApproveArgs) -> anyhow::Result<()> {
     };
     let from = if waiting.from.is_empty() { "this host" } else { &waiting.from };
     exit::warn(&format!("`{}` at {from} asks to act for `{whose}`: {rights}", waiting.client));
-    if !deny && !yes && !is_confirmed()? {
+    if !deny && !yes && !consent::ask("let it in?")? {
         return Err(Failure::new(ExitCode::Refused, "the program was not let in").into());
     }
     let decision = if deny { DeviceDecision::Deny } else { DeviceDecision::Approve };
     let approval = DeviceApproval { user_code: code, decision, user };
     client.post_empty(&APPROVE_DEVICE.uri(&[]), &approval)
-}
-
-fn is_confirmed() -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::new(ExitCode::Usage, "there is no terminal to ask for consent")
-            .hint("`--yes` does not ask")
-            .into());
-    }
-    exit::prompt("let it in? [y/N] ");
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).map_err(|error| Failure::io("read the answer", error))?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 fn print(sessions: &[SessionView], json: bool) -> anyhow::Result<()> {

@@ -1,6 +1,5 @@
 //! `penstock login`, `logout` and `whoami`: the log-in of the user of this host at a site.
 
-use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use hyper::header::SET_COOKIE;
@@ -22,6 +21,7 @@ use super::password_prompt::PasswordSource;
 use super::user;
 use crate::client::credentials::{Credentials, Login};
 use crate::client::{Client, look_at, stored_url};
+use crate::consent;
 use crate::options::directory::DirectoryArgs;
 use crate::output::time::minute;
 
@@ -193,17 +193,14 @@ fn authority(
             "It is not the one of the last log-in: the site has new keys, or this is not it.",
         );
     }
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !consent::can_ask() {
         return Err(Failure::new(ExitCode::NotAuthorised, "nobody has accepted the authority")
             .hint(
                 "compare it with `penstock site list` at the site, and name it by `--fingerprint`",
             )
             .into());
     }
-    exit::prompt("is it the one that `penstock site list` shows at the site? [y/N] ");
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).map_err(|error| Failure::io("read the answer", error))?;
-    if matches!(line.trim(), "y" | "Y" | "yes") {
+    if consent::answer("is it the one that `penstock site list` shows at the site?")? {
         return Ok(shown.pem);
     }
     Err(Failure::new(ExitCode::NotAuthorised, "the authority was not accepted").into())

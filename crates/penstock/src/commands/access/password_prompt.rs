@@ -1,10 +1,12 @@
 //! Reads passwords: from a terminal without showing them, or from standard input.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, BufRead as _};
 
 use console::Term;
 use penstock_api::access::{PASSWORD_BYTES_MAX, Secret};
 use penstock_exit::{self as exit, ExitCode, Failure};
+
+use crate::consent;
 
 /// The source of passwords.
 pub(super) enum PasswordSource {
@@ -23,7 +25,7 @@ impl PasswordSource {
         if from_stdin {
             return Ok(Self::StandardInput);
         }
-        if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        if consent::can_ask() {
             return Ok(Self::Terminal);
         }
         Err(Failure::new(ExitCode::Usage, "there is no terminal to ask for a password")

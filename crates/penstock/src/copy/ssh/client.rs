@@ -18,14 +18,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use penstock_proto::text;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::SshArgs;
 use super::bootstrap::{own_digest, send, unfit};
 use super::destination::Destination;
 use super::message::{MAGIC, READY, version};
+use crate::signals::{self, Ending};
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 /// How long a login may take, with a person who types a password; and again, once the program was
@@ -73,20 +72,13 @@ impl Starting {
     /// # Errors
     /// No thread can be started.
     pub(super) fn watch() -> anyhow::Result<Arc<Self>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot set up waiting for signals")?;
-        let mut interrupt = {
-            let _inside = runtime.enter();
-            signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?
-        };
         let starting = Arc::new(Self {
             over: false.into(),
             interrupted: false.into(),
             child: Mutex::new(None),
         });
         let watching = Arc::clone(&starting);
-        let watch = move || {
-            runtime.block_on(interrupt.recv());
+        signals::watch(&[Ending::Interrupt], move |_| {
             if watching.over.load(Ordering::Acquire) {
                 return;
             }
@@ -96,11 +88,7 @@ impl Starting {
                 // Whoever waits for it, or for the far end, hears of it at once.
                 let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
             }
-        };
-        std::thread::Builder::new()
-            .name("start".to_owned())
-            .spawn(watch)
-            .map_err(Failure::no_thread)?;
+        })?;
         Ok(starting)
     }
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use penstock_exit::{ExitCode, Failure};
 use rustix::process::{Signal, getpid, kill_process};
-use tokio::signal::unix::{SignalKind, signal};
+
+use crate::signals::{self, Ending};
 
 /// How often a wait looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -23,31 +23,15 @@ impl Interruption {
     /// # Errors
     /// There is no thread, or no handler can be set.
     pub(super) fn catch() -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let asked = Self(Arc::default());
-        let (mut interrupt, mut terminate) = {
-            let _inside = runtime.enter();
-            let caught = |kind| signal(kind).context("cannot set up waiting for signals");
-            (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?)
-        };
         let flag = Arc::clone(&asked.0);
-        let wait = move || {
-            let is_terminated = runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupt.recv() => false,
-                    _ = terminate.recv() => true,
-                }
-            });
+        signals::watch(&[Ending::Interrupt, Ending::Terminate], move |ending| {
             flag.store(true, Ordering::Relaxed);
-            if is_terminated {
+            if ending == Ending::Terminate {
                 // A stream of events ends at once by SIGINT alone. A process may signal itself.
                 let _ = kill_process(getpid(), Signal::INT);
             }
-        };
-        thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(wait)
-            .map_err(Failure::no_thread)?;
+        })?;
         Ok(asked)
     }
 
