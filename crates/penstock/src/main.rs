@@ -8,6 +8,7 @@ mod consent;
 mod copy;
 mod dataset;
 mod exit_codes;
+mod median;
 mod options;
 mod output;
 mod receipt;

@@ -7,6 +7,8 @@
 
 use serde::Serialize;
 
+use crate::median;
+
 /// Most points that are used; more are thinned evenly, as slopes grow with their square.
 const POINTS_MAX: usize = 1000;
 /// Fewest points that have an interval of 95 %.
@@ -52,8 +54,8 @@ impl Drift {
         let low = last - high;
         Some(Self {
             points: points.len(),
-            median: median(points.iter().map(|(_, value)| *value).collect())?,
-            per_hour: median(slopes.clone())?,
+            median: median::of(points.iter().map(|(_, value)| *value).collect())?,
+            per_hour: median::of_sorted(&slopes)?,
             least: slopes[low],
             greatest: slopes[high],
         })
@@ -63,14 +65,6 @@ impl Drift {
     pub(super) fn is_certain(&self) -> bool {
         self.least > 0.0 || self.greatest < 0.0
     }
-}
-
-/// Returns the median of values; none of no values.
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = *values.get(values.len() / 2)?;
-    let lower = values[(values.len() - 1) / 2];
-    Some((lower + upper) / 2.0)
 }
 
 #[cfg(test)]
@@ -105,6 +99,5 @@ mod tests {
         assert_eq!((drift.points, drift.median), (6, 5.0));
         assert_eq!(Drift::of(&line(2500)).unwrap().points, 834);
         assert_eq!(Drift::of(&[(1.0, 1.0); 9]), None);
-        assert_eq!((median(vec![]), median(vec![3.0, 1.0, 2.0, 9.0])), (None, Some(2.5)));
     }
 }

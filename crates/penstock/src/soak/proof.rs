@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::course::is_complete;
 use super::directory::Records;
-use super::drift::{Drift, median};
+use super::drift::Drift;
 use super::record::{FaultRecord, KILLED, RoundRecord, SampleRecord, SoakRecord};
+use crate::median;
 use crate::output::pace::duration;
 use crate::output::time::second;
 
@@ -298,8 +299,8 @@ impl Rates {
             mean: bits / seconds.max(1e-3),
             least: rates.iter().copied().reduce(f64::min)?,
             greatest: rates.iter().copied().reduce(f64::max)?,
-            median_calm: median(calm.collect()),
-            median: median(rates)?,
+            median_calm: median::of(calm.collect()),
+            median: median::of(rates)?,
         })
     }
 }
@@ -330,7 +331,7 @@ fn fault_sums(rounds: &[RoundRecord], faults: &[FaultRecord]) -> Vec<FaultSum> {
     }
     let finished = sums.into_values().map(|(mut sum, times)| {
         sum.longest_progress_s = times.iter().copied().reduce(f64::max);
-        sum.median_progress_s = median(times);
+        sum.median_progress_s = median::of(times);
         sum
     });
     finished.collect()

@@ -1,6 +1,7 @@
 //! `penstock bench`: what the stores of this site can do, measured as transfers use them; and what
 //! transfers can do.
 
+mod benchmark;
 mod sweep;
 mod table;
 
@@ -291,22 +292,15 @@ fn measure(client: &Client, args: &StorageArgs) -> anyhow::Result<ExitCode> {
 /// Waits for the end of a benchmark, and tells its steps.
 fn follow(client: &Client, store: &Name, id: TransferId) -> anyhow::Result<Benchmark> {
     let mut told = String::new();
-    loop {
-        let list: BenchmarkList = client.get(&LIST_BENCHMARKS.uri(&[store]))?;
-        let Some(found) = list.items.into_iter().find(|benchmark| benchmark.id == id) else {
-            let title = "the benchmark has gone: another peer is the controller now";
-            return Err(Failure::new(ExitCode::Temporary, title).into());
-        };
-        if found.state != BenchmarkState::Running {
-            return Ok(found);
-        }
+    benchmark::ended(client, store, id, |found| {
         let step = format!("step {} of {}: {}", found.steps_done + 1, found.steps, found.step);
         if step != told && found.steps_done < found.steps {
             exit::warn(&step);
             told = step;
         }
         thread::sleep(LOOK);
-    }
+        Ok(())
+    })
 }
 
 /// Opens `storage.json` in a directory, which is made, and changes nothing yet.

@@ -22,6 +22,7 @@ use super::measurement::busy_cores;
 use super::run_directory::RunDirectory;
 use super::transfer::now;
 use crate::client::Client;
+use crate::commands::bench::benchmark as running;
 
 /// Time for all peers to look at a store.
 const LONG: Duration = Duration::from_secs(1800);
@@ -216,21 +217,15 @@ fn benchmark(
     };
     let uri = START_BENCHMARK.uri(&[&end.store]);
     let started: Benchmark = client.post_within(&uri, &request, LONG)?;
-    loop {
-        if let Err(error) = interruption.sleep(LOOK) {
-            client.delete(&END_BENCHMARK.uri(&[&end.store, &started.id]))?;
-            return Err(error);
-        }
-        let list: BenchmarkList = client.get(&LIST_BENCHMARKS.uri(&[&end.store]))?;
-        let found = list.items.into_iter().find(|known| known.id == started.id);
-        match found {
-            Some(found) if found.state == BenchmarkState::Running => {}
-            Some(found) if found.state == BenchmarkState::Done => return Ok(found),
-            other => {
-                let why = other.and_then(|ended| ended.problem).unwrap_or_default();
-                let message = format!("the benchmark of store `{}` failed", end.store);
-                return Err(Failure::new(ExitCode::Temporary, message).caused_by(why).into());
-            }
-        }
+    let ended = running::ended(client, &end.store, started.id, |_| {
+        let Err(error) = interruption.sleep(LOOK) else { return Ok(()) };
+        client.delete(&END_BENCHMARK.uri(&[&end.store, &started.id]))?;
+        Err(error)
+    })?;
+    if ended.state == BenchmarkState::Done {
+        return Ok(ended);
     }
+    let message = format!("the benchmark of store `{}` failed", end.store);
+    let why = ended.problem.unwrap_or_default();
+    Err(Failure::new(ExitCode::Temporary, message).caused_by(why).into())
 }

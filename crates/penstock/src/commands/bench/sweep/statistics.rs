@@ -1,5 +1,7 @@
 //! Medians and their intervals, without any assumption on how values are spread.
 
+use crate::median;
+
 /// Least part of cases in which an interval has to cover the true median.
 const COVER_MIN: f64 = 0.95;
 
@@ -19,11 +21,7 @@ impl Median {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (least, greatest) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let value = match sorted.len() % 2 {
-            0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
-            _ => sorted[middle],
-        };
+        let value = median::of_sorted(&sorted)?;
         let interval = interval(sorted.len());
         let interval = interval.map(|(rank, _)| (sorted[rank - 1], sorted[sorted.len() - rank]));
         Some(Self { value, least, greatest, interval })
