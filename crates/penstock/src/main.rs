@@ -12,6 +12,7 @@ mod median;
 mod options;
 mod output;
 mod receipt;
+mod record_directory;
 mod reference;
 mod rights_dialog;
 mod selftest;

@@ -4,31 +4,31 @@
 //! line that a kill has cut off is taken away when the sweep continues.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use penstock_exit::{ExitCode, Failure};
-use penstock_sys::{LockError, LockFile};
 use serde::Serialize;
 
 use super::matrix::{self, Matrix};
 use super::record::{Cell, FORMAT, Run};
+use crate::record_directory::{Kind, RecordDirectory};
 
 const RUN: &str = "run.json";
 const MATRIX: &str = "matrix.toml";
 const CELLS: &str = "cells.jsonl";
-const LOCK: &str = "lock";
 /// Folders of files for each cell, or for each store.
 const FOLDERS: [&str; 4] = ["series", "statistics", "receipts", "storage"];
 
 /// A run directory that this process alone writes.
 pub(super) struct RunDirectory {
-    path: PathBuf,
+    directory: RecordDirectory,
     pub(super) run: Run,
     done: BTreeSet<String>,
-    _lock: LockFile,
 }
+
+const KIND: Kind = Kind { noun: "sweep", index: RUN, lines: &[CELLS] };
 
 impl RunDirectory {
     /// Opens the directory of a sweep that is to continue; none if there is no sweep in it.
@@ -36,30 +36,7 @@ impl RunDirectory {
     /// # Errors
     /// It has something else; it is of another matrix; another process works in it.
     pub(super) fn resume(path: &Path, wanted: &Matrix) -> anyhow::Result<Option<Self>> {
-        if !path.join(RUN).exists() {
-            let has_something = match fs::read_dir(path) {
-                Ok(mut entries) => entries.any(|entry| {
-                    let name = entry.map(|entry| entry.file_name()).unwrap_or_default();
-                    !name.to_string_lossy().starts_with(LOCK)
-                }),
-                Err(error) if error.kind() == ErrorKind::NotFound => false,
-                Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                    let message = format!("`{}` is not a directory", path.display());
-                    let hint = "name a new directory by `--out`";
-                    return Err(Failure::new(ExitCode::Usage, message).hint(hint).into());
-                }
-                Err(error) => {
-                    return Err(Failure::io(format!("list `{}`", path.display()), error).into());
-                }
-            };
-            if has_something {
-                let message = format!("`{}` is not empty, and has no sweep", path.display());
-                let hint = "name a new directory by `--out`";
-                return Err(Failure::new(ExitCode::Refused, message).hint(hint).into());
-            }
-            return Ok(None);
-        }
-        let lock = lock(path)?;
+        let Some(directory) = RecordDirectory::resume(path, KIND)? else { return Ok(None) };
         let run = read_run(path)?;
         let (before, _) = matrix::read(&path.join(MATRIX))?;
         let differences = matrix::differences(&before, wanted);
@@ -70,9 +47,8 @@ impl RunDirectory {
                 .hint("name a new directory by `--out`, or take the matrix as it was");
             return Err(failure.into());
         }
-        mend_cells(&path.join(CELLS))?;
         let done = read_cells(path)?.into_iter().map(|cell| cell.id).collect();
-        Ok(Some(Self { path: path.to_owned(), run, done, _lock: lock }))
+        Ok(Some(Self { directory, run, done }))
     }
 
     /// Begins a sweep in a directory that is made, or is empty.
@@ -80,18 +56,11 @@ impl RunDirectory {
     /// # Errors
     /// It cannot be written; another process works in it.
     pub(super) fn begin(path: &Path, matrix: &str, run: Run) -> anyhow::Result<Self> {
-        let failed = |error| Failure::io(format!("make `{}`", path.display()), error);
-        fs::create_dir_all(path).map_err(failed)?;
-        let lock = lock(path)?;
-        if path.join(RUN).exists() {
-            let message = format!("another sweep has begun in `{}` meanwhile", path.display());
-            let hint = "run the same command again, or name a new directory by `--out`";
-            return Err(Failure::new(ExitCode::Refused, message).hint(hint).into());
-        }
+        let directory = RecordDirectory::begin(path, KIND)?;
         for folder in FOLDERS {
-            fs::create_dir_all(path.join(folder)).map_err(failed)?;
+            directory.make_directory(folder)?;
         }
-        let its = Self { path: path.to_owned(), run, done: BTreeSet::new(), _lock: lock };
+        let its = Self { directory, run, done: BTreeSet::new() };
         its.write(MATRIX, matrix.as_bytes())?;
         its.write(CELLS, b"")?;
         // Last: it makes the directory one of a sweep.
@@ -100,7 +69,7 @@ impl RunDirectory {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.directory.path()
     }
 
     pub(super) fn is_done(&self, id: &str) -> bool {
@@ -113,7 +82,7 @@ impl RunDirectory {
 
     /// Returns whether a file is there.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.path.join(name).exists()
+        self.directory.has(name)
     }
 
     /// Writes a cell, durably: it is never run again.
@@ -121,15 +90,7 @@ impl RunDirectory {
     /// # Errors
     /// The file system refuses.
     pub(super) fn add(&mut self, cell: &Cell) -> anyhow::Result<()> {
-        let path = self.path.join(CELLS);
-        let mut line = serde_json::to_vec(cell)?;
-        line.push(b'\n');
-        let append = || {
-            let mut file = File::options().append(true).open(&path)?;
-            file.write_all(&line)?;
-            file.sync_all()
-        };
-        append().map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+        self.directory.append(CELLS, &serde_json::to_vec(cell)?)?;
         self.done.insert(cell.id.clone());
         Ok(())
     }
@@ -157,29 +118,8 @@ impl RunDirectory {
     /// # Errors
     /// The file system refuses.
     pub(super) fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
-        let path = self.path.join(name);
-        let temporary = self.path.join(format!("{name}.new"));
-        let write = || {
-            let mut file = File::create(&temporary)?;
-            file.write_all(content)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)
-        };
-        write().map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
-        Ok(())
+        Ok(self.directory.replace(name, content)?)
     }
-}
-
-fn lock(path: &Path) -> anyhow::Result<LockFile> {
-    LockFile::acquire(&path.join(LOCK)).map_err(|error| match error {
-        LockError::Held { .. } => {
-            let message = format!("another sweep works in `{}`", path.display());
-            Failure::new(ExitCode::Refused, message).hint("wait for its end").into()
-        }
-        error => Failure::new(ExitCode::Fatal, format!("cannot lock `{}`", path.display()))
-            .caused_by(error)
-            .into(),
-    })
 }
 
 /// Reads `run.json`.
@@ -225,21 +165,6 @@ pub(super) fn read_cells(path: &Path) -> anyhow::Result<Vec<Cell>> {
         })
     };
     lines.map(cell).collect()
-}
-
-/// Cuts off a last line that is not whole.
-fn mend_cells(file: &Path) -> anyhow::Result<()> {
-    let mend = || {
-        let text = fs::read(file)?;
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if whole < text.len() {
-            let file = File::options().write(true).open(file)?;
-            file.set_len(whole as u64)?;
-            file.sync_all()?;
-        }
-        std::io::Result::Ok(())
-    };
-    mend().map_err(|error| Failure::io(format!("mend `{}`", file.display()), error).into())
 }
 
 #[cfg(test)]
