@@ -7,6 +7,7 @@ mod commands;
 mod consent;
 mod copy;
 mod dataset;
+mod drift;
 mod exit_codes;
 mod median;
 mod options;

@@ -56,8 +56,8 @@ pub(super) struct Ended {
     pub(super) took: Duration,
 }
 
-/// Returns the exit code of a selftest: it is [`ExitCode::Done`] only where a promise was tried, and
-/// every one that was begun was kept.
+/// Returns the exit code of a selftest: it is [`ExitCode::Done`] only where a promise was tried,
+/// and every one that was tried was kept.
 pub(super) fn exit_code(ended: &[Ended]) -> ExitCode {
     let has = |is: fn(&Outcome) -> bool| ended.iter().any(|it| is(&it.outcome));
     if has(|outcome| matches!(outcome, Outcome::Fail(_))) {

@@ -176,9 +176,9 @@ impl Trial<'_> {
     }
 }
 
-/// Returns the error of a transfer that has not come to what a check waits for, and has ended or had
-/// the time for it: [`Broken`] where the mover is at fault, and another one where the site had no
-/// room, no turn or no right for it, or somebody has ended it.
+/// Returns the error of a transfer that has not come to what a check waits for, and has ended or
+/// had the time for it: [`Broken`] where the mover is at fault, and another one where the site had
+/// no room, no turn or no right for it, or somebody has ended it.
 fn unmet(view: &TransferView) -> anyhow::Error {
     let text = match view.state.is_ended() {
         true => format!("the transfer is {}: {}", view.state.as_str(), view.reason),

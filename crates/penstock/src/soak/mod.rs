@@ -10,7 +10,6 @@ mod arguments;
 mod course;
 mod daemon;
 mod directory;
-mod drift;
 mod ends;
 mod fault_command;
 mod faults;

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::course::is_complete;
 use super::directory::Records;
-use super::drift::Drift;
 use super::record::{FaultRecord, KILLED, RoundRecord, SampleRecord, SoakRecord};
+use crate::drift::Drift;
 use crate::median;
 use crate::output::pace::duration;
 use crate::output::time::second;

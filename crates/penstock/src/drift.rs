@@ -18,22 +18,22 @@ const Z_95: f64 = 1.96;
 
 /// The slope of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Drift {
+pub(crate) struct Drift {
     /// Number of points.
-    pub(super) points: usize,
+    pub(crate) points: usize,
     /// Median of the figure.
-    pub(super) median: f64,
+    pub(crate) median: f64,
     /// Change per hour.
-    pub(super) per_hour: f64,
+    pub(crate) per_hour: f64,
     /// Least change per hour that the points allow, with 95 %.
-    pub(super) least: f64,
+    pub(crate) least: f64,
     /// Greatest change per hour that they allow.
-    pub(super) greatest: f64,
+    pub(crate) greatest: f64,
 }
 
 impl Drift {
     /// Returns the drift of points of seconds and values; none of fewer than six points.
-    pub(super) fn of(points: &[(f64, f64)]) -> Option<Self> {
+    pub(crate) fn of(points: &[(f64, f64)]) -> Option<Self> {
         let step = points.len().div_ceil(POINTS_MAX).max(1);
         let points: Vec<_> = points.iter().copied().step_by(step).collect();
         if points.len() < POINTS_MIN {
@@ -62,7 +62,7 @@ impl Drift {
     }
 
     /// Returns whether the interval excludes that nothing changes.
-    pub(super) fn is_certain(&self) -> bool {
+    pub(crate) fn is_certain(&self) -> bool {
         self.least > 0.0 || self.greatest < 0.0
     }
 }
