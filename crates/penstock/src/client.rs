@@ -112,6 +112,17 @@ impl Client {
         }
     }
 
+    /// Returns a client of the daemon that a user names: by its address, or its site directory.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub(crate) fn named(daemon: &str) -> anyhow::Result<Self> {
+        match daemon.starts_with("https://") {
+            true => Self::at(Some(daemon), Path::new("")),
+            false => Self::local(Path::new(daemon)),
+        }
+    }
+
     /// Returns a client of the daemon of a site directory, by its socket.
     ///
     /// # Errors

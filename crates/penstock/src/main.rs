@@ -9,6 +9,7 @@ mod copy;
 mod dataset;
 mod drift;
 mod exit_codes;
+mod forecast;
 mod median;
 mod options;
 mod output;
@@ -54,6 +55,7 @@ enum Command {
     Bench(commands::bench::BenchArgs),
     Soak(Box<soak::SoakArgs>),
     Selftest(Box<selftest::SelftestArgs>),
+    Forecast(Box<forecast::ForecastArgs>),
     User(commands::access::user::UserArgs),
     Webhook(commands::webhook::WebhookArgs),
     Token(commands::access::token::TokenArgs),
@@ -97,6 +99,7 @@ fn main() -> process::ExitCode {
         Command::Bench(args) => commands::bench::run(args),
         Command::Soak(args) => soak::run(&args),
         Command::Selftest(args) => selftest::run(&args),
+        Command::Forecast(args) => forecast::run(&args),
         Command::User(args) => commands::access::user::run(args),
         Command::Webhook(args) => commands::webhook::run(args),
         Command::Token(args) => commands::access::token::run(args),

@@ -220,9 +220,18 @@ enum TransferCommand {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum EncryptionArg {
+pub(crate) enum EncryptionArg {
     Tls,
     Off,
+}
+
+impl From<EncryptionArg> for Encryption {
+    fn from(argument: EncryptionArg) -> Self {
+        match argument {
+            EncryptionArg::Tls => Self::Tls,
+            EncryptionArg::Off => Self::Off,
+        }
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -465,10 +474,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
     let chosen = args.select.read()?;
     let options = TransferOptions {
         digest: args.digest,
-        encryption: match args.encryption {
-            EncryptionArg::Tls => Encryption::Tls,
-            EncryptionArg::Off => Encryption::Off,
-        },
+        encryption: args.encryption.into(),
         durability: args.durability.into(),
         // A receipt that is asked for names every file: holes are hashed too (D2).
         digest_list: args.write_digests.is_some()

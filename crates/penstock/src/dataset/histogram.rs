@@ -99,10 +99,15 @@ fn list(dir: &Path, counts: &mut Counts, open: &mut Vec<PathBuf>) -> std::io::Re
 impl Counts {
     /// Counts a file of that size.
     pub(crate) fn add(&mut self, bytes: u64) {
+        self.add_equal(1, bytes);
+    }
+
+    /// Counts files of one size.
+    pub(crate) fn add_equal(&mut self, files: u64, bytes: u64) {
         let class = bytes.checked_ilog2().map_or(0, |power| 1 << power);
-        let (files, sum) = self.classes.entry(class).or_default();
-        *files += 1;
-        *sum += bytes;
+        let (count, sum) = self.classes.entry(class).or_default();
+        *count += files;
+        *sum += files.saturating_mul(bytes);
         self.largest_bytes = self.largest_bytes.max(bytes);
     }
 

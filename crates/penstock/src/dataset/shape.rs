@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::ValueEnum as _;
 use penstock_proto::units::parse_size;
 
+use super::histogram::Counts;
 use super::preset::{BYTES_MIN, Preset};
 
 /// Most files of a shape: the list of sizes takes 8 bytes for each.
@@ -31,6 +32,16 @@ impl Shape {
         match self.kind {
             Kind::Equal { files, size } => vec![size; files as usize],
             Kind::Scaled { preset, bytes } => preset.sizes(bytes),
+        }
+    }
+
+    /// Counts the files; of equal ones none is held in memory.
+    pub(crate) fn count(&self, counts: &mut Counts) {
+        match self.kind {
+            Kind::Equal { files, size } => counts.add_equal(files, size),
+            Kind::Scaled { preset, bytes } => {
+                preset.sizes(bytes).into_iter().for_each(|size| counts.add(size));
+            }
         }
     }
 }
@@ -93,6 +104,12 @@ mod tests {
         let small = shape("12x4KiB").unwrap();
         assert_eq!((small.sizes(), small.to_string()), (vec![4096; 12], "12x4KiB".to_owned()));
         assert_eq!(shape("1x0").unwrap().sizes(), [0]);
+        for name in ["12x4KiB", "jpcs@8MiB"] {
+            let (mut all, mut each) = (Counts::default(), Counts::default());
+            shape(name).unwrap().count(&mut all);
+            shape(name).unwrap().sizes().into_iter().for_each(|size| each.add(size));
+            assert_eq!((all.files(), all.bytes()), (each.files(), each.bytes()));
+        }
         let preset = shape("jpcs@8MiB").unwrap().sizes();
         assert_eq!(preset.iter().sum::<u64>(), 8 << 20);
         for wrong in ["", "4KiB", "0x4KiB", "x", "1x", "3x4Q", "esnet", "esnet@1K", "essnet@3G"] {

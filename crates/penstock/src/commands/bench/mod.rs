@@ -2,6 +2,7 @@
 //! transfers can do.
 
 mod benchmark;
+mod network;
 mod sweep;
 mod table;
 
@@ -63,6 +64,11 @@ enum BenchCommand {
     /// to a directory, from which the same command continues after an interruption. All that a
     /// sweep makes in the stores is below `.penstock-sweep-ID`, and goes at the end.
     Sweep(sweep::SweepArgs),
+    /// Measures the way between two sites, without their disks: `mem:` to `null:`, both directions
+    ///
+    /// Each transfer moves generated data to a store that keeps none. Their records stay in the
+    /// history of the site, where `penstock forecast` finds them.
+    Network(network::NetworkArgs),
     /// Shows the results that the site keeps, of a store or of all stores
     Show {
         /// The store
@@ -211,10 +217,13 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if let BenchCommand::Sweep(sweep) = &args.command {
         return sweep::run(sweep, &args.directory.directory);
     }
+    if let BenchCommand::Network(network) = &args.command {
+        return network::run(network, &args.directory.directory);
+    }
     let client = Client::new(&args.directory.directory)?;
     match args.command {
         BenchCommand::Storage(args) => return measure(&client, &args),
-        BenchCommand::Sweep(_) => {}
+        BenchCommand::Sweep(_) | BenchCommand::Network(_) => {}
         BenchCommand::Show { store, json } => show(&client, store, json)?,
         BenchCommand::Cancel { store } => cancel(&client, &store)?,
         BenchCommand::Clean { place } => {

@@ -246,10 +246,7 @@ impl Ends {
 
 /// Returns the client of a daemon of another site.
 fn client_of(site: &Name, address: &str) -> anyhow::Result<Client> {
-    let client = match address.starts_with("https://") {
-        true => Client::at(Some(address), Path::new(""))?,
-        false => Client::local(Path::new(address))?,
-    };
+    let client = Client::named(address)?;
     let status: StatusView = client.get(&SHOW_STATUS.uri(&[]))?;
     if status.site.name != *site {
         let is = &status.site.name;

@@ -23,7 +23,7 @@ mod datasets;
 mod ends;
 mod estimate;
 mod facts;
-mod interruption;
+pub(super) mod interruption;
 mod matrix;
 mod measurement;
 mod record;
@@ -32,7 +32,7 @@ mod running;
 mod schedule;
 mod statistics;
 mod table;
-mod transfer;
+pub(super) mod transfer;
 mod verification;
 
 use std::path::{Path, PathBuf};

@@ -30,22 +30,22 @@ const LABEL_MAX: usize = 200;
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Runs transfers one after the other.
-pub(super) struct Mover<'a> {
-    pub(super) client: &'a Client,
-    pub(super) interruption: &'a Interruption,
+pub(in crate::commands::bench) struct Mover<'a> {
+    pub(in crate::commands::bench) client: &'a Client,
+    pub(in crate::commands::bench) interruption: &'a Interruption,
     /// Begin of the labels of its transfers, by which those that it has left are found.
-    pub(super) label: String,
+    pub(in crate::commands::bench) label: String,
 }
 
 /// A transfer that has ended, in whatever state.
-pub(super) struct Moved {
-    pub(super) view: TransferView,
+pub(in crate::commands::bench) struct Moved {
+    pub(in crate::commands::bench) view: TransferView,
     pub(super) times: Times,
 }
 
 impl Moved {
     /// Returns the error of a transfer that is not done.
-    pub(super) fn error(&self) -> Option<anyhow::Error> {
+    pub(in crate::commands::bench) fn error(&self) -> Option<anyhow::Error> {
         let view = &self.view;
         (view.state != TransferState::Done).then(|| {
             let code = view.exit.map_or(ExitCode::Unclassified, exit_code);
@@ -99,7 +99,7 @@ impl Mover<'_> {
     /// # Errors
     /// [`Refused`] if the request was; exit 130 if a signal came; the daemon gives no answer for
     /// ten minutes.
-    pub(super) fn run(
+    pub(in crate::commands::bench) fn run(
         &self,
         what: &str,
         source: Location,

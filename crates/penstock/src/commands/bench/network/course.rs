@@ -1,0 +1,155 @@
+//! The transfers of a measurement: a warm-up of each way, then repeats by turns.
+
+use penstock_api::endpoints::{GET_SERIES, SHOW_STATUS};
+use penstock_api::rest::StatusView;
+use penstock_api::statistics::TransferSeries;
+use penstock_api::timestamp::Timestamp;
+use penstock_api::transfer::{TransferOptions, TransferState};
+use penstock_exit::{self as exit, ExitCode, Failure};
+use penstock_proto::units::{MIB, counted, format_bytes};
+
+use super::NetworkArgs;
+use super::cards::{IN, OUT, carried};
+use super::result::{NetworkRun, NetworkResult};
+use super::stock::{Portion, Stock};
+use super::ways::{Pair, Way, ways};
+use crate::client::Client;
+use crate::commands::bench::sweep::interruption::Interruption;
+use crate::commands::bench::sweep::transfer::Mover;
+use crate::forecast::network_time::{LABEL, WARM_UP};
+
+/// Bytes of the first transfer that looks for the bytes of a time.
+const FIRST_BYTES: u64 = 4 * MIB;
+/// Factor from one such transfer to the next one.
+const GROWTH: u64 = 8;
+/// Part of the time from which on such a transfer tells the rate.
+const ENOUGH: f64 = 0.25;
+/// Time of iperf3 where bytes are given, in seconds.
+const IPERF3_SECONDS: u32 = 10;
+
+/// Runs the transfers.
+pub(super) struct Course<'a> {
+    pub(super) client: &'a Client,
+    pub(super) interruption: &'a Interruption,
+    pub(super) args: &'a NetworkArgs,
+}
+
+impl Course<'_> {
+    /// Measures all ways. Blocks until the last transfer has ended.
+    ///
+    /// # Errors
+    /// As [`super::run`].
+    pub(super) fn run(&self) -> anyhow::Result<NetworkResult> {
+        let pair = Pair::ask(self.client, self.args.site.as_ref())?;
+        let ways = ways(self.client, &pair)?;
+        let status: StatusView = self.client.get(&SHOW_STATUS.uri(&[]))?;
+        if status.running > 0 {
+            let running = counted(status.running.into(), "transfer");
+            exit::warn(&format!("{running} of this site run meanwhile, and slow this down"));
+        }
+        let id = format!("{:08x}", rand::random::<u32>());
+        let mover = Mover {
+            client: self.client,
+            interruption: self.interruption,
+            label: format!("{LABEL} {id}"),
+        };
+        let began = Timestamp::of_seconds(penstock_sys::now_seconds());
+        let portions: Vec<Portion> =
+            ways.iter().map(|way| self.warm_up(&mover, way)).collect::<anyhow::Result<_>>()?;
+        let mut result = NetworkResult {
+            id,
+            site: pair.own,
+            other: pair.other,
+            encryption: self.args.encryption.into(),
+            began,
+            runs: Vec::new(),
+            iperf3: Vec::new(),
+        };
+        for repeat in 1..=self.args.repeats {
+            exit::warn(&format!("repeat {repeat} of {}", self.args.repeats));
+            for (way, portion) in ways.iter().zip(&portions) {
+                let what = format!("{} to {}", way.source, way.target);
+                result.runs.push(NetworkRun { repeat, ..self.measure(&mover, way, portion, &what)? });
+            }
+            if let Some(server) = &self.args.iperf3 {
+                let bytes = self.args.bytes;
+                let seconds = bytes.map_or(self.args.seconds, |_| IPERF3_SECONDS);
+                for is_outward in [true, false] {
+                    self.interruption.check()?;
+                    result.iperf3.push(server.measure(seconds, is_outward)?);
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    /// Finds the files to move along a way, by transfers that count for nothing.
+    fn warm_up(&self, mover: &Mover<'_>, way: &Way) -> anyhow::Result<Portion> {
+        let bytes_max = self.args.bytes.unwrap_or(u64::MAX);
+        let stock = Stock::list(self.client, way, bytes_max)?;
+        let what = format!("{WARM_UP} {} to {}", way.source, way.target);
+        if let Some(bytes) = self.args.bytes {
+            let portion = stock.portion(bytes);
+            if portion.is_whole && portion.extent.bytes < bytes {
+                let (has, store) = (format_bytes(portion.extent.bytes), &way.source.store);
+                exit::warn(&format!("store `{store}` of {} has {has} only", way.source.site));
+            }
+            self.measure(mover, way, &portion, &what)?;
+            return Ok(portion);
+        }
+        let wanted = f64::from(self.args.seconds);
+        let mut bytes = FIRST_BYTES;
+        loop {
+            let portion = stock.portion(bytes);
+            let run = self.measure(mover, way, &portion, &what)?;
+            if portion.is_whole || run.seconds >= wanted {
+                return Ok(portion);
+            }
+            if run.seconds >= wanted * ENOUGH {
+                // A cast of a float saturates.
+                return Ok(stock.portion((run.bytes as f64 / run.seconds * wanted) as u64));
+            }
+            bytes = bytes.saturating_mul(GROWTH);
+        }
+    }
+
+    /// Moves files along a way, and returns what that took.
+    fn measure(
+        &self,
+        mover: &Mover<'_>,
+        way: &Way,
+        portion: &Portion,
+        what: &str,
+    ) -> anyhow::Result<NetworkRun> {
+        self.interruption.check()?;
+        let options = TransferOptions {
+            encryption: self.args.encryption.into(),
+            files_from: portion.paths.clone(),
+            ..TransferOptions::default()
+        };
+        let moved = mover.run(what, way.source.clone(), way.target.clone(), options)?;
+        if let Some(error) = moved.error() {
+            return Err(error);
+        }
+        let progress = &moved.view.progress;
+        if moved.view.state != TransferState::Done || progress.seconds <= 0.0 {
+            let message = format!("transfer {} has no time", moved.view.id.short());
+            return Err(Failure::new(ExitCode::SomeFailed, message).into());
+        }
+        let columns = format!("{IN},{OUT}");
+        let uri = GET_SERIES.uri(&[&moved.view.id]).query("columns", columns);
+        // A short transfer has no series. Shares of cards are then unknown.
+        let series: Option<TransferSeries> = self.client.get(&uri).ok();
+        Ok(NetworkRun {
+            transfer: moved.view.id,
+            source: way.source.clone(),
+            target: way.target.clone(),
+            is_outward: way.is_outward,
+            repeat: 0,
+            files: progress.files,
+            bytes: progress.bytes,
+            seconds: progress.seconds,
+            cards: series.map(|series| carried(&series, way.is_outward)).unwrap_or_default(),
+        })
+    }
+}
