@@ -30,8 +30,11 @@ pub(crate) struct ForecastArgs {
     pub(super) directory: DirectoryArgs,
     /// The source, SITE:STORE/PATH. Its files are listed and counted, unless options give them
     pub(super) source: Location,
-    /// The target, SITE:STORE/PATH. What is there already is left out of the count
+    /// The target, SITE:STORE/PATH
     pub(super) target: Location,
+    /// Leave out files that are the same at the target already
+    #[arg(long, conflicts_with_all = ["files", "shape", "grade"])]
+    pub(super) sync: bool,
     /// Number of files, with --bytes, instead of listing the source
     #[arg(long, value_name = "N", requires = "bytes")]
     pub(super) files: Option<u64>,

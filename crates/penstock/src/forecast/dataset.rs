@@ -6,6 +6,7 @@ use penstock_api::endpoints::MAKE_PLAN;
 use penstock_api::plan::{ItemKind, PlanReader};
 use penstock_api::rest::SubmitRequest;
 use penstock_api::transfer::{TransferOptions, TransferRequest};
+use penstock_api::update::UpdateOptions;
 use penstock_exit::{Failure, failure};
 use penstock_proto::id::TransferId;
 
@@ -34,15 +35,13 @@ pub(super) fn classes(client: &Client, args: &ForecastArgs) -> anyhow::Result<Ve
 }
 
 /// Has the daemon make a plan, and counts the files that it would move.
-fn count_source(
-    client: &Client,
-    args: &ForecastArgs,
-    counts: &mut Counts,
-) -> anyhow::Result<()> {
+fn count_source(client: &Client, args: &ForecastArgs, counts: &mut Counts) -> anyhow::Result<()> {
     let lost = |error| Failure::io("read the plan that was made", error);
     let id = TransferId(rand::random());
     let (source, target) = (args.source.clone(), args.target.clone());
-    let request = TransferRequest::new(id, source, target, TransferOptions::default());
+    let update = UpdateOptions { sync: args.sync, ..UpdateOptions::default() };
+    let options = TransferOptions { update, ..TransferOptions::default() };
+    let request = TransferRequest::new(id, source, target, options);
     let mut file = nameless().map_err(|error| Failure::io("make a file for the plan", error))?;
     client.post_into(&MAKE_PLAN.uri(&[]), &SubmitRequest::from(request), &mut file)?;
     file.rewind().map_err(lost)?;

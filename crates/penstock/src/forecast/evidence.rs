@@ -38,8 +38,7 @@ pub(super) fn ask(client: &Client, args: &ForecastArgs) -> anyhow::Result<Eviden
             .hint("ask a daemon of one of them, by `--dir` or `PENSTOCK_URL`")
             .into());
     }
-    let is_other = |site: &&&Name| **site != own;
-    let other = [&source.site, &target.site].iter().find(is_other).map(|site| (*site).clone());
+    let other = [&source.site, &target.site].into_iter().find(|site| **site != own).cloned();
     let other = match (&args.other_daemon, other) {
         (Some(daemon), Some(site)) => Some(other_daemon(site, daemon)?),
         _ => None,
@@ -110,8 +109,7 @@ fn past(
     mode: Mode,
     is_wanted: &dyn Fn(&TransferSummary) -> bool,
 ) -> anyhow::Result<Vec<Past>> {
-    let mut query =
-        TransferQuery { state: "done".to_owned(), limit: Some(LIST_MAX), ..query };
+    let mut query = TransferQuery { state: "done".to_owned(), limit: Some(LIST_MAX), ..query };
     let mut found = Vec::new();
     loop {
         let page: Page<TransferSummary> = client.get(&query.uri())?;

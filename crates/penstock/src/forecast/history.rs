@@ -49,7 +49,7 @@ pub(super) struct Past {
 
 impl Past {
     /// Returns what a record says of a transfer with a mode; none if its time is not that of moving
-    /// its data set: it failed, was tried twice, found files there, or was limited.
+    /// its data set: it failed, was tried twice, was paused, found files there, or was limited.
     pub(super) fn of(view: &TransferView, mode: Mode) -> Option<Self> {
         let (progress, options) = (&view.progress, &view.options);
         let is_whole = view.state == TransferState::Done && view.attempt <= 1;
@@ -66,22 +66,33 @@ impl Past {
             && options.plan.is_none()
             && !options.remove_source
             && !options.update.delete;
-        let has_time = progress.seconds > 0.0 && progress.files > 0;
+        let seconds = seconds_of(view);
+        let has_time = seconds > 0.0 && progress.files > 0;
         (is_whole && moved_all && is_usual && has_time && Mode::of(options) == mode).then(|| Self {
             id: view.id,
             ended: view.ended_at.unwrap_or(view.created_at),
             source: view.source.clone(),
             target: view.target.clone(),
             extent: Extent { files: progress.files, bytes: progress.bytes },
-            seconds: progress.seconds,
+            seconds,
             limit: progress.bottleneck.as_ref().map(|cause| cause.words()),
         })
     }
 
-    fn observation(&self) -> Observation {
+    /// Returns it as the fit of a line sees it.
+    pub(super) fn observation(&self) -> Observation {
         let Extent { files, bytes } = self.extent;
         let (files, bytes) = (files as f64, bytes as f64);
         Observation { files, bytes, seconds: self.seconds, weight: 1.0 }
+    }
+}
+
+/// Returns the seconds from the start of a transfer to its end, pauses included. Its own count
+/// lacks the time before the first look at the source.
+pub(crate) fn seconds_of(view: &TransferView) -> f64 {
+    match (view.started_at, view.ended_at) {
+        (Some(from), Some(to)) => to.ms().saturating_sub(from.ms()) as f64 / 1000.0,
+        _ => view.progress.seconds,
     }
 }
 
@@ -358,6 +369,8 @@ mod tests {
         let past = of(&|_| {}).unwrap();
         assert_eq!((past.extent, past.seconds), (Extent { files: 2, bytes: 20 }, 3.0));
         assert_eq!(past.ended, Timestamp::of_seconds(9));
+        let timed = of(&|it| it.attempts.started_ms = Some(5500)).unwrap();
+        assert_eq!(timed.seconds, 3.5);
         let changes: [&dyn Fn(&mut TransferReport); 7] = [
             &|it| it.state = TransferState::Failed,
             &|it| it.attempts.count = 2,

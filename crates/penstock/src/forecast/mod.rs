@@ -33,6 +33,7 @@ use serde::Serialize;
 
 pub(crate) use arguments::ForecastArgs;
 use extent::Extent;
+pub(crate) use history::seconds_of;
 use history::{Graded, median_error};
 use outlook::Forecast;
 
@@ -83,7 +84,9 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<ExitCode> {
         if graded.is_empty() {
             let message = "no transfer between these stores tells its time";
             return Err(Failure::new(ExitCode::Refused, message)
-                .hint("transfers count that moved all of their files in one attempt, without limits")
+                .hint(
+                    "transfers count that moved all of their files in one attempt, without limits",
+                )
                 .into());
         }
         let text = match args.json {
@@ -95,7 +98,8 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<ExitCode> {
     }
     let classes = dataset::classes(&client, args)?;
     if Extent::sum(&classes).files == 0 {
-        exit::print("nothing is to be moved")?;
+        let nothing = r#"{"files":0,"bytes":0,"seconds":0.0}"#;
+        exit::print(if args.json { nothing } else { "nothing is to be moved" })?;
         return Ok(ExitCode::Done);
     }
     let forecast = evidence.forecast(&classes);

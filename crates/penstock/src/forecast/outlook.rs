@@ -318,8 +318,8 @@ mod tests {
 
     const SET: [Extent; 1] = [Extent { files: 1000, bytes: 4_096_000 }];
 
-    /// Promise: without a transfer the greatest measured time is the lower bound, and each part that
-    /// is not known names the reason and the command; with nothing at all there is no number.
+    /// Promise: without a transfer the greatest measured time is the lower bound. Each part that is
+    /// not known names the reason and the command; with nothing at all there is no number.
     #[test]
     fn nothing_is_invented() {
         let results = StoreEvidence::Results(vec![written(1, &[(4096, 4_096_000.0)])]);
@@ -341,11 +341,8 @@ mod tests {
     /// files is named, and files beyond all of theirs are said to be.
     #[test]
     fn transfers_outweigh_measurements() {
-        let mut all = vec![
-            past(1000, 4096, 3.0, 3),
-            past(100, 1 << 20, 2.0, 2),
-            past(2000, 4096, 5.0, 1),
-        ];
+        let mut all =
+            vec![past(1000, 4096, 3.0, 3), past(100, 1 << 20, 2.0, 2), past(2000, 4096, 5.0, 1)];
         all[1].limit = Some("the network".to_owned());
         let results = StoreEvidence::Results(vec![written(1, &[(4096, 4_096_000.0)])]);
         let evidence = evidence(all, results);

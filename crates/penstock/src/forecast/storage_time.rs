@@ -54,7 +54,9 @@ pub(super) fn storage_time(
                 let (at, id) = (result.began, result.id);
                 return Ok(Measured { seconds, least_s, greatest_s, at, id });
             }
-            [_, Err(size), _] | [Err(size), ..] | [.., Err(size)] => missing = missing.or(Some(size)),
+            [_, Err(size), _] | [Err(size), ..] | [.., Err(size)] => {
+                missing = missing.or(Some(size))
+            }
         }
         let at = left.iter().position(|one| one.id == result.id).unwrap_or(left.len() - 1);
         left = &left[at + 1..];
@@ -137,7 +139,8 @@ pub(super) mod examples {
     /// Returns a result of writing, with sizes and bytes per second.
     pub(in super::super) fn written(id: u8, points: &[(u64, f64)]) -> Benchmark {
         let point = |(size, rate): &(u64, f64)| {
-            let of = |rate: f64| json!({"median": rate, "least": rate / 2.0, "greatest": rate * 2.0});
+            let of =
+                |rate: f64| json!({"median": rate, "least": rate / 2.0, "greatest": rate * 2.0});
             json!({"operation": "write", "size_bytes": size, "bytes_per_s": of(*rate),
                    "files_per_s": of(rate / *size as f64), "runs": []})
         };

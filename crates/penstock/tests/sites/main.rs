@@ -9,6 +9,7 @@
 mod accounts;
 mod benchmarks;
 mod cluster;
+mod forecast;
 mod local_accounts;
 mod metrics;
 mod monitoring;

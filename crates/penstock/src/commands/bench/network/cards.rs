@@ -70,7 +70,7 @@ mod tests {
     /// are of all cards.
     #[test]
     fn cards_are_counted_by_direction() {
-        let column = |name: &str, of: &str, mean: [Option<f64>; 2]| {
+        let column = |name: &str, of: &str, mean: [Option<f64>; 2]| -> serde_json::Value {
             json!({"name": name, "of": of, "min": mean, "mean": mean, "max": mean})
         };
         let series = json!({

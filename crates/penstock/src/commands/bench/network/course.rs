@@ -4,19 +4,20 @@ use penstock_api::endpoints::{GET_SERIES, SHOW_STATUS};
 use penstock_api::rest::StatusView;
 use penstock_api::statistics::TransferSeries;
 use penstock_api::timestamp::Timestamp;
-use penstock_api::transfer::{TransferOptions, TransferState};
+use penstock_api::transfer::TransferOptions;
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::units::{MIB, counted, format_bytes};
 
 use super::NetworkArgs;
 use super::cards::{IN, OUT, carried};
-use super::result::{NetworkRun, NetworkResult};
+use super::result::{NetworkResult, NetworkRun};
 use super::stock::{Portion, Stock};
 use super::ways::{Pair, Way, ways};
 use crate::client::Client;
 use crate::commands::bench::sweep::interruption::Interruption;
 use crate::commands::bench::sweep::transfer::Mover;
 use crate::forecast::network_time::{LABEL, WARM_UP};
+use crate::forecast::seconds_of;
 
 /// Bytes of the first transfer that looks for the bytes of a time.
 const FIRST_BYTES: u64 = 4 * MIB;
@@ -69,7 +70,9 @@ impl Course<'_> {
             exit::warn(&format!("repeat {repeat} of {}", self.args.repeats));
             for (way, portion) in ways.iter().zip(&portions) {
                 let what = format!("{} to {}", way.source, way.target);
-                result.runs.push(NetworkRun { repeat, ..self.measure(&mover, way, portion, &what)? });
+                result
+                    .runs
+                    .push(NetworkRun { repeat, ..self.measure(&mover, way, portion, &what)? });
             }
             if let Some(server) = &self.args.iperf3 {
                 let bytes = self.args.bytes;
@@ -131,9 +134,9 @@ impl Course<'_> {
         if let Some(error) = moved.error() {
             return Err(error);
         }
-        let progress = &moved.view.progress;
-        if moved.view.state != TransferState::Done || progress.seconds <= 0.0 {
-            let message = format!("transfer {} has no time", moved.view.id.short());
+        let (progress, seconds) = (&moved.view.progress, seconds_of(&moved.view));
+        if progress.bytes == 0 || seconds <= 0.0 {
+            let message = format!("transfer {} has moved nothing", moved.view.id.short());
             return Err(Failure::new(ExitCode::SomeFailed, message).into());
         }
         let columns = format!("{IN},{OUT}");
@@ -148,7 +151,7 @@ impl Course<'_> {
             repeat: 0,
             files: progress.files,
             bytes: progress.bytes,
-            seconds: progress.seconds,
+            seconds,
             cards: series.map(|series| carried(&series, way.is_outward)).unwrap_or_default(),
         })
     }

@@ -66,7 +66,11 @@ impl Iperf3Server {
         let output = command.stdin(Stdio::null()).output().map_err(|error| {
             let is_missing = error.kind() == ErrorKind::NotFound;
             let failure = Failure::io("run `iperf3`", error);
-            if is_missing { failure.hint("install iperf3, or leave out `--iperf3`") } else { failure }
+            if is_missing {
+                failure.hint("install iperf3, or leave out `--iperf3`")
+            } else {
+                failure
+            }
         })?;
         let bits_per_s = rate_of(&output.stdout).map_err(|why| {
             let message = format!("`iperf3` to {}:{} failed", self.host, self.port);

@@ -105,7 +105,16 @@ impl NetworkResult {
         let (from, to) = self.direction(is_outward);
         let none = || "-".to_owned();
         let [rate, least, greatest] = rates(&spread);
-        Some([format!("{from} to {to}, iperf3"), none(), none(), rate, least, greatest, none(), none()])
+        Some([
+            format!("{from} to {to}, iperf3"),
+            none(),
+            none(),
+            rate,
+            least,
+            greatest,
+            none(),
+            none(),
+        ])
     }
 
     fn direction(&self, is_outward: bool) -> (&Name, &Name) {

@@ -59,7 +59,9 @@ impl Stock {
             return Ok(self);
         }
         let message = format!("store `{}` has no bytes to move", way.source.store);
-        Err(Failure::new(ExitCode::Usage, message).hint("give its `mem:` files of some size").into())
+        Err(Failure::new(ExitCode::Usage, message)
+            .hint("give its `mem:` files of some size")
+            .into())
     }
 
     /// Returns the first files that have so many bytes together.
@@ -94,12 +96,7 @@ impl Entries {
     }
 }
 
-fn entries(
-    client: &Client,
-    way: &Way,
-    path: &PathText,
-    bytes_max: u64,
-) -> anyhow::Result<Entries> {
+fn entries(client: &Client, way: &Way, path: &PathText, bytes_max: u64) -> anyhow::Result<Entries> {
     let uri = entries_uri(way, path);
     let (mut items, mut bytes, mut cursor) = (Vec::new(), 0, None);
     loop {

@@ -9,9 +9,7 @@ use penstock_api::endpoints::{
     SHOW_SITE_STORE_USAGE, SHOW_STORE,
 };
 use penstock_api::place::{Location, PathText};
-use penstock_api::rest::{
-    EntryList, SiteStoreView, SiteView, StoreDetails, StoreUsage, StoreView,
-};
+use penstock_api::rest::{EntryList, SiteStoreView, SiteView, StoreDetails, StoreUsage, StoreView};
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::id::Name;
 
@@ -84,9 +82,10 @@ pub(super) fn ways(client: &Client, pair: &Pair) -> anyhow::Result<Vec<Way>> {
     let other = other_ends(client, &pair.other)?;
     let mut ways = Vec::new();
     let mut lacks = Vec::new();
-    for (from, to, is_outward) in
-        [((&pair.own, &own), (&pair.other, &other), true), ((&pair.other, &other), (&pair.own, &own), false)]
-    {
+    for (from, to, is_outward) in [
+        ((&pair.own, &own), (&pair.other, &other), true),
+        ((&pair.other, &other), (&pair.own, &own), false),
+    ] {
         let why = match (from.1.generating.is_empty(), &to.1.discarding) {
             (false, Some(target)) => {
                 let at = |site: &Name, store: &Name| Location {
@@ -109,7 +108,8 @@ pub(super) fn ways(client: &Client, pair: &Pair) -> anyhow::Result<Vec<Way>> {
         lacks.push(format!("from {} to {}: {why}", from.0, to.0));
     }
     if ways.is_empty() {
-        let message = format!("nothing can be measured between `{}` and `{}`", pair.own, pair.other);
+        let message =
+            format!("nothing can be measured between `{}` and `{}`", pair.own, pair.other);
         return Err(Failure::new(ExitCode::Refused, message)
             .caused_by(lacks.join("; "))
             .hint(HINT)

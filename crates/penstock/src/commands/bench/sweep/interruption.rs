@@ -15,14 +15,14 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Whether the user has asked for the end.
 #[derive(Clone, Debug)]
-pub(in crate::commands::bench) struct Interruption(Arc<AtomicBool>);
+pub(crate) struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
     /// Catches SIGINT and SIGTERM from now on.
     ///
     /// # Errors
     /// There is no thread, or no handler can be set.
-    pub(in crate::commands::bench) fn catch() -> anyhow::Result<Self> {
+    pub(crate) fn catch() -> anyhow::Result<Self> {
         let asked = Self(Arc::default());
         let flag = Arc::clone(&asked.0);
         signals::watch(&[Ending::Interrupt, Ending::Terminate], move |ending| {
@@ -43,7 +43,7 @@ impl Interruption {
     ///
     /// # Errors
     /// Exit 130.
-    pub(in crate::commands::bench) fn check(&self) -> anyhow::Result<()> {
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
         if self.is_asked() { Err(interrupted()) } else { Ok(()) }
     }
 

@@ -30,22 +30,22 @@ const LABEL_MAX: usize = 200;
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Runs transfers one after the other.
-pub(in crate::commands::bench) struct Mover<'a> {
-    pub(in crate::commands::bench) client: &'a Client,
-    pub(in crate::commands::bench) interruption: &'a Interruption,
+pub(crate) struct Mover<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) interruption: &'a Interruption,
     /// Begin of the labels of its transfers, by which those that it has left are found.
-    pub(in crate::commands::bench) label: String,
+    pub(crate) label: String,
 }
 
 /// A transfer that has ended, in whatever state.
-pub(in crate::commands::bench) struct Moved {
-    pub(in crate::commands::bench) view: TransferView,
+pub(crate) struct Moved {
+    pub(crate) view: TransferView,
     pub(super) times: Times,
 }
 
 impl Moved {
     /// Returns the error of a transfer that is not done.
-    pub(in crate::commands::bench) fn error(&self) -> Option<anyhow::Error> {
+    pub(crate) fn error(&self) -> Option<anyhow::Error> {
         let view = &self.view;
         (view.state != TransferState::Done).then(|| {
             let code = view.exit.map_or(ExitCode::Unclassified, exit_code);
@@ -99,7 +99,7 @@ impl Mover<'_> {
     /// # Errors
     /// [`Refused`] if the request was; exit 130 if a signal came; the daemon gives no answer for
     /// ten minutes.
-    pub(in crate::commands::bench) fn run(
+    pub(crate) fn run(
         &self,
         what: &str,
         source: Location,
