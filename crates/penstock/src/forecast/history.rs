@@ -83,7 +83,7 @@ impl Past {
     pub(super) fn observation(&self) -> Observation {
         let Extent { files, bytes } = self.extent;
         let (files, bytes) = (files as f64, bytes as f64);
-        Observation { files, bytes, seconds: self.seconds, weight: 1.0 }
+        Observation { files, bytes, seconds: self.seconds }
     }
 }
 

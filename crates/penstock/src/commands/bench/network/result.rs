@@ -139,7 +139,6 @@ impl NetworkResult {
                 files: run.files as f64,
                 bytes: run.bytes as f64,
                 seconds: run.seconds,
-                weight: 1.0,
             })
             .collect();
         let CostModel { start_s, file_s, byte_s } = CostModel::fit(&observations)?;
