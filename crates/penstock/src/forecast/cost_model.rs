@@ -219,7 +219,7 @@ mod tests {
             }
         }
 
-        /// Promise: no line of non-negative parts near the fit has an error that is clearly smaller.
+        /// Promise: no line of non-negative parts near the fit errs clearly less.
         #[test]
         fn a_fit_is_the_best(all in observations(), by in prop::array::uniform3(0.9..1.1_f64)) {
             let model = CostModel::fit(&all).unwrap();

@@ -8,7 +8,7 @@ use penstock_api::transfer::TransferOptions;
 use penstock_exit::{self as exit, ExitCode, Failure};
 use penstock_proto::units::{MIB, counted, format_bytes};
 
-use super::NetworkArgs;
+use super::arguments::NetworkArgs;
 use super::cards::{IN, OUT, carried};
 use super::result::{NetworkResult, NetworkRun};
 use super::stock::{Portion, Stock};

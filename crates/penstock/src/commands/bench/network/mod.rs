@@ -5,6 +5,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | `arguments` | the command line |
 //! | `ways` | the stores at both ends, and the rights |
 //! | `stock` | the files of a `mem:` store that a transfer moves |
 //! | `course` | the transfers: warm-up, then repeats by turns |
@@ -12,6 +13,7 @@
 //! | `iperf3` | the other program, by turns with the transfers |
 //! | `result` | the figures, and their table |
 
+mod arguments;
 mod cards;
 mod course;
 mod iperf3;
@@ -22,53 +24,11 @@ mod ways;
 use std::path::Path;
 
 use penstock_exit::{self as exit, ExitCode, Failure};
-use penstock_proto::id::Name;
-use penstock_proto::units::parse_size;
 
 use crate::client::Client;
 use crate::commands::bench::sweep::interruption::Interruption;
-use crate::commands::transfer::EncryptionArg;
+pub(super) use arguments::NetworkArgs;
 use course::Course;
-use iperf3::Iperf3Server;
-
-/// Arguments of `penstock bench network`.
-#[derive(clap::Args)]
-#[command(after_help = exit::help_of(&[
-    (ExitCode::Done, "the way is measured"),
-    (ExitCode::Unclassified, ""),
-    (ExitCode::Usage, "wrong command line, or no site is paired"),
-    (ExitCode::SomeFailed, "a transfer failed"),
-    (ExitCode::Temporary, "no daemon answers, or another temporary failure"),
-    (ExitCode::Refused, "no store of either site can be used; the message says why"),
-    (ExitCode::Fatal, ""),
-    (ExitCode::Integrity, ""),
-    (ExitCode::NotAuthorised, ""),
-    (ExitCode::Interrupted, "interrupted; the transfer that ran is cancelled"),
-]))]
-pub(super) struct NetworkArgs {
-    /// The other site; may be left out where only one is paired
-    site: Option<Name>,
-    /// Time of each transfer, about, in seconds. A warm-up finds the bytes that take so long
-    #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "bytes",
-        value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: u32,
-    /// Bytes of each transfer, rounded up to whole files, instead of a time
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
-    bytes: Option<u64>,
-    /// Number of times that each way is measured, by turns
-    #[arg(long, default_value_t = 6, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeats: u32,
-    /// Whether the payload is encrypted on the network
-    #[arg(long, value_enum, default_value = "tls")]
-    encryption: EncryptionArg,
-    /// Also run `iperf3` of this host to a server that listens there, by turns, with 4 connections
-    #[arg(long, value_name = "HOST[:PORT]")]
-    iperf3: Option<Iperf3Server>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
 
 /// Runs it; blocks until all transfers have ended.
 ///
