@@ -119,8 +119,8 @@ pub(crate) fn tool(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     run(&root.join(PROJECT), text(&python)?, Path::new(""), arguments)
 }
 
-/// Makes wheel and source archive of the client in a directory, with the time of `epoch`, and
-/// returns their paths.
+/// Makes wheels and source archives of the client and of the report in a directory, with the time of
+/// `epoch`, and returns their paths.
 ///
 /// # Errors
 /// The tools cannot be installed, or hatchling fails: it has printed why.
@@ -129,25 +129,36 @@ pub(crate) fn package(root: &Path, out: &Path, epoch: &str) -> anyhow::Result<Ve
     let environment = built.join("venv");
     let pinned = root.join(PROJECT).join(PINNED);
     python::install(TOOLS, &pinned, &environment, &built.join("wheels"))?;
-    let made = built.join("dist");
-    let status = Command::new(environment.join("bin/python"))
-        .args(["-m", "hatchling", "build", "--clean", "--directory", text(&made)?])
+    let python = environment.join("bin/python");
+    let mut paths = Vec::new();
+    for (project, made) in [(PROJECT, built.join("dist")), (EVALUATION, built.join("eval/dist"))] {
+        build(&python, &root.join(project), &made, epoch)?;
+        let failed = || format!("list {}", made.display());
+        for entry in fs::read_dir(&made).with_context(failed)? {
+            let entry = entry.with_context(failed)?;
+            let path = out.join(entry.file_name());
+            fs::copy(entry.path(), &path).with_context(|| format!("write {}", path.display()))?;
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// Makes wheel and source archive of a project in a directory of their own.
+///
+/// # Errors
+/// hatchling fails: it has printed why.
+fn build(python: &Path, project: &Path, made: &Path, epoch: &str) -> anyhow::Result<()> {
+    let status = Command::new(python)
+        .args(["-m", "hatchling", "build", "--clean", "--directory", text(made)?])
         .env("SOURCE_DATE_EPOCH", epoch)
-        .current_dir(root.join(PROJECT))
+        .current_dir(project)
         .status()
         .context("start hatchling")?;
     if !status.success() {
-        bail!("hatchling failed: {status}");
+        bail!("hatchling failed in {}: {status}", project.display());
     }
-    let failed = || format!("list {}", made.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(&made).with_context(failed)? {
-        let entry = entry.with_context(failed)?;
-        let path = out.join(entry.file_name());
-        fs::copy(entry.path(), &path).with_context(|| format!("write {}", path.display()))?;
-        paths.push(path);
-    }
-    Ok(paths)
+    Ok(())
 }
 
 /// Runs a module of Python in a project, against a program.

@@ -56,7 +56,7 @@ impl Row {
     }
 }
 
-/// Checks commit, tag, changes and the version of the Python client.
+/// Checks commit, tag, changes and the versions of the Python packages.
 fn sources(source: &Source) -> Vec<Row> {
     let git = |words: &[&str]| {
         let root = source.root.to_str().unwrap_or(".");
@@ -71,9 +71,12 @@ fn sources(source: &Source) -> Vec<Row> {
     let heading = format!("## {version}");
     let has_heading =
         changes.lines().any(|line| line == heading || line.starts_with(&format!("{heading} ")));
-    let client = source.read("sdk/python/src/penstock/__init__.py").unwrap_or_default();
     let python = python_version(version);
-    let has_version = client.contains(&format!("__version__ = \"{python}\""));
+    let has_version = |module: &str| {
+        let text = source.read(module).unwrap_or_default();
+        let is_right = text.contains(&format!("__version__ = \"{python}\""));
+        or(is_right, format!("{module} has another version"))
+    };
     vec![
         Row::new(
             "a clean work tree",
@@ -92,7 +95,11 @@ fn sources(source: &Source) -> Vec<Row> {
         ),
         Row::new(
             format!("Python client {python}"),
-            or(has_version, "sdk/python/src/penstock/__init__.py has another version".to_owned()),
+            has_version("sdk/python/src/penstock/__init__.py"),
+        ),
+        Row::new(
+            format!("penstock-eval {python}"),
+            has_version("sdk/eval/src/penstock_eval/__init__.py"),
         ),
     ]
 }
@@ -125,13 +132,20 @@ fn programs(source: &Source) -> Vec<Row> {
 /// Checks that each package exists, with its digest.
 fn packages(source: &Source) -> Vec<Row> {
     let out = source.root.join(OUT);
+    let sums = fs::read_to_string(out.join(SUMS)).unwrap_or_default();
+    let names = names(source).into_iter();
+    names.map(|name| Row::new(&*name, package(&out, &name, &sums))).collect()
+}
+
+/// Returns the names of the files of a release, sorted.
+fn names(source: &Source) -> Vec<String> {
     let version = &source.version;
     let python = python_version(version);
-    let mut names = vec![
-        format!("penstock-{version}.cdx.json"),
-        format!("penstock-{python}-py3-none-any.whl"),
-        format!("penstock-{python}.tar.gz"),
-    ];
+    let mut names = vec![format!("penstock-{version}.cdx.json")];
+    for package in ["penstock", "penstock_eval"] {
+        names.push(format!("{package}-{python}-py3-none-any.whl"));
+        names.push(format!("{package}-{python}.tar.gz"));
+    }
     for machine in [Machine::X86, Machine::Arm] {
         let name = machine.name();
         names.push(format!("penstock_{}_{}.deb", source.package_version(), machine.debian()));
@@ -139,8 +153,7 @@ fn packages(source: &Source) -> Vec<Row> {
         names.push(format!("penstock-{version}-{name}.tar.gz"));
     }
     names.sort();
-    let sums = fs::read_to_string(out.join(SUMS)).unwrap_or_default();
-    names.into_iter().map(|name| Row::new(&*name, package(&out, &name, &sums))).collect()
+    names
 }
 
 /// Checks one package by its digest.
@@ -158,5 +171,44 @@ fn package(out: &Path, name: &str, sums: &str) -> Result<(), String> {
     match found.starts_with(wanted) {
         true => Ok(()),
         false => Err(format!("it is not the file of {SUMS}: make packages")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a candidate has all its files, and versions as each system orders them.
+    #[test]
+    fn a_release_has_all_files() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut source = Source::read_from(&root).unwrap();
+        source.version = "0.2.0-rc.1".to_owned();
+        let wanted = [
+            "penstock-0.2.0-rc.1-aarch64.tar.gz",
+            "penstock-0.2.0-rc.1-x86_64.tar.gz",
+            "penstock-0.2.0-rc.1.cdx.json",
+            "penstock-0.2.0rc1-py3-none-any.whl",
+            "penstock-0.2.0rc1.tar.gz",
+            "penstock-0.2.0~rc.1-1.aarch64.rpm",
+            "penstock-0.2.0~rc.1-1.x86_64.rpm",
+            "penstock_0.2.0~rc.1-1_amd64.deb",
+            "penstock_0.2.0~rc.1-1_arm64.deb",
+            "penstock_eval-0.2.0rc1-py3-none-any.whl",
+            "penstock_eval-0.2.0rc1.tar.gz",
+        ];
+        assert_eq!(names(&source), wanted);
+    }
+
+    /// Promise: this tree's Python packages have the version of the workspace.
+    #[test]
+    fn python_packages_have_the_version() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let source = Source::read_from(&root).unwrap();
+        let rows = sources(&source);
+        for part in ["Python client", "penstock-eval"] {
+            let row = rows.iter().find(|row| row.part.starts_with(part)).unwrap();
+            assert_eq!(row.wrong, None, "{part}");
+        }
     }
 }
