@@ -70,10 +70,11 @@ def modes() -> list[Json]:
 
 def rate(dataset: Json, mode: str, direction: str, block: int) -> float:
     """Effective rate of a cell in bytes per second."""
-    size = dataset["bytes"] / dataset["files"]
     way = 1.0 if direction == "forward" else 0.92
-    steady = storage_rate(size) * SHARES[mode] * way * BLOCKS[(block - 1) % len(BLOCKS)]
-    return dataset["bytes"] / (START + dataset["bytes"] / steady)
+    share = SHARES[mode] * way * BLOCKS[(block - 1) % len(BLOCKS)]
+    classes = [(c["files"], c["bytes"]) for c in dataset["histogram"] if c["bytes"]]
+    stored = sum(total / storage_rate(total / files) for files, total in classes)
+    return dataset["bytes"] / (START + stored / share)
 
 
 def benchmark(runs_of: list[float], seed: int) -> Json:
@@ -112,7 +113,8 @@ def _samples(cell: Json, draw: random.Random) -> list[Json]:
                 here = total / 2 * ramp * draw.gauss(1, 0.03) * part
                 busy = min(99.0, 34 + 30 * (cell["mode"]["name"] == "tls-blake3")
                            + draw.gauss(0, 7))  # fmt: skip
-                values: Json = {"rate_bits_per_s": here, "cpu_busy_percent": max(busy, 1),
+                values: Json = {"rate_bits_per_s": here, "lanes": min(4 + 2 * second, 10),
+                                "cpu_busy_percent": max(busy, 1),
                                 "cpu_busiest_percent": min(100, busy + 22),
                                 "cpu_steal_percent": 0.4}  # fmt: skip
                 side = "out" if role == "source" else "in"
@@ -211,9 +213,9 @@ def make_tuned(path: Path) -> Path:
     return path
 
 
-def make_distant(path: Path, rtt_ms: float, share: float) -> Path:
-    """Writes a run over a distance, of two data sets in one mode."""
-    items, mode = [datasets()[0], datasets()[8]], modes()[0]
+def make_distant(path: Path, rtt_ms: float, share: float, items: list[Json] | None = None) -> Path:
+    """Writes a run over a distance, of two data sets or those given, in one mode."""
+    items, mode = items or [datasets()[0], datasets()[8]], modes()[0]
     found: list[Json] = []
     for block in range(1, 7):
         for item in items:
@@ -226,6 +228,90 @@ def make_distant(path: Path, rtt_ms: float, share: float) -> Path:
     known = {"id": f"rtt{rtt_ms}", "datasets": items, "modes": [mode], "cells": planned}
     _write(path / "run.json", _run(7) | known)
     _lines(path / "cells.jsonl", found)
+    return path
+
+
+SOAK_ROUNDS = 60
+ROUND_BYTES = 10**12
+FAULTS = {"card-down": 40.0, "kill-target": 12.0}
+"""Faults of the soak, and seconds that each of them costs its round."""
+
+
+def make_soak(path: Path, *, ended: bool = True, good: bool = True) -> Path:
+    """Writes a soak of rounds of 1 TB in 100 s, each tenth of them with a fault."""
+    path.mkdir()
+    rounds: list[Json] = []
+    faults: list[Json] = []
+    clock = 0.0
+    for number in range(1, SOAK_ROUNDS + 1):
+        hit = number % 10 == 0
+        name = list(FAULTS)[len(faults) % len(FAULTS)]
+        seconds = 100.0 + hit * FAULTS[name]
+        lost = not good and number == SOAK_ROUNDS // 2
+        if hit:
+            began = (BEGUN + timedelta(seconds=clock + 30)).isoformat()
+            faults.append({"fault": len(faults) + 1, "name": name, "round": number,
+                           "at_rest": False, "began": began, "open_seconds": 10.0,
+                           "progress_seconds": FAULTS[name] / 2, "problem": None})  # fmt: skip
+        clock += seconds + 5
+        again = [{"fault": len(faults), "bytes": 10**9}] if hit else []
+        rounds.append({"round": number, "at_seconds": clock, "seconds": seconds,
+                       "is_good": not lost, "files": 1000, "bytes": ROUND_BYTES, "attempts": 1,
+                       "retries": 0, "repairs": 0, "faults": int(hit), "sent_again": again,
+                       "is_countersigned": True, "compared": None,
+                       "failures": ["digests differ"] if lost else []})  # fmt: skip
+    place = {"site": "lab", "store": "raw", "path": "run7", "slash": False}
+    _write(path / "soak.json", {
+        "v": 1, "id": "5e" * 16, "seed": 11, "source": place, "target": "hpc:scratch/tests",
+        "every_seconds": 1000, "began": BEGUN.isoformat(), "seconds": clock, "starts": 1,
+        "failures": [], "versions": ["hpc/dtn1 penstock 0.4.0"],
+        "measured": [{"store": "scratch", "operation": "write", "bytes_per_s": 12.5e9,
+                      "at": BEGUN.isoformat()}],
+    })  # fmt: skip
+    _lines(path / "rounds.jsonl", rounds)
+    _lines(path / "faults.jsonl", faults)
+    if ended:
+        drift = {"points": 54, "median": 8e10, "per_hour": 0.0, "least": -1e7, "greatest": 2e7}
+        growth = {"points": 54, "median": 2**26, "per_hour": 2**20, "least": 2**19,
+                  "greatest": 2**21}  # fmt: skip
+        _write(path / "proof.json", {
+            "v": 1, "is_complete": True, "is_good": good,
+            "drifts": [{"figure": "rate of rounds without a fault", "unit": "bits_per_second",
+                        "drift": drift},
+                       {"figure": "memory of hpc/dtn1", "unit": "bytes", "drift": growth}],
+            "failures": [] if good else ["round 30: digests differ"],
+        })  # fmt: skip
+    return path
+
+
+MOVERS = {"penstock": 1.0, "rsync": 0.45, "gridftp": 0.8}
+"""Rates of movers beside that of Penstock."""
+
+
+def make_rivals(path: Path) -> Path:
+    """Writes a comparison of three movers over six rounds and a warm-up; one run of one fails."""
+    path.mkdir()
+    sets = [("small", 100_000, 4 << 10, 0.4e9), ("medium", 4096, 1 << 20, 1.2e9),
+            ("large", 16, 256 << 20, 2.4e9)]  # fmt: skip
+    found: list[Json] = [{
+        "kind": "bench", "format": 1, "begun": BEGUN.isoformat(), "command": [], "seed": 3,
+        "source": "/scratch", "target": "me@far:/scratch", "durable": True, "verify": "all",
+        "repeats": 6, "hosts": {"source": "Linux"},
+        "movers": {name: {"version": "1.0", "encrypted": "TLS", "verifies": "yes",
+                          "resumes": "yes", "durable": "syncs itself"} for name in MOVERS},
+        "missing": {"xrootd": ["apt install xrootd-client"]},
+    }]  # fmt: skip
+    for name, files, size, rate in sets:
+        for number in range(7):
+            for mover, share in MOVERS.items():
+                fails = mover == "gridftp" and name == "small" and number == 2
+                seconds = files * size / (rate * share * BLOCKS[number % len(BLOCKS)])
+                found.append({"kind": "run", "set": name, "files": files, "bytes": files * size,
+                              "mover": mover, "round": number,
+                              "wall_s": None if fails else seconds, "cpu_source_s": 2.0,
+                              "cpu_target_s": 3.0, "verified": None if fails else True,
+                              "error": "exit 1" if fails else None})  # fmt: skip
+    _lines(path / "rivals.jsonl", found)
     return path
 
 

@@ -1,20 +1,24 @@
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from penstock_eval import cli, report, style
+from penstock_eval import cli, headlines, report, style
 from penstock_eval.contents import FIGURES, TABLES
 from penstock_eval.drawing import Request
-from penstock_eval.figures import work
+from penstock_eval.figures import traffic, work
 from penstock_eval.report import Section
 from penstock_eval.rundir import Run
 from tests import golden
 
+SOURCE = Path(__file__).parent.parent / "src"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -48,9 +52,9 @@ def page(folder: Path, sections: list[Section]) -> str:
 def test_all_figures_and_tables_are_there(folder: Path, sections: list[Section], page: str):
     """Promise: a full run has every figure but those that need other runs, each as a file."""
     made = sections[0]
-    assert {key for key, *_ in made.left_out} == {"F17", "F18"}
+    assert {key for key, *_ in made.left_out} == {"F17", "F18", "T15"}
     assert made.pictures[0].key == "F15"
-    assert len(made.pictures) == len(FIGURES) - 2
+    assert len(made.pictures) == len(FIGURES) - 1
     assert len(made.listings) == len(TABLES)
     for picture in made.pictures:
         assert (folder / f"report/figures/{picture.key}.png").read_bytes().startswith(PNG)
@@ -80,16 +84,38 @@ def test_ids_are_unique(page: str):
 
 
 def test_equal_data_give_equal_bytes(folder: Path, sections: list[Section], tmp_path: Path):
-    """Promise: a second report of the same run is the same to the byte."""
-    entries = [entry for entry in FIGURES if entry.key in ("F15", "F10", "F2", "F14")]
-    first = {picture.key: picture for picture in sections[0].pictures}
-    for entry in entries:
-        with style.applied():
-            drawn = entry.draw(Request(Run(folder)))
-        again = report.render(entry, drawn)
-        assert again.svg == first[entry.key].svg
-        assert again.png == first[entry.key].png
-    assert report.html(sections) == (folder / "report/report.html").read_text()
+    """Promise: reports of the same run are equal to the byte: in another process with another seed
+    of hashes, time zone, language and umask, and with settings of matplotlib of its user."""
+    assert sections
+    settings = tmp_path / "matplotlib"
+    settings.mkdir()
+    (settings / "matplotlibrc").write_text("lines.linewidth: 9\nfont.family: serif\n")
+    worlds = [
+        {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"},
+        {"PYTHONHASHSEED": "2", "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8", "LANG": "de_DE.UTF-8",
+         "MPLCONFIGDIR": str(settings)},
+    ]  # fmt: skip
+    made = [
+        subprocess.Popen(
+            [sys.executable, "-m", "penstock_eval", "report", str(folder), "--need", "40Gbit/s",
+             "--out", str(tmp_path / str(at))],
+            env=os.environ | {"PYTHONPATH": str(SOURCE)} | world,
+            umask=0o022 if at else 0o077,
+            stdout=subprocess.PIPE,
+        )
+        for at, world in enumerate(worlds)
+    ]  # fmt: skip
+    assert [process.communicate() and process.returncode for process in made] == [0, 0]
+    first, *others = [_bytes(path) for path in (folder / "report", tmp_path / "0", tmp_path / "1")]
+    assert len(first) == 2 + 2 * (len(FIGURES) - 1) + len(TABLES)
+    for other in others:
+        assert other.keys() == first.keys()
+        assert [name for name in first if first[name] != other[name]] == []
+
+
+def _bytes(out: Path) -> dict[str, bytes]:
+    files = [path for path in out.rglob("*") if path.is_file()]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
 def test_titles_are_text(folder: Path, tmp_path: Path):
@@ -98,7 +124,7 @@ def test_titles_are_text(folder: Path, tmp_path: Path):
     about = json.loads((path / "run.json").read_text())
     about["title"] = "<script>alert(1)</script> a|b"
     (path / "run.json").write_text(json.dumps(about))
-    made = Section(Run(path), "", [("Name", "<b>")])
+    made = Section(headlines.of_run(Run(path)), "")
     assert "<script>alert" not in report.html([made])
     assert "&lt;script&gt;alert(1)" in report.html([made])
 
@@ -139,19 +165,20 @@ def test_lanes_and_piece_size(tmp_path: Path):
     assert texts == ["0.62", "1.00", "0.93"] * 3
 
 
-def test_runs_of_several_distances(tmp_path: Path):
-    """Promise: runs of three round-trip times make F18, and sections with files of their own."""
-    planted = [(0.2, 1.0), (30.0, 0.96), (90.0, 0.9)]
-    paths = [golden.make_distant(tmp_path / f"r{rtt}", rtt, share) for rtt, share in planted]
-    runs = [Run(path) for path in paths]
+def test_the_first_seconds(run: Run):
+    """Promise: F9 has the planted rise of rate and lanes, by mode, and an axis of round trips."""
     with style.applied():
-        drawn = work.round_trips(Request(runs[0], runs[1:]))
+        drawn = traffic.first_seconds(Request(run))
     upper, lower = drawn.figure.axes
-    for line in [*upper.lines, *lower.lines]:
-        assert np.asarray(line.get_xdata()).tolist() == [0.0, 30.0, 90.0]
-    assert len(upper.lines) == len(lower.lines) == 2
-    assert {text.get_text() for text in lower.texts} == {"90 %"}
+    assert [np.asarray(line.get_ydata()).tolist()[:5] for line in lower.lines] == [
+        [8.0, 12.0, 16.0, 20.0, 20.0]
+    ] * 2
+    for line in upper.lines:
+        rates = np.asarray(line.get_ydata())
+        assert rates[0] < 0.6 * rates[4]
+        assert np.asarray(line.get_xdata()).tolist()[:2] == [0.5, 1.5]
     assert "n = 6" in drawn.caption
+    assert "counts round trips" in drawn.caption
 
 
 def _copy(folder: Path, to: Path) -> Path:

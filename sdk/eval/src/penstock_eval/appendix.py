@@ -4,7 +4,7 @@ from penstock_eval import measures, stats, units
 from penstock_eval.drawing import LeftOutError, Request
 from penstock_eval.figures import traffic
 from penstock_eval.rundir import Cell, Run, inner, many
-from penstock_eval.tables import Table, Value
+from penstock_eval.tables import Table, ends
 from penstock_eval.usage import usage
 
 RUNS = 12
@@ -25,14 +25,10 @@ def storage_runs(request: Request) -> Table:
             for point in measures.storage(run, store, operation):
                 rates = [units.gigabits(value) for value in point.runs]
                 found = stats.summary(rates)
-                ends: list[Value] = [found.least, found.greatest, None]
-                if found.interval:
-                    cover = round(100 * found.interval.cover, 1)
-                    ends = [found.interval.low, found.interval.high, cover]
                 text = " ".join(units.number(rate) for rate in rates[:RUNS])
                 table.rows.append(
-                    [store, operation, units.size(point.size), found.count, found.median, *ends,
-                     found.mean, found.deviation, stats.median(point.files_per_s),
+                    [store, operation, units.size(point.size), found.count, found.median,
+                     *ends(found), found.mean, found.deviation, stats.median(point.files_per_s),
                      ", ".join(sorted(point.marks)), text]
                 )  # fmt: skip
     if not table.rows:
@@ -79,8 +75,8 @@ def counters(request: Request) -> Table:
                     known = [_carried(run, cell, role, figure) for cell in cells]
                     if ratios := [ratio for ratio in known if ratio]:
                         found = stats.ratio_summary(ratios)
-                        ends = [found.median, found.least, found.greatest]
-                        table.rows.append([way, item.name, mode.name, role, found.count, *ends])
+                        row = [found.count, found.median, found.least, found.greatest]
+                        table.rows.append([way, item.name, mode.name, role, *row])
     if not table.rows:
         raise LeftOutError("no time series (`series/`) with cards is in the run")
     return table
@@ -187,29 +183,3 @@ def tails(request: Request) -> Table:
 def _moment(cells: list[Cell], name: str) -> float | None:
     values = [cell.raw["t"][name] for cell in cells if cell.raw["t"].get(name) is not None]
     return stats.median(values) if values else None
-
-
-def headline(run: Run) -> list[tuple[str, str]]:
-    """Facts for the head of the report: name and value."""
-    planned, counted = len(run.about["cells"]), len(run.cells)
-    failed = sum(cell.error is not None for cell in run.cells)
-    flagged = sum(bool(cell.flags) for cell in run.counted)
-    checked = [cell for cell in run.counted if inner(cell.raw, "verify").get("ok")]
-    entries = [
-        ("Between", f"{run.about.get('source')} and {run.about.get('target')}"),
-        ("Begun", str(run.about["begun"])[:16].replace("T", " ") + " UTC"),
-        ("Runs", f"{counted} of {planned}, {failed} failed, {flagged} flagged and kept"),
-        ("Verified", f"{len(checked)} of {len(run.counted)} runs without error"),
-        ("Repeats", f"{run.about.get('repeats')} blocks in random order, seed {run.about['seed']}"),
-        ("Penstock", str(run.about.get("penstock"))),
-        ("Run", str(run.about["id"])),
-    ]
-    if cells := [c for way in run.directions for c in measures.largest(run, way)]:
-        best = max(
-            units.gigabits(stats.median([c.effective for c in group]))
-            for group in (measures.largest(run, way) for way in run.directions)
-            if group
-        )
-        name = cells[0].dataset
-        entries.insert(0, ("Largest data set", f"{name}: {units.number(best)} Gbit/s (median)"))
-    return entries

@@ -1,11 +1,23 @@
 """What a report has, in its order, and what it cannot have."""
 
-from penstock_eval import appendix, tables
-from penstock_eval.drawing import FigureOf
-from penstock_eval.figures import processors, rates, setup, traffic, work
+from penstock_eval import appendix, beside, distances, forecasts, proofs, tables
+from penstock_eval.drawing import FigureOf, Request
+from penstock_eval.figures import (
+    distance,
+    forecast,
+    movers,
+    processors,
+    rates,
+    setup,
+    soak,
+    traffic,
+    work,
+)
+from penstock_eval.rivals import Rivals
+from penstock_eval.soakdir import Soak
 from penstock_eval.tables import TableOf
 
-FIGURES = (
+FIGURES: tuple[FigureOf[Request], ...] = (
     FigureOf("F15", "Transfers beside measured storage", rates.beside_storage),
     FigureOf("F0", "What the pair of sites carries", work.capacity),
     FigureOf("F1", "Set-up", setup.drawing),
@@ -14,7 +26,9 @@ FIGURES = (
     FigureOf("F4", "A single file", rates.single_file),
     FigureOf("F5", "A single file, linear", rates.single_file_linear),
     FigureOf("F12", "Storage and transfer, layer by layer", work.layers),
+    FigureOf("F21", "Forecast and measured", forecast.against_measured),
     FigureOf("F19", "Where the time goes", work.where_time_goes),
+    FigureOf("F9", "The first seconds", traffic.first_seconds),
     FigureOf("F10", "Traffic by card", traffic.cards),
     FigureOf("F11", "Bytes by disk", traffic.disks),
     FigureOf("F16", "Over time", traffic.over_time),
@@ -25,10 +39,9 @@ FIGURES = (
     FigureOf("F20", "Energy by mode", processors.energy),
     FigureOf("F13", "Files and bytes by size", work.histogram),
     FigureOf("F17", "Lanes and piece size", work.tuning),
-    FigureOf("F18", "Rate by round-trip time", work.round_trips),
 )
 
-TABLES = (
+TABLES: tuple[TableOf[Request], ...] = (
     TableOf("T1", "Results", tables.results),
     TableOf("T2", "Use of processors", tables.use_of_processors),
     TableOf("T3", "Data sets", tables.data_sets),
@@ -41,4 +54,31 @@ TABLES = (
     TableOf("T10", "Settings and findings", appendix.settings),
     TableOf("T13", "Ends of runs", appendix.tails),
     TableOf("T14", "Flagged and failed runs", appendix.odd_runs),
+    TableOf("T16", "Forecasts", forecasts.table),
+)
+
+ACROSS_FIGURES: tuple[FigureOf[Request], ...] = (
+    FigureOf("F18", "Rate by round-trip time", distance.round_trips),
+)
+"""Of all sweeps of a report together."""
+
+ACROSS_TABLES: tuple[TableOf[Request], ...] = (
+    TableOf("T15", "Rate by round-trip time", distances.by_round_trip),
+)
+
+SOAK_FIGURES: tuple[FigureOf[Soak], ...] = (FigureOf("F22", "A soak over time", soak.over_time),)
+
+SOAK_TABLES: tuple[TableOf[Soak], ...] = (
+    TableOf("T11", "The page of the soak", proofs.page),
+    TableOf("T17", "Faults", proofs.faults),
+    TableOf("T18", "Drift", proofs.drifts),
+)
+
+MOVER_FIGURES: tuple[FigureOf[Rivals], ...] = (
+    FigureOf("F23", "Movers beside each other", movers.by_dataset),
+)
+
+MOVER_TABLES: tuple[TableOf[Rivals], ...] = (
+    TableOf("T12", "Movers by data set", beside.by_class),
+    TableOf("T19", "What each mover does", beside.properties),
 )

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from matplotlib.figure import Figure
 
 from penstock_eval.rundir import Run
+
+About = TypeVar("About", contravariant=True)
+"""What a figure is drawn from."""
 
 
 class LeftOutError(Exception):
@@ -14,13 +18,18 @@ class LeftOutError(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """What a report is made from."""
+    """Sweeps, as figures and tables see them."""
 
     run: Run
     others: list[Run] = field(default_factory=list[Run])
     """Further runs of the same report, for figures across them."""
     need: float | None = None
     """Rate that the user needs, in bytes per second."""
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs of the report."""
+        return [self.run, *self.others]
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,12 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class FigureOf:
+class FigureOf(Generic[About]):
     """A figure of the report."""
 
     key: str
     title: str
-    draw: Callable[[Request], Drawn]
+    draw: Callable[[About], Drawn]
 
 
 def repeats(counts: list[int]) -> str:
@@ -48,12 +57,21 @@ def repeats(counts: list[int]) -> str:
 
 def band(counts: list[int]) -> str:
     """Sentence on what a band around medians is."""
+    return _spread(counts, "lines", "bands")
+
+
+def whiskers(counts: list[int]) -> str:
+    """Sentence on what error bars at medians are."""
+    return _spread(counts, "marks", "error bars")
+
+
+def _spread(counts: list[int], centre: str, ends: str) -> str:
     if min(counts) < 6:
         return (
-            f"lines are medians of repeats ({repeats(counts)}), bands go from the least to the "
+            f"{centre} are medians of repeats ({repeats(counts)}), {ends} go from the least to the "
             "greatest; no interval is claimed below six"
         )
     return (
-        f"lines are medians of repeats ({repeats(counts)}), bands are order-statistic intervals "
-        "of the median (cover at least 95 %)"
+        f"{centre} are medians of repeats ({repeats(counts)}), {ends} are order-statistic "
+        "intervals of the median (cover at least 95 %)"
     )

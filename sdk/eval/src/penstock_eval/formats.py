@@ -1,32 +1,41 @@
-"""Reading of the files of a run directory: JSON by the schema of format 1, with place in errors."""
+"""Reading of files that measurements leave: JSON by schemas of format 1, with place in errors."""
 
 import json
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-SCHEMA = "run-format-1.schema.json"
-"""Name of the schema, within the package."""
+from penstock_eval import __version__
+
+SCHEMAS = (
+    "run-format-1.schema.json",
+    "soak-format-1.schema.json",
+    "rivals-format-1.schema.json",
+)
+"""Names of the schemas within the package: of a sweep, of a soak, and of other movers."""
+VERSION = {"run": "format", "soak": "v", "proof": "v", "bench": "format"}
+"""Keys of the format, by the kind of record that has one."""
 
 
 class BrokenFileError(Exception):
-    """A file of the run directory cannot be read, or breaks the schema."""
+    """A file cannot be read, or breaks the schema."""
 
 
 @cache
-def schema() -> dict[str, Any]:
-    """JSON Schema of the run directory, with one definition for each kind of file."""
-    return json.loads(files("penstock_eval").joinpath(SCHEMA).read_text("utf-8"))
+def schema(name: str) -> dict[str, Any]:
+    """JSON Schema by its name, with one definition for each kind of record."""
+    return json.loads(files("penstock_eval").joinpath(name).read_text("utf-8"))
 
 
 @cache
 def _validator(part: str) -> Draft202012Validator:
-    return Draft202012Validator({"$ref": f"#/$defs/{part}", "$defs": schema()["$defs"]})
+    found = next(known for known in map(schema, SCHEMAS) if part in known["$defs"])
+    return Draft202012Validator({"$ref": f"#/$defs/{part}", "$defs": found["$defs"]})
 
 
 def _depth(error: ValidationError) -> int:
@@ -35,6 +44,8 @@ def _depth(error: ValidationError) -> int:
 
 def complaint(part: str, value: Any, place: str) -> str | None:
     """Sentence on what breaks the schema of a part first, with its place, if any does."""
+    if later := _later(part, value):
+        return f"{place}: {later}"
     error = next(_validator(part).iter_errors(value), None)
     if error is None:
         return None
@@ -46,20 +57,51 @@ def complaint(part: str, value: Any, place: str) -> str | None:
     return f"{place}: {f'`{where}`: ' if where else ''}{message}"
 
 
+def _later(part: str, value: Any) -> str | None:
+    """Sentence on a format that only a later release can read."""
+    key = VERSION.get(part)
+    found: Any = cast("dict[str, Any]", value).get(key) if key and isinstance(value, dict) else None
+    if type(found) is not int or found <= 1:
+        return None
+    return (
+        f"`{key}` is {found}, and this penstock-eval ({__version__}) reads 1: install the "
+        "penstock-eval of the release that measured"
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise BrokenFileError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BrokenFileError(f"{path}: not UTF-8 at byte {error.start}") from error
+
+
+def _constant(text: str) -> float:
+    raise ValueError(f"`{text}` is no number of JSON")
+
+
+def _parsed(text: str) -> Any:
+    """Value of a JSON text, without the numbers that are none, such as NaN."""
+    return json.loads(text, parse_constant=_constant)
+
+
 def document(path: Path, part: str) -> Any:
     """Contents of a JSON file that obeys the schema.
 
     Raises:
         BrokenFileError: It cannot be read, is no JSON, or breaks the schema.
     """
+    text = _read(path)
+    if not text.strip():
+        raise BrokenFileError(f"{path}: empty: its writer was cut off before it wrote anything")
     try:
-        value = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise BrokenFileError(f"{path}: cannot be read: {error.strerror}") from error
+        value = _parsed(text)
     except json.JSONDecodeError as error:
         raise BrokenFileError(f"{path}:{error.lineno}: no JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise BrokenFileError(f"{path}: not UTF-8 at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise BrokenFileError(f"{path}: no JSON: {error}") from error
     return _valid(part, value, str(path))
 
 
@@ -69,22 +111,17 @@ def lines(path: Path, part: str | None = None) -> Iterator[Any]:
     Raises:
         BrokenFileError: The file cannot be read; a line is no JSON, or breaks the schema.
     """
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise BrokenFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BrokenFileError(f"{path}: not UTF-8 at byte {error.start}") from error
-    whole = text.endswith("\n")
-    rows = text.splitlines()
-    for at, row in enumerate(rows, start=1):
+    # Not splitlines: it also splits at signs that JSON has within its strings, such as U+2028.
+    *rows, rest = _read(path).split("\n")
+    for at, row in enumerate([*rows, rest] if rest else rows, start=1):
         place = f"{path}:{at}"
         try:
-            value = json.loads(row)
-        except json.JSONDecodeError as error:
-            last = at == len(rows) and not whole
-            hint = "; the sweep was cut off here: run it again to complete it" if last else ""
-            raise BrokenFileError(f"{place}: no JSON: {error.msg}{hint}") from error
+            value = _parsed(row)
+        except (ValueError, RecursionError) as error:
+            text = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            cut = at > len(rows)
+            hint = "; its writer was cut off here: the same command continues" if cut else ""
+            raise BrokenFileError(f"{place}: no JSON: {text}{hint}") from error
         yield _valid(part, value, place) if part else value
 
 

@@ -1,8 +1,9 @@
-"""Report of runs: one HTML file without references, Markdown with figures as files, and CSV."""
+"""Report: one HTML file without references, Markdown with figures as files, and CSV."""
 
 import csv
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -10,11 +11,13 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from penstock_eval import appendix, formats, style
-from penstock_eval.contents import FIGURES, TABLES
-from penstock_eval.drawing import Drawn, FigureOf, LeftOutError, Request
+from penstock_eval import contents, formats, headlines, rivals, style, subjects
+from penstock_eval.drawing import About, Drawn, FigureOf, LeftOutError, Request
+from penstock_eval.headlines import Headline
 from penstock_eval.rundir import Run
-from penstock_eval.tables import Table
+from penstock_eval.soakdir import Soak
+from penstock_eval.subjects import Subject
+from penstock_eval.tables import Table, TableOf
 
 _IDS = re.compile(r"(\bid=\"|url\(#|xlink:href=\"#)")
 _DATE = {"Date": None, "Creator": None}
@@ -42,19 +45,44 @@ class Listing:
 
 @dataclass
 class Section:
-    """All of one run."""
+    """All of one sweep, soak or comparison, or of all sweeps together."""
 
-    run: Run
+    head: Headline
     name: str
-    """Name of its files; empty for the only run of a report."""
-    facts: list[tuple[str, str]]
+    """Name of its files; empty for the only section of a report."""
     pictures: list[Picture] = field(default_factory=list[Picture])
     listings: list[Listing] = field(default_factory=list[Listing])
     left_out: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     """Key and title of what lacks data, and why."""
 
+    def fill(
+        self,
+        about: About,
+        figures: Sequence[FigureOf[About]],
+        tables: Sequence[TableOf[About]],
+    ) -> None:
+        """Makes figures and tables, and notes what lacks its data.
 
-def render(entry: FigureOf, drawn: Drawn) -> Picture:
+        Raises:
+            BrokenFileError: A file that one of them needs is broken.
+        """
+        for entry in figures:
+            try:
+                with style.applied():
+                    drawn = entry.draw(about)
+                self.pictures.append(render(entry, drawn))
+            except LeftOutError as error:
+                self.left_out.append((entry.key, entry.title, str(error)))
+        for entry in tables:
+            try:
+                table = entry.make(about)
+            except LeftOutError as error:
+                self.left_out.append((entry.key, entry.title, str(error)))
+                continue
+            self.listings.append(Listing(entry.key, entry.title, table))
+
+
+def render(entry: FigureOf[About], drawn: Drawn) -> Picture:
     """Makes SVG and PNG of a figure: equal bytes for equal data."""
     with style.applied(entry.key):
         drawn.figure.align_ylabels()
@@ -81,49 +109,57 @@ def coded(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(Markup.escape(text))))  # noqa: S704
 
 
-def section(run: Run, others: list[Run], need: float | None, name: str) -> Section:
-    """Figures and tables of a run.
-
-    Raises:
-        BrokenFileError: A file of the run is broken.
-    """
-    request = Request(run, others, need)
-    made = Section(run, name, appendix.headline(run))
-    for entry in FIGURES:
-        try:
-            with style.applied():
-                drawn = entry.draw(request)
-            made.pictures.append(render(entry, drawn))
-        except LeftOutError as error:
-            made.left_out.append((entry.key, entry.title, str(error)))
-    for entry in TABLES:
-        try:
-            table = entry.make(request)
-        except LeftOutError as error:
-            made.left_out.append((entry.key, entry.title, str(error)))
-            continue
-        made.listings.append(Listing(entry.key, entry.title, table))
+def _sections(found: list[Subject], need: float | None) -> list[Section]:
+    runs = [subject for subject in found if isinstance(subject, Run)]
+    made: list[Section] = []
+    if len(runs) > 1:
+        together = Section(headlines.of_all(runs), "all")
+        together.fill(Request(runs[0], runs[1:]), contents.ACROSS_FIGURES, contents.ACROSS_TABLES)
+        made.append(together)
+    for at, subject in enumerate(found, start=1):
+        if isinstance(subject, Run):
+            section = Section(headlines.of_run(subject), str(subject.about["id"]))
+            request = Request(subject, need=need)
+            section.fill(request, contents.FIGURES, contents.TABLES)
+            if len(runs) == 1:
+                section.fill(request, contents.ACROSS_FIGURES, contents.ACROSS_TABLES)
+        elif isinstance(subject, Soak):
+            section = Section(headlines.of_soak(subject), f"soak-{subject.about['id'][:8]}")
+            section.fill(subject, contents.SOAK_FIGURES, contents.SOAK_TABLES)
+        else:
+            section = Section(headlines.of_rivals(subject), f"movers-{at}")
+            section.fill(subject, contents.MOVER_FIGURES, contents.MOVER_TABLES)
+        made.append(section)
+    if len(made) == 1:
+        made[0].name = ""
     return made
+
+
+def _check(subject: Subject) -> None:
+    if isinstance(subject, Run):
+        place, some = subject.path / "cells.jsonl", subject.counted
+        lacks = "no run succeeded but warm-ups"
+    elif isinstance(subject, Soak):
+        place, some = subject.path / "rounds.jsonl", subject.rounds
+        lacks = "no round has ended"
+    else:
+        place, some = subject.path / rivals.FILE, subject.counted
+        lacks = "no transfer succeeded but warm-ups"
+    if not some:
+        raise formats.BrokenFileError(f"{place}: {lacks}: nothing to report")
 
 
 def write(paths: list[Path], out: Path, need: float | None = None) -> list[Section]:
     """Writes `report.html`, `report.md`, `figures/` and `tables/` into a directory.
 
     Raises:
-        BrokenFileError: A run directory, or a file of it, is missing or broken.
+        BrokenFileError: A directory, or a file of it, is missing or broken.
         OSError: The directory cannot be written.
     """
-    runs = [Run(path) for path in paths]
-    for run in runs:
-        if not run.counted:
-            raise formats.BrokenFileError(
-                f"{run.path / 'cells.jsonl'}: no run succeeded but warm-ups: nothing to report"
-            )
-    several = len(runs) > 1
-    sections = [
-        section(run, [r for r in runs if r is not run], need, run.about["id"] if several else "")
-        for run in runs
-    ]
+    found = subjects.read_all(paths)
+    for subject in found:
+        _check(subject)
+    sections = _sections(found, need)
     for folder in (out / "figures", out / "tables"):
         folder.mkdir(parents=True, exist_ok=True)
     for made in sections:
@@ -170,8 +206,8 @@ def markdown(sections: list[Section]) -> str:
     """Report as Markdown, with figures and tables as files beside it."""
     parts: list[str] = []
     for made in sections:
-        parts.append(f"# {made.run.title}\n")
-        parts.append("\n".join(f"- **{name}**: {value}" for name, value in made.facts) + "\n")
+        parts.append(f"# {made.head.title}\n")
+        parts.append("\n".join(f"- **{name}**: {value}" for name, value in made.head.facts) + "\n")
         for picture in made.pictures:
             path = f"figures/{_stem(made, picture.key)}.png"
             parts.append(f"## {picture.key}. {picture.title}\n")

@@ -1,4 +1,4 @@
-"""Run directories of `penstock bench sweep`, read into records."""
+"""Directories of `penstock bench sweep`, read into records."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ from typing import Any
 from penstock_eval import formats
 
 FORWARD = "forward"
+_NUMBERS = (int, float, type(None))
 _UNIFORM = re.compile(r"[0-9]+x[0-9]+[KMGTP]?(iB|B)?")
 Json = dict[str, Any]
 
@@ -75,7 +76,8 @@ class Cell:
     @property
     def counts(self) -> bool:
         """True if figures use it: it succeeded, moved bytes, and was no warm-up."""
-        return self.error is None and not self.warmup and self.bytes > 0
+        moved = self.error is None and self.bytes > 0 and self.effective > 0
+        return moved and not self.warmup
 
     @property
     def bytes(self) -> int:
@@ -106,6 +108,11 @@ class Cell:
     def files_per_s(self) -> float:
         """Files by the time from submission to the end."""
         return self.raw["files"] / self.duration
+
+    @property
+    def rtt_ms(self) -> float | None:
+        """Least round-trip time between the sites before its block, in milliseconds."""
+        return self.raw.get("rtt_ms")
 
     @property
     def flags(self) -> list[str]:
@@ -152,19 +159,35 @@ class Run:
         self.path = path
         self._series: dict[str, list[Sample]] = {}
         self._statistics: dict[str, Json | None] = {}
-        if not path.is_dir():
-            raise formats.BrokenFileError(f"{path}: no such directory; name one of a sweep's --out")
         self.about: Json = formats.document(path / "run.json", "run")
         self.datasets = [_dataset(item) for item in self.about["datasets"]]
         self.modes = [_mode(item) for item in self.about["modes"]]
+        if not (path / "cells.jsonl").exists():
+            raise formats.BrokenFileError(
+                f"{path / 'cells.jsonl'}: not there: no run has ended yet; `penstock bench sweep` "
+                "with the same --out continues"
+            )
         self.cells = [_cell(item) for item in formats.lines(path / "cells.jsonl", "cell")]
         self.cells.sort(key=lambda cell: cell.order)
+        self._check()
+
+    def _check(self) -> None:
+        """Checks cells against the plan.
+
+        Raises:
+            BrokenFileError: A cell stands twice, or belongs to another sweep.
+        """
+        place = self.path / "cells.jsonl"
         names = {item.name for item in self.datasets} | {item.name for item in self.modes}
+        known: set[str] = set()
         for cell in self.cells:
             if unknown := {cell.dataset, cell.mode} - names:
                 raise formats.BrokenFileError(
-                    f"{path / 'cells.jsonl'}: cell {cell.id}: `{unknown.pop()}` is not in run.json"
+                    f"{place}: cell {cell.id}: `{min(unknown)}` is not in run.json"
                 )
+            if cell.id in known:
+                raise formats.BrokenFileError(f"{place}: cell {cell.id} has two lines")
+            known.add(cell.id)
 
     @property
     def title(self) -> str:
@@ -195,6 +218,15 @@ class Run:
     def dataset(self, name: str) -> Dataset:
         """Data set of that name."""
         return next(item for item in self.datasets if item.name == name)
+
+    def round_trip(self, cell: Cell) -> float | None:
+        """Round-trip time of a cell in milliseconds; that of the facts where it has none."""
+        if cell.rtt_ms is not None:
+            return cell.rtt_ms
+        paths = inner(self.facts or {}, "paths")
+        tried = [*many(paths, "outward"), *many(paths, "inward")]
+        trips = [path["rtt_us"] for path in tried if path.get("reachable") and path.get("rtt_us")]
+        return min(trips) / 1000 if trips else None
 
     def ends(self, direction: str) -> tuple[str, str]:
         """Stores that bytes come from and go to, as `site:store`."""
@@ -243,31 +275,16 @@ class Run:
         return [item for item in items if item["state"] == "done"][:1]
 
 
-def complaints(path: Path) -> list[str]:
-    """Sentences on all that breaks the schema in a run directory, each with its place."""
-    found: list[str] = []
-
-    def look(file: Path, part: str) -> None:
-        try:
-            if file.suffix == ".jsonl":
-                for _ in formats.lines(file, part):
-                    pass
-            else:
-                formats.document(file, part)
-        except formats.BrokenFileError as error:
-            found.append(str(error))
-
-    look(path / "run.json", "run")
-    look(path / "cells.jsonl", "cell")
+def parts(path: Path) -> list[tuple[Path, str]]:
+    """Files of a run directory, each with its part of the schema."""
+    found = [(path / "run.json", "run"), (path / "cells.jsonl", "cell")]
     if (path / "facts.json").exists():
-        look(path / "facts.json", "facts")
-    for file in sorted(path.glob("series/*.jsonl")):
-        look(file, "sample")
-    for file in sorted(path.glob("statistics/*.json")):
-        look(file, "statistics")
+        found.append((path / "facts.json", "facts"))
+    found += [(file, "sample") for file in sorted(path.glob("series/*.jsonl"))]
+    found += [(file, "statistics") for file in sorted(path.glob("statistics/*.json"))]
     for file in sorted(path.glob("storage/*.json")):
         single = file.stem.endswith((".before", ".after"))
-        look(file, "benchmark" if single else "benchmarks")
+        found.append((file, "benchmark" if single else "benchmarks"))
     return found
 
 
@@ -297,6 +314,9 @@ def _cell(item: Json) -> Cell:
 def _sample(item: Any, path: Path) -> Sample:
     # The schema would take ten times as long as all figures: `penstock-eval check` has it.
     try:
+        values: dict[str, Any] = dict(item["values"])
+        if any(type(value) not in _NUMBERS for value in values.values()):
+            raise TypeError("a value is no number")
         return Sample(
             site=item["site"],
             peer=item["peer"],
@@ -304,7 +324,7 @@ def _sample(item: Any, path: Path) -> Sample:
             at=float(item["at"]),
             t=float(item["t"]),
             seconds=float(item["seconds"]),
-            values=dict(item["values"]),
+            values=values,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise formats.BrokenFileError(

@@ -40,6 +40,19 @@ class Summary:
     interval: Interval | None
     """Interval of the median; none below six values."""
 
+    def times(self, factor: float) -> "Summary":
+        """The same in another unit; the deviation too."""
+        inside = self.interval
+        return Summary(
+            self.count,
+            self.median * factor,
+            self.least * factor,
+            self.greatest * factor,
+            self.mean * factor,
+            None if self.deviation is None else self.deviation * factor,
+            inside and Interval(inside.low * factor, inside.high * factor, inside.cover),
+        )
+
 
 @dataclass(frozen=True)
 class Line:

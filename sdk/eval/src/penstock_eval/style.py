@@ -5,8 +5,8 @@ marker as well, so that figures survive a black-and-white print.
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import matplotlib as mpl
@@ -75,9 +75,16 @@ _RC: dict[str, Any] = {
 }
 
 
-def applied(salt: str = "") -> AbstractContextManager[None]:
-    """Context in which figures are made and saved: `salt` makes the ids of an SVG."""
-    return mpl.rc_context(cast(Any, {**_RC, "svg.hashsalt": salt or None}))
+@contextmanager
+def applied(salt: str = "") -> Generator[None]:
+    """Context in which figures are made and saved: `salt` makes the ids of an SVG.
+
+    What a user has set for matplotlib does not count: equal data give equal figures everywhere.
+    """
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(cast(Any, {**_RC, "svg.hashsalt": salt or None}))
+        yield
 
 
 def figure(

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic
 
 from penstock_eval import measures, stats, units
-from penstock_eval.drawing import LeftOutError, Request
+from penstock_eval.drawing import About, LeftOutError, Request
 from penstock_eval.figures import processors, traffic
 from penstock_eval.rundir import Cell, Run
 from penstock_eval.stats import Summary
@@ -31,12 +32,12 @@ class Table:
 
 
 @dataclass(frozen=True)
-class TableOf:
+class TableOf(Generic[About]):
     """A table of the report."""
 
     key: str
     title: str
-    make: Callable[[Request], Table]
+    make: Callable[[About], Table]
 
 
 def _shown(value: Value) -> str:
@@ -47,7 +48,8 @@ def _shown(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else units.number(value, zeros=True)
 
 
-def _ends(value: Summary) -> list[Value]:
+def ends(value: Summary) -> list[Value]:
+    """Ends of the interval and its cover; without one, the least and the greatest."""
     if value.interval is None:
         return [value.least, value.greatest, None]
     return [value.interval.low, value.interval.high, round(100 * value.interval.cover, 1)]
@@ -79,7 +81,7 @@ def _result(cells: list[Cell]) -> list[Value]:
         rates.count,
         units.gigabits(max(peaks)) if peaks else None,
         rates.median,
-        *_ends(rates),
+        *ends(rates),
         rates.mean,
         rates.deviation,
         stats.median([cell.duration for cell in cells]),
@@ -163,7 +165,7 @@ def _ratio(run: Run, dataset: str, mode: str, way: str) -> list[Value]:
     if not ratios:
         return [0, None, None, None, None, "no pairs"]
     ratio = stats.ratio_summary(ratios)
-    return [ratio.count, ratio.median, *_ends(ratio), stats.verdict(ratio)]
+    return [ratio.count, ratio.median, *ends(ratio), stats.verdict(ratio)]
 
 
 def evenness(request: Request) -> Table:

@@ -129,20 +129,6 @@ def _shares(
     return [(point, share) for point, share in shares if share]
 
 
-def _percent(value: stats.Summary) -> stats.Summary:
-    low, high = edges(value)
-    inside = value.interval and stats.Interval(low * 100, high * 100, value.interval.cover)
-    return stats.Summary(
-        value.count,
-        value.median * 100,
-        value.least * 100,
-        value.greatest * 100,
-        value.mean * 100,
-        None,
-        inside,
-    )
-
-
 def _ratios(axes: Axes, run: Run, datasets: list[Dataset], way: str) -> None:
     axes.axhline(100, color=style.STORAGE, lw=1.2)
     axes.axhline(GOAL, color=style.INK, lw=1.2, ls=(0, (4, 3)))
@@ -150,7 +136,7 @@ def _ratios(axes: Axes, run: Run, datasets: list[Dataset], way: str) -> None:
         found = _shares(run, datasets, mode.name, way)
         if found:
             sizes = [point.dataset.file_size for point, _ in found]
-            line(axes, sizes, [_percent(share) for _, share in found], index)
+            line(axes, sizes, [share.times(100) for _, share in found], index)
 
 
 def _label(axes: Axes, run: Run, datasets: list[Dataset], way: str, *, storage: bool) -> None:

@@ -3,14 +3,22 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
 from penstock_eval import measures, stats, style, units
-from penstock_eval.drawing import Drawn, LeftOutError, Request
+from penstock_eval.drawing import Drawn, LeftOutError, Request, band
+from penstock_eval.figures.rates import line
 from penstock_eval.rundir import Cell, Run, Sample
 
 SENT = ("source", "card_out_bits_per_s")
 RECEIVED = ("target", "card_in_bits_per_s")
+FIRST = 15
+"""Seconds of a run that F9 shows."""
+FEWEST = 5
+"""Seconds of a run, below which there is no course of it."""
 IDLE_SHARE = 0.02
 """Share of the traffic below which a card is not for data: it would blur the evenness."""
 
@@ -137,11 +145,11 @@ def _begin(cell: Cell) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-def _totals(run: Run, cell: Cell) -> list[tuple[float, float]]:
-    """Rate at the target by second since submission, in bits per second."""
+def _totals(run: Run, cell: Cell, figure: str = "rate_bits_per_s") -> list[tuple[float, float]]:
+    """Sum of a figure over the target's peers, by second since submission."""
     totals: dict[int, float] = {}
     for sample in run.series(cell):
-        value = sample.values.get("rate_bits_per_s")
+        value = sample.values.get(figure)
         if sample.role == "target" and value is not None and 0 <= sample.t < cell.duration:
             totals[round(sample.t)] = totals.get(round(sample.t), 0.0) + value
     return [(float(second), value) for second, value in sorted(totals.items())]
@@ -211,3 +219,71 @@ def over_time(request: Request) -> Drawn:
         f"the machines. Triangles: {flagged} flagged runs; crosses: {failed} that failed."
     )
     return Drawn(made, caption)
+
+
+def _course(run: Run, cells: list[Cell], figure: str) -> dict[float, stats.Summary]:
+    """Repeats by the middle of each of the first seconds, as far as all of them went on."""
+    seconds: dict[float, list[float]] = {}
+    for cell in cells:
+        for second, value in _totals(run, cell, figure):
+            if second < FIRST and second + 1 <= cell.duration:
+                seconds.setdefault(second + 0.5, []).append(value)
+    most = max(map(len, seconds.values()), default=0)
+    return {at: stats.summary(found) for at, found in seconds.items() if len(found) == most}
+
+
+def first_seconds(request: Request) -> Drawn:
+    """F9: rate and lanes in the first seconds of the largest data set, by mode."""
+    run = request.run
+    cell = example(run)
+    groups = [run.select(cell.dataset, mode.name, cell.direction) for mode in run.modes]
+    rates = [_course(run, cells, "rate_bits_per_s") for cells in groups]
+    if max(map(len, rates)) < FEWEST:
+        raise LeftOutError(f"no run of {cell.dataset} has a time series of {FEWEST} seconds")
+    lanes = [_course(run, cells, "lanes") for cells in groups]
+    has_lanes = any(lanes)
+    made, panels = style.figure(
+        2 if has_lanes else 1,
+        1,
+        style.TALL if has_lanes else style.WIDE,
+        sharex=True,
+        **({"height_ratios": [2, 1]} if has_lanes else {}),
+    )
+    upper, lower = panels[0][0], panels[-1][0]
+    counts: list[int] = []
+    for index, course in enumerate(rates):
+        if course:
+            line(upper, list(course), [value.times(1e-9) for value in course.values()], index)
+            counts += [value.count for value in course.values()]
+    style.from_zero(upper, "Gbit/s")
+    for index, course in enumerate(lanes):
+        if course:
+            line(lower, list(course), list(course.values()), index)
+    if has_lanes:
+        style.from_zero(lower, "lanes")
+        lower.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    lower.set_xlim(0, min(FIRST, max(at for course in rates for at in course) + 0.5))
+    lower.set_xlabel("Seconds since submission")
+    trip = run.round_trip(cell)
+    words = _trips(upper, trip / 1000) if trip and trip >= 1 else ""
+    style.legend_above(made, [(mode.name, style.colour(i)) for i, mode in enumerate(run.modes)])
+    return Drawn(
+        made,
+        f"The begin of {cell.dataset}, {' → '.join(run.ends(cell.direction))}: what its peers "
+        f"received in each second{', and the lanes that they had' if has_lanes else ''}; "
+        f"{band(counts)}.{words} Windows of single connections are not in it: samples are of a "
+        "second, and the daemon keeps none of TCP.",
+    )
+
+
+def _trips(axes: Axes, trip_s: float) -> str:
+    """Draws an axis of round trips above a panel; returns the sentence on it."""
+
+    def trips(seconds: ArrayLike) -> ArrayLike:
+        return np.asarray(seconds, dtype=float) / trip_s
+
+    def seconds(trips: ArrayLike) -> ArrayLike:
+        return np.asarray(trips, dtype=float) * trip_s
+
+    axes.secondary_xaxis("top", functions=(trips, seconds)).set_xlabel("Round trips")
+    return " The axis above counts round trips: slow start doubles the window of a lane in each."

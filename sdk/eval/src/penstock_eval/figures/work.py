@@ -1,9 +1,9 @@
 """What transfers are made of: data sets, layers, activities, settings."""
 
 from penstock_eval import measures, stats, style, units
-from penstock_eval.drawing import Drawn, LeftOutError, Request, band
-from penstock_eval.figures.rates import edges, effective, line
-from penstock_eval.rundir import FORWARD, Dataset, Run, inner
+from penstock_eval.drawing import Drawn, LeftOutError, Request
+from penstock_eval.figures.rates import edges
+from penstock_eval.rundir import Dataset, Run, inner
 
 PARTS = ("cpu", "cpu_wait")
 """Parts of all other activities, not activities of their own."""
@@ -272,49 +272,3 @@ def tuning(request: Request) -> Drawn:
         f"Median rate of {item.name} by lanes and piece size, as a ratio to the automatic choice "
         "of both. Automatic is right where no cell is much above 1.",
     )
-
-
-def round_trips(request: Request) -> Drawn:
-    """F18: rates against the round-trip time, a line for each data set, over all runs given."""
-    mode = request.run.baseline.name
-    found: dict[str, dict[float, list[float]]] = {}
-    for run in [request.run, *request.others]:
-        for cell in run.counted:
-            rtt = cell.raw.get("rtt_ms")
-            if cell.mode == mode and cell.direction == FORWARD and rtt is not None:
-                at = found.setdefault(cell.dataset, {}).setdefault(_rounded(rtt), [])
-                at.append(units.gigabits(effective(cell)))
-    lines = {name: dict(sorted(at.items())) for name, at in found.items() if len(at) >= 3}
-    if not lines:
-        raise LeftOutError("it needs three round-trip times: give the runs of each to one report")
-    made, panels = style.figure(2, 1, style.TALL, sharex=True)
-    upper, lower = panels[0][0], panels[1][0]
-    labels: list[tuple[float, str, str]] = []
-    shares: list[tuple[float, str, str]] = []
-    counts: list[int] = []
-    for index, (name, at) in enumerate(lines.items()):
-        values = [stats.summary(rates) for rates in at.values()]
-        near = values[0].median
-        relative = [stats.summary([100 * v / near for v in rates]) for rates in at.values()]
-        line(upper, list(at), values, index)
-        line(lower, list(at), relative, index)
-        counts += [value.count for value in values]
-        end = relative[-1].median
-        labels.append((values[-1].median, name, style.colour(index)))
-        shares.append((end, f"{end:.0f} %", style.colour(index)))
-    lower.set_xlabel("Round-trip time, ms")
-    lower.set_xlim(left=0)
-    style.from_zero(upper, "Gbit/s")
-    style.from_zero(lower, "% of the shortest")
-    style.end_labels(upper, labels)
-    style.end_labels(lower, shares)
-    caption = (
-        f"Effective rate against the round-trip time, {mode}: {band(counts)}. Below, the same in "
-        "percent of the median over the shortest path, where small files can be seen."
-    )
-    return Drawn(made, caption)
-
-
-def _rounded(rtt: float) -> float:
-    """Round-trip time to two figures, so that repeats fall together."""
-    return float(f"{rtt:.2g}") if rtt >= 1 else 0.0

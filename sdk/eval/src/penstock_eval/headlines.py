@@ -1,0 +1,89 @@
+"""Heads of the sections of a report: what was measured, where, and how far."""
+
+from dataclasses import dataclass
+
+from penstock_eval import distances, measures, stats, units
+from penstock_eval.rivals import Rivals
+from penstock_eval.rundir import Run, inner, many
+from penstock_eval.soakdir import Soak
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The head of a section."""
+
+    kind: str
+    title: str
+    facts: list[tuple[str, str]]
+    """Names and values."""
+
+
+def _minute(text: str) -> str:
+    return text[:16].replace("T", " ") + " UTC"
+
+
+def of_run(run: Run) -> Headline:
+    """Head of a sweep."""
+    planned, counted = len(run.about["cells"]), len(run.cells)
+    failed = sum(cell.error is not None for cell in run.cells)
+    flagged = sum(bool(cell.flags) for cell in run.counted)
+    checked = [cell for cell in run.counted if inner(cell.raw, "verify").get("ok")]
+    entries = [
+        ("Between", f"{run.about.get('source')} and {run.about.get('target')}"),
+        ("Begun", _minute(str(run.about["begun"]))),
+        ("Runs", f"{counted} of {planned}, {failed} failed, {flagged} flagged and kept"),
+        ("Verified", f"{len(checked)} of {len(run.counted)} runs without error"),
+        ("Repeats", f"{run.about.get('repeats')} blocks in random order, seed {run.about['seed']}"),
+        ("Penstock", str(run.about.get("penstock"))),
+        ("Run", str(run.about["id"])),
+    ]
+    if cells := [c for way in run.directions for c in measures.largest(run, way)]:
+        best = max(
+            units.gigabits(stats.median([c.effective for c in group]))
+            for group in (measures.largest(run, way) for way in run.directions)
+            if group
+        )
+        name = cells[0].dataset
+        entries.insert(0, ("Largest data set", f"{name}: {units.number(best)} Gbit/s (median)"))
+    return Headline("Evaluation of a transfer path", run.title, entries)
+
+
+def of_all(runs: list[Run]) -> Headline:
+    """Head of several sweeps together."""
+    trips = [f"{units.number(item.rtt_ms)} ms" for item in distances.distances(runs)]
+    facts = [
+        ("Sweeps", str(len(runs))),
+        ("Round trips", ", ".join(trips) or "not recorded"),
+        ("Runs", str(sum(len(run.counted) for run in runs))),
+    ]
+    return Headline("Evaluation over several distances", "All sweeps together", facts)
+
+
+def of_soak(soak: Soak) -> Headline:
+    """Head of a soak."""
+    moved = sum(item.bytes for item in soak.good)
+    facts = [
+        ("Moved and verified", f"{units.number(moved / 1e12)} TB"),
+        ("Time", units.seconds(soak.about["seconds"])),
+        ("Rounds", f"{len(soak.good)} of {len(soak.rounds)} good"),
+        ("Faults", f"{sum(f.survived for f in soak.by_name)} of {len(soak.faults)} survived"),
+        ("Begun", _minute(str(soak.about["began"]))),
+        ("Seed", str(soak.about["seed"])),
+        ("Penstock", ", ".join(many(soak.about, "versions")) or "?"),
+        ("Soak", str(soak.about["id"])),
+    ]
+    return Headline("Soak", soak.title, facts)
+
+
+def of_rivals(rivals: Rivals) -> Headline:
+    """Head of a comparison of movers."""
+    counted = len(rivals.counted)
+    tried = sum(item.round > 0 for item in rivals.transfers)
+    facts = [
+        ("Movers", ", ".join(rivals.movers)),
+        ("Begun", _minute(str(rivals.about["begun"]))),
+        ("Transfers", f"{counted} of {tried} good, in an order by seed {rivals.about['seed']}"),
+        ("Ends when durable", "yes" if rivals.about.get("durable") else "no"),
+        ("Verified", str(rivals.about.get("verify") or "?")),
+    ]
+    return Headline("Comparison of movers", rivals.title, facts)
