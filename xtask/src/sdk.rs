@@ -119,8 +119,8 @@ pub(crate) fn tool(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     run(&root.join(PROJECT), text(&python)?, Path::new(""), arguments)
 }
 
-/// Makes wheels and source archives of the client and of the report in a directory, with the time of
-/// `epoch`, and returns their paths.
+/// Makes wheels and source archives of the client and of the report in a directory, with the time
+/// of `epoch`, and returns their paths.
 ///
 /// # Errors
 /// The tools cannot be installed, or hatchling fails: it has printed why.
