@@ -181,6 +181,56 @@ def test_the_first_seconds(run: Run):
     assert "counts round trips" in drawn.caption
 
 
+def test_empty_files_break_no_figure(folder: Path, tmp_path: Path):
+    """Promise: data sets of empty files, which have no rate, are in tables and break no figure."""
+    path = _copy(folder, tmp_path)
+    shutil.copytree(folder / "storage", path / "storage")
+    about = json.loads((path / "run.json").read_text())
+    empty: list[golden.Json] = [{"name": name, "files": files, "bytes": 0, "histogram": []}
+             for name, files in (("1x0B", 1), ("100x0B", 100), ("900x0B", 900))]  # fmt: skip
+    about["datasets"] = [*empty, *about["datasets"]]
+    (path / "run.json").write_text(json.dumps(about))
+    rows = [json.loads(row) for row in (path / "cells.jsonl").read_text().splitlines()]
+    more = [
+        row | {"id": f"{row['id']}-{item['name']}", "dataset": item, "bytes": 0,
+               "files": item["files"], "rate": {"effective": 0.0}}
+        for row in rows[70:80]
+        for item in empty
+    ]  # fmt: skip
+    (path / "cells.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows + more))
+    request = Request(Run(path))
+    for entry in FIGURES:
+        if entry.key in ("F15", "F0", "F14", "F6", "F4", "F5", "F12", "F21", "F16"):
+            with style.applied():
+                assert entry.draw(request).caption
+    odd = next(entry for entry in TABLES if entry.key == "T14").make(request)
+    assert "moved no bytes: it has no rate" in {row[-1] for row in odd.rows}
+
+
+def test_one_report_of_all_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Promise: a sweep, a soak and a comparison make one page, each with a section and files of its
+    own, and the command says what is left out of which."""
+    made = [
+        golden.make_distant(tmp_path / "sweep", 1.0, 1.0),
+        golden.make_soak(tmp_path / "soak"),
+        golden.make_rivals(tmp_path / "rivals"),
+    ]
+    out = tmp_path / "out"
+    assert cli.main(["report", *map(str, made), "-o", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "left out of rtt1.0: F15, F1, F6, " in printed
+    assert "left out of soak" not in printed
+    for name in ("rtt1.0-F14", "soak-5e5e5e5e-F22", "movers-3-F23"):
+        assert (out / f"figures/{name}.png").exists()
+    page = (out / "report.html").read_text()
+    assert [page.count(f'id="r{at}-T') > 0 for at in (1, 2, 3)] == [True] * 3
+    assert "Soak 5e5e5e5e: lab:raw/run7 → hpc:scratch/tests" in page
+    assert "Movers beside each other: /scratch → me@far:/scratch" in page
+    found = _Page()
+    found.feed(page)
+    assert len(found.ids) == len(set(found.ids))
+
+
 def _copy(folder: Path, to: Path) -> Path:
     path = to / "copy"
     path.mkdir()

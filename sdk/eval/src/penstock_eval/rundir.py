@@ -36,8 +36,8 @@ class Dataset:
 
     @property
     def is_uniform(self) -> bool:
-        """True if all files have one size."""
-        return _UNIFORM.fullmatch(self.name) is not None
+        """True if all files have one size, which is not 0: empty files have no rate."""
+        return self.bytes > 0 and _UNIFORM.fullmatch(self.name) is not None
 
     @property
     def file_size(self) -> float:

@@ -266,7 +266,9 @@ def _ranges(axes: Axes, datasets: list[Dataset]) -> None:
 
 
 def _singles(run: Run) -> list[Dataset]:
-    found = sorted((d for d in run.datasets if d.files == 1), key=lambda item: item.bytes)
+    found = sorted(
+        (d for d in run.datasets if d.files == 1 and d.bytes), key=lambda item: item.bytes
+    )
     if len(found) < 3:
         raise LeftOutError("it needs three data sets of a single file, such as 1x1GiB")
     return found
