@@ -114,6 +114,10 @@ pub struct PathView {
     pub clock_ahead_ms: Option<f64>,
     /// Least round trip seen, in microseconds.
     pub rtt_us: Option<u64>,
+    /// Round trip just now, in microseconds; none if it was not reached. Unlike the least one it
+    /// follows a path that became longer.
+    #[serde(default)]
+    pub rtt_now_us: Option<u64>,
     /// Rate of transfers over it when they last measured.
     pub rate_bits_per_s: Option<f64>,
     /// State in the last transfer: `untried`, `carrying`, `standby`, `on trial`, `crawling` or

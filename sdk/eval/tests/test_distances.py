@@ -87,7 +87,7 @@ def test_facts_have_the_round_trip_of_cells_without(tmp_path: Path):
     assert distances.distances([Run(path)]) == []
     paths = {"site": "hpc", "inward": [],
              "outward": [{"reachable": False, "rtt_us": 5}, {"reachable": True, "rtt_us": 61_000},
-                         {"reachable": True, "rtt_us": 60_500}]}  # fmt: skip
+                         {"reachable": True, "rtt_us": 9000, "rtt_now_us": 60_500}]}  # fmt: skip
     (path / "facts.json").write_text(json.dumps(golden.facts() | {"paths": paths}))
     assert [item.rtt_ms for item in distances.distances([Run(path)])] == [60.5]
 

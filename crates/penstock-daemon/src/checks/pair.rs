@@ -340,6 +340,7 @@ mod tests {
             large: String::new(),
             clock_ahead_ms: Some(1.0),
             rtt_us: Some(500),
+            rtt_now_us: Some(500),
             rate_bits_per_s: None,
             state: "untried".to_owned(),
             since: 0,

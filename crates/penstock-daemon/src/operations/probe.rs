@@ -206,6 +206,7 @@ impl Operate {
             large,
             clock_ahead_ms,
             rtt_us: least.map(|rtt| rtt.as_micros() as u64),
+            rtt_now_us: rtt.map(|rtt| rtt.as_micros() as u64),
             rate_bits_per_s: note.map(|note| note.rate * 8.0).filter(|rate| *rate > 0.0),
             state: note.map_or("untried", |note| note.state.as_str()).to_owned(),
             since: note.map_or(0, |note| note.since),
@@ -301,7 +302,8 @@ pub(crate) fn disclose(probe: &mut SiteProbe, to: &Name) -> bool {
         path.why = format!("nothing at {} has shown the certificate of site `{to}`", path.to);
         path.large.clear();
         path.last_failure.clear();
-        (path.rtt_us, path.rate_bits_per_s, path.clock_ahead_ms) = (None, None, None);
+        (path.rtt_us, path.rtt_now_us) = (None, None);
+        (path.rate_bits_per_s, path.clock_ahead_ms) = (None, None);
     }
     all_proven
 }

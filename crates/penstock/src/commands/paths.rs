@@ -102,6 +102,7 @@ mod tests {
             proven: true,
             why: String::new(),
             rtt_us: Some(90_100),
+            rtt_now_us: Some(90_300),
             rate_bits_per_s: Some(2e8),
             state: "carrying".to_owned(),
             since: 1,

@@ -225,8 +225,11 @@ class Run:
             return cell.rtt_ms
         paths = inner(self.facts or {}, "paths")
         tried = [*many(paths, "outward"), *many(paths, "inward")]
-        trips = [path["rtt_us"] for path in tried if path.get("reachable") and path.get("rtt_us")]
-        return min(trips) / 1000 if trips else None
+        trips = [
+            path.get("rtt_now_us") or path.get("rtt_us") for path in tried if path["reachable"]
+        ]
+        known = [trip for trip in trips if trip]
+        return min(known) / 1000 if known else None
 
     def ends(self, direction: str) -> tuple[str, str]:
         """Stores that bytes come from and go to, as `site:store`."""

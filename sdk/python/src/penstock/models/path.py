@@ -35,6 +35,10 @@ class PathView(View):
     """
     rtt_us: int | None = None
     """Least round trip seen, in microseconds."""
+    rtt_now_us: int | None = None
+    """Round trip just now, in microseconds; none if it was not reached. Unlike the least one it
+    follows a path that became longer.
+    """
     rate_bits_per_s: float | None = None
     """Rate of transfers over it when they last measured."""
     state: str = ""

@@ -125,12 +125,17 @@ fn paths(ends: &Ends) -> anyhow::Result<Option<PathsView>> {
     ends.client()?.get(&SHOW_PATHS.uri(&[&other.site])).map(Some)
 }
 
-/// Returns the least round trip between the sites in milliseconds; none if it is not known, or
-/// within one site.
+/// Returns the least round trip between the sites just now in milliseconds; none if it is not
+/// known, or within one site.
 pub(super) fn round_trip_ms(ends: &Ends) -> Option<f64> {
-    let paths = paths(ends).ok()??;
+    least_round_trip_ms(&paths(ends).ok()??)
+}
+
+fn least_round_trip_ms(paths: &PathsView) -> Option<f64> {
     let all = paths.outward.iter().chain(&paths.inward);
-    let least = all.filter(|path| path.reachable).filter_map(|path| path.rtt_us).min()?;
+    let reached = all.filter(|path| path.reachable);
+    // A daemon of an earlier release tells the least that it has ever seen.
+    let least = reached.filter_map(|path| path.rtt_now_us.or(path.rtt_us)).min()?;
     Some(least as f64 / 1000.0)
 }
 
@@ -228,4 +233,32 @@ fn benchmark(
     let message = format!("the benchmark of store `{}` failed", end.store);
     let why = ended.problem.unwrap_or_default();
     Err(Failure::new(ExitCode::Temporary, message).caused_by(why).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: the round trip of a cell is that of the moment, over the nearest path that was
+    /// reached. The least that a daemon has ever seen counts only where nothing newer is told.
+    #[test]
+    fn round_trips_are_those_of_now() {
+        let path = |reachable: bool, least: u64, now: Option<u64>| {
+            json!({
+                "peer": "dtn1", "to_peer": "dtn1", "from": "", "to": "10.0.0.1:7444", "network": "",
+                "reachable": reachable, "why": "", "rtt_us": least, "rtt_now_us": now,
+                "rate_bits_per_s": null, "state": "untried", "since": 0, "last_failure": "",
+            })
+        };
+        let least = |outward: Value, inward: Value| {
+            let paths =
+                json!({"site": "lab", "outward": outward, "inward": inward, "inward_problem": ""});
+            least_round_trip_ms(&serde_json::from_value(paths).unwrap())
+        };
+        let longer = path(true, 1_000, Some(90_000));
+        assert_eq!(least(json!([longer]), json!([path(true, 2_000, Some(91_000))])), Some(90.0));
+        assert_eq!(least(json!([path(true, 3_000, None)]), json!([longer])), Some(3.0));
+        assert_eq!(least(json!([path(false, 10, None), longer]), json!([])), Some(90.0));
+        assert_eq!(least(json!([path(false, 10, None)]), json!([])), None);
+    }
 }
