@@ -11,7 +11,6 @@ mod scratch;
 mod trial;
 
 use std::cell::RefCell;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -135,7 +135,7 @@ fn hopeless_sweeps_are_refused_at_once() {
         let said = hpc.fails(2, &["bench", "sweep", file, "--out", out]);
         assert!(words.iter().all(|words| said.contains(words)), "{words:?}: {said}");
     };
-    refused(&[MATRIX.as_bytes(), b"# \xff\n"].concat(), shown, &["not UTF-8", "line 15"]);
+    refused(&[MATRIX.as_bytes(), b"# \xff\n"].concat(), shown, &["not UTF-8", "line 13"]);
     let missing = ["the directory of `target`", "`penstock store mkdir hpc:data/eval`"];
     refused(MATRIX.as_bytes(), shown, &missing);
     fs::create_dir(hpc.store.join("eval")).unwrap();

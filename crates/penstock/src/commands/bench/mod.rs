@@ -8,7 +8,7 @@ mod table;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write as _;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -314,9 +314,13 @@ fn follow(client: &Client, store: &Name, id: TransferId) -> anyhow::Result<Bench
 
 /// Opens `storage.json` in a directory, which is made, and changes nothing yet.
 fn result_file(directory: &Path) -> Result<OutputFile, Failure> {
-    let failed = |error| {
-        Failure::io(format!("make `{}`", directory.display()), error)
-            .hint("name a directory that can be written by `--out`")
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            let title = format!("`{}` is not a directory", directory.display());
+            Failure::new(ExitCode::Usage, title).hint("name another one by `--out`")
+        }
+        _ => Failure::io(format!("make `{}`", directory.display()), error)
+            .hint("name a directory that can be written by `--out`"),
     };
     fs::create_dir_all(directory).map_err(failed)?;
     OutputFile::open(&directory.join("storage.json"))
