@@ -250,11 +250,15 @@ fn store_part(
         }
         Err(Unmeasured(size)) => {
             let of = format!("store `{store}` of {site}");
-            let basis = match results.is_empty() {
-                true => format!("{of} was not measured"),
-                false => format!("{of} has no sound result for files of {}", format_bytes(size)),
+            let (basis, sizes) = match results.is_empty() {
+                true => (format!("{of} was not measured"), String::new()),
+                false => {
+                    let files = format_bytes(size);
+                    let basis = format!("{of} has no sound result for files of {files}");
+                    (basis, format!(" --sizes {}", size.max(1)))
+                }
             };
-            let command = format!("penstock bench storage {store} --sizes {}", size.max(1));
+            let command = format!("penstock bench storage {store}{sizes}");
             PartTime::missing(part, format!("{basis}, at site {site}"), Some(command))
         }
     })
@@ -332,6 +336,10 @@ mod tests {
         let none = evidence(Vec::new(), StoreEvidence::Results(Vec::new())).forecast(&SET);
         assert_eq!((none.seconds, &none.limit), (None, &None));
         let command = none.parts[2].command.as_deref();
+        assert_eq!(command, Some("penstock bench storage scratch"));
+        let far = StoreEvidence::Results(vec![written(1, &[(1 << 30, 1e8)])]);
+        let far = evidence(Vec::new(), far).forecast(&SET);
+        let command = far.parts[2].command.as_deref();
         assert_eq!(command, Some("penstock bench storage scratch --sizes 4096"));
         let virtual_store = evidence(Vec::new(), StoreEvidence::Virtual).forecast(&SET);
         assert!(virtual_store.parts.iter().all(|part| part.part != Part::Write));

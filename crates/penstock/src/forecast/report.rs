@@ -60,7 +60,7 @@ fn history_text(of: &HistoryBasis, now: Timestamp) -> String {
         Method::Fit(model) => {
             let per_byte = match model.byte_s > 0.0 {
                 true => format!("{}/s", format_bytes((1.0 / model.byte_s) as u64)),
-                false => "nothing for bytes".to_owned(),
+                false => "no time for bytes beside that".to_owned(),
             };
             let (start, file) = (duration(model.start_s), small(model.file_s));
             format!("a start of {start}, {file} a file, {per_byte}")

@@ -145,7 +145,7 @@ impl NetworkResult {
         let (from, to) = self.direction(is_outward);
         let bytes = match byte_s > 0.0 {
             true => format!("{} of bytes", format_rate(8.0 / byte_s)),
-            false => "nothing for bytes".to_owned(),
+            false => "no time for bytes beside that".to_owned(),
         };
         let (start, file) = (duration(start_s), small(file_s));
         Some(format!("{from} to {to}: a start of {start}, {file} a file, {bytes}"))
