@@ -75,7 +75,7 @@ fn look_at_target(daemon: &Daemon, target: &Location) -> anyhow::Result<bool> {
             let hint = format!("`penstock store mkdir {place}` makes it");
             Err(Failure::new(ExitCode::Usage, title).hint(hint).into())
         }
-        Err(problem) => Err(unusable("target", target, problem).into()),
+        Err(problem) => Err(unusable("target", target, problem)),
     }
 }
 
@@ -136,10 +136,10 @@ fn look_at_source(daemon: &Daemon, source: &Location) -> anyhow::Result<()> {
             let (parent, name) = split(source);
             match daemon.look(&parent, &name)? {
                 Ok(_) => Ok(()),
-                Err(_) => Err(unusable("source", source, problem).into()),
+                Err(_) => Err(unusable("source", source, problem)),
             }
         }
-        Err(problem) => Err(unusable("source", source, problem).into()),
+        Err(problem) => Err(unusable("source", source, problem)),
     }
 }
 
