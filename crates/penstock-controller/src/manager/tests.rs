@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::peers::OnePeer;
@@ -111,8 +111,8 @@ impl TargetPeer for FakePeer {
                 Ok(PeerReply::RootKind(None))
             }
             TargetRequest::Room { .. } => {
-                self.looks.fetch_add(1, Ordering::AcqRel);
                 let free_bytes = self.free.load(Ordering::Acquire);
+                self.looks.fetch_add(1, Ordering::AcqRel);
                 Ok(PeerReply::Room(Room { free_bytes, free_files: None }))
             }
             TargetRequest::CleanMarker { spec, .. } => {
@@ -433,6 +433,18 @@ impl World {
         self.calls.recv_timeout(Duration::from_secs(60)).expect("a run begins")
     }
 
+    /// Ends a run as [`full`] does, and waits until the manager has asked for the room that was not
+    /// enough. Room that comes earlier would count as part of it, and never as more.
+    fn fill(&self, call: Call, durable_mib: u64) {
+        let before = self.peer.looks.load(Ordering::Acquire);
+        full(call, durable_mib);
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.peer.looks.load(Ordering::Acquire) == before {
+            assert!(Instant::now() < end, "the manager never asks for the room");
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until a transfer is in a state; looks whenever an event comes.
     fn wait(&self, id: u8, state: TransferState) -> TransferReport {
         let mut events = self.manager.events();
@@ -657,7 +669,7 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
         let view = world.manager.show(call.0.id, &Caller::local()).unwrap();
         assert_eq!((view.state, &view.reason), (first.state, &first.reason));
         assert_eq!(view.progress.bytes_durable, 200 << 20);
-        full(call, 200);
+        world.fill(call, 200);
     }
     let before = world.peer.looks.load(Ordering::Acquire);
     let end = loop {
@@ -669,7 +681,7 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
             break end;
         }
         // An attempt was due before the next look.
-        full((input, end), 200);
+        world.fill((input, end), 200);
     };
     assert!(world.peer.looks.load(Ordering::Acquire) > before, "it is looked before it is tried");
     let (mut errors, mut queued) = (0, BTreeSet::new());
