@@ -1,5 +1,6 @@
 //! Signals that ask a command to end in order.
 
+use std::fs;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
@@ -42,12 +43,16 @@ pub(crate) const USUAL: [Ending; 3] = [Ending::Interrupt, Ending::Terminate, End
 pub(crate) struct Endings(Vec<(Ending, Signal)>);
 
 impl Endings {
-    /// Catches some signals. Needs a runtime around it.
+    /// Catches some signals. Needs a runtime around it. A hang-up that the parent has this process
+    /// ignore, as nohup(1) does, stays ignored.
     ///
     /// # Errors
     /// No handler can be set.
     pub(crate) fn catch(wanted: &[Ending]) -> io::Result<Self> {
-        let caught = wanted.iter().map(|ending| Ok((*ending, signal(ending.kind())?)));
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let keeps = |ending: &&Ending| **ending != Ending::HangUp || !ignores_hang_up(&status);
+        let caught = wanted.iter().filter(keeps);
+        let caught = caught.map(|ending| Ok((*ending, signal(ending.kind())?)));
         caught.collect::<io::Result<_>>().map(Self)
     }
 
@@ -96,4 +101,25 @@ pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::clone(&raised);
     watch(&USUAL, move |_| flag.store(true, Ordering::Release))?;
     Ok(raised)
+}
+
+/// Returns whether a process ignores SIGHUP, by its file `status` of proc(5).
+fn ignores_hang_up(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Bit 0 is signal 1, which is SIGHUP.
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: what `nohup` keeps a command from ending by does not end it.
+    #[test]
+    fn an_ignored_hang_up_is_known() {
+        assert!(ignores_hang_up("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hang_up("SigIgn:\t0000000000001000\nSigCgt:\t0000000000000001\n"));
+        assert!(!ignores_hang_up(""));
+    }
 }

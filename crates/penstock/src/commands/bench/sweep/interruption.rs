@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use penstock_exit::{ExitCode, Failure};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::signals::{self, Ending};
+use crate::signals::{self, Ending, USUAL};
 
 /// How often a wait looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -18,16 +18,16 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
-    /// Catches SIGINT and SIGTERM from now on.
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
     ///
     /// # Errors
     /// There is no thread, or no handler can be set.
     pub(crate) fn catch() -> anyhow::Result<Self> {
         let asked = Self(Arc::default());
         let flag = Arc::clone(&asked.0);
-        signals::watch(&[Ending::Interrupt, Ending::Terminate], move |ending| {
+        signals::watch(&USUAL, move |ending| {
             flag.store(true, Ordering::Relaxed);
-            if ending == Ending::Terminate {
+            if ending != Ending::Interrupt {
                 // A stream of events ends at once by SIGINT alone. A process may signal itself.
                 let _ = kill_process(getpid(), Signal::INT);
             }
