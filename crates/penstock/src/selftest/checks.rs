@@ -38,8 +38,12 @@ use crate::receipt;
 const SLOW_BITS_PER_S: u64 = 32_000_000;
 /// Bytes after which a transfer is paused: more than are under way at a time.
 const PAUSED_AT_BYTES: u64 = 16 * MIB;
-/// Bytes of unfinished pieces that a pause may drop: those under way on the lanes, of 1 MiB each.
-const UNFINISHED_BYTES_MAX: u64 = 8 * MIB;
+/// Lanes of transfers that are to be interrupted, over all peers.
+const SLOW_LANES: u32 = 4;
+/// Size of their pieces.
+const SLOW_PIECE_BYTES: u64 = MIB;
+/// Bytes of unfinished pieces that a pause may drop: one piece for each lane.
+const UNFINISHED_BYTES_MAX: u64 = SLOW_LANES as u64 * SLOW_PIECE_BYTES;
 /// Bytes after which its daemon is killed.
 const KILLED_AT_BYTES: u64 = 24 * MIB;
 /// Most bytes that a killed daemon may have sent in vain: what was in flight, and a second's work.
@@ -300,8 +304,17 @@ struct Outside {
 
 impl Outside {
     fn make(trial: &Trial<'_>) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("{}-outside", trial.directory));
-        std::fs::create_dir(&path)?;
+        // A service may have a /tmp of its own, where its daemon would not find the directory.
+        let store = trial.scratch.root().parent();
+        let beside = store.and_then(Path::parent).unwrap_or(Path::new("/")).to_owned();
+        let name = format!("{}-outside", trial.directory);
+        let mut places = [beside, std::env::temp_dir()].map(|place| place.join(&name)).into_iter();
+        let Some(path) = places.find(|path| std::fs::create_dir(path).is_ok()) else {
+            let message = "no directory can be made outside of the store";
+            return Err(Failure::new(ExitCode::Fatal, message)
+                .hint("run the selftest as a user that may write beside the store, or in /tmp")
+                .into());
+        };
         let outside = Self { path };
         trial.scratch.own(&outside.path)?;
         Ok(outside)
@@ -404,7 +417,12 @@ async fn ask(address: SocketAddr, path: &str) -> Result<Answered, String> {
 
 fn slow() -> TransferOptions {
     let limits = Limits { rate_bits_per_s: Some(SLOW_BITS_PER_S), ..Default::default() };
-    TransferOptions { limits, piece_bytes: MIB, ..Default::default() }
+    TransferOptions {
+        limits,
+        piece_bytes: SLOW_PIECE_BYTES,
+        lanes: SLOW_LANES,
+        ..Default::default()
+    }
 }
 
 /// Begins a slow transfer, and returns when so many bytes have come.
@@ -510,7 +528,7 @@ mod tests {
     fn limits_can_be_broken() {
         let bytes = 32 * MIB;
         assert!(AGAIN_BYTES_MAX < KILLED_AT_BYTES && KILLED_AT_BYTES < bytes);
-        assert!(0 < PAUSED_AT_BYTES && PAUSED_AT_BYTES < bytes);
+        assert!(UNFINISHED_BYTES_MAX < PAUSED_AT_BYTES && PAUSED_AT_BYTES < bytes);
         assert!(LEFT_BYTES < bytes && LEFT_BYTES < FILL_BYTES_MIN);
     }
 }
