@@ -133,6 +133,18 @@ impl RecordDirectory {
         write().map_err(|error| unwritten(&path, error))
     }
 
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Failure> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritten(&path, error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds a line to a file.
     ///
     /// # Errors

@@ -131,6 +131,14 @@ impl Directory {
         self.replace(name, bytes)
     }
 
+    /// Removes a file that is not true any more, if it is there.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(super) fn remove(&self, name: &str) -> anyhow::Result<()> {
+        Ok(self.0.remove(name)?)
+    }
+
     fn replace(&self, name: &str, text: &[u8]) -> anyhow::Result<()> {
         Ok(self.0.replace(name, &[text, b"\n"].concat())?)
     }

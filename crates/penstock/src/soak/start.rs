@@ -31,6 +31,10 @@ use crate::commands::transfer::measured::{rate_near, usable};
 use crate::consent;
 use crate::signals;
 
+/// Files of the proof, in the directory of a soak: the page, and the same as JSON.
+const PROOF_PAGE: &str = "proof.md";
+const PROOF: &str = "proof.json";
+
 /// What the user wants.
 pub(super) struct Wish<'a> {
     pub(super) source: &'a Location,
@@ -78,6 +82,9 @@ pub(super) fn run(args: &SoakArgs, wish: &Wish<'_>) -> anyhow::Result<ExitCode> 
     record.every_seconds = (!faults.is_empty()).then_some(args.every);
     record.starts += 1;
     directory.save(&record)?;
+    // A proof of an earlier end does not speak for what follows.
+    directory.remove(PROOF_PAGE)?;
+    directory.remove(PROOF)?;
     if !is_null {
         make_directories(&daemon, &record)?;
     }
@@ -252,8 +259,8 @@ fn conclude(directory: &Directory, json: bool) -> anyhow::Result<ExitCode> {
     let Some(records) = directory.records()? else { return Ok(ExitCode::Done) };
     let proof = Proof::of(&records);
     let page = proof.page();
-    directory.write("proof.md", page.trim_end().as_bytes())?;
-    directory.write("proof.json", &serde_json::to_vec_pretty(&proof)?)?;
+    directory.write(PROOF_PAGE, page.trim_end().as_bytes())?;
+    directory.write(PROOF, &serde_json::to_vec_pretty(&proof)?)?;
     if !json {
         exit::print(page.trim_end())?;
     }

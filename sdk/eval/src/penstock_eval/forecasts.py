@@ -77,9 +77,9 @@ def _start(run: Run, mode: str, way: str, most: float) -> float:
     """Seconds that a transfer takes before it moves, by the fit of single files; 0 without it."""
     singles = [item for item in run.datasets if item.files == 1 and item.is_uniform]
     found = measures.points(run, singles, mode, way, _duration)
-    if len(found) < 3:
-        return 0.0
     sizes = [float(point.dataset.bytes) for point in found]
+    if len(found) < 3 or len(set(sizes)) < 2:
+        return 0.0
     fitted = stats.fit(sizes, [point.summary.median for point in found])
     return min(max(fitted.start, 0.0), 0.9 * most)
 

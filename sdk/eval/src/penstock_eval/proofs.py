@@ -47,11 +47,15 @@ def page(soak: Soak) -> Table:
 
 
 def _verdict(soak: Soak) -> str:
+    if soak.proof is not None and not soak.proof["is_good"]:
+        return "FAILED"
+    if not all(item.good for item in soak.rounds):
+        return "FAILED"
     if soak.proof is None:
         return "not ended: `penstock soak` continues it"
     if not soak.proof["is_complete"]:
         return "ended before its time"
-    return "nothing was lost" if soak.proof["is_good"] else "FAILED"
+    return "nothing was lost"
 
 
 def _rates(soak: Soak, good: list[Round]) -> list[list[Value]]:
