@@ -133,9 +133,10 @@ pub(super) fn round_trip_ms(ends: &Ends) -> Option<f64> {
 
 fn least_round_trip_ms(paths: &PathsView) -> Option<f64> {
     let all = paths.outward.iter().chain(&paths.inward);
-    let reached = all.filter(|path| path.reachable);
-    // A daemon of an earlier release tells the least that it has ever seen.
-    let least = reached.filter_map(|path| path.rtt_now_us.or(path.rtt_us)).min()?;
+    let reached: Vec<_> = all.filter(|path| path.reachable).collect();
+    let now = reached.iter().filter_map(|path| path.rtt_now_us).min();
+    // Daemons of earlier releases only tell the least that each path ever had.
+    let least = now.or_else(|| reached.iter().filter_map(|path| path.rtt_us).min())?;
     Some(least as f64 / 1000.0)
 }
 
@@ -257,7 +258,8 @@ mod tests {
         };
         let longer = path(true, 1_000, Some(90_000));
         assert_eq!(least(json!([longer]), json!([path(true, 2_000, Some(91_000))])), Some(90.0));
-        assert_eq!(least(json!([path(true, 3_000, None)]), json!([longer])), Some(3.0));
+        assert_eq!(least(json!([path(true, 3_000, None)]), json!([longer])), Some(90.0));
+        assert_eq!(least(json!([path(true, 3_000, None)]), json!([])), Some(3.0));
         assert_eq!(least(json!([path(false, 10, None), longer]), json!([])), Some(90.0));
         assert_eq!(least(json!([path(false, 10, None)]), json!([])), None);
     }
