@@ -29,7 +29,7 @@ pub(crate) struct NetworkArgs {
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(super) seconds: u32,
     /// Bytes of each transfer, rounded up to whole files, instead of a time
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     pub(super) bytes: Option<u64>,
     /// Number of times that each way is measured, by turns
     #[arg(long, default_value_t = 6, value_name = "N",
@@ -44,4 +44,12 @@ pub(crate) struct NetworkArgs {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Reads a size that is not zero.
+fn some_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text) {
+        Ok(0) => Err("a transfer moves at least 1 byte".to_owned()),
+        bytes => bytes.map_err(|error| error.to_string()),
+    }
 }

@@ -10,6 +10,7 @@ use penstock_proto::units::{MIB, counted, format_bytes};
 
 use super::arguments::NetworkArgs;
 use super::cards::{IN, OUT, carried};
+use super::iperf3::Iperf3Server;
 use super::result::{NetworkResult, NetworkRun};
 use super::stock::{Portion, Stock};
 use super::ways::{Pair, Way, ways};
@@ -55,6 +56,9 @@ impl Course<'_> {
             label: format!("{LABEL} {id}"),
         };
         let began = Timestamp::of_seconds(penstock_sys::now_seconds());
+        if self.args.iperf3.is_some() {
+            Iperf3Server::check()?;
+        }
         let portions: Vec<Portion> =
             ways.iter().map(|way| self.warm_up(&mover, way)).collect::<anyhow::Result<_>>()?;
         let mut result = NetworkResult {
@@ -79,7 +83,10 @@ impl Course<'_> {
                 let seconds = bytes.map_or(self.args.seconds, |_| IPERF3_SECONDS);
                 for is_outward in [true, false] {
                     self.interruption.check()?;
-                    result.iperf3.push(server.measure(seconds, is_outward)?);
+                    let run = server.measure(seconds, is_outward);
+                    // Ctrl-C ends iperf3 too, which is no failure of it.
+                    self.interruption.check()?;
+                    result.iperf3.push(run?);
                 }
             }
         }
@@ -93,7 +100,7 @@ impl Course<'_> {
         let what = format!("{WARM_UP} {} to {}", way.source, way.target);
         if let Some(bytes) = self.args.bytes {
             let portion = stock.portion(bytes);
-            if portion.is_whole && portion.extent.bytes < bytes {
+            if portion.is_all() && portion.extent.bytes < bytes {
                 let (has, store) = (format_bytes(portion.extent.bytes), &way.source.store);
                 exit::warn(&format!("store `{store}` of {} has {has} only", way.source.site));
             }

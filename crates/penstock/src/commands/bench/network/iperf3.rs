@@ -1,6 +1,6 @@
 //! `iperf3` to a server at the other end, beside the transfers.
 
-use std::io::ErrorKind;
+use std::io;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
@@ -51,6 +51,16 @@ pub(super) struct Iperf3Run {
 }
 
 impl Iperf3Server {
+    /// Checks that `iperf3` is installed, before anything is measured.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(super) fn check() -> Result<(), Failure> {
+        let mut command = Command::new("iperf3");
+        command.arg("--version").stdin(Stdio::null()).output().map_err(cannot_run)?;
+        Ok(())
+    }
+
     /// Runs iperf3 for some seconds, from this host or to it. Blocks so long.
     ///
     /// # Errors
@@ -63,15 +73,7 @@ impl Iperf3Server {
         if !is_outward {
             command.arg("--reverse");
         }
-        let output = command.stdin(Stdio::null()).output().map_err(|error| {
-            let is_missing = error.kind() == ErrorKind::NotFound;
-            let failure = Failure::io("run `iperf3`", error);
-            if is_missing {
-                failure.hint("install iperf3, or leave out `--iperf3`")
-            } else {
-                failure
-            }
-        })?;
+        let output = command.stdin(Stdio::null()).output().map_err(cannot_run)?;
         let bits_per_s = rate_of(&output.stdout).map_err(|why| {
             let message = format!("`iperf3` to {}:{} failed", self.host, self.port);
             Failure::new(ExitCode::Temporary, message)
@@ -80,6 +82,12 @@ impl Iperf3Server {
         })?;
         Ok(Iperf3Run { is_outward, bits_per_s })
     }
+}
+
+fn cannot_run(error: io::Error) -> Failure {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    let failure = Failure::io("run `iperf3`", error);
+    if is_missing { failure.hint("install iperf3, or leave out `--iperf3`") } else { failure }
 }
 
 /// Returns the rate in the JSON that iperf3 writes, or the error in it.

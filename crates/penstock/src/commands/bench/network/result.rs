@@ -10,6 +10,7 @@ use super::cards::{Carried, shares};
 use super::iperf3::Iperf3Run;
 use crate::forecast::cost_model::{CostModel, Observation};
 use crate::forecast::report::{duration, small};
+use crate::median;
 use crate::output::table::aligned;
 
 /// Factor between mean sizes of files from which on a line tells files from bytes.
@@ -63,9 +64,7 @@ impl Spread {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let (least, greatest) = (*values.first()?, *values.last()?);
-        let upper = values[values.len() / 2];
-        let median = f64::midpoint(values[(values.len() - 1) / 2], upper);
-        Some(Self { median, least, greatest })
+        Some(Self { median: median::of_sorted(&values)?, least, greatest })
     }
 }
 

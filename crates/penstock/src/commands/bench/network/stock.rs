@@ -28,8 +28,15 @@ pub(super) struct Portion {
     pub(super) paths: Vec<PathText>,
     /// As far as it is known: directories are taken to be alike.
     pub(super) extent: Extent,
-    /// True if the store has no more.
+    /// True if no more is known.
     pub(super) is_whole: bool,
+}
+
+impl Portion {
+    /// Returns whether it is all that the store has.
+    pub(super) fn is_all(&self) -> bool {
+        self.is_whole && self.paths.is_empty()
+    }
 }
 
 impl Stock {
