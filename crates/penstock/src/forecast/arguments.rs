@@ -36,7 +36,8 @@ pub(crate) struct ForecastArgs {
     #[arg(long, conflicts_with_all = ["files", "shape", "grade"])]
     pub(super) sync: bool,
     /// Number of files, with --bytes, instead of listing the source
-    #[arg(long, value_name = "N", requires = "bytes")]
+    #[arg(long, value_name = "N", requires = "bytes",
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) files: Option<u64>,
     /// Bytes of all files together
     #[arg(long, value_name = "BYTES", requires = "files", value_parser = parse_size)]

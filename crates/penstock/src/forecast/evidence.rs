@@ -15,8 +15,10 @@ use super::network_time::{LABEL, run_of};
 use super::outlook::{Evidence, StoreEvidence};
 use crate::client::Client;
 
-/// Most past transfers that are looked at one by one, the newest ones.
+/// Most past transfers that count, the newest ones.
 const PAST_MAX: usize = 100;
+/// Most past transfers that are asked for one by one; many may be of no use.
+const ASKED_MAX: usize = 500;
 
 /// The daemons that are asked.
 struct Daemons<'a> {
@@ -43,7 +45,7 @@ pub(super) fn ask(client: &Client, args: &ForecastArgs) -> anyhow::Result<Eviden
         (Some(daemon), Some(site)) => Some(other_daemon(site, daemon)?),
         _ => None,
     };
-    let daemons = Daemons { own: (own, client), other };
+    let daemons = Daemons { own: (own.clone(), client), other };
     let mode = args.mode();
     let query = TransferQuery {
         site: Some(source.site.clone()),
@@ -59,6 +61,7 @@ pub(super) fn ask(client: &Client, args: &ForecastArgs) -> anyhow::Result<Eviden
         source: source.clone(),
         target: target.clone(),
         mode,
+        other: [&source.site, &target.site].into_iter().find(|site| **site != own).cloned(),
         past: past(client, query, mode, &is_pair)?,
         network: network(client, source, target, mode)?,
         read: daemons.store(source)?,
@@ -109,23 +112,20 @@ fn past(
     mode: Mode,
     is_wanted: &dyn Fn(&TransferSummary) -> bool,
 ) -> anyhow::Result<Vec<Past>> {
-    let mut query = TransferQuery { state: "done".to_owned(), limit: Some(LIST_MAX), ..query };
     let mut found = Vec::new();
-    loop {
-        let page: Page<TransferSummary> = client.get(&query.uri())?;
-        for summary in page.items.iter().filter(|summary| is_wanted(summary)) {
+    look_back(client, query, |summary| {
+        if is_wanted(summary) {
             let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&summary.id]))?;
-            found.extend(Past::of(&view, mode));
-            if found.len() == PAST_MAX {
-                return Ok(found);
-            }
+            found.extend(Past::of(&view, |of| of == mode));
+            return Ok(Look { is_asked: true, is_over: found.len() == PAST_MAX });
         }
-        let Some(next) = page.next else { return Ok(found) };
-        query.cursor = Some(next);
-    }
+        Ok(Look::default())
+    })?;
+    Ok(found)
 }
 
-/// Returns the transfers of the newest benchmark of the way from one site to another.
+/// Returns the transfers of the newest benchmark of the way from one site to another with the same
+/// encryption. Its transfers need not be durable, and have the usual digest.
 fn network(
     client: &Client,
     source: &Location,
@@ -137,12 +137,53 @@ fn network(
         label: LABEL.to_owned(),
         ..TransferQuery::default()
     };
-    let run = std::cell::OnceCell::new();
-    let is_wanted = |summary: &TransferSummary| {
+    let (mut found, mut newest) = (Vec::new(), None);
+    look_back(client, query, |summary| {
         let is_way = summary.source.site == source.site && summary.target.site == target.site;
-        let of = run_of(&summary.label).filter(|_| is_way);
-        // The newest comes first.
-        of.is_some_and(|of| run.get_or_init(|| of.to_owned()) == of)
-    };
-    past(client, query, mode, &is_wanted)
+        let Some(run) = run_of(&summary.label).filter(|_| is_way) else {
+            return Ok(Look::default());
+        };
+        if newest.as_deref().is_some_and(|newest| newest != run) {
+            return Ok(Look { is_asked: false, is_over: true });
+        }
+        let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&summary.id]))?;
+        if let Some(past) = Past::of(&view, |of| of.encryption == mode.encryption) {
+            newest.get_or_insert_with(|| run.to_owned());
+            found.push(past);
+        }
+        Ok(Look { is_asked: true, is_over: found.len() == PAST_MAX })
+    })?;
+    Ok(found)
+}
+
+/// The outcome of a look at one transfer.
+#[derive(Default)]
+struct Look {
+    /// True if the daemon was asked for the transfer alone.
+    is_asked: bool,
+    /// True if no further transfer is wanted.
+    is_over: bool,
+}
+
+/// Looks at the transfers that are done, newest first, until one look is the last, or too many were
+/// asked for.
+fn look_back(
+    client: &Client,
+    query: TransferQuery,
+    mut look: impl FnMut(&TransferSummary) -> anyhow::Result<Look>,
+) -> anyhow::Result<()> {
+    let mut query = TransferQuery { state: "done".to_owned(), limit: Some(LIST_MAX), ..query };
+    let mut asked = 0;
+    loop {
+        let page: Page<TransferSummary> = client.get(&query.uri())?;
+        for summary in &page.items {
+            let look = look(summary)?;
+            asked += usize::from(look.is_asked);
+            if look.is_over || asked == ASKED_MAX {
+                return Ok(());
+            }
+        }
+        let Some(next) = page.next else { return Ok(()) };
+        query.cursor = Some(next);
+    }
 }

@@ -17,7 +17,9 @@ impl Extent {
 
     /// Returns files and bytes of all classes of a data set.
     pub(crate) fn sum(classes: &[Self]) -> Self {
-        let files = classes.iter().map(|class| class.files).sum();
-        Self { files, bytes: classes.iter().map(|class| class.bytes).sum() }
+        classes.iter().fold(Self::default(), |sum, class| Self {
+            files: sum.files.saturating_add(class.files),
+            bytes: sum.bytes.saturating_add(class.bytes),
+        })
     }
 }

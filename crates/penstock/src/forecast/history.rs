@@ -2,6 +2,9 @@
 //!
 //! Pure: `evidence` fetches the records.
 
+#[cfg(test)]
+pub(super) mod examples;
+
 use penstock_api::rest::TransferView;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{Durability, Encryption, Location, TransferOptions, TransferState};
@@ -11,6 +14,7 @@ use serde::Serialize;
 
 use super::cost_model::{CostModel, Observation};
 use super::extent::Extent;
+use crate::median;
 
 /// Fewest transfers to which a line is fitted.
 const FIT_MIN: usize = 3;
@@ -48,9 +52,9 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Returns what a record says of a transfer with a mode; none if its time is not that of moving
-    /// its data set: it failed, was tried twice, was paused, found files there, or was limited.
-    pub(super) fn of(view: &TransferView, mode: Mode) -> Option<Self> {
+    /// Returns what a record says of a transfer whose mode is wanted; none if its time is not that
+    /// of moving its data set: it failed, was tried twice, found files there, or was limited.
+    pub(super) fn of(view: &TransferView, is_wanted: impl Fn(Mode) -> bool) -> Option<Self> {
         let (progress, options) = (&view.progress, &view.options);
         let is_whole = view.state == TransferState::Done && view.attempt <= 1;
         let moved_all = progress.bytes_resumed == 0
@@ -68,7 +72,9 @@ impl Past {
             && !options.update.delete;
         let seconds = seconds_of(view);
         let has_time = seconds > 0.0 && progress.files > 0;
-        (is_whole && moved_all && is_usual && has_time && Mode::of(options) == mode).then(|| Self {
+        let is_of_use =
+            is_whole && moved_all && is_usual && has_time && is_wanted(Mode::of(options));
+        is_of_use.then(|| Self {
             id: view.id,
             ended: view.ended_at.unwrap_or(view.created_at),
             source: view.source.clone(),
@@ -134,7 +140,8 @@ pub(super) fn predict(
         return Some(Predicted { seconds, method: Method::Fit(model) });
     }
     let factors = past.iter().filter_map(|one| Some(one.seconds / bound(one.extent)?));
-    if let (Some(factor), Some(bound)) = (median(factors.collect()), bound(extent)) {
+    let factors = factors.filter(|factor| factor.is_finite());
+    if let (Some(factor), Some(bound)) = (median::of(factors.collect()), bound(extent)) {
         return Some(Predicted { seconds: factor * bound, method: Method::Factor { factor } });
     }
     let alike = past.iter().filter(|one| {
@@ -142,7 +149,7 @@ pub(super) fn predict(
         one.extent.bytes > 0 && (1.0 / ALIKE..=ALIKE).contains(&ratio)
     });
     let rates = alike.map(|one| one.extent.bytes as f64 / one.seconds);
-    let bytes_per_s = median(rates.collect())?;
+    let bytes_per_s = median::of(rates.filter(|rate| rate.is_finite()).collect())?;
     let seconds = extent.bytes as f64 / bytes_per_s;
     Some(Predicted { seconds, method: Method::Rate { bytes_per_s } })
 }
@@ -177,7 +184,8 @@ pub(super) fn grade<'a>(
 
 /// Returns the median of the errors without their signs.
 pub(super) fn median_error(graded: &[Graded<'_>]) -> Option<f64> {
-    median(graded.iter().filter_map(Graded::error).map(f64::abs).collect())
+    let errors = graded.iter().filter_map(Graded::error).filter(|error| error.is_finite());
+    median::of(errors.map(f64::abs).collect())
 }
 
 /// Times between which a transfer is likely to end.
@@ -220,35 +228,6 @@ pub(super) fn nearest<'a>(
     let least = means().fold(f64::MAX, f64::min);
     let is_enough = same.len() >= FIT_MIN && means().fold(0.0, f64::max) >= least * ALIKE;
     if is_enough { (same, true) } else { (past.iter().collect(), false) }
-}
-
-/// Returns the median; none of nothing.
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.retain(|value| value.is_finite());
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len() % 2 == 1 { upper } else { f64::midpoint(values[middle - 1], upper) })
-}
-
-#[cfg(test)]
-pub(super) mod examples {
-    //! Transfers for tests.
-
-    use super::*;
-
-    /// Returns a transfer that took so long, which ended at that second.
-    pub(in super::super) fn past(files: u64, mean: u64, seconds: f64, ended: u64) -> Past {
-        Past {
-            id: TransferId([ended as u8; 16]),
-            ended: Timestamp::of_seconds(ended),
-            source: "lab:raw/set".parse().unwrap(),
-            target: "hpc:scratch/set".parse().unwrap(),
-            extent: Extent { files, bytes: files * mean },
-            seconds,
-            limit: Some("writing at the target".to_owned()),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -364,7 +343,7 @@ mod tests {
         let of = |change: &dyn Fn(&mut TransferReport)| {
             let mut report = report.clone();
             change(&mut report);
-            Past::of(&TransferView::of(report, &"hpc".parse().unwrap()), Mode::default())
+            Past::of(&TransferView::of(report, &"hpc".parse().unwrap()), |of| of == Mode::default())
         };
         let past = of(&|_| {}).unwrap();
         assert_eq!((past.extent, past.seconds), (Extent { files: 2, bytes: 20 }, 3.0));

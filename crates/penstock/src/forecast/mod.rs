@@ -97,12 +97,16 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::Done);
     }
     let classes = dataset::classes(&client, args)?;
-    if Extent::sum(&classes).files == 0 {
-        let nothing = r#"{"files":0,"bytes":0,"seconds":0.0}"#;
-        exit::print(if args.json { nothing } else { "nothing is to be moved" })?;
+    let mut forecast = evidence.forecast(&classes);
+    if forecast.extent.files == 0 {
+        (forecast.seconds, forecast.interval) = (Some(0.0), None);
+        let text = match args.json {
+            true => serde_json::to_string(&forecast)?,
+            false => "nothing is to be moved".to_owned(),
+        };
+        exit::print(&text)?;
         return Ok(ExitCode::Done);
     }
-    let forecast = evidence.forecast(&classes);
     if forecast.seconds.is_none() {
         return Err(unknown(&forecast).into());
     }
@@ -120,8 +124,14 @@ fn unknown(forecast: &Forecast) -> Failure {
     let reasons: Vec<&str> = forecast.parts.iter().map(|part| part.basis.as_str()).collect();
     let commands = forecast.parts.iter().filter_map(|part| part.command.as_deref());
     let commands: Vec<String> = commands.map(|command| format!("`{command}`")).collect();
-    let message = "no transfer and no measurement tells the time";
-    Failure::new(ExitCode::Refused, message)
-        .caused_by(reasons.join("; "))
-        .hint(format!("move something between these stores, or run {}", commands.join(", ")))
+    let failure = Failure::new(ExitCode::Refused, "no transfer and no measurement tells the time");
+    let failure = match reasons.is_empty() {
+        true => failure,
+        false => failure.caused_by(reasons.join("; ")),
+    };
+    let hint = "move something between these stores";
+    match commands.is_empty() {
+        true => failure.hint(hint),
+        false => failure.hint(format!("{hint}, or run {}", commands.join(", "))),
+    }
 }

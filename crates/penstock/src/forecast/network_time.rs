@@ -5,8 +5,9 @@
 
 use super::cost_model::CostModel;
 use super::extent::Extent;
-use super::history::{Past, median};
+use super::history::Past;
 use super::storage_time::Measured;
+use crate::median;
 
 /// First word of the labels of its transfers; the second one is the id of the run.
 pub(crate) const LABEL: &str = "bench-network";
@@ -34,7 +35,7 @@ pub(super) fn network_time(extent: Extent, measured: &[Past]) -> Option<Measured
         true => CostModel::fit(&used.iter().map(|one| one.observation()).collect::<Vec<_>>())?,
         false => {
             let of = |one: &&Past| one.seconds / one.extent.bytes.max(1) as f64;
-            let byte_s = median(used.iter().map(of).collect())?;
+            let byte_s = median::of(used.iter().map(of).collect())?;
             CostModel { byte_s, ..CostModel::default() }
         }
     };

@@ -5,7 +5,7 @@
 
 use penstock_api::benchmark::Benchmark;
 use penstock_api::timestamp::Timestamp;
-use penstock_api::transfer::Location;
+use penstock_api::transfer::{Durability, Encryption, Location};
 use penstock_proto::benchmark::BenchmarkOperation;
 use penstock_proto::id::Name;
 use penstock_proto::units::{format_bytes, format_rate};
@@ -33,6 +33,8 @@ pub(super) struct Evidence {
     pub(super) source: Location,
     pub(super) target: Location,
     pub(super) mode: Mode,
+    /// The site that is not the one that was asked.
+    pub(super) other: Option<Name>,
     /// Transfers between the two stores, newest first.
     pub(super) past: Vec<Past>,
     /// Transfers of the newest benchmark of the way, newest first.
@@ -169,10 +171,10 @@ impl Evidence {
         forecast
     }
 
-    /// Forecasts each transfer of the past from the others.
+    /// Forecasts each transfer of the past that a forecast would follow from, from the others.
     pub(super) fn grade(&self) -> Vec<Graded<'_>> {
-        let all: Vec<&Past> = self.past.iter().collect();
-        grade(&all, &|extent| self.bound(extent))
+        let (used, _) = nearest(&self.past, &self.source, &self.target);
+        grade(&used, &|extent| self.bound(extent))
     }
 
     /// Returns the least time of files of one size by the parts that are measured.
@@ -183,7 +185,14 @@ impl Evidence {
 
     fn parts(&self, classes: &[Extent]) -> Vec<PartTime> {
         let read = store_part(Part::Read, &self.read, &self.source, classes);
-        let write = store_part(Part::Write, &self.write, &self.target, classes);
+        let write = match (self.mode.durability, &self.write) {
+            // `bench storage` measures until all is durable.
+            (Durability::None, StoreEvidence::Results(_)) => {
+                let basis = "writing is measured until it is durable, which this transfer is not";
+                Some(PartTime::missing(Part::Write, basis.to_owned(), None))
+            }
+            _ => store_part(Part::Write, &self.write, &self.target, classes),
+        };
         let is_far = self.source.site != self.target.site;
         let network = is_far.then(|| self.network_part(Extent::sum(classes)));
         read.into_iter().chain(network).chain(write).collect()
@@ -201,7 +210,12 @@ impl Evidence {
                     true => "the way was not measured",
                     false => "the way was measured with much smaller files only",
                 };
-                let command = "penstock bench network".to_owned();
+                let site = self.other.as_ref().map(|site| format!(" {site}")).unwrap_or_default();
+                let mode = match self.mode.encryption {
+                    Encryption::Off => " --encryption off",
+                    _ => "",
+                };
+                let command = format!("penstock bench network{site}{mode}");
                 PartTime::missing(Part::Network, basis.to_owned(), Some(command))
             }
         }
@@ -313,6 +327,7 @@ mod tests {
             source: "lab:raw/set".parse().unwrap(),
             target: "hpc:scratch/set".parse().unwrap(),
             mode: Mode::default(),
+            other: Some("hpc".parse().unwrap()),
             past,
             network: Vec::new(),
             read: StoreEvidence::Unknown("site lab was not asked".to_owned()),
@@ -332,7 +347,7 @@ mod tests {
         assert_eq!(forecast.limit.as_deref(), Some("writing at the target"));
         let known = forecast.parts.iter().map(|part| (part.part.as_str(), part.seconds));
         assert!(known.eq([("read", None), ("network", None), ("write", Some(1.0))]));
-        assert_eq!(forecast.parts[1].command.as_deref(), Some("penstock bench network"));
+        assert_eq!(forecast.parts[1].command.as_deref(), Some("penstock bench network hpc"));
         let none = evidence(Vec::new(), StoreEvidence::Results(Vec::new())).forecast(&SET);
         assert_eq!((none.seconds, &none.limit), (None, &None));
         let command = none.parts[2].command.as_deref();
@@ -341,6 +356,10 @@ mod tests {
         let far = evidence(Vec::new(), far).forecast(&SET);
         let command = far.parts[2].command.as_deref();
         assert_eq!(command, Some("penstock bench storage scratch --sizes 4096"));
+        let results = StoreEvidence::Results(vec![written(1, &[(4096, 4_096_000.0)])]);
+        let mut volatile = evidence(Vec::new(), results);
+        volatile.mode = Mode { durability: Durability::None, ..Mode::default() };
+        assert_eq!(volatile.forecast(&SET).seconds, None, "a durable write is no bound of it");
         let virtual_store = evidence(Vec::new(), StoreEvidence::Virtual).forecast(&SET);
         assert!(virtual_store.parts.iter().all(|part| part.part != Part::Write));
     }
