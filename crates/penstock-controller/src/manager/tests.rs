@@ -672,7 +672,9 @@ fn f_a_full_target_is_one_reason_until_there_is_room() {
         world.fill(call, 200);
     }
     let before = world.peer.looks.load(Ordering::Acquire);
+    let begun = Instant::now();
     let end = loop {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no look sees that there is room");
         world.peer.free.fetch_add(100 << 20, Ordering::AcqRel);
         let (input, end) = world.call();
         let view = world.manager.show(input.id, &Caller::local()).unwrap();
@@ -730,7 +732,9 @@ fn f_room_that_nobody_tells_of_is_found_by_trying() {
     world.act(1, Action::Cancel).unwrap();
     // The transfer may have started just before.
     let state = || world.manager.show(TransferId([1; 16]), &Caller::local()).unwrap().state;
+    let begun = Instant::now();
     while state() != TransferState::Cancelled {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is not cancelled");
         if let Ok((_, end)) = world.calls.recv_timeout(Duration::from_millis(50)) {
             let _ = end.send(RunOutcome::Cancelled);
         }

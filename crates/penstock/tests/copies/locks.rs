@@ -73,7 +73,7 @@ fn copies_exclude_each_other_without_locks() {
         let mut command = copy.command_with_faults(&NEITHER, &contents, &target);
         Run::spawn(command.args(["--bwlimit", rate]))
     };
-    let mut first = start("100Mbit/s");
+    let mut first = start("20Mbit/s");
     first.wait_for(|line| line["bytes_durable"].as_u64().unwrap_or(0) > 0).expect("it ended");
     let second = start("1Gbit/s").end().expect(5);
     assert!(second.errors.contains("the same copy is running already"), "{}", second.errors);
