@@ -34,8 +34,8 @@ use super::scratch::LARGE;
 use super::trial::Trial;
 use crate::receipt;
 
-/// Rate of transfers that are to be interrupted, in bits per second: the large file takes 8 s.
-const SLOW_BITS_PER_S: u64 = 32_000_000;
+/// Rate of transfers that are to be interrupted, in bits per second: the large file takes 16 s.
+const SLOW_BITS_PER_S: u64 = 16_000_000;
 /// Bytes after which a transfer is paused: more than are under way at a time.
 const PAUSED_AT_BYTES: u64 = 16 * MIB;
 /// Lanes of transfers that are to be interrupted, over all peers.
@@ -45,7 +45,7 @@ const SLOW_PIECE_BYTES: u64 = MIB;
 /// Bytes of unfinished pieces that a pause may drop: one piece for each lane.
 const UNFINISHED_BYTES_MAX: u64 = SLOW_LANES as u64 * SLOW_PIECE_BYTES;
 /// Bytes after which its daemon is killed.
-const KILLED_AT_BYTES: u64 = 24 * MIB;
+const KILLED_AT_BYTES: u64 = 20 * MIB;
 /// Most bytes that a killed daemon may have sent in vain: what was in flight, and a second's work.
 const AGAIN_BYTES_MAX: u64 = 16 * MIB;
 /// Fewest free bytes of a store that is filled up.
@@ -383,6 +383,9 @@ fn stranger(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
             Ok(Err(why)) => return unknown(format!("{address} cannot be asked: {why}")),
             Err(_) => return unknown(format!("{address} does not answer in time")),
         };
+        if problem.exit == Exit::Temporary {
+            return unknown(format!("{address} cannot answer now: {problem}"));
+        }
         if problem.code != ProblemCode::NotAuthorised {
             return broken(format!("{path} answers a stranger: {problem}"));
         }

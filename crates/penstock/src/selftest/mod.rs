@@ -107,11 +107,17 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
         exit::warn(&format!("`{}` is left: {error}", trial.scratch.root().display()));
     }
     let ended = ended?;
+    let code = exit_code(&ended);
     if let Some(report) = report {
         let text = junit(trial.site.as_str(), &ended);
-        report.write(&stop, |out| Ok(out.write_all(text.as_bytes())?))?;
+        let written = report.write(&stop, |out| Ok(out.write_all(text.as_bytes())?));
+        match written {
+            // A broken promise says more than a file that cannot be written.
+            Err(error) if code != ExitCode::Done => exit::warn(&format!("{error:#}")),
+            written => written?,
+        }
     }
-    Ok(exit_code(&ended))
+    Ok(code)
 }
 
 fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Check>> {

@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use penstock_testkit::{Mount, Scratch, Site, told};
+use penstock_testkit::{Mount, Scratch, Site, Wait, signal, told};
+use rustix::process::Signal;
 
 use crate::soak::Unit;
 
@@ -60,20 +62,21 @@ fn a_store_that_alters_data_fails() {
     let root = Scratch::in_memory();
     let mut site = Site::init(root.path(), "lab", None);
     site.start();
-    let store = site.store.clone();
-    let altered = thread::spawn(move || {
-        loop {
-            let copies = own_directories(&store).into_iter();
-            let mut copies = copies.map(|own| own.join("copy/large.bin"));
-            if let Some(copy) = copies.find(|copy| copy.exists()) {
-                let file = fs::File::options().write(true).open(copy).unwrap();
-                return file.write_all_at(b"altered", 12_345).unwrap();
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-    });
-    let output = site.run(&["selftest", "--yes", "--only", "moves,same-id"]);
-    altered.join().unwrap();
+    site.ok(&["queue", "hold", "test", "--store", "data"]);
+    let mut command = site.command(&["selftest", "--yes", "--only", "moves,same-id"]);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let selftest = command.spawn().unwrap();
+    let states = || site.list().into_iter().map(|it| it["state"].clone()).collect::<Vec<_>>();
+    Wait::new("a transfer that is held").is(|| states() == ["queued"]);
+    // It sees neither the end of the transfer nor the copy before the copy is altered.
+    signal(selftest.id(), Signal::STOP);
+    site.ok(&["queue", "release", "test"]);
+    Wait::new("the end of the transfer").is(|| states() == ["done"]);
+    let copy = own_directories(&site.store)[0].join("copy/large.bin");
+    let file = fs::File::options().write(true).open(copy).unwrap();
+    file.write_all_at(b"altered", 12_345).unwrap();
+    signal(selftest.id(), Signal::CONT);
+    let output = selftest.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{}", told(&output));
     assert!(text.contains("FAIL     moves") && text.contains("large.bin` differs"), "{text}");
@@ -89,15 +92,9 @@ fn when_there(
 ) -> JoinHandle<()> {
     let store = store.to_owned();
     thread::spawn(move || {
-        loop {
-            let own = own_directories(&store).into_iter();
-            if let Some(own) =
-                own.into_iter().find(|own| fs::symlink_metadata(own.join(name)).is_ok())
-            {
-                return then(&own);
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+        let there = |own: &PathBuf| fs::symlink_metadata(own.join(name)).is_ok();
+        let look = || own_directories(&store).into_iter().find(there);
+        then(&Wait::new(name).every(Duration::from_millis(1)).some(look));
     })
 }
 

@@ -92,7 +92,7 @@ fn a_soak_outlives_faults_and_its_own_death() {
          of=$(find {store}/$PENSTOCK_SOAK_TARGET -type f | sort | head -n 1)"
     );
     let faults = format!(
-        "[kill]\nrun = \"kill -9 $(cat {killed})\"\nheal = '''{}'''\nfor = 1\n\
+        "[kill]\nrun = \"kill -9 $(cat {killed})\"\nheal = '''{}'''\nfor = 3\n\
          [freeze]\nrun = 'kill -STOP {a}'\nheal = 'kill -CONT {a}'\nfor = 1\n\
          [flip]\nrun = '''{flip}'''\nat_rest = true\n",
         unit.script(),
