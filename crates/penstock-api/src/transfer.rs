@@ -1,6 +1,7 @@
 //! Requests of users, and what users see of their transfers.
 
 use penstock_proto::digest::DigestKind;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
@@ -44,6 +45,10 @@ pub struct TransferOptions {
     pub digest: DigestKind,
     /// Encryption of payload on the wire.
     pub encryption: Encryption,
+    /// Cipher suite of TLS; without it, the first of the target site's `cipher_suites` that the
+    /// source site allows too. Goes with `tls` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cipher_suite: Option<CipherSuite>,
     /// Policy that defines when a file counts as durable.
     pub durability: Durability,
     /// Keep a digest list of the data set, offered by `transfer digests`.
@@ -78,6 +83,20 @@ pub struct TransferOptions {
 }
 
 impl TransferOptions {
+    /// Checks that a cipher suite is asked for only where there is encryption.
+    ///
+    /// # Errors
+    /// The reason, for people.
+    pub fn check_cipher_suite(&self) -> Result<(), &'static str> {
+        if self.cipher_suite.is_some() && self.encryption == Encryption::Off {
+            return Err(
+                "--cipher-suite does not go with --encryption off: frames in clear have no \
+                        cipher",
+            );
+        }
+        Ok(())
+    }
+
     /// Checks that what was moved may be removed at the source under the other options.
     ///
     /// # Errors
@@ -103,6 +122,7 @@ impl TransferOptions {
         Self {
             digest: self.digest,
             encryption: self.encryption,
+            cipher_suite: self.cipher_suite,
             durability: self.durability,
             digest_list: self.digest_list,
             lanes_max: self.lanes_max,

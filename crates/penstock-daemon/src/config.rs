@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use penstock_api::cluster::StoreRights;
 use penstock_api::rest::StoreView;
-use penstock_net::trust::CipherSuite;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::Name;
 use penstock_store::IoMode;
 use serde::{Deserialize, Serialize};
@@ -371,8 +371,7 @@ impl Config {
         if self.cipher_suites.is_empty() {
             return Ok(CipherSuite::preferred().to_vec());
         }
-        let parse =
-            |text: &String| text.parse().map_err(|_| ConfigError::CipherSuite(text.clone()));
+        let parse = |text: &String| text.parse().map_err(ConfigError::CipherSuite);
         self.cipher_suites.iter().map(parse).collect()
     }
 

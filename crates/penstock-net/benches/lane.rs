@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use penstock_net::trust::{
-    CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config, server_config,
+    PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config, server_config,
 };
 use penstock_net::{LaneStream, LocalBind, SocketOptions, accept_blocking, connect};
 use penstock_proto::digest::DigestKind;
-use penstock_proto::frame::{FrameKind, Framing, Header, Hello};
+use penstock_proto::frame::{CipherSuite, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::{LaneId, Name, PeerId, TransferId};
 
 const DEADLINE: Duration = Duration::from_secs(20);

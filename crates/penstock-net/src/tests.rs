@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use penstock_proto::capability::CAPABILITY_BYTES_MAX;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
-    FrameKind, Framing, HEADER_BYTES, Header, Hello, HelloReply, Refusal, RefusalCode,
+    CipherSuite, FrameKind, Framing, HEADER_BYTES, Header, Hello, HelloReply, Refusal, RefusalCode,
 };
 use penstock_proto::id::{LaneId, TransferId};
 use penstock_proto::version::VersionRange;
@@ -17,7 +17,7 @@ use rustls::{ClientConnection, ServerConnection, StreamOwned};
 
 use super::*;
 use crate::trust::tests::{Site, name, paired, peer};
-use crate::trust::{CipherSuite, Purpose, client_config, peer_server_name};
+use crate::trust::{Purpose, client_config, peer_server_name};
 
 mod openssl;
 

@@ -10,6 +10,8 @@
 //! be answered in any order. Each [`Record`] of a data frame carries the status of its entry
 //! (hard case A11) and the digest of its bytes before the bytes themselves.
 
+mod cipher_suite;
+
 use crate::capability;
 use crate::digest::{Digest, DigestKind};
 use crate::id::{LaneId, PeerId, TransferId};
@@ -17,6 +19,8 @@ use crate::slicing::{PACK_FILES_MAX, STRIDE_BYTES_MAX};
 use crate::units::FileTime;
 use crate::version::VersionRange;
 use crate::wire::{DecodeError, Reader, Writer};
+
+pub use cipher_suite::{CipherSuite, UnknownCipherSuite};
 
 /// Bytes of an encoded [`Header`].
 pub const HEADER_BYTES: usize = 16;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_net::trust::{
-    CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config,
-    peer_server_name,
+    PeerCertificate, Purpose, SiteAuthority, TrustStore, client_config, peer_server_name,
 };
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::PeerId;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 

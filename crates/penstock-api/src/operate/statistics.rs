@@ -182,6 +182,10 @@ pub struct CipherEnergy {
 pub struct PeerStatistics {
     /// The peer that has seen them.
     pub peer: Name,
+    /// Cipher of its lanes, as `AES-128-GCM`; `clear` without encryption, `none` where it moved
+    /// within its host, empty before the first lane.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cipher: String,
     /// Begin of the first second.
     pub since: Timestamp,
     /// Begin of the last second.

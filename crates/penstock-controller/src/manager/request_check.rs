@@ -69,6 +69,8 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     update.map_err(|why| usage(why.to_owned()).at("/options/update"))?;
     let removal = request.options.check_removal();
     removal.map_err(|why| usage(why.to_owned()).at("/options/remove_source"))?;
+    let suite = request.options.check_cipher_suite();
+    suite.map_err(|why| usage(why.to_owned()).at("/options/cipher_suite"))?;
     if request.options.slicing().is_err() {
         let title = "the piece size is no power of two from 1 MiB to 1 GiB";
         return Err(usage(title.to_owned()).at("/options/piece_bytes"));

@@ -92,6 +92,7 @@ impl RunInput {
                 Encryption::Tls => Framing::Tls,
                 Encryption::Off => Framing::Clear,
             },
+            cipher_suite: self.options.cipher_suite,
             durability: self.options.durability,
             digest_list: self.options.digest_list,
             proves: self.options.proof.reads_again(),

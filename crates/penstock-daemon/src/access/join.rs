@@ -13,9 +13,9 @@ use hyper::Method;
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_api::site::{JoinFile, JoinHalf, JoinedSite};
 use penstock_net::trust::{
-    ALPN_HTTP1, CipherSuite, PairingToken, pairing_client_config, pairing_exporter,
-    peer_server_name,
+    ALPN_HTTP1, PairingToken, pairing_client_config, pairing_exporter, peer_server_name,
 };
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::Name;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use penstock_exit::{ExitCode, Failure};
-use penstock_net::trust::CipherSuite;
+use penstock_proto::frame::UnknownCipherSuite;
 use penstock_proto::id::Name;
 
 use super::destination::EntryError;
@@ -35,8 +35,8 @@ pub enum ConfigError {
     #[error("`{0}` must be at least 1")]
     Zero(&'static str),
     /// A cipher suite is not known.
-    #[error("`cipher_suites`: `{0}` is not one of `{known}`", known = suites_known())]
-    CipherSuite(String),
+    #[error("`cipher_suites`: {0}")]
+    CipherSuite(#[from] UnknownCipherSuite),
     /// The level of the log is invalid.
     #[error("`log`: {0}")]
     Log(String),
@@ -64,10 +64,6 @@ pub enum ConfigError {
     /// The table `own_etcd` is wrong.
     #[error(transparent)]
     OwnEtcd(#[from] OwnEtcdError),
-}
-
-fn suites_known() -> String {
-    CipherSuite::preferred().map(|suite| suite.to_string()).join("`, `")
 }
 
 impl From<ConfigError> for Failure {

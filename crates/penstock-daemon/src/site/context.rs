@@ -18,10 +18,11 @@ use penstock_api::task::SourceAccess;
 use penstock_api::timestamp::Timestamp;
 use penstock_cluster::state::{Pairing, SiteState};
 use penstock_net::trust::{
-    CapabilityError, CipherSuite, PairingOffer, PeerCertificate, TrustError, TrustStore, Vouched,
+    CapabilityError, PairingOffer, PeerCertificate, TrustError, TrustStore, Vouched,
     verify_capability,
 };
 use penstock_proto::capability::Capability;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::Name;
 use penstock_proto::network::{self, ADDRESSES_MAX, DataAddress};
 use penstock_proto::version::{self, Format, VersionRange};

@@ -92,6 +92,7 @@ impl Recorder {
         };
         Ok(Some(PeerStatistics {
             peer: own.clone(),
+            cipher: totals.cipher.clone(),
             since: Timestamp::of_seconds(first.at),
             until: Timestamp::of_seconds(last.at + length - 1),
             columns: spreads(&series, &window),

@@ -2,6 +2,7 @@
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use penstock_api::scan::SourcePeer;
 use penstock_api::task::TargetPeer;
 use penstock_net::SocketOptions;
 
-use penstock_net::trust::{Purpose, Vouched, client_config};
+use penstock_net::trust::{Purpose, TrustError, Vouched, client_config};
 use penstock_peer::{
     LaneConfig, LaneRight, LaneVerifier, NoRight, SourceService, StoreKind, StoreSpec, Stores,
     TargetService, is_breach,
 };
-use penstock_proto::frame::{Refusal, RefusalCode};
+use penstock_proto::frame::{CipherSuite, Refusal, RefusalCode};
 use penstock_proto::id::Name;
 use penstock_proto::network::Role;
 
@@ -192,12 +193,20 @@ fn may_read_on(site: &Site, vouched: &Vouched, store: &Name) -> Result<(), NoRig
     Ok(())
 }
 
-/// Makes the TLS configuration for lanes to a paired site.
+/// Makes the TLS configuration for lanes to a paired site. A suite that a transfer asks for has to
+/// be one of those that this site allows.
 fn lane_config(site: &Arc<Site>) -> LaneConfig {
     let site = Arc::clone(site);
-    Arc::new(move |name: &Name| {
+    Arc::new(move |name: &Name, suite: Option<CipherSuite>| {
         let expected = Some(name.clone());
-        client_config(Purpose::Lane, &site.identity, &site.trust, expected, &site.suites)
+        let suites = match &suite {
+            Some(suite) if !site.suites.contains(suite) => {
+                return Err(TrustError::SuiteNotAllowed(*suite));
+            }
+            Some(suite) => slice::from_ref(suite),
+            None => &site.suites,
+        };
+        client_config(Purpose::Lane, &site.identity, &site.trust, expected, suites)
     })
 }
 

@@ -9,14 +9,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_proto::frame::{FrameKind, Framing, Header, HelloReply};
+use penstock_proto::frame::{CipherSuite, FrameKind, Framing, Header, HelloReply};
 
 use super::{
     DEADLINE, SIZES, accept_one, frame, hello, listen, read_plain, receive_sizes, send_sizes,
     write_plain,
 };
 use crate::trust::tests::{Site, name, paired, peer};
-use crate::trust::{CipherSuite, Purpose, client_config};
+use crate::trust::{Purpose, client_config};
 use crate::{ConnectError, LaneError, LaneStream, LocalBind, SocketOptions, connect};
 
 /// Suites as OpenSSL and as this project call them.

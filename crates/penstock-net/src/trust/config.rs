@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::Name;
 use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
@@ -11,9 +12,7 @@ use rustls_pki_types::{CertificateDer, DnsName, PrivateKeyDer, ServerName};
 
 use super::error::TrustError;
 use super::identity::PeerCertificate;
-use super::provider::{
-    ALPN_HTTP1, ALPN_HTTP2, ALPN_LANE, CipherSuite, provider, provider_for_checks,
-};
+use super::provider::{ALPN_HTTP1, ALPN_HTTP2, ALPN_LANE, provider, provider_for_checks};
 use super::store::TrustStore;
 use super::verify::SiteVerifier;
 

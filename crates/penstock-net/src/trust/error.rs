@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::{Name, PeerId};
 use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
@@ -62,6 +63,9 @@ pub enum TrustError {
     /// A different authority is already pinned under the same site name.
     #[error("site `{0}` is known already, with another authority; unpair it first")]
     SiteTaken(Name),
+    /// A transfer asks for a suite that the site's configuration excludes.
+    #[error("this site does not allow the cipher suite `{0}`; see `cipher_suites`")]
+    SuiteNotAllowed(CipherSuite),
     /// TLS configuration was refused.
     #[error("TLS cannot be configured")]
     Tls(#[from] rustls::Error),
@@ -117,6 +121,11 @@ pub fn explain(error: &Error) -> String {
         ) => format!("the other end refuses our certificate ({alert:?}); its log says why"),
         Error::AlertReceived(AlertDescription::CertificateExpired) => {
             "the other end reports that our certificate has expired".to_owned()
+        }
+        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+            "the other end has no cipher suite in common with this one; compare `cipher_suites` of \
+             both sites, and `--cipher-suite`"
+                .to_owned()
         }
         other => other.to_string(),
     }

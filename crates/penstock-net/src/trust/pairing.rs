@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::{constant_time, digest, hmac, rand};
 use data_encoding::BASE64URL_NOPAD;
+use penstock_proto::frame::CipherSuite;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ConnectionCommon};
 use rustls_pki_types::CertificateDer;
@@ -26,7 +27,7 @@ use zeroize::Zeroizing;
 
 use super::error::TrustError;
 use super::facts::{Fingerprint, inspect_authority};
-use super::provider::{ALPN_HTTP1, ALPN_HTTP2, CipherSuite, provider};
+use super::provider::{ALPN_HTTP1, ALPN_HTTP2, provider};
 use super::receipt::verify_by_authority;
 use super::verify::{PinnedVerifier, find_authority};
 

@@ -32,6 +32,7 @@ use penstock_net::SocketOptions;
 use penstock_net::trust::TrustError;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::DigestKind;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::Name;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{EntryKind, Page};
@@ -71,9 +72,13 @@ use crate::write::target_tree::temporary_of;
 /// Buffers that the lanes of one host may hold at a time; see `docs/design/0003`.
 const BUFFERS_MAX: usize = 192;
 
-/// Makes the TLS configuration for lanes to a site.
-pub type LaneConfig =
-    Arc<dyn Fn(&Name) -> Result<Arc<rustls::ClientConfig>, TrustError> + Send + Sync>;
+/// Makes the TLS configuration for lanes to a site, under one cipher suite or under all that this
+/// site allows.
+pub type LaneConfig = Arc<
+    dyn Fn(&Name, Option<CipherSuite>) -> Result<Arc<rustls::ClientConfig>, TrustError>
+        + Send
+        + Sync,
+>;
 
 /// This host's target side.
 pub struct TargetService {
@@ -202,7 +207,8 @@ impl TargetService {
                 let dialer = Dialer {
                     connect,
                     rtt: rtt.flatten(),
-                    config: lanes(site).map_err(|error| refuse(Cause::of(&error)))?,
+                    config: lanes(site, spec.cipher_suite)
+                        .map_err(|error| refuse(Cause::of(&error)))?,
                     site: site.clone(),
                     options: self.options.clone(),
                     local_ends: self.local_ends.clone(),

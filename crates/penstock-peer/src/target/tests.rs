@@ -141,6 +141,7 @@ fn spec(transfer: u8) -> TaskSpec {
         },
         digest: DigestKind::Blake3,
         framing: Framing::Tls,
+        cipher_suite: None,
         durability: Durability::Batch,
         digest_list: false,
         proves: false,

@@ -169,7 +169,12 @@ fn warn_of(silent: &[Name]) {
 /// Returns what is printed of a peer for a transfer.
 fn text_of(peer: &PeerStatistics) -> String {
     let from = utc(peer.since.ms());
-    let head = |seconds| format!("peer {}: {seconds} s from {} UTC", peer.peer, &from[..19]);
+    let cipher = match peer.cipher.as_str() {
+        "" | "none" => String::new(),
+        cipher => format!(", {cipher}"),
+    };
+    let head =
+        |seconds| format!("peer {}: {seconds} s from {} UTC{cipher}", peer.peer, &from[..19]);
     part_of(&head, &peer.columns, &peer.cores, &peer.energy)
 }
 
@@ -319,6 +324,7 @@ mod tests {
         let core = |core| CoreSpread { core, busy_percent: spread(f64::from(core)) };
         PeerStatistics {
             peer: "dtn1".parse().unwrap(),
+            cipher: "AES-128-GCM".to_owned(),
             since: Timestamp::of_seconds(0),
             until: Timestamp::of_seconds(29),
             columns: names.chain([column("of_a_later_release", 5.0)]).collect(),
@@ -334,7 +340,10 @@ mod tests {
         let mut peer = peer();
         peer.columns.retain(|column| column.name.ends_with("s") || column.name.contains("later"));
         let text = text_of(&peer);
-        assert!(text.starts_with("peer dtn1: 30 s from 1970-01-01 00:00:00 UTC\n"), "{text}");
+        assert!(
+            text.starts_with("peer dtn1: 30 s from 1970-01-01 00:00:00 UTC, AES-128-GCM\n"),
+            "{text}"
+        );
         assert!(text.contains("rate, Gbit/s"), "{text}");
         assert!(text.contains("of_a_later_release"), "{text}");
         assert!(text.contains("CPU 99, %") && !text.contains("CPU 67, %"), "{text}");

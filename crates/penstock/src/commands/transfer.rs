@@ -24,6 +24,7 @@ use penstock_api::transfer::{
 };
 use penstock_api::update::IfExists;
 use penstock_proto::digest::DigestKind;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::TransferId;
 use penstock_proto::name;
 use penstock_proto::slicing::Slicing;
@@ -266,6 +267,10 @@ struct SubmitArgs {
     /// Whether the payload is encrypted on the network
     #[arg(long, value_enum, default_value = "tls")]
     encryption: EncryptionArg,
+    /// The only cipher suite of TLS that lanes may use: aes128-gcm, aes256-gcm or
+    /// chacha20-poly1305. Both sites have to allow it. By default the fastest that both allow
+    #[arg(long, value_name = "SUITE")]
+    cipher_suite: Option<CipherSuite>,
     /// The hash that verifies the data: blake3, or xxh3-128, which detects accidents but not
     /// attacks
     #[arg(long, default_value = "blake3", value_parser = parse_digest)]
@@ -475,6 +480,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
     let options = TransferOptions {
         digest: args.digest,
         encryption: args.encryption.into(),
+        cipher_suite: args.cipher_suite,
         durability: args.durability.into(),
         // A receipt that is asked for names every file: holes are hashed too (D2).
         digest_list: args.write_digests.is_some()
@@ -492,6 +498,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
         plan: None,
         remove_source: args.moving.remove_source,
     };
+    options.check_cipher_suite().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     options.check_removal().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     Ok(TransferRequest {
         id: args.id.unwrap_or_else(|| TransferId(rand::random())),
@@ -772,9 +779,10 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
 
 /// What protects the data, in words (D3).
 fn protection(options: &TransferOptions) -> String {
-    let wire = match options.encryption {
-        Encryption::Tls => "TLS 1.3",
-        Encryption::Off => "not encrypted",
+    let wire = match (options.encryption, options.cipher_suite) {
+        (Encryption::Tls, None) => "TLS 1.3".to_owned(),
+        (Encryption::Tls, Some(suite)) => format!("TLS 1.3 with {suite}"),
+        (Encryption::Off, _) => "not encrypted".to_owned(),
     };
     let hash = match options.digest {
         DigestKind::Blake3 => "BLAKE3",

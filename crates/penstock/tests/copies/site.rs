@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::PathText;
-use penstock_net::trust::{CipherSuite, Purpose};
+use penstock_net::trust::Purpose;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::slicing::Slicing;
 use penstock_testkit::{Scratch, Site, Wait, assert_same_files, penstock, request, talk};
 use rustls::ClientConfig;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use penstock_net::trust::{CipherSuite, pairing_client_config, peer_server_name};
+use penstock_net::trust::{pairing_client_config, peer_server_name};
 use penstock_net::{LocalBind, SocketOptions};
+use penstock_proto::frame::CipherSuite;
 use penstock_testkit::Site;
 use rustls::{ClientConfig, ClientConnection};
 

@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use data_encoding::HEXLOWER;
 use futures_util::{StreamExt as _, stream};
 use penstock_net::trust::{
-    CipherSuite, PairingToken, Purpose, SiteAuthority, pairing_client_config, pairing_exporter,
-    peer_server_name,
+    PairingToken, Purpose, SiteAuthority, pairing_client_config, pairing_exporter, peer_server_name,
 };
 use penstock_net::{LaneStream, LocalBind, SocketOptions, Wake};
 use penstock_proto::digest::DigestKind;
-use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
+use penstock_proto::frame::{self, CipherSuite, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::LaneId;
 use penstock_sys::EventFd;
 use penstock_testkit::{

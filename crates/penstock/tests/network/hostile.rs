@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use penstock_net::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
+use penstock_net::trust::{PeerCertificate, Purpose, TrustStore, server_config};
 use penstock_net::{ConnectError, LaneStream, LocalBind, SocketOptions};
 use penstock_proto::digest::DigestKind;
-use penstock_proto::frame::{Fetch, FrameKind, Framing, Header, Hello};
+use penstock_proto::frame::{CipherSuite, Fetch, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::{LaneId, TransferId};
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::Slicing;

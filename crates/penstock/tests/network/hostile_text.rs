@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use penstock_net::trust::{CipherSuite, PeerCertificate, Purpose, TrustStore, server_config};
+use penstock_net::trust::{PeerCertificate, Purpose, TrustStore, server_config};
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::text;
 use penstock_testkit::{ProxiedPair, Site, Wait, make_set, seed, told};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

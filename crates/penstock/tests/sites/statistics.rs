@@ -111,6 +111,48 @@ fn a_transfer_has_statistics() {
     assert_eq!(json(&hpc, &format!("/transfers/{id}/series")), before);
 }
 
+/// Promise: lanes use the one suite that a transfer asks for, and its statistics name it. Where
+/// either site excludes the suite, the transfer fails with that reason; lanes in clear have none.
+#[test]
+fn a_transfer_has_the_suite_that_it_asks_for() {
+    let root = Scratch::in_memory();
+    let mut hpc = Site::init(root.path(), "hpc", None);
+    hpc.start();
+    let lab = hpc.paired_lab(root.path());
+    make_set(&lab.store.join("set"), 4, 100, seed());
+    let asking = |suite| ["lab:data/set", "hpc:data/", "--cipher-suite", suite];
+    for (suite, cipher) in
+        [("chacha20-poly1305", "ChaCha20-Poly1305"), ("aes256-gcm", "AES-256-GCM")]
+    {
+        let slow = ["--bwlimit=2MiB/s", "--if-exists=replace"];
+        let id = hpc.submit(&[&asking(suite)[..], &slow].concat());
+        hpc.wait_done(&id);
+        for site in [&hpc, &lab] {
+            let statistics = json(site, &format!("/transfers/{id}/statistics"));
+            assert_eq!(statistics["peers"][0]["cipher"], cipher, "{statistics}");
+        }
+        assert!(hpc.ok(&["transfer", "show", &id]).contains(&format!("TLS 1.3 with {suite};")));
+    }
+    let why = hpc.fails(
+        2,
+        &[&["transfer", "submit"], &asking("aes256-gcm")[..], &["--encryption=off"]].concat(),
+    );
+    assert!(why.contains("no cipher"), "{why}");
+
+    hpc.set_config(&format!("cipher_suites = [\"aes128-gcm\"]\n{}", hpc.config()));
+    hpc.stop();
+    hpc.start();
+    let id = hpc.submit(&asking("aes256-gcm"));
+    let own = hpc.wait(&id);
+    assert!(own.to_string().contains("does not allow the cipher suite `aes256-gcm`"), "{own}");
+    let few = ["--progress-timeout=10", "--attempts=1"];
+    let id = lab.submit(
+        &[&["hpc:data/set", "lab:data/back", "--cipher-suite=aes256-gcm"], &few[..]].concat(),
+    );
+    let other = lab.wait(&id);
+    assert!(other.to_string().contains("no cipher suite in common"), "{other}");
+}
+
 /// Promise: a peer that is asked has the parts of all peers of its site, names one that is silent,
 /// and answers without the controller about peers.
 #[test]

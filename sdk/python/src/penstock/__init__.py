@@ -31,6 +31,7 @@ from .models.entry import AuditEntry, EntryView
 from .models.event import ErrorEvent, Event, ResetEvent, StatusEvent, SummaryEvent, TransferEvent
 from .models.options import (
     ChecksumKind,
+    CipherSuite,
     CompareBy,
     DigestKind,
     Durability,
@@ -70,6 +71,7 @@ __all__ = [
     "AuditEntry",
     "AuditPages",
     "ChecksumKind",
+    "CipherSuite",
     "CompareBy",
     "ConnectionFailed",
     "DigestKind",

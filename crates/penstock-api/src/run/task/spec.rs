@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use penstock_proto::digest::DigestKind;
-use penstock_proto::frame::Framing;
+use penstock_proto::frame::{CipherSuite, Framing};
 use penstock_proto::id::{Name, TransferId, WriterId};
 use penstock_proto::network::DataAddress;
 use penstock_proto::units::FileTime;
@@ -98,6 +98,9 @@ pub struct TaskSpec {
     pub digest: DigestKind,
     /// Protection of the data on lanes.
     pub framing: Framing,
+    /// The one cipher suite that lanes may use; `None` for those that the sites allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cipher_suite: Option<CipherSuite>,
     /// Policy that defines when a file counts as durable.
     pub durability: Durability,
     /// True if standard digests are wanted of files with holes too, unless nearly all of a file is
@@ -152,6 +155,7 @@ impl TaskSpec {
             doubt: false,
             digest: DigestKind::Blake3,
             framing: Framing::Tls,
+            cipher_suite: None,
             durability: Durability::default(),
             digest_list: false,
             proves: false,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use penstock_proto::capability::Capability;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 

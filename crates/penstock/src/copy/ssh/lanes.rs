@@ -19,14 +19,15 @@ use std::time::Duration;
 
 use penstock_api::problem::{Problem, ProblemCode};
 use penstock_net::trust::{
-    CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
-    server_config, verify_capability,
+    PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config, server_config,
+    verify_capability,
 };
 use penstock_net::{ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
 use penstock_peer::{
     LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceMemory, SourceService,
 };
 use penstock_proto::capability::Capability;
+use penstock_proto::frame::CipherSuite;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_sys::now_seconds;
 use rustls::ServerConfig;
@@ -150,7 +151,7 @@ impl Keys {
         let suites = CipherSuite::preferred();
         let config = client_config(Purpose::Lane, &self.identity, &self.trust, other, &suites);
         let config = config.map_err(keys_failed)?;
-        Ok(Arc::new(move |_: &Name| Ok(Arc::clone(&config))))
+        Ok(Arc::new(move |_: &Name, _| Ok(Arc::clone(&config))))
     }
 
     /// TLS for lanes that this end, as the source, serves.
@@ -553,7 +554,7 @@ mod tests {
             capability: Vec::new(),
         };
         let tcp = listening.connections.recv_timeout(TOKEN_MAX).unwrap();
-        let config = (target.lane_config().unwrap())(&target.other).unwrap();
+        let config = (target.lane_config().unwrap())(&target.other, None).unwrap();
         let lane = Dialled::over(tcp, address, HELLO_MAX, &options).unwrap().open(
             &config,
             &target.other,

@@ -69,6 +69,7 @@ from .login import (
 )
 from .options import (
     ChecksumKind,
+    CipherSuite,
     CompareBy,
     DigestKind,
     Durability,
@@ -235,6 +236,7 @@ __all__ = [
     "CatalogueList",
     "ChecksumKind",
     "CipherEnergy",
+    "CipherSuite",
     "ClusterView",
     "ColumnSpread",
     "CompareBy",

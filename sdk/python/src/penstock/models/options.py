@@ -4,6 +4,17 @@ from .base import OpenEnum, View
 from .place import PathText
 
 
+class CipherSuite(OpenEnum):
+    """A cipher suite of TLS 1.3."""
+
+    AES128_GCM = "aes128-gcm"
+    """AES-128-GCM, SHA-256: the fastest where the CPU has AES instructions."""
+    AES256_GCM = "aes256-gcm"
+    """AES-256-GCM, SHA-384: where a policy asks for 256 bits; a fifth more CPU than AES-128."""
+    CHACHA20_POLY1305 = "chacha20-poly1305"
+    """ChaCha20-Poly1305, SHA-256: the fastest where the CPU has none."""
+
+
 class Encryption(OpenEnum):
     """Encryption of payload on the wire. The control channel is always encrypted."""
 
@@ -249,6 +260,10 @@ class TransferOptions(View):
     """Hash that verifies the data."""
     encryption: Encryption = Encryption.TLS
     """Encryption of payload on the wire."""
+    cipher_suite: CipherSuite | None = None
+    """Cipher suite of TLS; without it, the first of the target site's `cipher_suites` that the
+    source site allows too. Goes with `tls` only.
+    """
     durability: Durability = Durability.BATCH
     """Policy that defines when a file counts as durable."""
     digest_list: bool = False

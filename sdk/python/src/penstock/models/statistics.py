@@ -136,6 +136,10 @@ class PeerStatistics(View):
 
     peer: str
     """The peer that has seen them."""
+    cipher: str = ""
+    """Cipher of its lanes, as `AES-128-GCM`; `clear` without encryption, `none` where it moved
+    within its host, empty before the first lane.
+    """
     since: datetime | None = None
     """Begin of the first second."""
     until: datetime | None = None

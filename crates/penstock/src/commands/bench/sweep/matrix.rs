@@ -10,6 +10,7 @@ use penstock_api::transfer::{Durability, Encryption, LANES_MAX, TransferOptions}
 use penstock_daemon::settings::{listed, read_document};
 use penstock_exit::{ExitCode, Failure};
 use penstock_proto::digest::DigestKind;
+use penstock_proto::frame::{CipherSuite, UnknownCipherSuite};
 use penstock_proto::id::Name;
 use penstock_proto::name::{check_relative, unescape_in_list};
 use penstock_proto::units::{format_bytes, parse_size};
@@ -151,6 +152,8 @@ impl Default for StorageWish {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Modes {
     encryption: Vec<Encryption>,
+    /// Only for encrypted lanes: there is one mode in clear for all of them.
+    cipher_suite: Vec<Suite>,
     digest: Vec<DigestKind>,
     lanes: Vec<Lanes>,
     piece_size: Vec<PieceSize>,
@@ -161,6 +164,7 @@ impl Default for Modes {
     fn default() -> Self {
         Self {
             encryption: vec![Encryption::Tls],
+            cipher_suite: vec![Suite(None)],
             digest: vec![DigestKind::Blake3],
             lanes: vec![Lanes(None)],
             piece_size: vec![PieceSize(None)],
@@ -173,16 +177,28 @@ impl Modes {
     /// Returns all combinations; the first one has the first value of each option.
     pub(super) fn all(&self) -> Vec<Mode> {
         let mut all = Vec::new();
-        for &encryption in &self.encryption {
+        for (encryption, suite) in self.protections() {
             for &digest in &self.digest {
                 for lanes in &self.lanes {
                     for piece_size in &self.piece_size {
                         for &durability in &self.durability {
-                            let (lanes, piece_size) = (lanes.0, piece_size.0);
-                            all.push(Mode::new(encryption, digest, lanes, piece_size, durability));
+                            let sizes = (lanes.0, piece_size.0);
+                            all.push(Mode::new((encryption, suite), digest, sizes, durability));
                         }
                     }
                 }
+            }
+        }
+        all
+    }
+
+    /// Returns the ways to protect lanes: each suite with TLS, and none of them in clear.
+    fn protections(&self) -> Vec<(Encryption, Option<CipherSuite>)> {
+        let mut all = Vec::new();
+        for &encryption in &self.encryption {
+            match encryption {
+                Encryption::Tls => all.extend(self.cipher_suite.iter().map(|s| (encryption, s.0))),
+                Encryption::Off => all.push((encryption, None)),
             }
         }
         all
@@ -204,6 +220,7 @@ impl Modes {
         }
         let faults = [
             fault("encryption", &self.encryption),
+            fault("cipher_suite", &self.cipher_suite),
             fault("digest", &self.digest),
             fault("lanes", &self.lanes),
             fault("piece_size", &self.piece_size),
@@ -248,6 +265,30 @@ impl From<Lanes> for Scalar {
     }
 }
 
+/// A cipher suite of TLS; none if the two sites decide.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+struct Suite(Option<CipherSuite>);
+
+impl TryFrom<String> for Suite {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == AUTOMATIC {
+            return Ok(Self(None));
+        }
+        text.parse()
+            .map(|suite| Self(Some(suite)))
+            .map_err(|error: UnknownCipherSuite| format!("{error}, nor `{AUTOMATIC}`"))
+    }
+}
+
+impl From<Suite> for String {
+    fn from(suite: Suite) -> Self {
+        suite.0.map_or(AUTOMATIC, CipherSuite::name).to_owned()
+    }
+}
+
 /// Bytes of pieces; none if the engine decides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Scalar", into = "Scalar")]
@@ -282,6 +323,9 @@ pub(super) struct Mode {
     /// Its values in short, as `tls-blake3`.
     pub(super) name: String,
     pub(super) encryption: Encryption,
+    /// The suite that its transfers ask for, if they ask for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cipher_suite: Option<CipherSuite>,
     pub(super) digest: DigestKind,
     /// Cipher of the lanes, once a transfer has shown it; `clear` without encryption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -293,15 +337,15 @@ pub(super) struct Mode {
 
 impl Mode {
     fn new(
-        encryption: Encryption,
+        (encryption, cipher_suite): (Encryption, Option<CipherSuite>),
         digest: DigestKind,
-        lanes: Option<u32>,
-        piece_size: Option<u64>,
+        (lanes, piece_size): (Option<u32>, Option<u64>),
         durability: Durability,
     ) -> Self {
-        let mut name = match encryption {
-            Encryption::Tls => "tls".to_owned(),
-            Encryption::Off => "off".to_owned(),
+        let mut name = match (encryption, cipher_suite) {
+            (Encryption::Tls, None) => "tls".to_owned(),
+            (Encryption::Tls, Some(suite)) => format!("tls-{suite}"),
+            (Encryption::Off, _) => "off".to_owned(),
         };
         name.push_str(match digest {
             DigestKind::Blake3 => "-blake3",
@@ -318,7 +362,8 @@ impl Mode {
             Durability::Fsync => "-fsync",
             Durability::None => "-nosync",
         });
-        Self { name, encryption, digest, suite: None, lanes, piece_size, durability }
+        let suite = None;
+        Self { name, encryption, cipher_suite, digest, suite, lanes, piece_size, durability }
     }
 
     /// Returns the options of its transfers.
@@ -326,6 +371,7 @@ impl Mode {
         TransferOptions {
             digest: self.digest,
             encryption: self.encryption,
+            cipher_suite: self.cipher_suite,
             durability: self.durability,
             lanes: self.lanes.unwrap_or(0),
             piece_bytes: self.piece_size.unwrap_or(0),
@@ -555,6 +601,35 @@ mod tests {
         assert!(last.proof.receipt && last.encryption == Encryption::Off);
     }
 
+    /// Promise: suites are compared with TLS alone, and with one mode in clear beside them.
+    #[test]
+    fn suites_are_compared_with_one_mode_in_clear() {
+        let text = format!(
+            "{SMALL}[modes]\nencryption = [\"off\", \"tls\"]\n\
+             cipher_suite = [\"aes128-gcm\", \"auto\"]\n"
+        );
+        let modes = of(&text).unwrap().modes.all();
+        let names: Vec<&str> = modes.iter().map(|mode| mode.name.as_str()).collect();
+        assert_eq!(names, ["off-blake3", "tls-aes128-gcm-blake3", "tls-blake3"]);
+        let asked: Vec<_> = modes.iter().map(|mode| mode.options().cipher_suite).collect();
+        assert_eq!(asked, [None, Some(CipherSuite::Aes128Gcm), None]);
+    }
+
+    /// Promise: the ready matrices of the documentation can be read, and compare all suites, and
+    /// files of all sizes.
+    #[test]
+    fn ready_matrices_are_right() {
+        let ready = |name: &str| {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/matrices");
+            read(&root.join(name)).unwrap().0
+        };
+        let ciphers = ready("ciphers.toml").modes.all();
+        let asked: Vec<_> = ciphers.iter().filter_map(|mode| mode.cipher_suite).collect();
+        assert_eq!((ciphers.len(), asked), (4, CipherSuite::ALL.to_vec()));
+        let sizes = ready("sizes.toml");
+        assert!(sizes.storage.measure && sizes.datasets.len() == 13);
+    }
+
     /// Promise: what a matrix does not know is refused with its place and the nearest name.
     #[test]
     fn faults_have_places() {
@@ -570,6 +645,7 @@ mod tests {
             ("[modes]\nlanes = []", "no value"),
             ("[modes]\npiece_size = [\"3MiB\"]", "power of two"),
             ("[modes]\nencryption = [\"tls\", \"tls\"]", "twice"),
+            ("[modes]\ncipher_suite = [\"rc4\"]", "aes256-gcm"),
         ] {
             let text = why(&format!("{SMALL}{extra}\n"));
             assert!(text.contains(word), "{text}");

@@ -236,11 +236,11 @@ pub(super) fn side_seconds(time: &TransferTime) -> SideSeconds {
     SideSeconds { source: side(&time.source), target: side(&time.target) }
 }
 
-/// Returns the cipher that protected the lanes.
+/// Returns the cipher that protected the lanes, as the first peer that knows it has seen it.
 pub(super) fn suite(observed: &[Observed]) -> Option<String> {
-    let peers = observed.iter().flat_map(|site| &site.statistics);
-    let ciphers = peers.flat_map(|peer| &peer.energy.ciphers).map(|cipher| &cipher.cipher);
-    ciphers.into_iter().find(|cipher| !cipher.is_empty() && *cipher != "none").cloned()
+    let mut peers = observed.iter().flat_map(|site| &site.statistics);
+    let known = peers.find(|peer| !peer.cipher.is_empty() && peer.cipher != "none");
+    known.map(|peer| peer.cipher.clone())
 }
 
 /// Returns the processors in use at each peer of a site, by `site/peer`.
