@@ -15,8 +15,8 @@ receive, hash, write, sync; no frames, requests, ledger or names), with four lan
 clock: what two cores and this disk allow for that data path. It writes directly, "plain buffered"
 through the page cache; "penstock buffered" is Penstock with `io = "buffered"` for its store.
 
-The set "small" has 100,000 files of 4 KiB whatever --size says. It is held against "tar, then
-sync": one tar into another on this host, and a sync of the file system; it verifies nothing.
+The set "small" has 100,000 files of 4 KiB whatever --size says. It is held against tar into tar,
+tar over nc, rsync and cp on this host, each with a sync of the file system; they verify nothing.
 
 Runs are interleaved in an order that turns by one each round, the first round (rep 0) is a
 warm-up that only raw.jsonl keeps, and the table gives medians and the ratio to the fastest and to
@@ -63,6 +63,15 @@ FIO = {
     "fio direct, depth 8": ["--ioengine=io_uring", "--iodepth=8", "--direct=1"],
 }
 TAR = "tar, then sync"
+# Movers of small files that verify nothing, by the command: $0 is the source, $1 the target.
+COMMANDS = {
+    TAR: 'tar -C "$0" -cf - . | tar -C "$1" -xf -',
+    "tar over nc, then sync": 'nc -l -N 127.0.0.1 7399 | tar -C "$1" -xf - & '
+    "until ss -Hltn sport = 7399 | grep -q .; do sleep 0.01; done; "
+    'tar -C "$0" -cf - . | nc -N 127.0.0.1 7399; wait',
+    "rsync, then sync": 'rsync -r -t -W "$0/" "$1/"',
+    "cp, then sync": 'cp -r "$0/." "$1/"',
+}
 SETS = {"one": 1, "large": 16, "small": 100_000}
 SMALL_BYTES = 4096
 MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
@@ -88,9 +97,9 @@ def movers_of(name, arguments):
         return [
             mover
             for mover in arguments.movers
-            if mover == TAR or (mover in PENSTOCK and "buffered" not in mover)
+            if mover in COMMANDS or (mover in PENSTOCK and "buffered" not in mover)
         ]
-    return [mover for mover in arguments.movers if mover != TAR]
+    return [mover for mover in arguments.movers if mover not in COMMANDS]
 
 
 def machine_busy():
@@ -250,12 +259,11 @@ def run_plain(binary, source, directory, how):
     return told["wall_s"], told["cpu_s"]
 
 
-def run_tar(source, directory):
-    """Seconds of both, the sync included, and their CPU seconds."""
+def run_command(command, source, directory):
+    """Seconds of a command and of a sync after it, and their CPU seconds."""
     before, begun = children_cpu(), time.monotonic()
     done = subprocess.run(
-        ["sh", "-ec", 'tar -C "$0" -cf - . | tar -C "$1" -xf -; sync -f "$1"', source, directory],
-        timeout=LIMIT_SECONDS,
+        ["sh", "-ec", f'{command}; sync -f "$1"', source, directory], timeout=LIMIT_SECONDS
     )
     wall = time.monotonic() - begun
     return None if done.returncode else wall, children_cpu() - before
@@ -273,8 +281,8 @@ def one_run(mover, system, sites, source, arguments):
         same = wall is not None
     elif mover in PLAIN:
         wall, cpu = run_plain(arguments.plain, source, out, PLAIN[mover])
-    elif mover == TAR:
-        wall, cpu = run_tar(source, out)
+    elif mover in COMMANDS:
+        wall, cpu = run_command(COMMANDS[mover], source, out)
     else:
         before = sites.cpu() + children_cpu()
         store = "buffered" if "buffered" in mover else "data"
@@ -376,8 +384,8 @@ def small_table(rows):
     files = SETS["small"]
     lines = [
         f"\n### {rows[0]['system']}: {files} files of {SMALL_BYTES} bytes\n",
-        "| mover | wall s (range) | files/s | CPU us/file | machine us/file | x tar | ok |",
-        "|---|---|---|---|---|---|---|",
+        "| mover | wall s (range) | files/s | CPU us/file | machine us/file | x tar | x fastest | ok |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     by_mover = {
         mover: [row for row in rows if row["mover"] == mover]
@@ -390,7 +398,7 @@ def small_table(rows):
     for mover, runs in by_mover.items():
         good = [row for row in runs if row["verified"]]
         if not good:
-            lines.append(f"| {mover} | failed | - | - | - | - | 0/{len(runs)} |")
+            lines.append(f"| {mover} | failed | - | - | - | - | - | 0/{len(runs)} |")
             continue
         wall = statistics.median(walls[mover])
         cpu, machine = (
@@ -398,9 +406,11 @@ def small_table(rows):
             for key in ("cpu_s", "machine_s")
         )
         tar = f"{statistics.median(walls[TAR]) / wall:.2f}" if walls.get(TAR) else "-"
+        medians = [statistics.median(walls[name]) for name in COMMANDS if walls.get(name)]
+        fastest = f"{min(medians) / wall:.2f}" if medians else "-"
         lines.append(
             f"| {mover} | {wall:.2f} ({walls[mover][0]:.2f}-{walls[mover][-1]:.2f}) | "
-            f"{files / wall:.0f} | {cpu:.1f} | {machine:.1f} | {tar} | "
+            f"{files / wall:.0f} | {cpu:.1f} | {machine:.1f} | {tar} | {fastest} | "
             f"{len(good)}/{len(runs)} |"
         )
     return lines
@@ -431,7 +441,7 @@ def main(argv):
         "--movers",
         type=lambda text: text.split(";"),
         help="separated by `;`",
-        default=[*PENSTOCK, *PLAIN, *FIO, TAR],
+        default=[*PENSTOCK, *PLAIN, *FIO, *COMMANDS],
     )
     parser.add_argument("--reps", type=int, default=5, help="counted rounds, after one warm-up")
     parser.add_argument(
