@@ -10,7 +10,7 @@ use penstock_exit::{ExitCode, Failure};
 use penstock_proto::id::Name;
 
 use super::arguments::ForecastArgs;
-use super::history::{Mode, Past};
+use super::history::{Mode, PastTransfer};
 use super::network_time::{LABEL, run_of};
 use super::outlook::{Evidence, StoreEvidence};
 use crate::client::Client;
@@ -111,12 +111,12 @@ fn past(
     query: TransferQuery,
     mode: Mode,
     is_wanted: &dyn Fn(&TransferSummary) -> bool,
-) -> anyhow::Result<Vec<Past>> {
+) -> anyhow::Result<Vec<PastTransfer>> {
     let mut found = Vec::new();
     look_back(client, query, |summary| {
         if is_wanted(summary) {
             let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&summary.id]))?;
-            found.extend(Past::of(&view, |of| of == mode));
+            found.extend(PastTransfer::of(&view, |of| of == mode));
             return Ok(Look { is_asked: true, is_over: found.len() == PAST_MAX });
         }
         Ok(Look::default())
@@ -131,7 +131,7 @@ fn network(
     source: &Location,
     target: &Location,
     mode: Mode,
-) -> anyhow::Result<Vec<Past>> {
+) -> anyhow::Result<Vec<PastTransfer>> {
     let query = TransferQuery {
         site: Some(source.site.clone()),
         label: LABEL.to_owned(),
@@ -147,7 +147,7 @@ fn network(
             return Ok(Look { is_asked: false, is_over: true });
         }
         let view: TransferView = client.get(&SHOW_TRANSFER.uri(&[&summary.id]))?;
-        if let Some(past) = Past::of(&view, |of| of.encryption == mode.encryption) {
+        if let Some(past) = PastTransfer::of(&view, |of| of.encryption == mode.encryption) {
             newest.get_or_insert_with(|| run.to_owned());
             found.push(past);
         }

@@ -40,7 +40,7 @@ impl Mode {
 
 /// A transfer of the past that moved all of its data set in one attempt.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Past {
+pub(super) struct PastTransfer {
     pub(super) id: TransferId,
     pub(super) ended: Timestamp,
     pub(super) source: Location,
@@ -51,7 +51,7 @@ pub(super) struct Past {
     pub(super) limit: Option<String>,
 }
 
-impl Past {
+impl PastTransfer {
     /// Returns what a record says of a transfer whose mode is wanted; none if its time is not that
     /// of moving its data set: it failed, was tried twice, found files there, or was limited.
     pub(super) fn of(view: &TransferView, is_wanted: impl Fn(Mode) -> bool) -> Option<Self> {
@@ -124,7 +124,7 @@ pub(super) struct Predicted {
 /// Forecasts a data set from transfers of the past; none where they do not tell. `bound` is the
 /// least time of a data set by measurements.
 pub(super) fn predict(
-    past: &[&Past],
+    past: &[&PastTransfer],
     extent: Extent,
     bound: &dyn Fn(Extent) -> Option<f64>,
 ) -> Option<Predicted> {
@@ -157,7 +157,7 @@ pub(super) fn predict(
 /// A transfer of the past beside its forecast by the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Graded<'a> {
-    pub(super) past: &'a Past,
+    pub(super) past: &'a PastTransfer,
     /// None where the others do not tell.
     pub(super) forecast: Option<f64>,
 }
@@ -171,11 +171,11 @@ impl Graded<'_> {
 
 /// Forecasts each transfer from all others.
 pub(super) fn grade<'a>(
-    past: &[&'a Past],
+    past: &[&'a PastTransfer],
     bound: &dyn Fn(Extent) -> Option<f64>,
 ) -> Vec<Graded<'a>> {
     let graded = |at: usize| {
-        let others: Vec<&Past> = [&past[..at], &past[at + 1..]].concat();
+        let others: Vec<&PastTransfer> = [&past[..at], &past[at + 1..]].concat();
         let forecast = predict(&others, past[at].extent, bound).map(|it| it.seconds);
         Graded { past: past[at], forecast }
     };
@@ -218,12 +218,13 @@ pub(super) fn interval(seconds: f64, graded: &[Graded<'_>]) -> Option<Interval> 
 /// Returns the transfers to forecast from: those of the same places where they are enough for a
 /// line, else all.
 pub(super) fn nearest<'a>(
-    past: &'a [Past],
+    past: &'a [PastTransfer],
     source: &Location,
     target: &Location,
-) -> (Vec<&'a Past>, bool) {
-    let is_same = |one: &&Past| one.source.path == source.path && one.target.path == target.path;
-    let same: Vec<&Past> = past.iter().filter(is_same).collect();
+) -> (Vec<&'a PastTransfer>, bool) {
+    let is_same =
+        |one: &&PastTransfer| one.source.path == source.path && one.target.path == target.path;
+    let same: Vec<&PastTransfer> = past.iter().filter(is_same).collect();
     let means = || same.iter().map(|one| one.extent.mean_bytes());
     let least = means().fold(f64::MAX, f64::min);
     let is_enough = same.len() >= FIT_MIN && means().fold(0.0, f64::max) >= least * ALIKE;
@@ -242,7 +243,7 @@ mod tests {
     const NO_BOUND: &dyn Fn(Extent) -> Option<f64> = &|_| None;
 
     /// Sets of files with times that follow a line, in random order.
-    fn on_a_line(line: CostModel) -> Vec<Past> {
+    fn on_a_line(line: CostModel) -> Vec<PastTransfer> {
         let sets = [(20_000, 4096), (40, 16 << 20), (2000, 1 << 20), (5000, 65_536), (9, 1 << 30)];
         let sets = sets.into_iter().zip(1..);
         sets.map(|((files, mean), at)| {
@@ -264,7 +265,7 @@ mod tests {
             more in 0_u64..1_000_000,
         ) {
             let all = on_a_line(CostModel { start_s: start, file_s: file, byte_s: byte });
-            let all: Vec<&Past> = all.iter().collect();
+            let all: Vec<&PastTransfer> = all.iter().collect();
             for graded in grade(&all, NO_BOUND) {
                 prop_assert!(graded.error().unwrap().abs() < 1e-6, "{graded:?}");
             }
@@ -299,7 +300,7 @@ mod tests {
     /// is right; of many errors the outermost do not count.
     #[test]
     fn an_interval_is_of_past_errors() {
-        let all: Vec<Past> = (1..=21).map(|at| past(10, 10, at as f64, at)).collect();
+        let all: Vec<PastTransfer> = (1..=21).map(|at| past(10, 10, at as f64, at)).collect();
         let graded = |forecast: &dyn Fn(usize) -> f64, count: usize| -> Vec<Graded<'_>> {
             let one = |(at, past)| Graded { past, forecast: Some(forecast(at)) };
             all.iter().enumerate().take(count).map(one).collect()
@@ -343,7 +344,9 @@ mod tests {
         let of = |change: &dyn Fn(&mut TransferReport)| {
             let mut report = report.clone();
             change(&mut report);
-            Past::of(&TransferView::of(report, &"hpc".parse().unwrap()), |of| of == Mode::default())
+            PastTransfer::of(&TransferView::of(report, &"hpc".parse().unwrap()), |of| {
+                of == Mode::default()
+            })
         };
         let past = of(&|_| {}).unwrap();
         assert_eq!((past.extent, past.seconds), (Extent { files: 2, bytes: 20 }, 3.0));

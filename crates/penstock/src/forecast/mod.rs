@@ -23,7 +23,7 @@ pub(crate) mod extent;
 mod history;
 pub(crate) mod network_time;
 mod outlook;
-pub(crate) mod report;
+mod report;
 mod storage_time;
 
 use penstock_api::timestamp::Timestamp;

@@ -5,7 +5,7 @@
 
 use super::cost_model::CostModel;
 use super::extent::Extent;
-use super::history::Past;
+use super::history::PastTransfer;
 use super::storage_time::Measured;
 use crate::median;
 
@@ -23,18 +23,18 @@ const FIT_MIN: usize = 3;
 
 /// Returns the time of a data set by the transfers of a benchmark, newest first; none where all of
 /// them had much smaller files.
-pub(super) fn network_time(extent: Extent, measured: &[Past]) -> Option<Measured> {
+pub(super) fn network_time(extent: Extent, measured: &[PastTransfer]) -> Option<Measured> {
     let mean = extent.mean_bytes();
     let means = || measured.iter().map(|one| one.extent.mean_bytes());
     let least = means().fold(f64::MAX, f64::min);
     let is_line = measured.len() >= FIT_MIN && means().fold(0.0, f64::max) >= least * APART;
-    let is_near = |one: &&Past| one.extent.mean_bytes() >= mean / SMALLER;
-    let used: Vec<&Past> = measured.iter().filter(|one| is_line || is_near(one)).collect();
+    let is_near = |one: &&PastTransfer| one.extent.mean_bytes() >= mean / SMALLER;
+    let used: Vec<&PastTransfer> = measured.iter().filter(|one| is_line || is_near(one)).collect();
     let newest = used.first()?;
     let model = match is_line {
         true => CostModel::fit(&used.iter().map(|one| one.observation()).collect::<Vec<_>>())?,
         false => {
-            let of = |one: &&Past| one.seconds / one.extent.bytes.max(1) as f64;
+            let of = |one: &&PastTransfer| one.seconds / one.extent.bytes.max(1) as f64;
             let byte_s = median::of(used.iter().map(of).collect())?;
             CostModel { byte_s, ..CostModel::default() }
         }

@@ -12,7 +12,9 @@ use penstock_proto::units::{format_bytes, format_rate};
 use serde::Serialize;
 
 use super::extent::Extent;
-use super::history::{Graded, Interval, Method, Mode, Past, grade, interval, nearest, predict};
+use super::history::{
+    Graded, Interval, Method, Mode, PastTransfer, grade, interval, nearest, predict,
+};
 use super::network_time::network_time;
 use super::storage_time::{Measured, Unmeasured, storage_time};
 
@@ -36,9 +38,9 @@ pub(super) struct Evidence {
     /// The site that is not the one that was asked.
     pub(super) other: Option<Name>,
     /// Transfers between the two stores, newest first.
-    pub(super) past: Vec<Past>,
+    pub(super) past: Vec<PastTransfer>,
     /// Transfers of the newest benchmark of the way, newest first.
-    pub(super) network: Vec<Past>,
+    pub(super) network: Vec<PastTransfer>,
     pub(super) read: StoreEvidence,
     pub(super) write: StoreEvidence,
 }
@@ -279,13 +281,13 @@ fn store_part(
 }
 
 fn basis(
-    used: &[&Past],
+    used: &[&PastTransfer],
     method: Method,
     same_places: bool,
     extent: Extent,
 ) -> Option<HistoryBasis> {
     let times = || used.iter().map(|one| one.ended);
-    let is_near = |one: &&Past| {
+    let is_near = |one: &&PastTransfer| {
         let ratio = one.extent.mean_bytes() / extent.mean_bytes();
         (1.0 / BEYOND..=BEYOND).contains(&ratio)
     };
@@ -300,15 +302,15 @@ fn basis(
 }
 
 /// Returns whether some transfers had files of a smaller mean size, and some of a greater one.
-fn is_between(used: &[&Past], extent: Extent) -> bool {
+fn is_between(used: &[&PastTransfer], extent: Extent) -> bool {
     let mean = extent.mean_bytes();
     let has = |is: fn(f64, f64) -> bool| used.iter().any(|one| is(one.extent.mean_bytes(), mean));
     has(|one, mean| one <= mean) && has(|one, mean| one >= mean)
 }
 
 /// Returns what limited the transfer with the nearest mean size, and which one that was.
-fn limit_of(used: &[&Past], extent: Extent) -> Option<(String, String)> {
-    let far = |one: &Past| (one.extent.mean_bytes() / extent.mean_bytes()).ln().abs();
+fn limit_of(used: &[&PastTransfer], extent: Extent) -> Option<(String, String)> {
+    let far = |one: &PastTransfer| (one.extent.mean_bytes() / extent.mean_bytes()).ln().abs();
     let known = used.iter().filter(|one| one.limit.is_some());
     let nearest = known.min_by(|one, other| far(one).total_cmp(&far(other)))?;
     let (id, mean) = (nearest.id.short(), format_bytes(nearest.extent.mean_bytes() as u64));
@@ -322,7 +324,7 @@ mod tests {
     use super::super::storage_time::examples::written;
     use super::*;
 
-    fn evidence(past: Vec<Past>, write: StoreEvidence) -> Evidence {
+    fn evidence(past: Vec<PastTransfer>, write: StoreEvidence) -> Evidence {
         Evidence {
             source: "lab:raw/set".parse().unwrap(),
             target: "hpc:scratch/set".parse().unwrap(),

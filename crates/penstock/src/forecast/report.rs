@@ -6,6 +6,7 @@ use penstock_proto::units::{counted, format_bytes, format_rate};
 
 use super::history::{Graded, Method, median_error};
 use super::outlook::{Forecast, HistoryBasis, PartTime};
+use crate::output::duration;
 use crate::output::table::{aligned, table};
 use crate::output::time::minute;
 
@@ -37,16 +38,19 @@ pub(super) fn forecast_text(of: &Forecast, now: Timestamp) -> String {
 fn time_text(of: &Forecast) -> String {
     let seconds = of.seconds.unwrap_or_default();
     if of.is_lower_bound {
-        return format!("at least {}", duration(seconds));
+        return format!("at least {}", duration::estimated(seconds));
     }
     let Some(interval) = of.interval else {
-        return format!("{}; too few transfers tell how far that may be off", duration(seconds));
+        return format!(
+            "{}; too few transfers tell how far that may be off",
+            duration::estimated(seconds)
+        );
     };
     format!(
         "{}, from {} to {} ({:.0} % of the cases, as past transfers erred)",
-        duration(seconds),
-        duration(interval.least_s),
-        duration(interval.greatest_s),
+        duration::estimated(seconds),
+        duration::estimated(interval.least_s),
+        duration::estimated(interval.greatest_s),
         interval.coverage * 100.0
     )
 }
@@ -62,7 +66,8 @@ fn history_text(of: &HistoryBasis, now: Timestamp) -> String {
                 true => format!("{}/s", format_bytes((1.0 / model.byte_s) as u64)),
                 false => "no time for bytes beside that".to_owned(),
             };
-            let (start, file) = (duration(model.start_s), small(model.file_s));
+            let (start, file) =
+                (duration::estimated(model.start_s), duration::estimated(model.file_s));
             format!("a start of {start}, {file} a file, {per_byte}")
         }
         Method::Factor { factor } => format!("{factor:.2} times the bound by measurements"),
@@ -79,7 +84,7 @@ fn part_row(part: &PartTime, now: Timestamp) -> [String; 2] {
     let name = part.part.as_str().to_owned();
     let text = match (part.seconds, part.measured_at) {
         (Some(seconds), Some(at)) => {
-            format!("at least {}: {}, {}", duration(seconds), part.basis, age(at, now))
+            format!("at least {}: {}, {}", duration::estimated(seconds), part.basis, age(at, now))
         }
         _ => match &part.command {
             Some(command) => format!("{}: run `{command}`", part.basis),
@@ -122,24 +127,5 @@ fn age(at: Timestamp, now: Timestamp) -> String {
     match now.seconds().saturating_sub(at.seconds()) / DAY_SECONDS {
         0 => "today".to_owned(),
         days => format!("{} ago", counted(days, "day")),
-    }
-}
-
-/// Returns seconds for people.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        ..10.0 => format!("{seconds:.2} s"),
-        ..120.0 => format!("{seconds:.0} s"),
-        ..7200.0 => format!("{:.0} min", seconds / 60.0),
-        ..172_800.0 => format!("{:.1} h", seconds / 3600.0),
-        _ => format!("{:.1} days", seconds / 86_400.0),
-    }
-}
-
-/// Returns a short time for people.
-pub(crate) fn small(seconds: f64) -> String {
-    match seconds {
-        ..1e-3 => format!("{:.0} µs", seconds * 1e6),
-        _ => format!("{:.1} ms", seconds * 1e3),
     }
 }

@@ -1,5 +1,6 @@
 //! Output for users: progress, plans, lists of failed items, and the files of output options.
 
+pub(crate) mod duration;
 pub(crate) mod failed_list;
 pub(crate) mod output_file;
 pub(crate) mod pace;

@@ -8,6 +8,8 @@ use penstock_proto::units::{counted, format_bytes, format_rate};
 
 use penstock_exit::{self as exit, ExitCode, Failure, failure};
 
+use super::duration;
+
 /// How a plan is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Show {
@@ -137,7 +139,7 @@ pub(crate) fn write_end(out: &mut dyn Write, end: &PlanEnd) -> io::Result<()> {
         Some(forecast) => writeln!(
             out,
             "forecast   about {} for {} at {}, {}",
-            duration(forecast.seconds),
+            duration::estimated(forecast.seconds),
             format_bytes(moved),
             format_rate(forecast.rate_bits_per_s),
             forecast.basis
@@ -147,18 +149,6 @@ pub(crate) fn write_end(out: &mut dyn Write, end: &PlanEnd) -> io::Result<()> {
             "forecast   none for {}: nothing is known of the rate between these places",
             format_bytes(moved)
         ),
-    }
-}
-
-/// Seconds in words.
-fn duration(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match whole {
-        0..=1 => "a second".to_owned(),
-        2..=119 => format!("{whole} s"),
-        120..=7199 => format!("{} min", (seconds / 60.0).round()),
-        7200..=172_799 => format!("{:.1} h", seconds / 3600.0),
-        _ => format!("{:.1} days", seconds / 86_400.0),
     }
 }
 

@@ -11,7 +11,8 @@ use penstock_api::rest::{ErrorEvent, Event, TransferEvent};
 use penstock_api::transfer::TransferState;
 use penstock_proto::units::{counted, format_bytes, format_rate};
 
-use super::pace::{Pace, duration};
+use super::duration;
+use super::pace::Pace;
 use penstock_exit as exit;
 
 /// How often a line is printed where there is no terminal: if progress is asked for, and if not.
@@ -279,7 +280,7 @@ fn status_parts(event: &TransferEvent, pace: &Pace) -> (Vec<Part>, String) {
     let rate = pace.bytes_per_s() * 8.0;
     if event.state == TransferState::Running && rate >= 8.0 {
         parts.push(part(2, format_rate(rate)));
-        if let Some(left) = pace.seconds_left(progress).map(duration) {
+        if let Some(left) = pace.seconds_left(progress).map(duration::exact) {
             parts.push(part(1, format!("{left} left")));
         }
     }

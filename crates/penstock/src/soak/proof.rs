@@ -11,7 +11,7 @@ use super::directory::Records;
 use super::record::{FaultRecord, KILLED, RoundRecord, SampleRecord, SoakRecord};
 use crate::drift::Drift;
 use crate::median;
-use crate::output::pace::duration;
+use crate::output::duration;
 use crate::output::time::second;
 
 /// Fewest rounds without a fault of which the drift of the rate is taken; else it is of all.
@@ -177,7 +177,7 @@ impl Proof {
             format_bytes(self.bytes),
             self.bytes
         )?;
-        writeln!(page, "| time | {} |", duration(self.soak.seconds as u64))?;
+        writeln!(page, "| time | {} |", duration::exact(self.soak.seconds as u64))?;
         let files = counted(self.files, "file");
         writeln!(page, "| rounds | {} of {} good, {files} |", self.good_rounds, self.rounds)?;
         if let Some(rates) = &self.rates_bits_per_s {

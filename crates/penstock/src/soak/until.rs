@@ -6,7 +6,7 @@ use std::str::FromStr;
 use penstock_proto::units::{counted, format_bytes, parse_size};
 use serde::{Deserialize, Serialize};
 
-use crate::output::pace::duration;
+use crate::output::duration;
 
 /// The amount of work after which a soak ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
             Self::Bytes(bytes) => format_bytes(*bytes),
-            Self::Seconds(seconds) => duration(*seconds),
+            Self::Seconds(seconds) => duration::exact(*seconds),
             Self::Rounds(rounds) => counted(*rounds, "round"),
         })
     }

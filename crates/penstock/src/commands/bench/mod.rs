@@ -2,6 +2,8 @@
 //! transfers can do.
 
 mod benchmark;
+mod interruption;
+mod mover;
 mod network;
 mod sweep;
 mod table;

@@ -11,7 +11,7 @@ use ratatui::text::Line;
 use super::body::Body;
 use super::header::day_clock;
 use crate::commands::peer::{in_hand, lasting, peer_state};
-use crate::output::pace::duration;
+use crate::output::duration;
 use crate::terminal::line::{LineBuilder, heading, wrapped};
 use crate::terminal::theme::Theme;
 use crate::top::entry::{Entry, Section};
@@ -180,7 +180,7 @@ impl Overview<'_> {
         }
         line.number(&format_rate(row.rate_bits_per_s()), 15, Style::new());
         let left = match row.seconds_left() {
-            Some(seconds) => duration(seconds),
+            Some(seconds) => duration::exact(seconds),
             None if !summary.progress.scan_complete => "scanning".to_owned(),
             None => String::new(),
         };

@@ -11,7 +11,7 @@ use super::body::Body;
 use super::chart::chart;
 use super::header::clock;
 use crate::commands::queue::deadline_text;
-use crate::output::pace::duration;
+use crate::output::duration;
 use crate::output::time::minute;
 use crate::terminal::line::{LineBuilder, heading, wrapped};
 use crate::terminal::theme::Theme;
@@ -154,7 +154,7 @@ impl Page<'_> {
 
     fn rate_words(&self, now: &Progress) -> String {
         let rate = self.row.map_or(now.rate_bits_per_s, Row::rate_bits_per_s);
-        let left = self.row.and_then(Row::seconds_left).map(duration);
+        let left = self.row.and_then(Row::seconds_left).map(duration::exact);
         let left = left.map(|left| format!(", {left} left")).unwrap_or_default();
         let lanes = counted(u64::from(now.lanes), "lane");
         let max = now.rate_max_bits_per_s;
@@ -204,7 +204,7 @@ impl Page<'_> {
 
     fn chart(&mut self) {
         let Some(row) = self.row.filter(|row| row.rates.seconds() > 1) else { return };
-        let span = duration(row.rates.seconds() as u64);
+        let span = duration::exact(row.rates.seconds() as u64);
         let more = format!("last {span}, up to {}", format_rate(row.rates.max()));
         self.heading("RATE", &more);
         for text in chart(self.theme, &row.rates, self.width.saturating_sub(2), CHART_ROWS) {

@@ -11,12 +11,12 @@ use penstock_proto::units::{MIB, counted, format_bytes};
 use super::arguments::NetworkArgs;
 use super::cards::{IN, OUT, carried};
 use super::iperf3::Iperf3Server;
+use super::memory_files::{MemoryFiles, Portion};
 use super::result::{NetworkResult, NetworkRun};
-use super::stock::{Portion, Stock};
 use super::ways::{Pair, Way, ways};
 use crate::client::Client;
-use crate::commands::bench::sweep::interruption::Interruption;
-use crate::commands::bench::sweep::transfer::Mover;
+use crate::commands::bench::interruption::Interruption;
+use crate::commands::bench::mover::Mover;
 use crate::forecast::network_time::{LABEL, WARM_UP};
 use crate::forecast::seconds_of;
 
@@ -96,10 +96,10 @@ impl Course<'_> {
     /// Finds the files to move along a way, by transfers that count for nothing.
     fn warm_up(&self, mover: &Mover<'_>, way: &Way) -> anyhow::Result<Portion> {
         let bytes_max = self.args.bytes.unwrap_or(u64::MAX);
-        let stock = Stock::list(self.client, way, bytes_max)?;
+        let files = MemoryFiles::list(self.client, way, bytes_max)?;
         let what = format!("{WARM_UP} {} to {}", way.source, way.target);
         if let Some(bytes) = self.args.bytes {
-            let portion = stock.portion(bytes);
+            let portion = files.portion(bytes);
             if portion.is_all() && portion.extent.bytes < bytes {
                 let (has, store) = (format_bytes(portion.extent.bytes), &way.source.store);
                 exit::warn(&format!("store `{store}` of {} has {has} only", way.source.site));
@@ -110,14 +110,14 @@ impl Course<'_> {
         let wanted = f64::from(self.args.seconds);
         let mut bytes = FIRST_BYTES;
         loop {
-            let portion = stock.portion(bytes);
+            let portion = files.portion(bytes);
             let run = self.measure(mover, way, &portion, &what)?;
             if portion.is_whole || run.seconds >= wanted {
                 return Ok(portion);
             }
             if run.seconds >= wanted * ENOUGH {
                 // A cast of a float saturates.
-                return Ok(stock.portion((run.bytes as f64 / run.seconds * wanted) as u64));
+                return Ok(files.portion((run.bytes as f64 / run.seconds * wanted) as u64));
             }
             bytes = bytes.saturating_mul(GROWTH);
         }

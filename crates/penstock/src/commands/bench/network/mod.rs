@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `arguments` | the command line |
 //! | `ways` | the stores at both ends, and the rights |
-//! | `stock` | the files of a `mem:` store that a transfer moves |
+//! | `memory_files` | the files of a `mem:` store that a transfer moves |
 //! | `course` | the transfers: warm-up, then repeats by turns |
 //! | `cards` | the bytes that each network card has carried |
 //! | `iperf3` | the other program, by turns with the transfers |
@@ -17,8 +17,8 @@ mod arguments;
 mod cards;
 mod course;
 mod iperf3;
+mod memory_files;
 mod result;
-mod stock;
 mod ways;
 
 use std::path::Path;
@@ -26,7 +26,7 @@ use std::path::Path;
 use penstock_exit::{self as exit, ExitCode, Failure};
 
 use crate::client::Client;
-use crate::commands::bench::sweep::interruption::Interruption;
+use crate::commands::bench::interruption::Interruption;
 pub(super) use arguments::NetworkArgs;
 use course::Course;
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::cards::{Carried, shares};
 use super::iperf3::Iperf3Run;
 use crate::forecast::cost_model::{CostModel, Observation};
-use crate::forecast::report::{duration, small};
 use crate::median;
+use crate::output::duration;
 use crate::output::table::aligned;
 
 /// Factor between mean sizes of files from which on a line tells files from bytes.
@@ -146,7 +146,7 @@ impl NetworkResult {
             true => format!("{} of bytes", format_rate(8.0 / byte_s)),
             false => "no time for bytes beside that".to_owned(),
         };
-        let (start, file) = (duration(start_s), small(file_s));
+        let (start, file) = (duration::estimated(start_s), duration::estimated(file_s));
         Some(format!("{from} to {to}: a start of {start}, {file} a file, {bytes}"))
     }
 }

@@ -22,10 +22,10 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::ends::{End, Ends};
-use super::interruption::interrupted;
 use super::matrix::{DatasetName, Direction, Matrix, Origin};
 use super::record::Dataset;
-use super::transfer::Mover;
+use crate::commands::bench::interruption::interrupted;
+use crate::commands::bench::mover::Mover;
 use crate::dataset::{Counts, Filled, Shape, fill, path_within};
 
 /// Files of a data set of which a sample is.

@@ -33,16 +33,6 @@ pub(super) fn seconds(
     Some(sum)
 }
 
-/// Writes seconds for people.
-pub(super) fn duration(seconds: f64) -> String {
-    let minutes = (seconds / 60.0).ceil() as u64;
-    match minutes {
-        0..=1 => format!("{seconds:.0} s"),
-        2..=119 => format!("{minutes} min"),
-        _ => format!("{} h {:02} min", minutes / 60, minutes % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -82,9 +72,5 @@ mod tests {
         assert!((of(&[small, large]) - 4.5).abs() < 1e-9);
         assert_eq!(seconds(&[small], Some(&kept), BenchmarkOperation::Read), None);
         assert_eq!(seconds(&[small], None, BenchmarkOperation::Write), None);
-        assert_eq!(
-            [duration(59.6), duration(61.0), duration(7300.0)],
-            ["60 s", "2 min", "2 h 02 min"]
-        );
     }
 }

@@ -16,13 +16,13 @@ use penstock_proto::id::Name;
 use serde_json::{Value, json};
 
 use super::ends::{End, Ends};
-use super::interruption::Interruption;
 use super::matrix::StorageWish;
 use super::measurement::busy_cores;
 use super::run_directory::RunDirectory;
-use super::transfer::now;
 use crate::client::Client;
 use crate::commands::bench::benchmark as running;
+use crate::commands::bench::interruption::Interruption;
+use crate::commands::bench::mover::now;
 
 /// Time for all peers to look at a store.
 const LONG: Duration = Duration::from_secs(1800);

@@ -9,7 +9,6 @@
 //! | `run_directory` | the files of a run, and how it continues |
 //! | `ends` | both sites and stores, as daemons see them |
 //! | `datasets` | data sets and directories of a sweep in stores, and the room for them |
-//! | `transfer` | one transfer from its submission to its end |
 //! | `measurement` | figures of a transfer from the samples of its peers |
 //! | `verification` | whether what was moved is right |
 //! | `facts` | hosts, settings and measured storage |
@@ -17,13 +16,11 @@
 //! | `estimate` | the time that a sweep will take |
 //! | `statistics` | medians and their intervals |
 //! | `table` | the results in Markdown |
-//! | `interruption` | the signals that end a sweep |
 
 mod datasets;
 mod ends;
 mod estimate;
 mod facts;
-pub(super) mod interruption;
 mod matrix;
 mod measurement;
 mod record;
@@ -32,7 +29,6 @@ mod running;
 mod schedule;
 mod statistics;
 mod table;
-pub(super) mod transfer;
 mod verification;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +42,8 @@ use datasets::{Counted, room};
 use ends::Ends;
 use matrix::{Direction, Matrix, Origin};
 use schedule::{Planned, schedule};
+
+use crate::output::duration;
 
 /// Arguments of `penstock bench sweep`.
 #[derive(clap::Args)]
@@ -155,13 +153,13 @@ fn time(ends: &Ends, matrix: &Matrix, cells: &[Planned], sets: &[Counted]) -> St
     match moving.sum::<Option<f64>>() {
         Some(moving) => format!(
             "at least {} by the measured storage, {} of it beside the transfers",
-            estimate::duration(moving + beside),
-            estimate::duration(beside)
+            duration::estimated(moving + beside),
+            duration::estimated(beside)
         ),
         None => format!(
             "at least {} beside the transfers; `penstock bench storage` at both sites lets their \
              time be told",
-            estimate::duration(beside)
+            duration::estimated(beside)
         ),
     }
 }

@@ -10,6 +10,7 @@ use penstock_proto::id::TransferId;
 use serde::{Deserialize, Serialize};
 
 use super::matrix::{Direction, Mode};
+use crate::commands::bench::mover::Times;
 use crate::dataset::Counts;
 
 /// The format of run directories that this release writes and reads.
@@ -120,18 +121,6 @@ pub(super) struct Cell {
 pub(super) struct Peers {
     pub(super) source: Vec<String>,
     pub(super) target: Vec<String>,
-}
-
-/// Moments of a transfer, in seconds since its submission.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Times {
-    pub(super) submitted: Option<Timestamp>,
-    pub(super) accepted: Option<f64>,
-    pub(super) first_byte: Option<f64>,
-    pub(super) first_done: Option<f64>,
-    pub(super) last_byte: Option<f64>,
-    pub(super) durable: Option<f64>,
-    pub(super) done: Option<f64>,
 }
 
 /// Rates in bytes per second.

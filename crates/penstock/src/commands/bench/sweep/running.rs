@@ -16,15 +16,15 @@ use penstock_proto::units::{counted, format_rate};
 use super::datasets::{Counted, Directories, check_room, count, room};
 use super::ends::Ends;
 use super::facts;
-use super::interruption::Interruption;
 use super::matrix::{self, Matrix, Mode};
 use super::measurement::{self, Observed};
 use super::record::{Before, Cell, CellError, Dataset, FORMAT, Peers, Rates, Run};
 use super::run_directory::{RunDirectory, read_cells};
 use super::schedule::{Planned, schedule};
 use super::table::table;
-use super::transfer::{Moved, Mover, Refused, now};
 use super::verification;
+use crate::commands::bench::interruption::Interruption;
+use crate::commands::bench::mover::{Moved, Mover, Refused, now};
 
 /// Time after which the peers have recorded the last second of a transfer.
 const LAST_SECOND: Duration = Duration::from_millis(1200);

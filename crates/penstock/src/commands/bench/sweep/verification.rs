@@ -10,7 +10,7 @@ use penstock_proto::id::TransferId;
 
 use super::matrix::VerifyBy;
 use super::record::{Dataset, Verified};
-use super::transfer::Mover;
+use crate::commands::bench::mover::Mover;
 
 /// Fetches the receipt of a transfer, as it is.
 ///

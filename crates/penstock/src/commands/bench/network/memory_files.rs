@@ -15,13 +15,13 @@ const PATHS_MAX: usize = 100_000;
 
 /// Files of a store, or directories with files, in its order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stock {
+pub(super) struct MemoryFiles {
     units: Vec<(PathText, Extent)>,
     /// True if the units are all that the store has.
     is_whole: bool,
 }
 
-/// The part of a stock that a transfer moves.
+/// The part of the files that a transfer moves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Portion {
     /// Empty for all.
@@ -39,7 +39,7 @@ impl Portion {
     }
 }
 
-impl Stock {
+impl MemoryFiles {
     /// Lists what a store has: files of its root, or those of its first directory and the other
     /// directories. No more is listed than has `bytes_max`.
     ///
@@ -136,13 +136,13 @@ mod tests {
     #[test]
     fn a_portion_has_the_bytes_that_are_wanted() {
         let unit = |name: &str| (PathText(name.into()), Extent { files: 2, bytes: 10 });
-        let stock = Stock { units: ["a", "b", "c"].map(unit).to_vec(), is_whole: true };
-        let portion = stock.portion(11);
+        let files = MemoryFiles { units: ["a", "b", "c"].map(unit).to_vec(), is_whole: true };
+        let portion = files.portion(11);
         assert_eq!(portion.paths, [PathText("a".into()), PathText("b".into())]);
         assert_eq!((portion.extent, portion.is_whole), (Extent { files: 4, bytes: 20 }, false));
-        let all = stock.portion(1000);
+        let all = files.portion(1000);
         assert_eq!((all.paths.len(), all.extent.bytes, all.is_whole), (0, 30, true));
-        let part = Stock { is_whole: false, ..stock };
+        let part = MemoryFiles { is_whole: false, ..files };
         assert_eq!(part.portion(1000).paths.len(), 3, "the store has more, which was not listed");
     }
 }

@@ -1,4 +1,4 @@
-//! The transfers of a sweep: submitted, followed through a restart of the daemon, cancelled.
+//! Transfers of a benchmark: submitted, followed through a restart of the daemon, cancelled.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use penstock_api::transfer::{TransferOptions, TransferRequest, TransferState};
 use penstock_exit::{self as exit, ExitCode, Failure, exit_code};
 use penstock_proto::id::TransferId;
 use penstock_sys::wall_clock_now;
+use serde::{Deserialize, Serialize};
 
 use super::interruption::{Interruption, interrupted};
-use super::record::Times;
 use crate::client::{Client, Next};
 
 /// Longest time without an answer of the daemon. A restart takes seconds.
@@ -37,10 +37,22 @@ pub(crate) struct Mover<'a> {
     pub(crate) label: String,
 }
 
+/// Moments of a transfer, in seconds since its submission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Times {
+    pub(crate) submitted: Option<Timestamp>,
+    pub(crate) accepted: Option<f64>,
+    pub(crate) first_byte: Option<f64>,
+    pub(crate) first_done: Option<f64>,
+    pub(crate) last_byte: Option<f64>,
+    pub(crate) durable: Option<f64>,
+    pub(crate) done: Option<f64>,
+}
+
 /// A transfer that has ended, in whatever state.
 pub(crate) struct Moved {
     pub(crate) view: TransferView,
-    pub(super) times: Times,
+    pub(crate) times: Times,
 }
 
 impl Moved {
@@ -163,7 +175,7 @@ impl Mover<'_> {
     ///
     /// # Errors
     /// What the daemon answers; exit 130.
-    pub(super) fn ask_patiently<T>(
+    pub(crate) fn ask_patiently<T>(
         &self,
         ask: impl Fn(&Client) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
@@ -209,7 +221,7 @@ impl Mover<'_> {
     ///
     /// # Errors
     /// As [`Mover::run`]; one of them does not end.
-    pub(super) fn cancel_abandoned(&self) -> anyhow::Result<()> {
+    pub(crate) fn cancel_abandoned(&self) -> anyhow::Result<()> {
         let query = TransferQuery {
             state: "queued,running,paused".to_owned(),
             label: self.label.clone(),
@@ -230,10 +242,10 @@ impl Mover<'_> {
 /// The daemon has refused a transfer.
 #[derive(Debug, thiserror::Error)]
 #[error("the transfer was refused: {}", exit::chain(.0.as_ref()))]
-pub(super) struct Refused(pub(super) anyhow::Error);
+pub(crate) struct Refused(pub(crate) anyhow::Error);
 
 /// Returns the time by the clock of this host.
-pub(super) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let now = wall_clock_now();
     let seconds = u64::try_from(now.seconds).unwrap_or_default();
     Timestamp::of_ms(seconds * 1000 + u64::from(now.nanoseconds) / 1_000_000)

@@ -1,4 +1,4 @@
-//! The signals that end a sweep in order.
+//! The signals that end a benchmark in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ impl Interruption {
         Ok(asked)
     }
 
-    pub(super) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
@@ -51,7 +51,7 @@ impl Interruption {
     ///
     /// # Errors
     /// As [`Interruption::check`], at once.
-    pub(super) fn sleep(&self, time: Duration) -> anyhow::Result<()> {
+    pub(crate) fn sleep(&self, time: Duration) -> anyhow::Result<()> {
         let end = Instant::now() + time;
         loop {
             self.check()?;
@@ -64,8 +64,8 @@ impl Interruption {
     }
 }
 
-/// Returns the error of a sweep that was ended by a signal.
-pub(super) fn interrupted() -> anyhow::Error {
+/// Returns the error of a benchmark that was ended by a signal.
+pub(crate) fn interrupted() -> anyhow::Error {
     Failure::new(ExitCode::Interrupted, "interrupted")
         .hint("the same command continues, and repeats the cell that was running")
         .into()
