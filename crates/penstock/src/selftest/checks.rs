@@ -3,9 +3,7 @@
 //! [ARCHITECTURE.md]: ../../../../ARCHITECTURE.md
 
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
@@ -29,6 +27,9 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::kills::{
+    KILLED_CONTROLLER, KILLED_DAEMON, KILLED_PEER, killed_controller, killed_daemon, killed_peer,
+};
 use super::outcome::{Broken, Outcome};
 use super::scratch::LARGE;
 use super::trial::Trial;
@@ -44,10 +45,6 @@ const SLOW_LANES: u32 = 4;
 const SLOW_PIECE_BYTES: u64 = MIB;
 /// Bytes of unfinished pieces that a pause may drop: one piece for each lane.
 const UNFINISHED_BYTES_MAX: u64 = SLOW_LANES as u64 * SLOW_PIECE_BYTES;
-/// Bytes after which its daemon is killed.
-const KILLED_AT_BYTES: u64 = 20 * MIB;
-/// Most bytes that a killed daemon may have sent in vain: what was in flight, and a second's work.
-const AGAIN_BYTES_MAX: u64 = 16 * MIB;
 /// Fewest free bytes of a store that is filled up.
 const FILL_BYTES_MIN: u64 = 64 * MIB;
 /// Most free bytes of a store that is filled up.
@@ -58,9 +55,6 @@ const SMALL_STORE_MAX: u64 = 64 * 1024 * MIB;
 const LEFT_BYTES: u64 = 8 * MIB;
 /// How long a host may take to refuse a connection.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Name of the check that needs a command.
-pub(super) const KILLED: &str = "killed-daemon";
 
 /// A check.
 pub(super) struct Check {
@@ -75,7 +69,7 @@ pub(super) struct Check {
 }
 
 /// All checks, in their order: later ones use what the first one has moved.
-pub(super) const CHECKS: [Check; 9] = [
+pub(super) const CHECKS: [Check; 11] = [
     Check {
         name: "moves",
         promise: "(c), (j) what is done is verified, whatever its name",
@@ -125,32 +119,44 @@ pub(super) const CHECKS: [Check; 9] = [
         run: full_store,
     },
     Check {
-        name: KILLED,
+        name: KILLED_DAEMON,
         promise: "(d) a killed daemon costs what was in flight",
         does: "runs the command of --kill in the middle of a transfer",
         run: killed_daemon,
     },
+    Check {
+        name: KILLED_PEER,
+        promise: "(d) the loss of a peer costs what it had in hand",
+        does: "runs the command of --kill-peer for a peer that is not the controller",
+        run: killed_peer,
+    },
+    Check {
+        name: KILLED_CONTROLLER,
+        promise: "(d) the loss of the controller costs what was in flight",
+        does: "runs the command of --kill-peer for the controller",
+        run: killed_controller,
+    },
 ];
 
-fn passed(text: impl Into<String>) -> anyhow::Result<Outcome> {
+pub(super) fn passed(text: impl Into<String>) -> anyhow::Result<Outcome> {
     Ok(Outcome::Pass(text.into()))
 }
 
-fn not_run(text: impl Into<String>) -> anyhow::Result<Outcome> {
+pub(super) fn not_run(text: impl Into<String>) -> anyhow::Result<Outcome> {
     Ok(Outcome::NotRun(text.into()))
 }
 
-fn broken<T>(text: impl Into<String>) -> anyhow::Result<T> {
+pub(super) fn broken<T>(text: impl Into<String>) -> anyhow::Result<T> {
     Err(Broken(text.into()).into())
 }
 
 /// Returns an error that says nothing of the promise.
-fn unknown<T>(text: impl Into<String>) -> anyhow::Result<T> {
+pub(super) fn unknown<T>(text: impl Into<String>) -> anyhow::Result<T> {
     Err(Failure::new(ExitCode::Temporary, text).into())
 }
 
 /// Checks that a copy of the data set is right; `when` begins the words of a fault.
-fn check_copy(trial: &Trial<'_>, copy: &str, when: &str) -> anyhow::Result<()> {
+pub(super) fn check_copy(trial: &Trial<'_>, copy: &str, when: &str) -> anyhow::Result<()> {
     match trial.scratch.fault_of(copy)? {
         Some(fault) => broken(format!("{when} {fault}")),
         None => Ok(()),
@@ -429,13 +435,13 @@ fn slow() -> TransferOptions {
 }
 
 /// Begins a slow transfer, and returns when so many bytes have come.
-fn under_way(trial: &Trial<'_>, to: &str, bytes: u64) -> anyhow::Result<TransferView> {
+pub(super) fn under_way(trial: &Trial<'_>, to: &str, bytes: u64) -> anyhow::Result<TransferView> {
     let view = trial.submit(&trial.request("set", to, slow()))?;
     trial.until(view.id, |view| view.progress.bytes_verified > bytes)
 }
 
 /// Takes the limit away and waits for the end.
-fn hurried(trial: &Trial<'_>, id: TransferId) -> anyhow::Result<TransferView> {
+pub(super) fn hurried(trial: &Trial<'_>, id: TransferId) -> anyhow::Result<TransferView> {
     let patch = TransferPatch { limits: Some(None), ..Default::default() };
     let _: TransferView = trial.client.post(&CHANGE_TRANSFER.uri(&[&id]), &patch)?;
     trial.until(id, |view| view.state == TransferState::Done)
@@ -495,32 +501,6 @@ fn full_store(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
     passed(waiting.reason)
 }
 
-fn killed_daemon(trial: &Trial<'_>) -> anyhow::Result<Outcome> {
-    let Some(kill) = trial.kill else { return not_run("it needs --kill COMMAND") };
-    let pid = |trial: &Trial<'_>| -> anyhow::Result<u32> {
-        Ok(trial.client.get::<StatusView>(&SHOW_STATUS.uri(&[]))?.pid)
-    };
-    let earlier = pid(trial)?;
-    let view = under_way(trial, "killed", KILLED_AT_BYTES)?;
-    let come = view.progress.bytes_resumed + view.progress.bytes_verified;
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(kill).stdin(Stdio::null()).stdout(Stdio::null());
-    // A Ctrl-C does not end the command between the kill and the start.
-    let status = command.process_group(0).status()?;
-    if !status.success() {
-        return unknown(format!("the command of --kill ended with {status}: see to the daemon"));
-    }
-    trial.until(view.id, |view| view.state == TransferState::Running)?;
-    if pid(trial)? == earlier {
-        return unknown("--kill has not killed the daemon that is asked: it is the same process");
-    }
-    let view = hurried(trial, view.id)?;
-    check_copy(trial, "killed", "after the kill")?;
-    let again = come.saturating_sub(view.progress.bytes_resumed) + view.progress.bytes_resent;
-    let text = format!("{} of {} were sent again", format_bytes(again), format_bytes(come));
-    if again > AGAIN_BYTES_MAX { broken(text) } else { passed(text) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -530,7 +510,6 @@ mod tests {
     #[test]
     fn limits_can_be_broken() {
         let bytes = 32 * MIB;
-        assert!(AGAIN_BYTES_MAX < KILLED_AT_BYTES && KILLED_AT_BYTES < bytes);
         assert!(UNFINISHED_BYTES_MAX < PAUSED_AT_BYTES && PAUSED_AT_BYTES < bytes);
         assert!(LEFT_BYTES < bytes && LEFT_BYTES < FILL_BYTES_MIN);
     }

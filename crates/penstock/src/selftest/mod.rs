@@ -1,11 +1,12 @@
 //! `penstock selftest`: tries to break the promises of an operator's own site, in a directory of
 //! its own of a scratch store.
 //!
-//! A table of checks (`checks`), each with a promise and what it does; a scratch directory that
-//! always goes (`scratch`); and their ends, for people and for test servers (`outcome`). All is
+//! A table of checks (`checks`, `kills`), each with a promise and what it does; a scratch directory
+//! that always goes (`scratch`); and their ends, for people and for test servers (`outcome`). All is
 //! done by the API, but for the files of the data set, which are made and looked at on this host.
 
 mod checks;
+mod kills;
 mod outcome;
 mod scratch;
 mod trial;
@@ -25,7 +26,8 @@ use crate::consent;
 use crate::options::directory::DirectoryArgs;
 use crate::output::output_file::OutputFile;
 use crate::signals;
-use checks::{CHECKS, Check, KILLED};
+use checks::{CHECKS, Check};
+use kills::{KILLED_CONTROLLER, KILLED_DAEMON, KILLED_PEER};
 use outcome::{Ended, Outcome, exit_code, junit};
 use scratch::Scratch;
 use trial::Trial;
@@ -58,6 +60,10 @@ pub(crate) struct SelftestArgs {
     /// A command that kills the daemon and starts it again, for the check `killed-daemon`
     #[arg(long, value_name = "COMMAND")]
     kill: Option<String>,
+    /// A command that kills the daemon of peer $PENSTOCK_PEER and starts it again, for the checks
+    /// `killed-peer` and `killed-controller` at a site of several peers
+    #[arg(long, value_name = "COMMAND")]
+    kill_peer: Option<String>,
     /// Also write the result to FILE, as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -75,9 +81,15 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.directory.directory)?;
     let status: StatusView = client.get(&SHOW_STATUS.uri(&[]))?;
     let store = store(&client, args.scratch.as_ref())?;
-    if args.kill.is_some() && !chosen.iter().any(|check| check.name == KILLED) {
-        let title = format!("`--kill` is for the check `{KILLED}`, which `--only` leaves out");
-        return Err(Failure::new(ExitCode::Usage, title).into());
+    for (option, command, names) in [
+        ("--kill", &args.kill, &[KILLED_DAEMON][..]),
+        ("--kill-peer", &args.kill_peer, &[KILLED_PEER, KILLED_CONTROLLER]),
+    ] {
+        if command.is_some() && !chosen.iter().any(|check| names.contains(&check.name)) {
+            let names = names.join("` and `");
+            let title = format!("`{option}` is for `{names}`, which `--only` leaves out");
+            return Err(Failure::new(ExitCode::Usage, title).into());
+        }
     }
     let place = PathBuf::from(&store.place);
     if client.site_directory().is_none() || !place.is_dir() {
@@ -97,6 +109,7 @@ pub(crate) fn run(args: &SelftestArgs) -> anyhow::Result<ExitCode> {
         store: store.name,
         directory,
         kill: args.kill.as_deref(),
+        kill_peer: args.kill_peer.as_deref(),
         stop: &stop,
         begun: RefCell::default(),
         client,
@@ -174,7 +187,7 @@ fn only_store(client: &Client) -> anyhow::Result<Name> {
 fn is_confirmed(checks: &[&Check], store: &StoreView, name: &str) -> anyhow::Result<bool> {
     exit::warn(&format!("this is done in `{}/{name}`, which is removed at the end:", store.place));
     for check in checks {
-        exit::warn(&format!("  {:<14} {}", check.name, check.does));
+        exit::warn(&format!("  {:<17} {}", check.name, check.does));
     }
     consent::ask("do it?")
 }
@@ -193,7 +206,7 @@ fn run_all(
         }
         let outcome = Outcome::of(outcome);
         let (word, text) = outcome.parts();
-        exit::print(&format!("{word:<7}  {:<14} {}: {text}", check.name, check.promise))?;
+        exit::print(&format!("{word:<7}  {:<17} {}: {text}", check.name, check.promise))?;
         let Check { name, promise, .. } = **check;
         all.push(Ended { name, promise, outcome, took: began.elapsed() });
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_api::endpoints::{CANCEL_TRANSFER, SHOW_TRANSFER, SUBMIT_TRANSFER};
+use penstock_api::endpoints::{CANCEL_TRANSFER, LIST_PEERS, SHOW_TRANSFER, SUBMIT_TRANSFER};
+use penstock_api::operate::{PeerView, PeersView};
 use penstock_api::place::PathText;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{SubmitRequest, TransferQuery, TransferView};
@@ -39,8 +40,10 @@ pub(super) struct Trial<'a> {
     pub(super) scratch: Scratch,
     /// Name of that directory within the store.
     pub(super) directory: String,
-    /// Command that kills a daemon and starts it again.
+    /// Command that kills the daemon that is asked, and starts it again.
     pub(super) kill: Option<&'a str>,
+    /// Command that kills the daemon of a named peer, and starts it again.
+    pub(super) kill_peer: Option<&'a str>,
     /// Set by a signal.
     pub(super) stop: &'a AtomicBool,
     /// All transfers that were submitted.
@@ -119,6 +122,36 @@ impl Trial<'_> {
                 Ok(_) => {}
                 Err(error) if exit::code_of(&error) == ExitCode::Temporary && !is_late => {}
                 Err(error) => return Err(error.context("the transfer cannot be looked at")),
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Looks at the peers of the site until `are` holds of them; a daemon that is away is asked
+    /// again.
+    ///
+    /// # Errors
+    /// It does not hold within five minutes; the daemon is away for too long; the user has
+    /// interrupted the selftest.
+    pub(super) fn peers_until(
+        &self,
+        are: impl Fn(&[PeerView]) -> bool,
+    ) -> anyhow::Result<Vec<PeerView>> {
+        let began = Instant::now();
+        loop {
+            if self.stop.load(Ordering::Acquire) {
+                return Err(Failure::new(ExitCode::Interrupted, "interrupted").into());
+            }
+            let is_late = began.elapsed() > PATIENCE;
+            match self.client.get_within::<PeersView>(&LIST_PEERS.uri(&[]), DEADLINE) {
+                Ok(view) if are(&view.peers) => return Ok(view.peers),
+                Ok(_) if is_late => {
+                    let text = "the peer that was killed is not back after 5 min";
+                    return Err(Failure::new(ExitCode::Temporary, text).into());
+                }
+                Ok(_) => {}
+                Err(error) if exit::code_of(&error) == ExitCode::Temporary && !is_late => {}
+                Err(error) => return Err(error.context("the peers cannot be listed")),
             }
             thread::sleep(LOOK);
         }

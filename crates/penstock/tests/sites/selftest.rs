@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use penstock_testkit::{Mount, Scratch, Site, Wait, signal, told};
+use penstock_testkit::{Etcd, Mount, Scratch, Site, Wait, program, signal, told};
 use rustix::process::Signal;
 
 use crate::soak::Unit;
@@ -51,8 +51,66 @@ fn a_sound_site_passes() {
         assert!(text.contains(&format!("PASS     {name}")), "{}", told(&output));
     }
     let xml = fs::read_to_string(&file).unwrap();
-    assert!(xml.contains("tests=\"9\" failures=\"0\" errors=\"0\""), "{xml}");
+    assert!(xml.contains("tests=\"11\" failures=\"0\" errors=\"0\""), "{xml}");
     assert_eq!(own_directories(&site.store), [] as [PathBuf; 0]);
+}
+
+/// Daemons of the peers of a site that a script kills and starts again, as their units would.
+struct PeerUnits(Vec<PathBuf>);
+
+impl PeerUnits {
+    /// Takes over the daemons of these peers, and returns the script, which is told the peer.
+    fn of(root: &Path, peers: &[(&str, &Site)]) -> (Self, String) {
+        let mut files = Vec::new();
+        for (peer, site) in peers {
+            let file = root.join(format!("{peer}.pid"));
+            fs::write(&file, site.process().to_string()).unwrap();
+            let link = root.join(format!("{peer}.dir"));
+            std::os::unix::fs::symlink(&site.dir, link).unwrap();
+            files.push(file);
+        }
+        let (program, root) = (program(), root.display());
+        let script = format!(
+            "at={root}/$PENSTOCK_PEER; dir=$(readlink $at.dir); kill -9 $(cat $at.pid); \
+             {program} daemon --dir $dir > $at.log 2>&1 & echo $! > $at.pid; \
+             for look in $(seq 300); do \
+             {program} site status --dir $dir > /dev/null 2>&1 && exit 0; sleep 0.1; done; exit 1"
+        );
+        (Self(files), script)
+    }
+}
+
+impl Drop for PeerUnits {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            let process = fs::read_to_string(file).unwrap_or_default();
+            // It may be killed already.
+            let _ = Command::new("kill").args(["-9", process.trim()]).status();
+        }
+    }
+}
+
+/// Promise: at a site of two peers the loss of either one, the controller included, passes; one
+/// that the command has not killed is an error, and says so.
+#[test]
+fn peers_are_lost_and_come_back() {
+    let root = Scratch::in_memory();
+    let Some(etcd) = Etcd::start(root.path(), 1) else { return };
+    let h1 = Site::first_peer(root.path(), "hpc", &etcd);
+    let h2 = h1.join(root.path(), "h2");
+    let (_units, kill) = PeerUnits::of(root.path(), &[("h1", &h1), ("h2", &h2)]);
+    h1.fails(2, &["selftest", "--yes", "--only", "moves", "--kill-peer", &kill]);
+    let both = "killed-peer,killed-controller";
+    let output = h2.run(&["selftest", "--yes", "--only", both, "--kill-peer", &kill]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for name in ["killed-peer", "killed-controller"] {
+        assert!(text.contains(&format!("PASS     {name}")), "{}", told(&output));
+    }
+    assert_eq!(own_directories(&h1.store), [] as [PathBuf; 0]);
+    let output = h2.run(&["selftest", "--yes", "--only", "killed-peer", "--kill-peer", "exit 3"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("ERROR    killed-peer"), "{}", told(&output));
+    assert!(text.contains("the command of --kill-peer ended with exit status: 3"), "{text}");
 }
 
 /// Promise: a store that alters a byte of a file that has its final name is found out: FAIL, exit
