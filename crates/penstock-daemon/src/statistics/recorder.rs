@@ -350,11 +350,9 @@ impl Tracked {
         self.samples.push(span.sample(values));
         self.shared_seconds += if is_shared { span.whole.into() } else { 0 };
         figures.cores.iter().for_each(|(core, percent)| self.cores.add(*core, *percent));
-        self.cipher = match now.cipher {
-            Some(cipher) => cipher.to_owned(),
-            None if self.cipher.is_empty() && now.moves && now.lanes == 0 => "none".to_owned(),
-            None => std::mem::take(&mut self.cipher),
-        };
+        if let Some(cipher) = now.cipher {
+            cipher.clone_into(&mut self.cipher);
+        }
         self.before = now;
         rate
     }

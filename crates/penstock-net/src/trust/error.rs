@@ -98,6 +98,12 @@ pub fn is_distrust(error: &Error) -> bool {
     )
 }
 
+/// Returns whether the other end allows none of the cipher suites that were offered. A site's
+/// configuration may change, and so may a bit on the way, which breaks a handshake as well.
+pub fn has_no_common_suite(error: &Error) -> bool {
+    matches!(error, Error::AlertReceived(AlertDescription::HandshakeFailure))
+}
+
 /// Returns a TLS error in the words of an operator: the certificate that was rejected, by which
 /// end, and the reason.
 pub fn explain(error: &Error) -> String {
@@ -122,7 +128,7 @@ pub fn explain(error: &Error) -> String {
         Error::AlertReceived(AlertDescription::CertificateExpired) => {
             "the other end reports that our certificate has expired".to_owned()
         }
-        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+        error if has_no_common_suite(error) => {
             "the other end has no cipher suite in common with this one; compare `cipher_suites` of \
              both sites, and `--cipher-suite`"
                 .to_owned()

@@ -56,7 +56,7 @@ pub use capability::{CapabilityError, CapabilityKey, verify_capability};
 pub use config::{
     Purpose, client_config, host_client_config, peer_server_name, server_config, web_client_config,
 };
-pub use error::{TrustError, explain, is_distrust};
+pub use error::{TrustError, explain, has_no_common_suite, is_distrust};
 pub use facts::{AuthorityFacts, Fingerprint, inspect_authority, key_of, peer_id_of};
 pub use identity::PeerCertificate;
 pub use introduction::{IntroducedAuthority, introduced_authority, introduction_config};

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
-use penstock_net::trust::is_distrust;
+use penstock_net::trust::{has_no_common_suite, is_distrust};
 use penstock_net::{ConnectError, LANE_STACK_BYTES, LaneError, LaneStream, Wake};
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal};
-use penstock_proto::id::LaneId;
+use penstock_proto::id::{LaneId, Name};
 use penstock_proto::time_use::{Activity, LaneTimes, TimeUse};
 use penstock_proto::version;
 use penstock_sys::EventFd;
@@ -100,7 +100,8 @@ pub(crate) fn run(
             // may use the address now, or that peer may not know of a pairing yet, or run another
             // release.
             let others = shared.lock().lanes.may_have_other(path);
-            let verdict = verdict(&error).filter(|_| !others);
+            let verdict = verdict(&error, &dialer.site, shared.spec.cipher_suite.is_some());
+            let verdict = verdict.filter(|_| !others);
             if let Some(error) = verdict {
                 shared.broken(error);
             } else if is_breach_of_opening(&error) {
@@ -138,8 +139,9 @@ pub(crate) fn run(
     }
 }
 
-/// Returns the error of the task if a failed dial means that no dial will ever succeed.
-fn verdict(error: &ConnectError) -> Option<TaskError> {
+/// Returns the error of the task if a failed dial means that no dial will ever succeed. Where the
+/// transfer asks for a cipher suite, that includes an end that does not allow it.
+fn verdict(error: &ConnectError, site: &Name, asks_for_suite: bool) -> Option<TaskError> {
     match error {
         ConnectError::Refused(refusal) => TaskError::of_refusal(refusal),
         ConnectError::WrongPeer { .. } => Some(TaskError::WrongPeer(Cause::of(error))),
@@ -148,6 +150,11 @@ fn verdict(error: &ConnectError) -> Option<TaskError> {
         }
         ConnectError::Lane { source: LaneError::Handshake(cause), .. } if is_distrust(cause) => {
             Some(TaskError::Distrust(Cause::of(error)))
+        }
+        ConnectError::Lane { source: LaneError::Handshake(cause), .. }
+            if asks_for_suite && has_no_common_suite(cause) =>
+        {
+            Some(TaskError::NoLanes { site: site.clone(), source: Cause::of(error) })
         }
         _ => None,
     }

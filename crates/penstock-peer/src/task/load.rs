@@ -113,7 +113,10 @@ impl TargetService {
                 transfer: task.shared.spec.transfer,
                 bytes: task.shared.verified.load(Ordering::Relaxed),
                 lanes: state.closers.len() as u64,
-                cipher: state.cipher,
+                cipher: match &task.shared.reach {
+                    Reach::Local { .. } => Some("none"),
+                    Reach::Remote { .. } => state.cipher,
+                },
             }
         };
         self.running().iter().map(figures).collect()

@@ -268,7 +268,8 @@ struct SubmitArgs {
     #[arg(long, value_enum, default_value = "tls")]
     encryption: EncryptionArg,
     /// The only cipher suite of TLS that lanes may use: aes128-gcm, aes256-gcm or
-    /// chacha20-poly1305. Both sites have to allow it. By default the fastest that both allow
+    /// chacha20-poly1305. By default the first of the target's `cipher_suites` that the source
+    /// allows
     #[arg(long, value_name = "SUITE")]
     cipher_suite: Option<CipherSuite>,
     /// The hash that verifies the data: blake3, or xxh3-128, which detects accidents but not

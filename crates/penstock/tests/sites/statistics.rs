@@ -145,10 +145,7 @@ fn a_transfer_has_the_suite_that_it_asks_for() {
     let id = hpc.submit(&asking("aes256-gcm"));
     let own = hpc.wait(&id);
     assert!(own.to_string().contains("does not allow the cipher suite `aes256-gcm`"), "{own}");
-    let few = ["--progress-timeout=10", "--attempts=1"];
-    let id = lab.submit(
-        &[&["hpc:data/set", "lab:data/back", "--cipher-suite=aes256-gcm"], &few[..]].concat(),
-    );
+    let id = lab.submit(&["hpc:data/set", "lab:data/back", "--cipher-suite=aes256-gcm"]);
     let other = lab.wait(&id);
     assert!(other.to_string().contains("no cipher suite in common"), "{other}");
 }
