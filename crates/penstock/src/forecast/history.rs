@@ -5,6 +5,8 @@
 #[cfg(test)]
 pub(super) mod examples;
 
+use std::mem;
+
 use penstock_api::rest::TransferView;
 use penstock_api::timestamp::Timestamp;
 use penstock_api::transfer::{Durability, Encryption, Location, TransferOptions, TransferState};
@@ -65,6 +67,7 @@ impl PastTransfer {
         let is_usual = options.lanes == 0
             && options.lanes_max == 0
             && options.piece_bytes == 0
+            && options.cipher_suite.is_none()
             && options.limits == Default::default()
             && view.limits == Default::default()
             && options.plan.is_none()
@@ -159,13 +162,13 @@ pub(super) fn predict(
 pub(super) struct Graded<'a> {
     pub(super) past: &'a PastTransfer,
     /// None where the others do not tell.
-    pub(super) forecast: Option<f64>,
+    pub(super) forecast: Option<Predicted>,
 }
 
 impl Graded<'_> {
     /// Returns by how much the forecast differs, as a part of the time that the transfer took.
     pub(super) fn error(&self) -> Option<f64> {
-        Some(self.forecast? / self.past.seconds - 1.0)
+        Some(self.forecast?.seconds / self.past.seconds - 1.0)
     }
 }
 
@@ -176,7 +179,7 @@ pub(super) fn grade<'a>(
 ) -> Vec<Graded<'a>> {
     let graded = |at: usize| {
         let others: Vec<&PastTransfer> = [&past[..at], &past[at + 1..]].concat();
-        let forecast = predict(&others, past[at].extent, bound).map(|it| it.seconds);
+        let forecast = predict(&others, past[at].extent, bound);
         Graded { past: past[at], forecast }
     };
     (0..past.len()).map(graded).collect()
@@ -197,9 +200,16 @@ pub(super) struct Interval {
     pub(super) coverage: f64,
 }
 
-/// Returns the times between which the past forecasts erred; none of fewer than two.
-pub(super) fn interval(seconds: f64, graded: &[Graded<'_>]) -> Option<Interval> {
-    let ratios = graded.iter().filter_map(|one| Some(one.past.seconds / one.forecast?));
+/// Returns the times between which the past forecasts of the same kind erred; none of fewer than
+/// two. Without one transfer the others may allow another kind of forecast only, whose errors say
+/// nothing of this one.
+pub(super) fn interval(of: &Predicted, graded: &[Graded<'_>]) -> Option<Interval> {
+    let seconds = of.seconds;
+    let alike = graded.iter().filter_map(|one| Some((one.past, one.forecast?)));
+    let alike = alike.filter(|(_, forecast)| {
+        mem::discriminant(&forecast.method) == mem::discriminant(&of.method)
+    });
+    let ratios = alike.map(|(past, forecast)| past.seconds / forecast.seconds);
     let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
     if ratios.len() < 2 {
         return None;
@@ -236,6 +246,8 @@ mod tests {
     use penstock_api::transfer::TransferReport;
     use proptest::prelude::*;
     use serde_json::json;
+
+    use penstock_proto::frame::CipherSuite;
 
     use super::examples::past;
     use super::*;
@@ -301,17 +313,20 @@ mod tests {
     #[test]
     fn an_interval_is_of_past_errors() {
         let all: Vec<PastTransfer> = (1..=21).map(|at| past(10, 10, at as f64, at)).collect();
+        let rate = |seconds| Predicted { seconds, method: Method::Rate { bytes_per_s: 1.0 } };
         let graded = |forecast: &dyn Fn(usize) -> f64, count: usize| -> Vec<Graded<'_>> {
-            let one = |(at, past)| Graded { past, forecast: Some(forecast(at)) };
+            let one = |(at, past)| Graded { past, forecast: Some(rate(forecast(at))) };
             all.iter().enumerate().take(count).map(one).collect()
         };
-        let seen = interval(10.0, &graded(&|at| (at + 1) as f64 / 1.5, 3)).unwrap();
+        let seen = interval(&rate(10.0), &graded(&|at| (at + 1) as f64 / 1.5, 3)).unwrap();
         assert!((seen.least_s - 10.0).abs() < 1e-9 && (seen.greatest_s - 15.0).abs() < 1e-9);
         assert!((seen.coverage - 0.5).abs() < 1e-9);
         let one_is_off = |at| if at == 0 { 1e-6 } else { (at + 1) as f64 };
-        let seen = interval(10.0, &graded(&one_is_off, 21)).unwrap();
+        let seen = interval(&rate(10.0), &graded(&one_is_off, 21)).unwrap();
         assert!((seen.greatest_s - 10.0).abs() < 1e-9, "{seen:?}");
-        assert_eq!(interval(10.0, &graded(&one_is_off, 1)), None);
+        assert_eq!(interval(&rate(10.0), &graded(&one_is_off, 1)), None);
+        let factor = Predicted { seconds: 10.0, method: Method::Factor { factor: 1.0 } };
+        assert_eq!(interval(&factor, &graded(&one_is_off, 21)), None, "errors of another kind");
     }
 
     /// Promise: transfers between the very places count alone where they make a line, and all
@@ -353,7 +368,7 @@ mod tests {
         assert_eq!(past.ended, Timestamp::of_seconds(9));
         let timed = of(&|it| it.attempts.started_ms = Some(5500)).unwrap();
         assert_eq!(timed.seconds, 3.5);
-        let changes: [&dyn Fn(&mut TransferReport); 7] = [
+        let changes: [&dyn Fn(&mut TransferReport); 8] = [
             &|it| it.state = TransferState::Failed,
             &|it| it.attempts.count = 2,
             &|it| it.progress.bytes_resumed = 1,
@@ -361,6 +376,7 @@ mod tests {
             &|it| it.options.limits.rate_bits_per_s = Some(1),
             &|it| it.options.encryption = Encryption::Off,
             &|it| it.options.lanes = 1,
+            &|it| it.options.cipher_suite = Some(CipherSuite::Aes256Gcm),
         ];
         for (at, change) in changes.into_iter().enumerate() {
             assert_eq!(of(change), None, "change {at}");

@@ -65,7 +65,7 @@ impl Grades {
             ended: one.past.ended,
             extent: one.past.extent,
             seconds: one.past.seconds,
-            forecast: one.forecast,
+            forecast: one.forecast.map(|forecast| forecast.seconds),
             error: one.error(),
         };
         Self { transfers: graded.iter().map(grade).collect(), median_error: median_error(graded) }

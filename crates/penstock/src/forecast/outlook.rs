@@ -163,7 +163,7 @@ impl Evidence {
         if let Some(predicted) = predicted {
             forecast.seconds = Some(predicted.seconds);
             forecast.is_lower_bound = false;
-            forecast.interval = interval(predicted.seconds, &grade(&used, &bound));
+            forecast.interval = interval(&predicted, &grade(&used, &bound));
             forecast.history = basis(&used, predicted.method, same_places, extent);
             if let Some((limit, basis)) = limit_of(&used, extent) {
                 (forecast.limit, forecast.limit_basis) = (Some(limit), Some(basis));

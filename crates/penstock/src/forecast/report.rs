@@ -107,7 +107,7 @@ pub(super) fn grade_text(graded: &[Graded<'_>]) -> String {
             past.extent.files.to_string(),
             format_bytes(past.extent.bytes),
             format!("{:.2}", past.seconds),
-            one.forecast.map_or_else(unknown, |seconds| format!("{seconds:.2}")),
+            one.forecast.map_or_else(unknown, |forecast| format!("{:.2}", forecast.seconds)),
             one.error().map_or_else(unknown, |error| format!("{:+.1} %", error * 100.0)),
         ]
     }));
