@@ -37,11 +37,12 @@ pub(super) struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Measures all ways. Blocks until the last transfer has ended.
+    /// Measures all ways. Blocks until the last transfer has ended. Returns the figures of the
+    /// repeats, and the error that has ended them early.
     ///
     /// # Errors
-    /// As [`super::run`].
-    pub(super) fn run(&self) -> anyhow::Result<NetworkResult> {
+    /// As [`super::run`], before the first repeat.
+    pub(super) fn run(&self) -> anyhow::Result<(NetworkResult, Option<anyhow::Error>)> {
         let pair = Pair::ask(self.client, self.args.site.as_ref())?;
         let ways = ways(self.client, &pair)?;
         let status: StatusView = self.client.get(&SHOW_STATUS.uri(&[]))?;
@@ -72,25 +73,40 @@ impl Course<'_> {
         };
         for repeat in 1..=self.args.repeats {
             exit::warn(&format!("repeat {repeat} of {}", self.args.repeats));
-            for (way, portion) in ways.iter().zip(&portions) {
-                let what = format!("{} to {}", way.source, way.target);
-                result
-                    .runs
-                    .push(NetworkRun { repeat, ..self.measure(&mover, way, portion, &what)? });
-            }
-            if let Some(server) = &self.args.iperf3 {
-                let bytes = self.args.bytes;
-                let seconds = bytes.map_or(self.args.seconds, |_| IPERF3_SECONDS);
-                for is_outward in [true, false] {
-                    self.interruption.check()?;
-                    let run = server.measure(seconds, is_outward);
-                    // Ctrl-C ends iperf3 too, which is no failure of it.
-                    self.interruption.check()?;
-                    result.iperf3.push(run?);
-                }
+            if let Err(error) = self.repeat(repeat, &mover, (&ways, &portions), &mut result) {
+                let (count, times) = (repeat - 1, self.args.repeats);
+                let error = error.context(format!("{count} of {times} repeats are complete"));
+                return Ok((result, Some(error)));
             }
         }
-        Ok(result)
+        Ok((result, None))
+    }
+
+    /// Measures all ways once, and iperf3 beside them.
+    fn repeat(
+        &self,
+        repeat: u32,
+        mover: &Mover<'_>,
+        (ways, portions): (&[Way], &[Portion]),
+        result: &mut NetworkResult,
+    ) -> anyhow::Result<()> {
+        for (way, portion) in ways.iter().zip(portions) {
+            let what = format!("{} to {}", way.source, way.target);
+            let run = self.measure(mover, way, portion, &what)?;
+            result.runs.push(NetworkRun { repeat, ..run });
+        }
+        if let Some(server) = &self.args.iperf3 {
+            let bytes = self.args.bytes;
+            let seconds = bytes.map_or(self.args.seconds, |_| IPERF3_SECONDS);
+            for is_outward in [true, false] {
+                self.interruption.check()?;
+                let run = server.measure(seconds, is_outward);
+                // Ctrl-C ends iperf3 too, which is no failure of it.
+                self.interruption.check()?;
+                result.iperf3.push(run?);
+            }
+        }
+        Ok(())
     }
 
     /// Finds the files to move along a way, by transfers that count for nothing.

@@ -30,7 +30,7 @@ use crate::commands::bench::interruption::Interruption;
 pub(super) use arguments::NetworkArgs;
 use course::Course;
 
-/// Runs it; blocks until all transfers have ended.
+/// Runs it; blocks until all transfers have ended. Prints what was measured before an error too.
 ///
 /// # Errors
 /// No daemon answers; no way can be measured; a transfer fails; exit 130.
@@ -38,16 +38,23 @@ pub(super) fn run(args: &NetworkArgs, directory: &Path) -> anyhow::Result<ExitCo
     let client = Client::new(directory)?;
     let interruption = Interruption::catch()?;
     let course = Course { client: &client, interruption: &interruption, args };
-    let measured = course.run().map_err(|error| match exit::code_of(&error) {
+    let (measured, stopped) = course.run().map_err(in_words)?;
+    if !measured.runs.is_empty() {
+        let text = match args.json {
+            true => serde_json::to_string(&measured)?,
+            false => measured.text(),
+        };
+        exit::print(&text)?;
+    }
+    stopped.map_or(Ok(ExitCode::Done), |error| Err(in_words(error)))
+}
+
+/// Says of an interruption what it leaves.
+fn in_words(error: anyhow::Error) -> anyhow::Error {
+    match exit::code_of(&error) {
         ExitCode::Interrupted => Failure::new(ExitCode::Interrupted, "interrupted")
             .hint("the transfer that ran is cancelled; the same command measures anew")
             .into(),
         _ => error,
-    })?;
-    let text = match args.json {
-        true => serde_json::to_string(&measured)?,
-        false => measured.text(),
-    };
-    exit::print(&text)?;
-    Ok(ExitCode::Done)
+    }
 }
