@@ -264,7 +264,8 @@ class Run:
     def benchmarks(self, store: str) -> list[Json]:
         """Results of `penstock bench storage` of a store (`site:store`): those of this sweep.
 
-        Without these the newest kept one that was completed.
+        Without these the newest kept one that was completed, that no transfer has disturbed and
+        that is not stale.
         """
         stem = store.replace(":", "-")
         folder = self.path / "storage"
@@ -275,7 +276,12 @@ class Run:
         if measured or not kept.exists():
             return measured
         items: list[Json] = formats.document(kept, "benchmarks")["items"]
-        return [item for item in items if item["state"] == "done"][:1]
+        usable = [
+            item
+            for item in items
+            if item["state"] == "done" and not item.get("with_load") and not item.get("stale")
+        ]
+        return usable[:1]
 
 
 def parts(path: Path) -> list[tuple[Path, str]]:

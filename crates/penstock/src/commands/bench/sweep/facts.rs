@@ -23,6 +23,7 @@ use crate::client::Client;
 use crate::commands::bench::benchmark as running;
 use crate::commands::bench::interruption::Interruption;
 use crate::commands::bench::mover::now;
+use crate::commands::transfer::measured::usable;
 
 /// Time for all peers to look at a store.
 const LONG: Duration = Duration::from_secs(1800);
@@ -157,10 +158,9 @@ pub(super) fn kept(ends: &Ends, end: &End) -> Option<BenchmarkList> {
     ends.clients.get(&end.site)?.get(&LIST_BENCHMARKS.uri(&[&end.store])).ok()
 }
 
-/// Returns the newest complete result of a store.
+/// Returns the newest result of a store that says what the store can do.
 pub(super) fn newest(ends: &Ends, end: &End) -> Option<Benchmark> {
-    let done = |result: &Benchmark| result.state == BenchmarkState::Done;
-    kept(ends, end)?.items.into_iter().find(done)
+    usable(&kept(ends, end)?.items).cloned()
 }
 
 fn storage_ends(ends: &Ends) -> Vec<&End> {

@@ -218,7 +218,14 @@ impl Modes {
                 None => None,
             }
         }
+        let suites = self.cipher_suite.iter().any(|suite| suite.0.is_some());
+        let has_none = suites && !self.encryption.contains(&Encryption::Tls);
+        let suites = has_none.then(|| {
+            let text = "lanes in clear have no cipher: `modes.encryption` lacks `tls`";
+            ("modes.cipher_suite".to_owned(), text.to_owned())
+        });
         let faults = [
+            suites,
             fault("encryption", &self.encryption),
             fault("cipher_suite", &self.cipher_suite),
             fault("digest", &self.digest),
@@ -646,6 +653,7 @@ mod tests {
             ("[modes]\npiece_size = [\"3MiB\"]", "power of two"),
             ("[modes]\nencryption = [\"tls\", \"tls\"]", "twice"),
             ("[modes]\ncipher_suite = [\"rc4\"]", "aes256-gcm"),
+            ("[modes]\nencryption = [\"off\"]\ncipher_suite = [\"aes256-gcm\"]", "have no cipher"),
         ] {
             let text = why(&format!("{SMALL}{extra}\n"));
             assert!(text.contains(word), "{text}");

@@ -7,6 +7,7 @@ use penstock_api::time_use::{PeerTime, TransferTime, sum_of};
 use penstock_api::timestamp::Timestamp;
 use serde::Serialize;
 
+use super::matrix::Mode;
 use super::record::{Cpu, SideSeconds};
 
 /// Fewest points with bytes for a steady rate.
@@ -241,6 +242,19 @@ pub(super) fn suite(observed: &[Observed]) -> Option<String> {
     let mut peers = observed.iter().flat_map(|site| &site.statistics);
     let known = peers.find(|peer| !peer.cipher.is_empty() && peer.cipher != "none");
     known.map(|peer| peer.cipher.clone())
+}
+
+/// Returns the reason for which a mode was not measured under the suite that it asks for, or may not
+/// have been.
+pub(super) fn suite_flag(mode: &Mode) -> Option<String> {
+    let asked = mode.cipher_suite?;
+    // A cipher is named as in `ChaCha20-Poly1305`, and a suite as in `chacha20-poly1305`.
+    let plain = |name: &str| name.replace('-', "").to_lowercase();
+    match &mode.suite {
+        Some(seen) if plain(seen) == plain(asked.name()) => None,
+        Some(seen) => Some(format!("cipher {seen} instead of {asked}")),
+        None => Some(format!("cipher not seen, {asked} asked for")),
+    }
 }
 
 /// Returns the processors in use at each peer of a site, by `site/peer`.

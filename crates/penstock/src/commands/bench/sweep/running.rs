@@ -402,6 +402,7 @@ fn fill(cell: &mut Cell, moved: &Moved, observed: &[Observed]) {
     cell.time = measurement::side_seconds(time);
     cell.bottleneck = moved.view.bottleneck.as_ref().map(|bottleneck| bottleneck.text.clone());
     cell.flags = measurement::flags(observed, &cell.before.busy_cores);
+    cell.flags.extend(measurement::suite_flag(&cell.mode));
     if let Some(retries) = cell.retries.filter(|retries| *retries > 0) {
         cell.flags.push(format!("{} of the transfer", counted(retries.into(), "retry")));
     }
