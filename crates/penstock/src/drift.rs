@@ -3,14 +3,16 @@
 //!
 //! P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, Journal of the
 //! American Statistical Association 63 (1968). The variance is that of Kendall's score without
-//! ties, which makes the interval wider where there are ties.
+//! ties, which makes the interval wider where there are ties. It holds for points that do not depend
+//! on each other. Samples of a process do, those that follow each other most. So points are the
+//! medians of a few blocks of samples.
 
 use serde::Serialize;
 
 use crate::median;
 
-/// Most points that are used; more are thinned evenly, as slopes grow with their square.
-const POINTS_MAX: usize = 1000;
+/// Most blocks: enough for an interval, and as long as they can be.
+const BLOCKS_MAX: usize = 24;
 /// Fewest points that have an interval of 95 %.
 const POINTS_MIN: usize = 6;
 /// Quantile of the normal distribution for 95 %.
@@ -19,7 +21,7 @@ const Z_95: f64 = 1.96;
 /// The slope of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Drift {
-    /// Number of points.
+    /// Number of points: blocks of samples, or the samples themselves where they are few.
     pub(crate) points: usize,
     /// Median of the figure.
     pub(crate) median: f64,
@@ -32,10 +34,9 @@ pub(crate) struct Drift {
 }
 
 impl Drift {
-    /// Returns the drift of points of seconds and values; none of fewer than six points.
-    pub(crate) fn of(points: &[(f64, f64)]) -> Option<Self> {
-        let step = points.len().div_ceil(POINTS_MAX).max(1);
-        let points: Vec<_> = points.iter().copied().step_by(step).collect();
+    /// Returns the drift of samples of seconds and values; none of fewer than six.
+    pub(crate) fn of(samples: &[(f64, f64)]) -> Option<Self> {
+        let points = blocks(samples);
         if points.len() < POINTS_MIN {
             return None;
         }
@@ -67,6 +68,17 @@ impl Drift {
     }
 }
 
+/// Returns the medians of blocks of samples that follow each other.
+fn blocks(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let length = samples.len().div_ceil(BLOCKS_MAX).max(1);
+    let middle = |block: &[(f64, f64)]| {
+        let seconds = median::of(block.iter().map(|(seconds, _)| *seconds).collect())?;
+        let value = median::of(block.iter().map(|(_, value)| *value).collect())?;
+        Some((seconds, value))
+    };
+    samples.chunks(length).filter_map(middle).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,8 +98,18 @@ mod tests {
         assert!(!quiet.is_certain(), "{quiet:?}");
     }
 
+    /// Promise: samples that depend on those before them are no drift, as where a cache fills up and
+    /// empties again.
+    #[test]
+    fn waves_are_no_drift() {
+        let wave = |at: u64| (at as f64 / 40.0).sin() * 1e6;
+        let points: Vec<_> = (0..1000).map(|at| ((at * 10) as f64, wave(at))).collect();
+        let drift = Drift::of(&points).unwrap();
+        assert!(!drift.is_certain(), "{drift:?}");
+    }
+
     /// Promise: an exact line has its slope without a doubt, few points have no drift, and many
-    /// points are thinned.
+    /// points become blocks.
     #[test]
     fn slopes_are_exact() {
         let line = |count: u32| -> Vec<(f64, f64)> {
@@ -97,7 +119,7 @@ mod tests {
         let drift = Drift::of(&line(6)).unwrap();
         assert_eq!((drift.per_hour, drift.least, drift.greatest), (7200.0, 7200.0, 7200.0));
         assert_eq!((drift.points, drift.median), (6, 5.0));
-        assert_eq!(Drift::of(&line(2500)).unwrap().points, 834);
+        assert_eq!(Drift::of(&line(2500)).unwrap().points, 24);
         assert_eq!(Drift::of(&[(1.0, 1.0); 9]), None);
     }
 }
