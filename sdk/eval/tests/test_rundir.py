@@ -146,10 +146,14 @@ def test_only_warm_ups_is_nothing_to_report(copy: Path, capsys: pytest.CaptureFi
 
 
 def test_kept_results_serve_where_a_sweep_measured_none(folder: Path, copy: Path):
-    """Promise: without storage of its own, a report takes the newest kept result that is done."""
+    """Promise: without storage of its own, a report takes the newest kept result that is done.
+
+    A result that a transfer has disturbed, or that is stale, is none.
+    """
     (copy / "storage").mkdir()
     one = json.loads((folder / "storage/lab-raw.before.json").read_text())
-    items = [one | {"state": "cancelled"}, one, one | {"id": "older"}]
+    bad = [{"state": "cancelled"}, {"with_load": True}, {"stale": "it is old"}]
+    items = [*(one | fault for fault in bad), one, one | {"id": "older"}]
     (copy / "storage/lab-raw.json").write_text(json.dumps({"items": items}))
     assert Run(copy).benchmarks("lab:raw") == [one]
     assert Run(copy).benchmarks("hpc:scratch") == []
