@@ -7,7 +7,8 @@
 #   DESTDIR  a root to install into, for those who make packages; without it, this host's
 #
 # PROGRAM names another program than target/release/penstock. Under sudo only the copying is done
-# by root: cargo runs as the user. Configuration that is there stays.
+# by root: cargo runs as the user. Configuration that is there stays. Removal by root from this host
+# stops and disables the daemon.
 # Exit codes: 0 done, 1 failed, 2 wrong command line.
 set -euo pipefail
 
@@ -40,6 +41,8 @@ stage() {
 install_file() {
     local from=$staged/$1 to=$destination/$1
     case "$1" in
+        # The unit and the users of a prefix in which systemd does not look.
+        etc/systemd/* | etc/sysusers.d/*) ;;
         etc/*)
             if [ -e "$to" ] && ! cmp -s "$from" "$to"; then
                 echo "kept $to"
@@ -48,6 +51,11 @@ install_file() {
             ;;
     esac
     install -D -m "$(stat -c %a "$from")" "$from" "$to"
+}
+
+# Tells whether this host's systemd may run what was installed.
+runs_here() {
+    [ -z "$destination" ] && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null
 }
 
 case "$1" in
@@ -64,12 +72,15 @@ case "$1" in
         echo "installed $destination$prefix/bin/penstock"
         echo "hint: for a first daemon, as root: systemd-sysusers;" \
             "install -d -m 700 -o penstock -g penstock /var/lib/penstock;" \
-            "penstock config wizard; systemctl daemon-reload"
+            "$prefix/bin/penstock config wizard; systemctl daemon-reload"
         ;;
     uninstall)
         if [ ! -e "$destination$list" ]; then
             echo "error: nothing is installed by make install below $destination$prefix" >&2
             exit 1
+        fi
+        if runs_here; then
+            systemctl disable --now penstock.service 2>/dev/null || true
         fi
         mapfile -t files < <(grep -v '^etc/penstock' "$destination$list")
         for file in "${files[@]}" "${list#/}"; do
@@ -80,6 +91,9 @@ case "$1" in
             sort -ru | while read -r directory; do
             rmdir --ignore-fail-on-non-empty "$destination/$directory" 2>/dev/null || true
         done
+        if runs_here; then
+            systemctl daemon-reload 2>/dev/null || true
+        fi
         echo "removed; /etc/penstock, /var/lib/penstock and the user penstock stay"
         ;;
     *) usage ;;

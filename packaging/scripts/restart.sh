@@ -101,6 +101,8 @@ if [ "$others" -gt 0 ] && [ "$wait" -gt 0 ]; then
 fi
 
 [ -n "$drained" ] || : >"$mark"
+# A daemon that failed too often is not started for minutes else.
+systemctl reset-failed penstock.service 2>/dev/null
 if ! systemctl restart penstock.service; then
     tell "the daemon does not start again: journalctl --unit penstock"
     [ -z "$drained" ] || tell_drained

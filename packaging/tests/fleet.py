@@ -60,7 +60,8 @@ def make_package(directory: Path, version: str, program: Path | str) -> Path:
     """Makes a package for Debian of a program, with a version.
 
     `PENSTOCK_PACKAGES` names a directory with a package of the project, whose other files it has;
-    without it there are the unit, the user, and the restart that an installation does.
+    without it there are the unit, the user, the restart that an installation does, and what a
+    removal and a purge do.
 
     Args:
         directory: where it is made.
@@ -87,6 +88,7 @@ def _stand_in(tree: Path) -> None:
     places = {
         "system/penstock.service": "usr/lib/systemd/system/penstock.service",
         "system/sysusers.d/penstock.conf": "usr/lib/sysusers.d/penstock.conf",
+        "system/penstock.toml": "etc/penstock/penstock.toml",
         "scripts/restart.sh": "usr/libexec/penstock/restart",
     }
     for source, place in places.items():
@@ -96,9 +98,12 @@ def _stand_in(tree: Path) -> None:
     (tree / "usr/bin").mkdir()
     (tree / "DEBIAN").mkdir()
     (tree / "DEBIAN/control").write_text(_CONTROL)
-    script = tree / "DEBIAN/postinst"
-    script.write_text(_POSTINST)
-    script.chmod(0o755)
+    (tree / "DEBIAN/conffiles").write_text("/etc/penstock/penstock.toml\n")
+    (tree / "DEBIAN/postinst").write_text(_POSTINST)
+    for name in ("prerm", "postrm"):
+        shutil.copy(PACKAGING / "deb" / name, tree / "DEBIAN" / name)
+    for name in ("postinst", "prerm", "postrm"):
+        (tree / "DEBIAN" / name).chmod(0o755)
 
 
 @dataclasses.dataclass(frozen=True)

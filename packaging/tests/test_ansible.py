@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -73,6 +74,43 @@ def test_the_inventory_of_the_readme_is_one(tmp_path: Path) -> None:
     known = set(re.findall(r"^(penstock_\w+):", defaults, re.MULTILINE))
     assert set(variables) <= known
     assert set(re.findall(r"`(penstock_[a-z_]+)", readme)) <= known
+
+
+def firewall_rules(directory: Path, *prefixes: str) -> list[str]:
+    """Returns the rules that the role has for firewalld at a site of several hosts."""
+    role = fleets.PLAYBOOKS / "roles" / "penstock"
+    site = {"penstock_site": "hpc", "penstock_journal": "/scratch/.journal"}
+    words = [fleets.playbook_program().with_name("ansible"), "all", "-i", "h1,"]
+    words += ["-m", "ansible.builtin.debug", "-a", "var=penstock_ports"]
+    for name in ("defaults", "vars"):
+        words += ["-e", f"@{role / name / 'main.yml'}"]
+    words += ["-e", json.dumps({**site, "penstock_site_prefixes": prefixes})]
+    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(directory / "ansible")}
+    done = subprocess.run(
+        words, cwd=directory, env=environment, capture_output=True, text=True, check=True
+    )
+    ports = json.loads(done.stdout.partition("=>")[2])["penstock_ports"]
+    return [port["firewalld"] for port in ports]
+
+
+def test_rules_for_prefixes_have_a_family(tmp_path: Path) -> None:
+    """Promise: each rule of firewalld that names addresses names their family, IPv4 or IPv6."""
+    rules = firewall_rules(tmp_path, "fd00:1::/64", "10.20.0.0/24")
+    rest = "port port=7445-7446 protocol=tcp accept"
+    assert rules == [
+        "port=7444/tcp",
+        f"rich-rule=rule family=ipv4 source address=10.20.0.0/24 {rest}",
+        f"rich-rule=rule family=ipv6 source address=fd00:1::/64 {rest}",
+    ]
+
+
+def test_firewalld_takes_the_rules(lab: labs.Lab, tmp_path: Path) -> None:
+    """Promise: firewalld itself takes each rule of the role, of both families."""
+    host = lab.host("fw", [root("trixie", "firewalld")])
+    host.wait_running()
+    for rule in firewall_rules(tmp_path, "fd00:1::/64", "10.20.0.0/24"):
+        host.run("firewall-offline-cmd", f"--add-{rule}")
+        host.run("firewall-offline-cmd", f"--query-{rule}")
 
 
 def test_a_check_of_fresh_hosts_fails_nowhere(ready: Ready) -> None:
@@ -261,12 +299,13 @@ def test_a_restored_backup_resumes_its_transfers(fleet: Fleet) -> None:
 
 def test_a_removal_leaves_data(fleet: Fleet) -> None:
     """Promise: remove.yml leaves data, keys and state, so that the site is back by site.yml, and no
-    drain. With `penstock_purge` keys and state go, data stays, the site forgets the host though its
-    daemon is gone, and the other hosts of the site work on."""
+    drain. A second run changes nothing. With `penstock_purge` keys and state go, data stays, the
+    site forgets the host though its daemon is gone, and the other hosts of the site work on."""
     fleet.play("remove", "--limit", "solo").check()
     assert not fleet.solo.exists("/usr/bin/penstock")
     assert fleet.solo.exists("/srv/raw")
     assert fleet.solo.exists("/var/lib/penstock/trust/authority.key")
+    assert fleet.play("remove", "--limit", "solo").check().changed == 0
     gone = fleet.three[2]
     gone.write("/scratch/data/stays", "data\n")
     fleet.play("remove", "--limit", "h3").check()
@@ -274,7 +313,9 @@ def test_a_removal_leaves_data(fleet: Fleet) -> None:
     peers = {peer["peer"]: peer for peer in map(json.loads, listed)}
     assert peers["h3"]["draining"] is None
     # Its daemon is gone now, and the site still trusts its keys.
-    fleet.play("remove", "--limit", "h3", "-e", "penstock_purge=true").check()
+    purge = ("remove", "--limit", "h3", "-e", "penstock_purge=true")
+    fleet.play(*purge).check()
+    assert fleet.play(*purge).check().changed == 0
     assert not gone.exists("/var/lib/penstock")
     assert not gone.exists("/etc/penstock")
     assert gone.read("/scratch/data/stays") == "data\n"

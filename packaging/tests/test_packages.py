@@ -55,12 +55,27 @@ def unit(host: Host, name: str) -> str:
     return host.property("penstock.service", name)
 
 
+def outlive(host: Host) -> None:
+    """Leaves a process in the group of the daemon, as a crash leaves etcd."""
+    group = "/sys/fs/cgroup/system.slice/penstock.service/cgroup.procs"
+    host.write("/root/outlive", f"#!/bin/sh\necho $$ >{group}\nexec sleep 1000\n", mode=0o755)
+    host.run("systemd-run", "--quiet", "/root/outlive")
+    moved = f"for pid in $(cat {group}); do grep -x sleep /proc/$pid/comm && exit; done; exit 1"
+    host.wait_until("its move", "sh", "-c", moved, seconds=20)
+
+
+def wait_ended(host: Host) -> None:
+    """Waits for the end of the process that `outlive` has left."""
+    host.wait_until("its end", "sh", "-c", "! grep -lxF sleep /proc/[0-9]*/comm", seconds=20)
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_deb_is_installed_upgraded_removed_and_purged(
     lab: Lab, made: dict[str, Path], suite: str, tmp_path: Path
 ) -> None:
     """Promise: a fresh installation starts nothing. An upgrade restarts a daemon that runs, and
-    keeps changed configuration. Removal stops it, and a purge leaves keys, state and data."""
+    keeps changed configuration. Removal stops it, and what outlived a crash of it; an upgrade does
+    not. A purge leaves keys, state and data."""
     host = host_of(lab, suite)
     host.copy(made["deb"], "/root/penstock.deb")
     host.copy(packages.upgraded_deb(made["deb"], tmp_path), "/root/newer.deb")
@@ -79,6 +94,7 @@ def test_deb_is_installed_upgraded_removed_and_purged(
     make_site(host)
     assert unit(host, "ActiveState") == "active"
     before = unit(host, "MainPID")
+    outlive(host)
     host.write("/etc/penstock/penstock.toml", "# changed by the administrator\n")
     host.run("dpkg", "--force-confold", "--install", "/root/newer.deb")
     assert unit(host, "ActiveState") == "active"
@@ -88,9 +104,11 @@ def test_deb_is_installed_upgraded_removed_and_purged(
     # The way back is the same way.
     host.run("dpkg", "--force-confold", "--install", "/root/penstock.deb")
     assert unit(host, "ActiveState") == "active"
+    assert len(host.processes("sleep")) == 1
 
     host.run("dpkg", "--remove", "penstock")
     assert unit(host, "MainPID") == "0"
+    wait_ended(host)
     assert not host.exists("/usr/bin/penstock")
     assert not host.exists("/etc/systemd/system/multi-user.target.wants/penstock.service")
     assert host.exists("/etc/penstock/penstock.toml")
@@ -189,14 +207,17 @@ def test_rpm_is_installed_upgraded_and_erased(lab: Lab, made: dict[str, Path]) -
     assert host.run("id", "-un", "penstock") == "penstock\n"
     make_site(host)
     before = unit(host, "MainPID")
+    outlive(host)
     host.write("/etc/penstock/penstock.toml", "# changed by the administrator\n")
     again = ["rpm", "--upgrade", "--replacepkgs", "--nodeps", "/root/penstock.rpm"]
     host.run(*again)
     assert unit(host, "ActiveState") == "active"
     assert unit(host, "MainPID") not in {before, "0"}
     assert host.read("/etc/penstock/penstock.toml") == "# changed by the administrator\n"
+    assert len(host.processes("sleep")) == 1
     host.run("rpm", "--erase", "penstock")
     assert unit(host, "MainPID") == "0"
+    wait_ended(host)
     assert not host.exists("/usr/bin/penstock")
     assert host.exists(f"{STATE}/trust")
     assert host.read("/etc/penstock/penstock.toml.rpmsave").startswith("# changed")

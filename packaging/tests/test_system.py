@@ -16,6 +16,8 @@ from sites import Site, drop_in, system_layer
 EXPOSURE_MAX = 2.2
 # What a restart in the middle may send again: what was in flight, and the last second's reports.
 AGAIN_BYTES_MAX = 16 * 1024 * 1024
+# Failed starts after which systemd gives the daemon up (docs/deploy.md).
+STARTS = 60
 DROP_INS = "/etc/systemd/system/penstock.service.d"
 
 
@@ -81,6 +83,22 @@ def test_no_site_is_no_restart(host: Host) -> None:
     assert host.property("penstock", "ActiveState") == "failed"
     assert site.restarts == 0
     assert "penstock site init" in host.journal("penstock")
+
+
+def test_a_daemon_that_never_starts_is_given_up(host: Host) -> None:
+    """Promise: systemd gives up a daemon after sixty failed starts, and starts it again after
+    `systemctl reset-failed`."""
+    site = Site.install(host)
+    site.init([])
+    set_up(host, "fails", '[Service]\nExecStartPre=/bin/sh -c "exit 7"\nRestartSec=0\n')
+    assert host.try_run("systemctl", "start", "penstock").returncode != 0
+    host.wait_until("the last start", "systemctl", "is-failed", "--quiet", "penstock")
+    assert site.restarts >= STARTS - 1
+    host.run("rm", f"{DROP_INS}/fails.conf")
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "reset-failed", "penstock")
+    host.run("systemctl", "start", "penstock")
+    assert site.json("site", "status")["site"]["name"] == "dtn1"
 
 
 def test_a_daemon_that_hangs_is_started_again(host: Host) -> None:

@@ -21,6 +21,11 @@ const MANUAL: &str = "share/man/man1";
 pub(crate) const DOCUMENTS: &str = "share/doc/penstock";
 /// The text of our licence, below the prefix.
 pub(crate) const LICENCE: &str = "share/doc/penstock/LICENSE";
+/// Place of the unit where systemd does not look below the prefix. This file and the next one are
+/// no configuration: an upgrade replaces them, and a removal removes them.
+const UNIT: &str = "etc/systemd/system/penstock.service";
+/// Place of the daemon's user in that case.
+const USERS: &str = "etc/sysusers.d/penstock.conf";
 /// Place in which zsh looks for completions, below the prefix, but for that of Debian.
 pub(crate) const ZSH: &str = "share/zsh/site-functions/_penstock";
 
@@ -56,16 +61,24 @@ impl Layout {
     }
 
     /// Returns the places of the system's files. The program, systemd and ufw read those of `etc`
-    /// wherever the program lies; firewalld reads `/usr/lib` and `/etc` alone (`firewalld.dirs`).
+    /// wherever the program lies. Of prefixes, systemd knows `/usr` and `/usr/local`
+    /// (systemd.unit(5), sysusers.d(5)), and firewalld `/usr` alone (`firewalld.dirs`).
     fn system(&self) -> Vec<(&'static str, String)> {
         let firewall = match self.prefix.as_str() {
             "usr" => "usr/lib/firewalld/services/penstock.xml",
             _ => "etc/firewalld/services/penstock.xml",
         };
+        let (unit, users) = match self.prefix.as_str() {
+            "usr" | "usr/local" => (
+                self.place("lib/systemd/system/penstock.service"),
+                self.place("lib/sysusers.d/penstock.conf"),
+            ),
+            _ => (UNIT.to_owned(), USERS.to_owned()),
+        };
         let selinux = |name| self.place(&format!("share/penstock/selinux/{name}"));
         vec![
-            ("penstock.service", self.place("lib/systemd/system/penstock.service")),
-            ("sysusers.d/penstock.conf", self.place("lib/sysusers.d/penstock.conf")),
+            ("penstock.service", unit),
+            ("sysusers.d/penstock.conf", users),
             ("penstock.toml", "etc/penstock/penstock.toml".to_owned()),
             ("firewalld/penstock.xml", firewall.to_owned()),
             ("ufw/penstock", "etc/ufw/applications.d/penstock".to_owned()),
@@ -97,7 +110,9 @@ pub(crate) enum Content {
 impl Entry {
     /// Returns whether it is configuration, which an administrator's changes survive.
     pub(crate) fn is_configuration(&self) -> bool {
-        self.path.starts_with("etc/") && self.content != Content::Directory
+        self.path.starts_with("etc/")
+            && ![UNIT, USERS].contains(&self.path.as_str())
+            && self.content != Content::Directory
     }
 }
 
@@ -293,5 +308,27 @@ mod tests {
         let system = layout.system();
         assert!(system.iter().any(|(_, to)| to == "etc/penstock/penstock.toml"));
         assert!(system.iter().any(|(_, to)| to == "etc/firewalld/services/penstock.xml"));
+    }
+
+    /// Promise: unit and user lie where systemd looks, and are no configuration, which survives an
+    /// upgrade.
+    #[test]
+    fn systemd_finds_unit_and_user() {
+        for (prefix, unit, users) in [
+            (
+                "/usr/local",
+                "usr/local/lib/systemd/system/penstock.service",
+                "usr/local/lib/sysusers.d/penstock.conf",
+            ),
+            ("/opt/x", "etc/systemd/system/penstock.service", "etc/sysusers.d/penstock.conf"),
+        ] {
+            let system = Layout::below(prefix).unwrap().system();
+            for place in [unit, users] {
+                assert!(system.iter().any(|(_, to)| to == place), "{prefix}: {place}");
+                let content = Content::Bytes(Vec::new());
+                let entry = Entry { path: place.to_owned(), mode: 0o644, content };
+                assert!(!entry.is_configuration(), "{place}");
+            }
+        }
     }
 }
